@@ -29,6 +29,11 @@ USUAL_RAY, USUAL_HEAD = "Ray with the lab's changes", "head's state in memory"
 USUAL_JOBS = "jobs also past the queues"
 """The same for one without `queued_only`."""
 
+USUAL_STORE = "an object store of its own"
+"""The same for one without `s3`."""
+
+USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE)
+
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
 the machine's memory, would be counted once per node."""
@@ -98,6 +103,33 @@ class GpuPlan:
 
 
 @dataclass(frozen=True)
+class S3Place:
+    """A bucket of an object store that the lab did not start; its key is kept elsewhere.
+
+    Raises UsageError for what can be no bucket.
+    """
+
+    url: str
+    """http(s)://host:port."""
+    bucket: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", self.bucket):
+            raise UsageError(
+                f"--bucket {self.bucket!r}: not a bucket's name",
+                "use 3 to 63 lower-case letters, digits, dots and hyphens",
+            )
+
+    def __str__(self) -> str:
+        return f"bucket {self.bucket} at {self.url}"
+
+    @property
+    def note(self) -> str:
+        """The fact that a person should know of a lab with it."""
+        return f"S3 server: not this lab's own, but {self}; `labctl down` always leaves it alone"
+
+
+@dataclass(frozen=True)
 class LabSpec:
     """Settings of the lab that `up` is to start."""
 
@@ -115,6 +147,8 @@ class LabSpec:
     """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""
     queued_only: bool = False
     """Stop jobs that are submitted to Ray past the queues."""
+    s3: S3Place | None = None
+    """Where the objects are, in a lab without a store of its own: see lab.store.upstream."""
 
     def __post_init__(self) -> None:
         check_lab_name(self.name)
@@ -143,7 +177,7 @@ class LabSpec:
     @property
     def settings(self) -> str:
         """The settings in a few words."""
-        return ", ".join(word for word in self._words if word not in (USUAL_RAY, USUAL_HEAD, USUAL_JOBS))
+        return ", ".join(word for word in self._words if word not in USUAL)
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -155,6 +189,7 @@ class LabSpec:
             "stock Ray" if self.stock_ray else USUAL_RAY,
             "head's state in Redis" if self.gcs_ft else USUAL_HEAD,
             "jobs only through queues" if self.queued_only else USUAL_JOBS,
+            f"objects in {self.s3}" if self.s3 else USUAL_STORE,
         )
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from lab.flows.testing import LANES, OUTCOMES, Counts
+from lab.host.programs import SourcesError
 from tests.minio import minio_program
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,6 +128,17 @@ NEEDS_GO = "needs Go: "
 
 NEEDS_FAKE_NVIDIA = "needs the engine of .ci/engine: "
 """The same where another engine answers, which does not have the fakes of tests/fakes/nvidia."""
+
+
+@contextlib.contextmanager
+def needs_go() -> Iterator[None]:
+    """Leave a test out where there is no Go, or no source of its modules; what does not build has failed."""
+    if shutil.which("go") is None:
+        pytest.skip(f"{NEEDS_GO}there is no command `go`")
+    try:
+        yield
+    except SourcesError as error:
+        pytest.skip(f"{NEEDS_GO}{error.message}")
 
 
 def forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -87,12 +87,12 @@ class App:
 
         return Progress(lambda _: None) if self.out.quiet else Progress()
 
-    def confirm(self, message: str) -> None:
-        """Ask before something is deleted for good. Raises RefusedError unless the answer is yes."""
+    def confirm(self, message: str, verb: str = "delete", what: str = "them") -> None:
+        """Ask before something is done for good. Raises RefusedError unless the answer is yes."""
         if self.out.json_wanted or not asks():
-            raise RefusedError(message, "say --yes to delete them; nothing was changed")
+            raise RefusedError(message, f"say --yes to {verb} {what}; nothing was changed")
         self.out.ask(message)
-        if not click.confirm("Delete?", default=False, err=True):
+        if not click.confirm(f"{verb.capitalize()}?", default=False, err=True):
             raise RefusedError("not confirmed; nothing was changed")
 
     def fail(self, error: LabError) -> NoReturn:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError, UsageError
+from lab.errors import UnsupportedError, UsageError
 from lab.host import environment, programs
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.lanes import Terminal
@@ -240,10 +240,13 @@ def run_tests(
 
 
 def build_minio(say: Callable[[str], None]) -> None:
-    """Build MinIO for its tests; where it cannot be built they are left out."""
+    """Build MinIO for its tests; they are left out where there is no Go, or its sources cannot be had.
+
+    Raises SetupError where it cannot be built of them.
+    """
     try:
         programs.build(programs.MINIO, say)
-    except LabError as error:
+    except (UnsupportedError, programs.SourcesError) as error:
         say(f"{error.message}: its tests are left out")
 
 

@@ -13,6 +13,8 @@ TIMEOUT_SECONDS = 2.0
 
 POOL_CONNECT_SECONDS = 3.0
 POOL_READ_SECONDS = 20.0
+POOL_CONNECTIONS = 10
+"""Connections to one server that are kept; more are made where they are needed, and closed."""
 
 
 class NoAnswerError(Exception):
@@ -35,13 +37,25 @@ class Reply:
     data: bytes
 
 
-def make_pool(retries: int = 0) -> Any:
-    """A urllib3 pool that soon gives up where nobody answers, and keeps connections for further requests."""
+def make_pool(retries: int = 0, *, read: float = POOL_READ_SECONDS, ca: str = "") -> Any:
+    """A urllib3 pool that soon gives up where nobody answers, and keeps connections for further requests.
+
+    `read` is the longest silence in seconds, `ca` certificates (PEM) to trust besides those of the system.
+    Raises ssl.SSLError where it holds none.
+    """
+    import ssl
+
     import urllib3
 
+    own: dict[str, Any] = {}
+    if ca:
+        own["ssl_context"] = ssl.create_default_context()
+        own["ssl_context"].load_verify_locations(cadata=ca)
     return urllib3.PoolManager(
-        timeout=urllib3.Timeout(connect=POOL_CONNECT_SECONDS, read=POOL_READ_SECONDS),
+        timeout=urllib3.Timeout(connect=POOL_CONNECT_SECONDS, read=read),
         retries=urllib3.Retry(retries, read=min(1, retries), redirect=0, status=0, backoff_factor=0.2),
+        maxsize=POOL_CONNECTIONS,
+        **own,
     )
 
 

@@ -7,12 +7,14 @@ its own caches.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from lab.errors import SetupError, UnsupportedError
 from lab.host import command
@@ -21,6 +23,19 @@ from lab.host.quantities import format_duration
 
 BUILD_SECONDS = 900.0
 """Timeout of a build. MinIO takes 4 minutes of one core."""
+
+DOWNLOAD_SECONDS = 600.0
+"""Timeout of the download of what a build needs."""
+
+NOT_REACHED = re.compile(
+    r'Get "https?://|dial tcp|unable to access|GOPROXY=off|reading https?://\S+: (?!404 |410 )[45]\d\d '
+    r"|requires go >= |toolchain not available"
+)
+"""Words of Go for a proxy of modules that is out of reach or does not serve, and for a Go that is too old."""
+
+
+class SourcesError(SetupError):
+    """The modules that a program is built from cannot be had from here."""
 
 
 def cache() -> Path:
@@ -84,7 +99,8 @@ class Machine:
 def build(program: Program, say: Callable[[str], None], machine: Machine | None = None) -> Path:
     """Build a program, unless it is there; returns its path. `say` gets a line when it begins.
 
-    It is linked statically, so it runs in containers too. Raises UnsupportedError without Go, SetupError.
+    It is linked statically, so it runs in containers too. Raises UnsupportedError without Go, SourcesError,
+    SetupError.
     """
     machine = machine or Machine()
     path = program.path
@@ -110,21 +126,41 @@ def build(program: Program, say: Callable[[str], None], machine: Machine | None 
 
 
 def _install(program: Program, folder: str, machine: Machine) -> None:
-    env = {**machine.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
-    try:
-        ended = machine.run(program.argv, lambda _: None, timeout=BUILD_SECONDS, env=env)
-    except subprocess.TimeoutExpired as error:
-        raise SetupError(
-            f"{program.name} is not built after {format_duration(BUILD_SECONDS)}",
-            "repeat it: Go keeps what it has done",
-        ) from error
-    except OSError as error:
-        raise SetupError(
-            f"{program.name} cannot be built: {error}", "see whether `go version` works"
-        ) from error
-    if ended.returncode or not Path(folder, program.name).is_file():
-        lines = [line for line in ended.stdout.splitlines() if line.strip() and "downloading" not in line]
-        raise SetupError(
-            f"{program.name} cannot be built: {lines[0] if lines else f'exit code {ended.returncode}'}",
-            f"see what it says: {' '.join(program.argv)}",
-        )
+    go(program.name, program.argv, {"GOBIN": folder, "CGO_ENABLED": "0"}, machine=machine)
+    if not Path(folder, program.name).is_file():
+        raise SetupError(f"{program.name} cannot be built: Go made no such program", "check its package")
+
+
+def go(
+    name: str,
+    argv: Sequence[str],
+    variables: Mapping[str, str] = MappingProxyType({}),
+    *,
+    folder: Path | None = None,
+    machine: Machine | None = None,
+) -> None:
+    """Build a program in `folder` with `argv`, `go build` or `go install`, once its sources are there.
+
+    Raises SourcesError where they cannot be had, SetupError where it cannot be built of them.
+    """
+    machine = machine or Machine()
+    env = {**machine.environ, **variables}
+    # -n: do what comes before a build, which is to read every package, and only print its commands
+    steps = ((*argv[:2], "-n", *argv[2:]), DOWNLOAD_SECONDS), (tuple(argv), BUILD_SECONDS)
+    for downloads, (step, seconds) in zip((True, False), steps, strict=True):
+        try:
+            ended = machine.run(step, lambda _: None, timeout=seconds, env=env, cwd=folder)
+        except subprocess.TimeoutExpired as error:
+            kind = SourcesError if downloads else SetupError
+            what = "its sources are not here" if downloads else "not built"
+            told = f"{name} cannot be built: {what} after {format_duration(seconds)}"
+            raise kind(told, "repeat it: Go keeps what it has done") from error
+        except OSError as error:
+            raise SetupError(f"{name} cannot be built: {error}", "see whether `go version` works") from error
+        if ended.returncode:
+            lines = [line for line in ended.stdout.splitlines() if line.strip() and "downloading" not in line]
+            kind = SourcesError if downloads and NOT_REACHED.search(ended.stdout) else SetupError
+            raise kind(
+                f"{name} cannot be built: {lines[0] if lines else f'exit code {ended.returncode}'}",
+                f"see what it says: {' '.join(argv)}",
+            )

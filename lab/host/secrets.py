@@ -45,6 +45,8 @@ AWS_FILE = "aws.ini"
 """The training key as an AWS shared-credentials file."""
 ROOT_USER_FILE = "s3-root.user"
 ROOT_PASSWORD_FILE = "s3-root.password"
+UPSTREAM_FILE = "s3-upstream.json"
+"""Address and key of an object store that the lab did not start: see lab.store.upstream."""
 METRICS_FILE = "s3-metrics.token"
 """The token by which Prometheus reads MinIO's metrics, made of the root key."""
 RAY_FILE = "ray.token"
@@ -113,7 +115,8 @@ def load_or_make(folder: Path) -> Secrets:
 def hand_over(folder: Path, uid: int, gid: int) -> None:
     """Make another user the owner of the secret files: containers run as that user. Raises SetupError."""
     try:
-        names = (STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED)
+        names = [STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED]
+        names += [UPSTREAM_FILE] if (folder / UPSTREAM_FILE).exists() else []
         for file in (folder / name for name in names):
             if file.stat().st_uid != uid or file.stat().st_gid != gid:
                 os.chown(file, uid, gid)

@@ -194,6 +194,11 @@ class Runtime(LabView):
         """
         return f"services of the {self.kind} runtime have no {feature.value} of their own"
 
+    def out_of_reach(self, url: str) -> str:
+        """The reason why services of this runtime cannot reach an address; empty where they can."""
+        del url
+        return ""
+
     def folder(self) -> Path:
         """The folder where labctl keeps notes of this lab on this machine. It may not exist yet.
 

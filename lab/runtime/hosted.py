@@ -51,7 +51,7 @@ class LabState(Protocol):
 
     @property
     def stand_in(self) -> bool:
-        """True when a stand-in serves in place of MinIO."""
+        """True when a server of the lab's own serves in place of MinIO."""
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lab.errors import LabDownError
 from lab.runtime import leases
 from lab.runtime.base import Runtime
-from lab.topology import GpuPlan, LabSpec
+from lab.topology import GpuPlan, LabSpec, S3Place
 
 if TYPE_CHECKING:
     from lab.host.gpus import Detection, Holder
@@ -33,6 +33,7 @@ class Asked:
     gcs_ft: bool = False
     stock_ray: bool = False
     queued_only: bool = False
+    s3: S3Place | None = None
 
     def __post_init__(self) -> None:
         self.over(LabSpec())
@@ -47,6 +48,7 @@ class Asked:
             gcs_ft=usual.gcs_ft or self.gcs_ft,
             stock_ray=usual.stock_ray or self.stock_ray,
             queued_only=usual.queued_only or self.queued_only,
+            s3=self.s3 or usual.s3,
         )
 
 

@@ -178,6 +178,7 @@ class ObjectStore(Store):
 def parse_address(url: str) -> SplitResult:
     """The parts of an object store's address. Raises StoreError for what is none."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+    more = parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc
+    if parts.scheme not in ("http", "https") or not parts.netloc or more:
         raise StoreError(f"{url!r} is no address of an object store", "use http://host:port")
     return parts

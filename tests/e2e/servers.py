@@ -1,21 +1,26 @@
-"""An object store alone, as a lab of processes starts it: MinIO, or the stand-in."""
+"""An object store alone, as a lab of processes starts it: MinIO, the stand-in, or the gateway to another."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 from pathlib import Path
 
-from lab.host.secrets import load_or_make
+import pytest
+
+from lab.host.secrets import UPSTREAM_FILE, load_or_make
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import Plan
 from lab.services import STORE
-from lab.store import ObjectStore, setup
+from lab.store import ObjectStore, setup, upstream
 from lab.store.conformance import Client
-from lab.topology import LabSpec
+from lab.store.upstream import Upstream
+from lab.topology import LabSpec, S3Place
 from tests.minio import minio_program
+from tests.versitygw import versitygw
 
 END_SECONDS = 30.0
 
@@ -23,14 +28,18 @@ END_SECONDS = 30.0
 class S3Server:
     """One server with a folder, a port and keys of its own."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        """`kind` is that of the state file, `minio` or `moto`."""
+    def __init__(self, kind: str, folder: Path, there: Upstream | None = None) -> None:
+        """`kind` is that of the state file: `minio`, `moto`, or `gateway` to the store `there`."""
         self.kind, self.folder = kind, folder
         layout = Layout(folder, folder / "ray", folder / "tmp")
         self.secrets = load_or_make(layout.secrets)
         layout.objects(kind).mkdir(parents=True)
         ports = {"s3": free_port()}
-        plan = Plan(LabSpec(), ports, layout, self.secrets, kind, minio=minio_program())
+        spec = LabSpec()
+        if there is not None:
+            spec = LabSpec(s3=S3Place(there.url, there.bucket))
+            upstream.save(layout.secrets / UPSTREAM_FILE, there)
+        plan = Plan(spec, ports, layout, self.secrets, kind, minio=minio_program())
         self._command = plan.command(STORE)
         self._log = layout.folder / "store.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,6 +80,23 @@ class S3Server:
     def store(self) -> ObjectStore:
         """The lab's bucket, as jobs see it."""
         return ObjectStore(self.url, self.secrets.store)
+
+
+def started(kind: str, folders: pytest.TempPathFactory, until: contextlib.ExitStack) -> S3Server:
+    """A server that runs until the end of `until`; that of `gateway to KIND` has such a store behind it."""
+    kind, _, behind = kind.partition(" to ")
+    there = None
+    if behind == "versitygw":
+        there = until.enter_context(versitygw(folders.mktemp(behind), free_port()))
+    elif behind:
+        store = started(behind, folders, until)
+        there = Upstream(store.url, "course-7", store.secrets.root)
+    if there is not None:
+        upstream.check(there, lambda _: None)
+    server = S3Server(kind, folders.mktemp(kind), there)
+    until.callback(server.kill)
+    server.start()
+    return server
 
 
 def free_port() -> int:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from lab.errors import StoreError
 from lab.store import ObjectStore
 from lab.store.base import MissingObjectError
-from tests.e2e.servers import S3Server
+from tests.e2e.servers import S3Server, started
 from tests.waiting import eventually
 
 CLIENTS, KEYS, KILLS = 100, 5, 3
@@ -89,12 +89,17 @@ class KillClient:
             return None
 
 
-@pytest.fixture(params=[pytest.param("minio", marks=pytest.mark.minio), "moto"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[S3Server]:
-    server = S3Server(request.param, tmp_path)
-    server.start()
-    yield server
-    server.kill()
+SERVERS = [
+    pytest.param("minio", marks=pytest.mark.minio),
+    "moto",
+    pytest.param("gateway to versitygw", marks=pytest.mark.rare),
+]
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with contextlib.ExitStack() as until:
+        yield started(request.param, tmp_path_factory, until)
 
 
 @pytest.mark.parametrize("operations", OPERATIONS)

@@ -1,7 +1,9 @@
-"""Both object stores alone, MinIO and the stand-in: they do the same, but for what docs/store.md names."""
+"""Object stores alone: MinIO and the stand-in do the same, but for what docs/store.md names, and so does the
+gateway to a store that is there before a lab."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from lab.store.server.minio_api import METRICS_PATH
 from lab.topology import Credentials
 from tests.e2e.harness import PATIENCE
 from tests.e2e.s3_questions import DIFFERENCES, ask_everything, differing
-from tests.e2e.servers import S3Server
+from tests.e2e.servers import S3Server, started
 from tests.e2e.store import check_keys_of
 from tests.minio import minio_program
 from tests.waiting import eventually
@@ -29,22 +31,20 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "store.md"
 
 SERVERS = [pytest.param("minio", marks=pytest.mark.minio), "moto"]
 
+GATEWAYS = [
+    "gateway to moto",
+    pytest.param("gateway to minio", marks=(pytest.mark.minio, pytest.mark.rare)),
+    "gateway to versitygw",
+]
+
 MadeServer = Callable[[str], S3Server]
 
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeServer]:
     """Starts servers; they end after the module."""
-    made: list[S3Server] = []
-
-    def start(kind: str) -> S3Server:
-        made.append(S3Server(kind, tmp_path_factory.mktemp(kind)))
-        made[-1].start()
-        return made[-1]
-
-    yield start
-    for server in made:
-        server.kill()
+    with contextlib.ExitStack() as until:
+        yield lambda kind: started(kind, tmp_path_factory, until)
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -53,8 +53,14 @@ def server(request: pytest.FixtureRequest, make: MadeServer) -> S3Server:
     return make(request.param)
 
 
-def test_the_store_does_all_that_ray_and_the_lab_ask_of_it(server: S3Server) -> None:
-    checks = {check.name: check for check in examine(server.training, "ray")}
+@pytest.fixture(scope="module", params=[*SERVERS, *GATEWAYS])
+def store(request: pytest.FixtureRequest, make: MadeServer) -> S3Server:
+    """These two, and a gateway to each store that is there before a lab."""
+    return make(request.param)
+
+
+def test_the_store_does_all_that_ray_and_the_lab_ask_of_it(store: S3Server) -> None:
+    checks = {check.name: check for check in examine(store.training, "ray")}
     assert {name: check for name, check in checks.items() if check.outcome != "passed"} == {}
     assert {question.name for question in QUESTIONS} <= set(checks)
 
@@ -63,26 +69,26 @@ def test_the_key_of_jobs_reaches_one_bucket(server: S3Server) -> None:
     check_keys_of(server.url, server.secrets)
 
 
-def test_a_wrong_secret_and_an_unknown_key_are_told_apart(server: S3Server) -> None:
-    key = server.secrets.store
+def test_a_wrong_secret_and_an_unknown_key_are_told_apart(store: S3Server) -> None:
+    key = store.secrets.store
     for credentials, code in (
         (Credentials(key.access_key, "0" * 40), "SignatureDoesNotMatch"),
         (Credentials("0" * 20, key.secret_key), "InvalidAccessKeyId"),
     ):
-        answer = Client(server.url, credentials).ask("GET", "ray", [("list-type", "2")])
+        answer = Client(store.url, credentials).ask("GET", "ray", [("list-type", "2")])
         assert (answer.status, answer.code) == (403, code)
 
 
-def test_the_key_of_jobs_is_disabled_and_enabled(server: S3Server) -> None:
-    server.store.put("kept", b"kept")
-    admin = MinioAdministration(server.url, server.secrets.root)
-    admin.set_user_enabled(server.secrets.store.access_key, False)
+def test_the_key_of_jobs_is_disabled_and_enabled(store: S3Server) -> None:
+    store.store.put("kept", b"kept")
+    admin = MinioAdministration(store.url, store.secrets.root)
+    admin.set_user_enabled(store.secrets.store.access_key, False)
     try:
-        refused = server.training.ask("GET", "ray/kept")
+        refused = store.training.ask("GET", "ray/kept")
         assert (refused.status, refused.code) == (403, "InvalidAccessKeyId")
     finally:
-        admin.set_user_enabled(server.secrets.store.access_key, True)
-    assert server.store.get("kept") == b"kept"
+        admin.set_user_enabled(store.secrets.store.access_key, True)
+    assert store.store.get("kept") == b"kept"
 
 
 @pytest.mark.minio
@@ -97,8 +103,8 @@ def test_minio_forgets_a_former_key_of_jobs(make: MadeServer) -> None:
 
 
 @pytest.mark.parametrize("version", ["s3", "s3v4"])
-def test_boto3s_presigned_urls_open_one_request_of_either_signature(server: S3Server, version: str) -> None:
-    client, s3v4 = boto3_client(server, version), boto3_client(server, "s3v4")
+def test_boto3s_presigned_urls_open_one_request_of_either_signature(store: S3Server, version: str) -> None:
+    client, s3v4 = boto3_client(store, version), boto3_client(store, "s3v4")
 
     def ask(method: str, url: str, body: bytes = b"") -> http.Reply:
         return http.request(method, url, body=body, timeout=30)
@@ -152,23 +158,23 @@ def boto3_client(server: S3Server, version: str) -> Any:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_what_was_acknowledged_is_there_after_the_end_of_the_server(
-    server: S3Server, number: signal.Signals
+    store: S3Server, number: signal.Signals
 ) -> None:
     large = bytes(range(256)) * (6 << 12)
-    server.store.put("large", large)
-    server.store.put("gone", b"gone")
-    server.store.delete(["gone"])
+    store.store.put("large", large)
+    store.store.put("gone", b"gone")
+    store.store.delete(["gone"])
     for count in range(20):
-        server.store.put(f"restart/{count:02}", b"%d" % count)
-    before = server.store.list()
+        store.store.put(f"restart/{count:02}", b"%d" % count)
+    before = store.store.list()
 
-    server.kill(number)
-    done = server.start()
+    store.kill(number)
+    done = store.start()
 
     assert done[0] == "bucket ray: there already"
-    assert server.store.list() == before
-    assert server.store.get("large") == large
-    assert [server.store.get(f"restart/{count:02}") for count in range(20)] == [b"%d" % n for n in range(20)]
+    assert store.store.list() == before
+    assert store.store.get("large") == large
+    assert [store.store.get(f"restart/{count:02}") for count in range(20)] == [b"%d" % n for n in range(20)]
 
 
 def metrics(server: S3Server, token: str) -> http.Reply:

@@ -379,4 +379,4 @@ class FakeRuntime(Runtime):
 
 
 def _settings(spec: LabSpec) -> tuple[object, ...]:
-    return spec.gpu.vendor, spec.gpu.assignments, spec.workers, spec.cpus_per_worker, spec.gcs_ft
+    return spec.gpu.vendor, spec.gpu.assignments, spec.workers, spec.cpus_per_worker, spec.gcs_ft, spec.s3

@@ -16,6 +16,7 @@ from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
+from lab.cli.store_options import Wanted, adopted, kept_place, store_options
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
@@ -41,6 +42,7 @@ service_argument = click.argument(
 
 @click.command(cls=LabCommand)
 @gpu_options
+@store_options
 @click.option("--workers", type=int, help=f"Ray nodes that train. [default: {LabSpec.workers}]")
 @click.option(
     "--cpus-per-worker", type=int,
@@ -74,6 +76,7 @@ service_argument = click.argument(
 def up(
     app: App,
     asked: Asked,
+    store: Wanted | None,
     workers: int | None,
     cpus_per_worker: int | None,
     ports: tuple[str, ...],
@@ -95,14 +98,16 @@ def up(
         gcs_ft=gcs_ft,
         stock_ray=stock_ray,
         queued_only=queued_only,
+        s3=None if store is None else store.place(app.name),
     )
     lab, spec = prepare(app, asked)
-    if dry_run:
-        command = lab.runtime.prepare(spec)
-        if not app.out.as_json({"name": lab.name, "command": list(command)}):
-            app.out.line(shlex.join(command))
-        return
-    status = lab.up(spec, ProgressLines(app.out).progress)
+    with adopted(app, lab, store):
+        if dry_run:
+            command = lab.runtime.prepare(spec)
+            if not app.out.as_json({"name": lab.name, "command": list(command)}):
+                app.out.line(shlex.join(command))
+            return
+        status = lab.up(spec, ProgressLines(app.out).progress)
     if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)
@@ -135,22 +140,27 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     from lab.flows.lessons.run import collect
 
     lab = app.open()
+    place = kept_place(lab)
     if volumes and not yes:
-        app.confirm(f"--volumes deletes, for good: {stored(lab)} of lab {lab.name}{lessons_kept(lab.name)}")
+        what = f"logs and secrets, but nothing of {place}, which is not its own," if place else stored(lab)
+        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{lessons_kept(lab.name)}")
     why = "" if volumes else collect(lab)
     progress = ProgressLines(app.out).progress
     try:
         stopped = lab.down(volumes=volumes, on_progress=progress)
     except MovedError:  # by an `up` that was waited for
+        if volumes:  # nobody was asked about its objects
+            raise
         stopped = app.open().down(volumes=volumes, on_progress=progress)
     if why and stopped:
         app.out.note(f"results of lessons that only the store holds stay there: {why}")
-    if app.out.as_json({"name": lab.name, "stopped": list(stopped), "volumes_deleted": volumes}):
+    deleted = volumes and place is None
+    if app.out.as_json({"name": lab.name, "stopped": list(stopped), "volumes_deleted": deleted}):
         return
     done = f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
     app.out.line(f"lab {lab.name}: {done}")
     if volumes:
-        app.out.line("stored objects: deleted")
+        app.out.line("stored objects: deleted" if deleted else f"stored objects: kept in {place}")
 
 
 def stored(lab: Lab) -> str:

@@ -47,13 +47,14 @@ def services(state: ComposeState) -> tuple[str, ...]:
 
 
 def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
-    """The files of compose/ that make such a lab; `added` come last."""
+    """The files of compose/ that make such a lab; `added` come last, but for that of a foreign store."""
     return (
         "lab.yaml",
         *compose_gpu(spec.gpu, spec.workers).files,
         *(["stock-ray.yaml"] if spec.stock_ray else []),
         *(["gcs-ft.yaml"] if spec.gcs_ft else []),
         *added,
+        *(["s3.yaml"] if spec.s3 else []),
     )
 
 
@@ -133,7 +134,7 @@ def override(state: ComposeState) -> dict[str, Any]:
         name: dict(service) for name, service in fragment.override.get("services", {}).items()
     }
     spare = [worker(index) for index in range(spec.workers, WORKERS_IN_FILES)]
-    for name in (*spare, *(() if state.stand_in else state.left_out)):
+    for name in (*spare, *(() if state.offline else state.left_out)):
         added[name] = {"profiles": ["left-out"]}
     for index in range(WORKERS_IN_FILES, spec.workers):
         name = worker(index)

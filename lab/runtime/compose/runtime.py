@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupError, UnsupportedError
 from lab.host.clock import WALL
 from lab.host.files import remove
 from lab.host.interrupts import held_back
+from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
@@ -177,6 +180,13 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         if self._abilities is None:
             self._abilities = network.abilities(self._engine, self._helper_image())
         return self._abilities[feature]
+
+    def out_of_reach(self, url: str) -> str:
+        """See Runtime.out_of_reach: on loopback a container finds nothing but itself."""
+        host = urlsplit(url).hostname or ""
+        with contextlib.suppress(ValueError):
+            host = "localhost" if ip_address(host).is_loopback else host
+        return "a container finds only itself at localhost" if host == "localhost" else ""
 
     # One service
 
@@ -376,5 +386,5 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     def _clear(self) -> None:
         """Remove containers, networks and generated files; volumes and secrets stay."""
         self._holdings.remove(self._holdings.containers())
-        for file in (state.FILE, ENV_FILE, OVERRIDE_FILE):
+        for file in (state.FILE, ENV_FILE, OVERRIDE_FILE, f"secrets/{UPSTREAM_FILE}"):
             remove(self._folder / file)

@@ -47,11 +47,8 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             raise runs_none(name)
     with ports.reserved(spec, names, layout.folder, state.FILE, _held, patience) as (chosen, said):
         notes = list(said)
-        moto_has_objects = any(layout.objects("moto").glob("*"))
-        store = "minio" if shutil.which("minio") and not moto_has_objects else "moto"
-        if store == "moto":
-            why = "it holds this lab's objects" if shutil.which("minio") else "no `minio` on PATH"
-            notes.append(f"S3 server: moto, standing in for MinIO ({why}); objects are kept on disk")
+        store, note = _store(spec, layout)
+        notes += note
         if not prometheus:
             notes.append("prometheus: left out (no `prometheus` on PATH)")
         notes += _unfit(spec)
@@ -62,6 +59,17 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         current = LabState(spec, chosen, *begun, store, notes=tuple(notes), scratch=scratch)
         state.save(layout.folder, current)
     return current
+
+
+def _store(spec: LabSpec, layout: Layout) -> tuple[str, list[str]]:
+    """The S3 server, as in the state file, and what a person should know of it."""
+    if spec.s3 is not None:
+        return "gateway", [spec.s3.note]
+    moto_has_objects = any(layout.objects("moto").glob("*"))
+    if shutil.which("minio") and not moto_has_objects:
+        return "minio", []
+    why = "it holds this lab's objects" if shutil.which("minio") else "no `minio` on PATH"
+    return "moto", [f"S3 server: moto, standing in for MinIO ({why}); objects are kept on disk"]
 
 
 def _unfit(spec: LabSpec) -> list[str]:

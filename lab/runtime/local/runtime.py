@@ -15,6 +15,7 @@ import psutil
 from lab.errors import RefusedError, SetupError, StateError, UnsupportedError, WaitTimeoutError
 from lab.host import command, environment
 from lab.host.files import remove
+from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
@@ -154,6 +155,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             temporary.remove(temporary.same(current.scratch if current else "", self._layout.scratch))
             shutil.rmtree(self._layout.redis, ignore_errors=True)
             remove(self._folder / state.FILE)
+            remove(self._layout.secrets / UPSTREAM_FILE)
             if volumes:
                 self._delete()
         return tuple(stopped)

@@ -18,6 +18,7 @@ from lab.host.secrets import (
     ROOT_PASSWORD_FILE,
     ROOT_USER_FILE,
     STORE_FILE,
+    UPSTREAM_FILE,
     Secrets,
 )
 from lab.runtime.local import prometheus, temporary
@@ -167,15 +168,18 @@ class Plan:
                 MINIO_ROOT_PASSWORD=self.secrets.root.secret_key,
                 MINIO_BROWSER="off",
             )
-            objects = str(self.layout.objects(self.store))
+            folder = str(self.layout.objects(self.store))
             # Else it would look for certificates in the user's home, and speak TLS where it has some.
             certificates = str(self.layout.folder / "minio-certificates")
-            minio = (self.minio, "server", objects, "--address", address, "--certs-dir", certificates)
+            minio = (self.minio, "server", folder, "--address", address, "--certs-dir", certificates)
             return Command((*minio, "--quiet"), environment, self.layout.folder)
+        objects = ("--root", str(self.layout.objects(self.store)))
+        if self.spec.s3 is not None:
+            objects = ("--upstream", str(self.layout.secrets / UPSTREAM_FILE))
         argv = (
             *(sys.executable, "-m", "lab.store.server"),
             *("--host", LOOPBACK, "--port", str(self.ports["s3"])),
-            *("--root", str(self.layout.objects(self.store))),
+            *objects,
             *("--credentials", str(self.layout.secrets / STORE_FILE)),
             *("--root-user-file", str(self.layout.secrets / ROOT_USER_FILE)),
             *("--root-password-file", str(self.layout.secrets / ROOT_PASSWORD_FILE)),

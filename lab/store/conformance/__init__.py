@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from lab.errors import StoreError
 from lab.store.conformance.questions import QUESTIONS, Question
-from lab.store.conformance.requests import Bench, Client, DeviationError, SkippedError
+from lab.store.conformance.requests import Answer, Bench, Client, DeviationError, SkippedError
 from lab.topology import Check
 
-__all__ = ["FOLDER", "QUESTIONS", "Client", "Question", "examine"]
+__all__ = ["FOLDER", "QUESTIONS", "Client", "Question", "examine", "reach"]
 
 FOLDER = ".raylab/conformance"
 """Each run has a folder with a random name in it."""
@@ -45,12 +45,23 @@ def examine(client: Client, bucket: str, *, questions: tuple[Question, ...] = QU
 def _reach(bench: Bench) -> Check:
     name = "bucket"
     try:
-        answer = bench.client.ask("GET", bench.bucket, [("list-type", "2"), ("max-keys", "1")])
+        answer, refusal = reach(bench.client, bench.bucket)
     except StoreError as error:
-        return Check(name, "failed", error.message, error.hint)
+        refusal = error
+    if refusal is not None:
+        return Check(name, "failed", refusal.message, refusal.hint)
+    server = answer.headers.get("server", "a server that does not say which")
+    return Check(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
+
+
+def reach(client: Client, bucket: str) -> tuple[Answer, StoreError | None]:
+    """The answer to a listing of the bucket, and the error that says why it cannot be used, if so.
+
+    Raises UnreachableStoreError.
+    """
+    answer = client.ask("GET", bucket, [("list-type", "2"), ("max-keys", "1")])
     if answer.status == 200 and "ListBucketResult" in answer.text:
-        server = answer.headers.get("server", "a server that does not say which")
-        return Check(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
+        return answer, None
     hints = {
         "NoSuchBucket": "make the bucket, or name another with --bucket",
         "InvalidAccessKeyId": "give the store's key with --s3-credentials",
@@ -59,10 +70,8 @@ def _reach(bench: Bench) -> Check:
         "RequestTimeTooSkewed": "set the clocks of this machine and of the store",
     }
     code = answer.code or "no S3 answer"
-    detail = (
-        f"{bench.client.endpoint_url} answers HTTP {answer.status} ({code}) for the bucket {bench.bucket}"
-    )
-    return Check(name, "failed", detail, hints.get(code, "check the address: is it an S3 server?"))
+    detail = f"{client.endpoint_url} answers HTTP {answer.status} ({code}) for the bucket {bucket}"
+    return answer, StoreError(detail, hints.get(code, "check the address: is it an S3 server?"))
 
 
 def _answer(bench: Bench, question: Question) -> Check:

@@ -1,6 +1,6 @@
 """The object store of a lab of plain processes where no `minio` binary is at hand: moto's S3, made to last.
 
-    python -m lab.store.server --port 9000 --root DIR --credentials FILE
+    python -m lab.store.server --port 9000 (--root DIR | --upstream FILE) --credentials FILE
         [--root-user-file FILE --root-password-file FILE] [--bucket NAME] [--host ADDRESS [--any-host]]
 
 `--credentials` is JSON with `access_key` and `secret_key`. With a root key that key reaches only the bucket;
@@ -8,6 +8,8 @@ without one it is the only key and may do everything. Only loopback addresses ar
 says that something else, such as a container's network, decides who reaches the server. `/raylab/health`
 answers without a signature. SIGTERM ends it between two changes; SIGKILL at any time loses nothing that was
 acknowledged. Uploads in parts that were not completed end with the process.
+
+With `--upstream` it keeps nothing: it is the gateway to the store that the file names (lab.store.upstream).
 """
 
 from __future__ import annotations
@@ -61,12 +63,10 @@ def say(kind: str, message: str, *args: Any) -> None:
     log(text.splitlines()[-1] if text else kind)
 
 
-def make_server(host: str, port: int, disk: Disk, keys: Keyring, access_log: bool) -> Any:
-    """A server that listens already, and its application. Raises LabError."""
+def make_server(host: str, port: int, app: Any, access_log: bool) -> Any:
+    """A server that listens already. Raises LabError."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import ThreadedWSGIServer
-
-    from lab.store.server.app import S3App
 
     class Handler(Paced, MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
@@ -80,13 +80,27 @@ def make_server(host: str, port: int, disk: Disk, keys: Keyring, access_log: boo
         def log(self, type: str, message: str, *args: Any) -> None:
             say(type, message, *args)
 
-    app = S3App(disk, keys, log)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
-            server = Server(host, port, app, handler=Handler)
+            return Server(host, port, app, handler=Handler)
     except SystemExit as error:  # werkzeug's answer to a port in use
         raise PortTakenError(f"port {port} of {host} is in use", "choose another with --port") from error
-    return server, app
+
+
+def make_app(args: argparse.Namespace, keys: Keyring) -> tuple[Any, str]:
+    """The application, and what it serves in words. Raises LabError."""
+    if args.upstream is not None:
+        from lab.store.server.gateway import Gateway
+        from lab.store.upstream import load
+
+        upstream = load(args.upstream)
+        return Gateway(upstream, keys, log), f"bucket {upstream.bucket} of {upstream.url}"
+    from lab.store.server.app import S3App
+    from lab.store.server.moto import VERSION
+
+    disk = Disk(args.root, log)
+    tempfile.tempdir = str(disk.tmp)  # of this process: moto's parts of uploads lie on the store's disk
+    return S3App(disk, keys, log), f"{args.root} (moto {VERSION})"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -95,7 +109,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--host", default="127.0.0.1")
     made.add_argument("--any-host", action="store_true", help="serve an address that is not loopback")
     made.add_argument("--port", type=int, required=True)
-    made.add_argument("--root", type=Path, required=True, help="folder that holds the objects")
+    where = made.add_mutually_exclusive_group(required=True)
+    where.add_argument("--root", type=Path, help="folder that holds the objects")
+    where.add_argument("--upstream", type=Path, help="file that names another store, to be the gateway to it")
     made.add_argument("--credentials", type=Path, required=True, help="JSON file with the key of users")
     made.add_argument("--root-user-file", type=Path, help="file with the root key's name")
     made.add_argument("--root-password-file", type=Path, help="file with the root key's secret")
@@ -107,23 +123,21 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
     args = parser().parse_args(argv)
-    from lab.store.server.moto import VERSION
-
     try:
         if not args.any_host:
             check_loopback(args.host)
         _allow_many_files()
         keys = read_keys(args)
-        disk = Disk(args.root, log)
-        tempfile.tempdir = str(disk.tmp)  # of this process: moto's parts of uploads lie on the store's disk
-        server, app = make_server(args.host, args.port, disk, keys, args.access_log)
+        app, what = make_app(args, keys)
+        server = make_server(args.host, args.port, app, args.access_log)
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
 
-    log(f"serving {args.root} on http://{args.host}:{server.server_port} (moto {VERSION})")
+    log(f"serving {what} on http://{args.host}:{server.server_port}")
     serve(server)
-    app.lock.acquire(timeout=STOP_SECONDS)
+    if args.root is not None:
+        app.lock.acquire(timeout=STOP_SECONDS)
     log("ended on request")
     return 0
 

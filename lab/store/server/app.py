@@ -17,16 +17,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import IO, Any
-from urllib.parse import parse_qs, unquote
 from xml.parsers.expat import ExpatError
-from xml.sax.saxutils import escape
 
-from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
 from lab.host.serving import SlowRequestError
 from lab.store.server import checks
-from lab.store.server.auth import authenticate, is_of_signature, open_body
+from lab.store.server.asked import HEALTH_PATH, changes_user, received, refused, verified
+from lab.store.server.auth import is_of_signature, open_body
 from lab.store.server.disk import Disk, StorageError
 from lab.store.server.keys import (
     COPY_SOURCE,
@@ -39,21 +37,15 @@ from lab.store.server.keys import (
 )
 from lab.store.server.minio_api import (
     METRICS_PATH,
-    STATUS_PATH,
     Usage,
     answer,
     check_token,
-    set_user_status,
 )
 from lab.store.server.moto import VERSION, Environ, MotoStore
 
 SERVER = f"raylab-standin (moto {VERSION})"
-HEALTH_PATH = "/raylab/health"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
 """The identity that moto sees in every verified request."""
-
-RECEIVED_AT_ONCE = 1 << 20
-"""Bytes of a body."""
 
 STRIPES = 64
 """Locks that objects share by their hashes."""
@@ -87,22 +79,22 @@ class S3App:
         try:
             response = self._metrics(request) or self._answer(request)
         except RefusalError as error:
-            response = self._refusal(request, error)
+            response = refused(request, self._log, error)
         except StorageError as error:
-            response = self._refusal(request, RefusalError(507, "StorageFull", str(error)))
+            response = refused(request, self._log, RefusalError(507, "StorageFull", str(error)))
         except ConnectionError:  # the client went away
             raise
         except SlowRequestError as error:
-            response = self._refusal(request, RefusalError(400, "RequestTimeout", str(error)))
+            response = refused(request, self._log, RefusalError(400, "RequestTimeout", str(error)))
         except OSError as error:
-            response = self._refusal(request, _os_refusal(request.method, error))
+            response = refused(request, self._log, _os_refusal(request.method, error))
         except ExpatError:
-            response = self._refusal(request, RefusalError(400, "MalformedXML", "the body is no XML"))
+            response = refused(request, self._log, RefusalError(400, "MalformedXML", "the body is no XML"))
         except NotImplementedError as error:
-            response = self._refusal(request, RefusalError(501, "NotImplemented", str(error)))
+            response = refused(request, self._log, RefusalError(501, "NotImplemented", str(error)))
         except Exception as error:  # moto raises whatever comes, as a rule because of what it was asked
             message = f"moto does not understand the request ({type(error).__name__}: {error})"
-            response = self._refusal(request, RefusalError(400, "InvalidRequest", message))
+            response = refused(request, self._log, RefusalError(400, "InvalidRequest", message))
         response.headers["Server"] = SERVER
         return response(environ, start_response)
 
@@ -133,20 +125,15 @@ class S3App:
         return answer(Usage(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free))
 
     def _answer(self, request: Request) -> Response:
-        raw_path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
-        if not raw_path.startswith("/") or raw_path.startswith("//"):
-            raise RefusalError(400, "InvalidURI", "the request's path must start with one slash")
-        signature = authenticate(request.environ, raw_path, self._keys, self._now())
-        bucket, _, key = unquote(raw_path)[1:].partition("/")
-        query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
-        if raw_path == STATUS_PATH and request.method == "PUT":
-            presigned = not request.headers.get("Authorization")
-            return set_user_status(self._keys, signature.key, query, presigned=presigned)
-        plain = {name for name in query if not is_of_signature(name)}
+        asked = verified(request, self._keys, self._now())
+        if (changed_key := changes_user(request, asked, self._keys)) is not None:
+            return changed_key
+        signature, bucket, key, query = asked.signature, asked.bucket, asked.key, asked.query
+        plain = asked.parameters
         checks.check_query(query)
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
-        body = open_body(signature, request.environ, _received(request.stream))
+        body = open_body(signature, request.environ, received(request.stream))
         environ = _for_moto(request.environ, body)
         if source[0]:
             environ[COPY_SOURCE] = as_header(*source)
@@ -236,23 +223,6 @@ class S3App:
             for name in [n for n, _ in data.headers if n.lower().startswith("x-amz-checksum-")]:
                 del data.headers[name]  # it is the whole object's
         return data
-
-    def _refusal(self, request: Request, error: RefusalError) -> Response:
-        self._log(f"{request.method} {request.path}: {error.status} {error.code}: {error.message}")
-        with contextlib.suppress(OSError, HTTPException):  # slow, malformed, or gone
-            while request.stream.read(1 << 16):  # a client that is still sending would not read the answer
-                pass
-        text = (
-            '<?xml version="1.0" encoding="UTF-8"?>\n'
-            f"<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
-            f"<Resource>{escape(request.path)}</Resource><RequestId>0</RequestId></Error>"
-        )
-        return Response(text, error.status, mimetype="application/xml")
-
-
-def _received(stream: IO[bytes]) -> bytes:
-    """A request's body. werkzeug's own `read()` asks the socket for 8 KiB at a time."""
-    return b"".join(iter(lambda: stream.read(RECEIVED_AT_ONCE), b""))
 
 
 def _for_moto(environ: Environ, body: bytes) -> Environ:

@@ -13,8 +13,9 @@ import pytest
 from lab.cli.commands import lab as module
 from lab.errors import ClusterError, MovedError, RefusedError, ServiceError, StateError, StoreError
 from lab.flows.doctor import Check
+from lab.host.secrets import UPSTREAM_FILE
 from lab.services import GRAFANA
-from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, Vendor
+from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, S3Place, Vendor
 from tests.unit.cli.fakes import PLAN, SERVICES, Labctl
 from tests.unit.cli.test_jobs import checkpoint
 from tests.unit.fakes import job
@@ -416,3 +417,98 @@ def test_restart_stops_and_starts(labctl: Labctl) -> None:
 def test_up_that_fails_is_an_error(labctl: Labctl) -> None:
     labctl.down().runtime.fail_on_start("ray-head", ServiceError("ray-head died", "labctl logs ray-head"))
     assert labctl("up").exit_code == 8
+
+
+@pytest.fixture
+def there(labctl: Labctl, tmp_path: Path) -> tuple[str, ...]:
+    """Options for a store that is already there, whose check is stubbed; the lab is down."""
+    key = tmp_path / "key.json"
+    key.write_text('{"access_key": "AKIA", "secret_key": "very-secret"}')
+    key.chmod(0o600)
+    labctl.down()
+    return ("--gpu", "none", "--s3", "http://there:8333/", "--s3-credentials", str(key))
+
+
+def kept_key(labctl: Labctl) -> Path:
+    return labctl.runtime.folder() / "secrets" / UPSTREAM_FILE
+
+
+def test_up_uses_a_store_that_is_there(labctl: Labctl, there: tuple[str, ...]) -> None:
+    check = labctl.stub("lab.store.upstream.check")
+    result = labctl("up", *there)
+    assert result.exit_code == 0, result.output
+    assert "very-secret" not in result.output
+    assert labctl.runtime.spec().s3 == S3Place("http://there:8333", "ray-raylab")
+    assert check.call_args.args[0].bucket == "ray-raylab"
+    assert "very-secret" in kept_key(labctl).read_text()
+    assert kept_key(labctl).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_no_bucket_is_made_unasked(labctl: Labctl, there: tuple[str, ...], more: tuple[str, ...]) -> None:
+    labctl.stub("lab.store.upstream.check", lambda _, agree: agree("http://there:8333 has no bucket course"))
+    result = labctl("up", *there, "--bucket", "course", *more)
+    assert result.exit_code == 11
+    assert "has no bucket course" in result.output
+    assert "say --yes to make it" in result.output
+    assert not kept_key(labctl).exists()
+    assert not labctl.runtime.status().up
+    assert labctl("up", *there, "--bucket", "course", "--yes").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--bucket", "course"),
+        ("--yes",),
+        ("--s3", "http://there:8333"),
+        ("--s3-credentials", "key"),
+        ("--s3", "http://there:8333", "--s3-credentials", "missing"),
+        ("--s3", "there:8333", "--s3-credentials", "key"),
+        ("--s3", "http://there:8333", "--s3-credentials", "key", "--bucket", "No_Bucket"),
+    ],
+)
+def test_options_of_a_store_that_make_no_sense_are_refused(labctl: Labctl, options: tuple[str, ...]) -> None:
+    assert labctl.down()("up", "--gpu", "none", *options).exit_code == 2
+    assert not labctl.runtime.status().up
+
+
+def test_a_store_that_services_cannot_reach_is_refused_before_it_is_asked(
+    labctl: Labctl, there: tuple[str, ...]
+) -> None:
+    check = labctl.stub("lab.store.upstream.check")
+    labctl.runtime.out_of_reach = lambda url: "a container finds only itself at localhost"  # type: ignore[method-assign]
+    result = labctl("up", *there)
+    assert (result.exit_code, check.called) == (4, False)
+    assert "docker0" in result.output
+
+
+@pytest.mark.parametrize("error", [ServiceError("it died"), KeyboardInterrupt()])
+def test_an_up_that_fails_forgets_the_key(
+    labctl: Labctl, there: tuple[str, ...], error: BaseException
+) -> None:
+    labctl.stub("lab.store.upstream.check")
+    labctl.stub("up", error)
+    assert labctl("up", *there).exit_code != 0
+    assert not kept_key(labctl).exists()
+
+
+def test_a_lab_that_is_up_keeps_its_store_and_its_key(labctl: Labctl, there: tuple[str, ...]) -> None:
+    check = labctl.stub("lab.store.upstream.check")
+    labctl.ok("up", *there)
+    kept_key(labctl).write_text("as it was")
+    labctl.ok("up")
+    labctl.ok("up", *there)
+    assert (check.call_count, kept_key(labctl).read_text()) == (1, "as it was")
+    assert labctl("up", *there, "--bucket", "other").exit_code == 11
+
+
+def test_down_with_volumes_leaves_a_store_alone_that_is_not_the_labs(
+    labctl: Labctl, there: tuple[str, ...]
+) -> None:
+    labctl.stub("lab.store.upstream.check")
+    labctl.ok("up", *there)
+    assert "nothing of bucket ray-raylab at http://there:8333" in labctl("down", "--volumes").output
+    assert "stored objects: kept in bucket ray-raylab" in labctl.ok("down", "--volumes", "--yes")
+    labctl.ok("up", *there)
+    assert labctl.json("down", "--volumes", "--yes")["volumes_deleted"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnsupportedError, UsageError
+from lab.errors import SetupError, UnsupportedError, UsageError
 from lab.flows.testing import PARTS, Counts, Selection, exit_code, run_tests
 from lab.host import environment, programs
-from tests.conftest import counted, forbid_skip
+from tests.conftest import counted, forbid_skip, needs_go
 from tests.fakes.host import FakeClock
 
 
@@ -272,3 +273,37 @@ def test_minio_is_built_for_all_tests_and_in_ci_and_its_absence_is_told(
 ) -> None:
     told = "minio cannot be built: no `go` on PATH: its tests are left out"
     assert (told in ran(*arguments)[2]) is builds
+
+
+NO_SOURCES = programs.SourcesError("minio cannot be built: its sources are not here after 10 min")
+BROKEN = SetupError("minio cannot be built: main.go:7:2: undefined: x")
+
+
+def test_a_minio_whose_sources_are_out_of_reach_is_left_out_and_one_that_does_not_build_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def build(*_: Any) -> Path:
+        raise why
+
+    monkeypatch.setattr(programs, "build", build)
+    why: Exception = NO_SOURCES
+    assert f"{NO_SOURCES.message}: its tests are left out" in ran("--all")[2]
+    why = BROKEN
+    with pytest.raises(SetupError, match="undefined: x"):
+        ran("--all")
+
+
+def test_what_needs_go_is_skipped_for_want_of_sources_and_fails_where_it_does_not_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    with (
+        pytest.raises(pytest.skip.Exception, match="needs Go: minio cannot be built: its sources"),
+        needs_go(),
+    ):
+        raise NO_SOURCES
+    with pytest.raises(SetupError, match="undefined: x"), needs_go():
+        raise BROKEN
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(pytest.skip.Exception, match="needs Go: there is no command"), needs_go():
+        pytest.fail("there is no Go")

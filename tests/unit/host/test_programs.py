@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host.programs import MINIO, MINIO_RELEASE, Machine, Program, build, cache
+from lab.host.programs import MINIO, MINIO_RELEASE, Machine, Program, SourcesError, build, cache
 from lab.runtime.compose.images.model import S3_IMAGE, defaults
 
 TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
@@ -19,8 +19,9 @@ TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "
 class Go:
     """A machine whose `go` makes the program, or says why not."""
 
-    def __init__(self, output: str = "", makes: bool = True, raises: Exception | None = None) -> None:
-        self.output, self.makes, self.raises = output, makes, raises
+    def __init__(self, output: str = "", fails: str = "", raises: Exception | None = None) -> None:
+        """`fails` is the step that fails, `download` or `build`: with this output, or raising this."""
+        self.output, self.fails, self.raises = output, fails, raises
         self.calls: list[tuple[tuple[str, ...], dict[str, str]]] = []
         self.machine = Machine(which=lambda name: f"/bin/{name}", run=self.run, environ={"GOFLAGS": "-x"})
 
@@ -28,11 +29,14 @@ class Go:
         self, argv: Sequence[str], on_line: Callable[[str], None], **options: Any
     ) -> subprocess.CompletedProcess[str]:
         self.calls.append((tuple(argv), dict(options["env"])))
-        if self.raises is not None:
-            raise self.raises
-        if self.makes:
+        step = "download" if argv[2] == "-n" else "build"
+        if step == self.fails:
+            if self.raises is not None:
+                raise self.raises
+            return subprocess.CompletedProcess(argv, 1, self.output)
+        if step == "build":
             Path(options["env"]["GOBIN"], "tool").write_text("program")
-        return subprocess.CompletedProcess(argv, 0 if self.makes else 1, self.output)
+        return subprocess.CompletedProcess(argv, 0, "mkdir -p $WORK/b001/\n")
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +51,8 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
     assert path == folder / "tool-v1.2.3" / "tool"
     assert path.read_text() == "program"
     assert build(TOOL, said.append, go.machine) == path
-    ((argv, environment),) = go.calls
-    assert argv[:2] == ("go", "install")
+    ((before, _), (argv, environment)) = go.calls
+    assert (argv[:2], before) == (("go", "install"), (*argv[:2], "-n", *argv[2:]))
     assert argv[-1] == "example.org/tool/cmd/tool@v1.2.3"
     assert "-X main.version=1.2.3" in argv[argv.index("-ldflags") + 1]
     assert (environment["CGO_ENABLED"], environment["GOFLAGS"]) == ("0", "-x")
@@ -73,22 +77,47 @@ def test_a_cache_that_cannot_be_is_told(folder: Path) -> None:
     assert "XDG_CACHE_HOME" in caught.value.hint
 
 
+HANGS = subprocess.TimeoutExpired((), 1)
+
+
 @pytest.mark.parametrize(
-    ("go", "message"),
+    ("go", "kind", "message"),
     [
         (
-            Go("go: downloading example.org/x v1\ngo: example.org/tool@v1.2.3: 403 Forbidden\n", makes=False),
-            "tool cannot be built: go: example.org/tool@v1.2.3: 403 Forbidden",
+            Go("go: downloading example.org/x v1\ncmd/tool/main.go:7:2: undefined: x\n", "build"),
+            SetupError,
+            "tool cannot be built: cmd/tool/main.go:7:2: undefined: x",
         ),
-        (Go("", makes=False), "tool cannot be built: exit code 1"),
-        (Go(raises=OSError(8, "Exec format error")), "Exec format error"),
-        (Go(raises=subprocess.TimeoutExpired((), 1)), "tool is not built after 15 min"),
+        (Go("", "build"), SetupError, "tool cannot be built: exit code 1"),
+        (Go("dial tcp: in the name of a test\n", "build"), SetupError, "tool cannot be built: dial tcp"),
+        (Go("", "download", OSError(8, "Exec format error")), SetupError, "Exec format error"),
+        (Go("", "build", HANGS), SetupError, "tool cannot be built: not built after 15 min"),
+        (Go("", "download", HANGS), SourcesError, "its sources are not here after 10 min"),
+        (
+            Go("go: example.org/tool@v1.2.3: dial tcp: no route to host\n", "download"),
+            SourcesError,
+            "no route",
+        ),
+        (
+            Go(
+                'go: example.org/x@v1: Get "https://proxy.example/x": context deadline exceeded\n', "download"
+            ),
+            SourcesError,
+            "deadline exceeded",
+        ),
+        (Go("go: reading https://proxy.example/x: 503 Busy\n", "download"), SourcesError, "503 Busy"),
+        (Go("go: reading https://proxy.example/x: 404 Not Found\n", "download"), SetupError, "404 Not Found"),
+        (Go("go: go.mod requires go >= 1.26 (running go 1.24)\n", "download"), SourcesError, "go >= 1.26"),
+        (Go("verifying x@v1: checksum mismatch\n", "download"), SetupError, "checksum mismatch"),
     ],
 )
-def test_what_go_says_is_told_and_nothing_half_made_is_kept(folder: Path, go: Go, message: str) -> None:
+def test_what_go_says_is_told_and_nothing_half_made_is_kept(
+    folder: Path, go: Go, kind: type[SetupError], message: str
+) -> None:
     with pytest.raises(SetupError) as caught:
         build(TOOL, lambda _: None, go.machine)
     assert message in caught.value.message
+    assert type(caught.value) is kind
     assert [path.name for path in (folder / "tool-v1.2.3").iterdir()] == ["lock"]
 
 

@@ -11,7 +11,7 @@ from lab.host.gpus import Detection
 from lab.lab import Lab
 from lab.runtime.spec import Asked, gpu_plan, gpus_here, spec_of
 from lab.runtime.statefile import check_same
-from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
 from tests.fakes import FakeRuntime
 
 
@@ -40,12 +40,23 @@ def test_a_lab_that_is_up_keeps_what_is_not_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [Asked(), Asked(workers=3), Asked(gcs_ft=True), Asked(stock_ray=True), Asked(queued_only=True)]
+    "asked",
+    [
+        *(Asked(), Asked(workers=3), Asked(gcs_ft=True), Asked(stock_ray=True), Asked(queued_only=True)),
+        Asked(s3=S3Place("http://there:8333", "course")),
+    ],
 )
 def test_no_other_setting_is_lost_by_a_repair(asked: Asked) -> None:
     runtime = FakeRuntime("mine")
     started = LabSpec(
-        "mine", gpu_plan("simulated", 3, "fake"), 3, 4, stock_ray=True, gcs_ft=True, queued_only=True
+        "mine",
+        gpu_plan("simulated", 3, "fake"),
+        3,
+        4,
+        stock_ray=True,
+        gcs_ft=True,
+        queued_only=True,
+        s3=S3Place("http://there:8333", "course"),
     )
     runtime.up(started)
 
@@ -60,6 +71,9 @@ def test_a_refusal_names_what_differs_and_only_that() -> None:
     assert up.unlike(up) == ""
     assert up.unlike(replace(up, ports=(("s3", 9000),), name="other")) == ""
     assert up.unlike(replace(up, workers=2, gcs_ft=True)) == "2 workers, head's state in Redis"
+    there = replace(up, s3=S3Place("http://there:8333", "course"))
+    assert up.unlike(there) == "objects in bucket course at http://there:8333"
+    assert there.unlike(up) == "an object store of its own"
     assert replace(up, gcs_ft=True).unlike(up) == "head's state in memory"
     assert up.unlike(replace(up, cpus_per_worker=8, stock_ray=True)) == "8 CPUs each, stock Ray"
     assert (

@@ -71,7 +71,11 @@ def resolve(
     notes: list[str] = []
     missing = [] if lab.present else [lab]
     prometheus_variable = model.PROMETHEUS_IMAGE
-    if store.present or not (store.stand_in and s3_standin.present):
+    gateway = isinstance(spec, LabSpec) and spec.s3 is not None
+    if gateway:  # it runs in the image of the stand-in
+        images[model.S3_STANDIN_IMAGE] = s3_standin.local_name or s3_standin.name
+        missing += [] if s3_standin.present else [s3_standin]
+    elif store.present or not (store.stand_in and s3_standin.present):
         images[model.S3_IMAGE] = store.local_name or store.name
         missing += [] if store.present else [store]
     else:
@@ -90,7 +94,8 @@ def resolve(
         left_out.append(GRAFANA)
         why = "is not here" if not grafana.present else "is used only together with MinIO"
         notes.append(f"grafana: left out ({grafana.name} {why})")
-    used = [lab] + ([s3_standin] if files else []) + ([prometheus_standin] if not prometheus.present else [])
+    used = [lab, *([s3_standin] if files or gateway else ())]
+    used += [] if prometheus.present else [prometheus_standin]
     for need in used:
         if need.present and need.stale:
             notes.append(f"{need.name} was built from other requirements than this checkout's: `{need.how}`")
@@ -117,7 +122,7 @@ def ensure(
     """
     engine, progress = engine or Engine(), progress or Progress()
     resolved = resolve(spec, environ, engine)
-    fetch = list(resolved.missing)
+    fetch = [need for need in resolved.missing if need.variable != model.S3_STANDIN_IMAGE]  # asks for `build`
     if GRAFANA in resolved.left_out and not resolved.files:
         fetch += [n for n in needs(vendor_of(spec), environ, engine) if n.role == GRAFANA and not n.present]
     for need in fetch:

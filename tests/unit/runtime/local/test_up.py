@@ -23,7 +23,9 @@ from lab.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
+from lab.host.files import write_private
 from lab.host.http import Reply
+from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import ports
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
@@ -31,7 +33,7 @@ from lab.runtime.local.services import FORKS
 from lab.runtime.ports import FILE
 from lab.runtime.ports import is_free as really_free
 from lab.services import HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
-from lab.topology import LabSpec, Progress, State
+from lab.topology import LabSpec, Progress, S3Place, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 FT = dataclasses.replace(SPEC, gcs_ft=True)
@@ -724,3 +726,34 @@ def test_while_ray_does_not_answer_no_node_that_runs_is_restarted(machine: Machi
     machine.on_probe[HEAD] = late
     assert machine.runtime(tmp_path).up(SPEC).healthy
     assert machine.services("spawn") == []
+
+
+THERE = S3Place("http://there:8333", "course")
+ELSEWHERE = dataclasses.replace(SPEC, s3=THERE)
+
+
+def named_elsewhere(folder: Path) -> Path:
+    """The file with the key of a store that is not the lab's, as the command line leaves it."""
+    path = folder / "secrets" / UPSTREAM_FILE
+    write_private(path, "{}")
+    return path
+
+
+def test_a_lab_on_a_store_that_is_there_says_so_and_down_forgets_its_key(
+    machine: Machine, tmp_path: Path
+) -> None:
+    runtime, detail = machine.runtime(tmp_path), "gateway to http://there:8333, bucket course (weed)"
+    key = named_elsewhere(tmp_path / "raylab")
+    machine.programs = {"minio"}
+    machine.pages[STORE] = Reply(200, {}, json.dumps({"detail": detail}).encode())
+    status = runtime.up(ELSEWHERE)
+    assert status.healthy
+    assert [each.detail for each in status.services if each.service == STORE] == [detail]
+    assert [note for note in status.notes if note.startswith("S3 server")] == [THERE.note]
+    assert runtime.spec().s3 == THERE
+    assert key.exists()
+    with pytest.raises(RefusedError, match=r"objects in bucket course at http://there:8333"):
+        runtime.up(SPEC)
+    runtime.down()
+    assert not key.exists()
+    assert runtime.kept() == ()

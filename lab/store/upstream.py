@@ -1,0 +1,135 @@
+"""An object store that was there before the lab: its address, key and bucket, and whether a lab can use it.
+
+The lab's own store is then a gateway to it (lab.store.server.gateway), the only process that has its key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import RefusedError, StoreError, UsageError
+from lab.host.files import write_private
+from lab.host.http import make_pool
+from lab.host.plain import build
+from lab.host.reading import SMALL, parse_json, read_text
+from lab.host.secrets import read_key
+from lab.store.s3 import parse_address
+from lab.topology import REGION, Credentials
+
+if TYPE_CHECKING:
+    from lab.store.conformance import Client
+
+READ_SECONDS = 60.0
+"""Longest silence of the other store while it answers."""
+
+TRIED = ".raylab/tried"
+"""Folder of the objects by which it is tried out."""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A bucket of an object store that the lab did not start."""
+
+    url: str
+    bucket: str
+    credentials: Credentials
+    region: str = REGION
+    ca: str = ""
+    """Certificates (PEM) that vouch for the store's own; empty for those of the system."""
+
+    def pool(self, retries: int = 2) -> Any:
+        """A urllib3 pool for it. Raises UsageError when `ca` holds no certificates."""
+        try:
+            return make_pool(retries, read=READ_SECONDS, ca=self.ca)
+        except ssl.SSLError as error:
+            raise UsageError("--s3-ca: the file holds no certificates", "it needs them as PEM") from error
+
+
+def save(path: Path, upstream: Upstream) -> None:
+    """Write it into a file of mode 0600. Raises SetupError."""
+    write_private(path, json.dumps(dataclasses.asdict(upstream)))
+
+
+def load(path: Path) -> Upstream:
+    """The upstream in such a file. Raises UsageError."""
+    try:
+        return build(Upstream, parse_json(read_text(path, SMALL)))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} names no object store ({error})", "`labctl up --s3` writes it") from error
+
+
+def named(
+    url: str, bucket: str, key_file: Path, ca_file: Path | None, environ: Mapping[str, str]
+) -> Upstream:
+    """What a person named: the key in a file that only its owner may read, the region in AWS's variables.
+
+    Raises UsageError; RefusedError for a key that others may read.
+    """
+    try:
+        parse_address(url)
+    except StoreError as error:
+        raise UsageError(f"--s3 {error.message}", error.hint) from error
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or REGION
+    key = read_key(key_file, "--s3-credentials names it", environ.get("AWS_PROFILE", "") or "default")
+    if (mode := key_file.stat().st_mode & 0o777) & 0o077:
+        raise RefusedError(
+            f"others may read {key_file} (mode {mode:04o}), which holds a key", f"chmod 600 {key_file}"
+        )
+    try:
+        ca = "" if ca_file is None else read_text(ca_file, SMALL)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--s3-ca {ca_file} cannot be read: {error}") from error
+    return Upstream(url.rstrip("/"), bucket, key, region, ca)
+
+
+def check(upstream: Upstream, agree: Callable[[str], None], *, pool: Any = None) -> None:
+    """See that a lab can use it: the key may list, write, read and delete in the bucket.
+
+    A bucket that is missing is made unless `agree` raises, which gets that problem. `pool` is the urllib3
+    pool to use. Raises StoreError, UsageError.
+    """
+    from lab.store.conformance import Client, reach
+
+    client = Client(upstream.url, upstream.credentials, upstream.region, pool=pool or upstream.pool())
+    answer, refusal = reach(client, upstream.bucket)
+    if refusal is not None and answer.code != "NoSuchBucket":
+        raise refusal
+    if refusal is not None:
+        agree(f"{upstream.url} has no bucket {upstream.bucket}")
+        _make_bucket(client, upstream.bucket)
+    _try_out(client, upstream.bucket)
+
+
+def _make_bucket(client: Client, bucket: str) -> None:
+    where = f"<LocationConstraint>{client.region}</LocationConstraint>" if client.region != REGION else ""
+    body = f"<CreateBucketConfiguration>{where}</CreateBucketConfiguration>".encode() if where else b""
+    answer = client.ask("PUT", bucket, body=body)
+    if answer.status != 200:
+        raise StoreError(
+            f"{client.endpoint_url} does not make the bucket {bucket}: {_words(answer)}",
+            "have it made by whoever owns the store, or name another with --bucket",
+        )
+
+
+def _try_out(client: Client, bucket: str) -> None:
+    """Write, read and delete one object of its own. Raises StoreError for a key that may not."""
+    path, data = f"{bucket}/{TRIED}/{secrets.token_hex(8)}", secrets.token_bytes(64)
+    for method, body, wanted in (("PUT", data, 200), ("GET", b"", 200), ("DELETE", b"", 204)):
+        answer = client.ask(method, path, body=body)
+        if answer.status != wanted or (method == "GET" and answer.data != data):
+            raise StoreError(
+                f"{client.endpoint_url}: the key may list the bucket {bucket}, but {method} of an object "
+                f"fails: {_words(answer)}",
+                "give it the rights that docs/store.md names",
+            )
+
+
+def _words(answer: Any) -> str:
+    return f"HTTP {answer.status} {answer.code}".strip()

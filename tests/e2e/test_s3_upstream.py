@@ -1,0 +1,123 @@
+"""Labs of plain processes on an object store that was there before: versitygw, its own key and bucket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from lab.services import STORE
+from lab.store import ObjectStore
+from lab.store.upstream import Upstream
+from tests.e2e.chaos import ChaosTests
+from tests.e2e.harness import UP, Bench, Shell
+from tests.e2e.receipts import assert_recovered
+from tests.e2e.servers import free_port
+from tests.e2e.store import check_conformance
+from tests.versitygw import BUCKET, KEY, versitygw
+
+
+@dataclass
+class There:
+    """A lab on a store that was there before, and how it is started."""
+
+    bench: Bench
+    store: Upstream
+    options: tuple[str, ...]
+
+    @property
+    def objects(self) -> list[str]:
+        """The objects of the bucket, as the store's owner sees them."""
+        owner = ObjectStore(self.store.url, self.store.credentials, bucket=BUCKET)
+        return [entry.key for entry in owner.list()]
+
+
+@pytest.fixture(scope="module")
+def there(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+    """A lab that is down, and its store, which has no bucket yet."""
+    folder = tmp_path_factory.mktemp("there")
+    key = folder / "key.ini"
+    key.write_text(
+        f"[default]\naws_access_key_id = {KEY.access_key}\naws_secret_access_key = {KEY.secret_key}\n"
+    )
+    key.chmod(0o600)
+    bench = Bench(home, "there")
+    with versitygw(folder, free_port()) as store:
+        options = ("--s3", store.url, "--s3-credentials", str(key), "--bucket", BUCKET)
+        try:
+            yield There(bench, store, options)
+        finally:
+            bench.remove()
+
+
+@pytest.fixture
+def up(there: There) -> There:
+    """The lab, up."""
+    there.bench.labctl(*UP, *there.options, "--yes")
+    return there
+
+
+def test_a_key_that_is_wrong_and_a_store_that_is_gone_start_nothing(there: There, tmp_path: Path) -> None:
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps({"access_key": KEY.access_key, "secret_key": "wrong"}))
+    key.chmod(0o600)
+    wrong = (*UP, *there.options, "--s3-credentials", str(key), "--yes")
+    assert "SignatureDoesNotMatch" in there.bench.labctl(*wrong, code=13).err
+    gone = (*UP, *there.options, "--s3", f"http://127.0.0.1:{free_port()}", "--yes")
+    assert "cannot be reached" in there.bench.labctl(*gone, code=13).err
+    key.chmod(0o644)
+    assert "others may read" in there.bench.labctl(*wrong, code=11).err
+    assert there.bench.processes() == {}
+
+
+def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: There) -> None:
+    refused = there.bench.labctl(*UP, *there.options, code=11)
+    assert f"has no bucket {BUCKET}" in refused.err
+    assert there.bench.processes() == {}
+    there.bench.labctl(*UP, *there.options, "--yes")
+    job = there.bench.digits(epochs=2)
+    there.bench.succeeds(job)
+    assert any("checkpoint" in name for name in there.objects)
+    assert any(name.startswith(f".raylab/ledger/{job}") for name in there.objects)
+
+    status = there.bench.labctl("status", "--json")
+    (store,) = [each for each in status.document["services"] if each["service"] == STORE]
+    assert f"gateway to {there.store.url}, bucket {BUCKET}" in store["detail"]
+    check_conformance(there.bench)
+
+    shown = [status.out, there.bench.labctl("services", "--show-secrets", "--json").out]
+    shown += [path.read_text(errors="replace") for path in (there.bench.folder / "logs").glob("*.log")]
+    holders = []
+    for process in there.bench.processes().values():
+        words = str((process.cmdline(), process.environ()))
+        shown.append(words)
+        holders += [process.pid] if "--upstream" in words else []
+    assert [text[:200] for text in shown if KEY.secret_key in text] == []
+    assert len(holders) == 1, "the gateway alone knows where the key is"
+
+    before = there.objects
+    there.bench.labctl("down", "--volumes", "--yes")
+    assert there.objects == before
+    assert not (there.bench.folder / "secrets" / "s3-upstream.json").exists()
+
+
+@pytest.mark.rare
+def test_one_command_breaks_and_proves_the_recovery_on_a_store_that_is_there(up: There) -> None:
+    ended = up.bench.labctl("demo", "--epochs", "8", "--json", timeout=480)
+    _, receipt = ended.documents
+    assert_recovered(receipt)
+    assert receipt["checkpoint"]["uri"].startswith("s3://ray/")
+
+
+@pytest.mark.rare
+class TestUpstreamChaos(ChaosTests):
+    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-down": {"for": 5}, "checkpoint-corrupt": {}}
+    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-slow": {"for": 6}, "checkpoint-delete": {}}
+
+    @pytest.fixture
+    def shell(self, up: There) -> Shell:
+        return up.bench
