@@ -74,8 +74,9 @@ class Boot:
             if self._plan.scratch is not None:
                 temporary.make(self._plan.scratch)
             if self._plan.prometheus:
-                write_private(self._layout.folder / "prometheus.yml", prometheus.config(self._plan))
-                write_private(self._layout.folder / prometheus.RULES, prometheus.rules())
+                files = {"prometheus.yml": prometheus.config(self._plan), **prometheus.rules()}
+                for name, text in files.items():
+                    write_private(self._layout.folder / name, text)
             if any(map(is_node, todo)):
                 current = self.serve_forks(current, started)
             waiting: list[str] = []

@@ -14,8 +14,8 @@ from lab.services import PORTS
 if TYPE_CHECKING:
     from lab.runtime.local.services import Plan
 
-RULES = "health.rules.yml"
-"""The alerts' file, as prometheus.yml names it."""
+SETTINGS = ROOT / "compose" / "prometheus"
+"""Those of the containers."""
 
 
 def behind(plan: Plan) -> str:
@@ -30,14 +30,14 @@ def behind(plan: Plan) -> str:
     return f"127.{1 + first % 254}.{second}.{1 + third % 254}"
 
 
-def rules() -> str:
-    """The alerts: those of the containers."""
-    return (ROOT / "compose" / "prometheus" / RULES).read_text(encoding="utf-8")
+def rules() -> dict[str, str]:
+    """Files of alerts, by name: those of the containers."""
+    return {path.name: path.read_text(encoding="utf-8") for path in SETTINGS.glob("*.rules.yml")}
 
 
 def config(plan: Plan) -> str:
     """prometheus.yml: that of the containers, with this lab's addresses and secret files."""
-    text = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8")
+    text = (SETTINGS / "prometheus.yml").read_text(encoding="utf-8")
     here = {
         "/run/secrets/": f"{plan.layout.secrets.name}/",  # from the file's own folder
         "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
