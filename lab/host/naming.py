@@ -10,7 +10,19 @@ import re
 from lab.topology import DEFAULT_LAB
 
 COMMANDS = (
-    *("chaos", "checkpoints", "demo", "doctor", "down", "export", "fault-inject", "faults", "gpus", "heal"),
+    *(
+        "alerts",
+        "chaos",
+        "checkpoints",
+        "demo",
+        "doctor",
+        "down",
+        "export",
+        "fault-inject",
+        "faults",
+        "gpus",
+        "heal",
+    ),
     *("health", "job", "jobs", "ladder", "lesson", "logs", "queue", "report", "restart", "services"),
     *("status", "submit", "top", "up"),
 )

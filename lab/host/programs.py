@@ -80,7 +80,7 @@ PROMETHEUS_RELEASE, ALERTMANAGER_RELEASE = "v3.13.3", "v0.34.1"
 
 
 def _prometheus(name: str) -> Program:
-    """Its modules have the version v0.313.3 for the release 3.13.3; what finds targets in clouds is left out."""
+    """Built without discovery in clouds. Release 3.13.3 is version v0.313.3 of the module."""
     major, minor, patch = PROMETHEUS_RELEASE.removeprefix("v").split(".")
     return Program(
         name,

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from lab.services import HEAD, STORE, worker
-from tests.dashboard import QUEUES, Prometheus, queries
+from tests.dashboard import HEALTH, QUEUES, Prometheus, queries
 from tests.e2e.harness import PATIENCE, Shell
 from tests.e2e.queues import described, submitted
 from tests.waiting import eventually
@@ -127,6 +127,15 @@ class MetricsTests:
         eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")
         assert without_data() == []
         eventually(lambda: value(preempted) == before + 1, SETTLE_SECONDS, "the preemption is counted")
+
+    def test_every_query_of_the_dashboard_of_health_has_data(self, shell: Shell) -> None:
+        prometheus = Prometheus(shell.lab.endpoints().prometheus)
+
+        def without_data() -> list[str]:
+            return [query.expr for query in queries(HEALTH) if not prometheus.series(query.expr)]
+
+        eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")
+        assert without_data() == []
 
     def test_prometheus_shows_a_page_of_another_origin_nothing_and_nobody_the_labs_folder(
         self, shell: Shell

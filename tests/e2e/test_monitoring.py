@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.host.programs import PROMTOOL
+from lab.host.programs import AMTOOL, PROMTOOL
 from tests.conftest import ROOT
 from tests.programs import needed
 
@@ -24,6 +24,13 @@ def promtool(*arguments: str) -> str:
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
+
+
+def test_amtool_accepts_the_settings() -> None:
+    settings = ROOT / "compose" / "alertmanager" / "alertmanager.yml"
+    check = (needed(AMTOOL), "check-config", str(settings))
+    ended = subprocess.run(check, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_promtool_accepts_the_settings() -> None:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host.programs import MINIO, MINIO_RELEASE, Machine, Program, build, cache
-from lab.runtime.compose.images.model import S3_IMAGE, defaults
+from lab.host.programs import (
+    ALERTMANAGER,
+    MINIO,
+    MINIO_RELEASE,
+    PROMETHEUS,
+    Machine,
+    Program,
+    build,
+    cache,
+)
+from lab.runtime.compose.images.model import ALERTMANAGER_IMAGE, PROMETHEUS_IMAGE, S3_IMAGE, defaults
 
 TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
 
@@ -53,6 +63,23 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
     assert "-X main.version=1.2.3" in argv[argv.index("-ldflags") + 1]
     assert (environment["CGO_ENABLED"], environment["GOFLAGS"]) == ("0", "-x")
     assert said == ["building tool v1.2.3 with Go, which takes minutes the first time"]
+
+
+def test_build_tags_and_programs_of_one_module_are_told_to_go() -> None:
+    assert "-tags" not in TOOL.argv
+    tagged = replace(TOOL, tags=("a", "b")).argv
+    assert tagged[tagged.index("-tags") + 1] == "a,b"
+
+
+@pytest.mark.parametrize(
+    ("program", "variable"), [(PROMETHEUS, PROMETHEUS_IMAGE), (ALERTMANAGER, ALERTMANAGER_IMAGE)]
+)
+def test_prometheus_and_alertmanager_are_the_releases_of_their_images(
+    program: Program, variable: str
+) -> None:
+    (release,) = program.variables.values()
+    assert f":v{release}@sha256:" in defaults()[variable]
+    assert program.version in (f"v{release}", "v0." + "{}{:0>2}.{}".format(*release.split(".")))
 
 
 def test_one_that_is_there_needs_no_go(folder: Path) -> None:

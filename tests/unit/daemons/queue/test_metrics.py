@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -166,7 +165,7 @@ KUEUES_OWN = {
     *("kueue_admission_wait_time_seconds", "kueue_admitted_until_ready_wait_time_seconds"),
     "kueue_workload_eviction_latency_seconds",
 }
-"""What the queries on Kueue's page *Common Grafana Queries* ask for, pods apart, which the lab has none of."""
+"""What the queries on Kueue's page *Common Grafana Queries* ask for, but for those of pods."""
 
 
 def test_just_those_metrics_are_served_that_kueues_queries_and_the_labs_charts_and_alerts_ask_for() -> None:
