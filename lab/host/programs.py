@@ -6,6 +6,7 @@ its own caches.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -39,16 +40,33 @@ class Program:
     """As the module proxy has it."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variable of the program -> text that the linker writes into it."""
+    module: str = ""
+    """Module that is built in its own folder: its go.mod has directives for which `go install` refuses it."""
     tags: tuple[str, ...] = ()
     """Build tags."""
+    added: Mapping[str, str] = field(default_factory=dict)
+    """File of the module that its zip lacks, such as pages that it embeds -> text in its place."""
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The command that builds it."""
+        """The command that builds it with `go install`."""
+        return ("go", "install", *self._options, f"{self.package}@{self.version}")
+
+    @property
+    def download(self) -> tuple[str, ...]:
+        """The command that fetches its module, and prints as JSON where that lies."""
+        return ("go", "mod", "download", "-json", f"{self.module}@{self.version}")
+
+    def inside(self, source: str, overlay: str, target: str) -> tuple[str, ...]:
+        """The command that builds it in the module's folder, with the files that `overlay` adds."""
+        package = f".{self.package.removeprefix(self.module)}"
+        return ("go", "build", "-C", source, "-overlay", overlay, "-o", target, *self._options, package)
+
+    @property
+    def _options(self) -> tuple[str, ...]:
         flags = "".join(f" -X {name}={value}" for name, value in self.variables.items())
         tags = ("-tags", ",".join(self.tags)) if self.tags else ()
-        module = f"{self.package}@{self.version}"
-        return ("go", "install", "-trimpath", *tags, "-ldflags", f"-s -w{flags}", module)
+        return ("-trimpath", *tags, "-ldflags", f"-s -w{flags}")
 
     @property
     def path(self) -> Path:
@@ -87,6 +105,7 @@ def _prometheus(name: str) -> Program:
         f"github.com/prometheus/prometheus/cmd/{name}",
         f"v0.{major}{int(minor):02}.{patch}",
         {"github.com/prometheus/common/version.Version": PROMETHEUS_RELEASE.removeprefix("v")},
+        "github.com/prometheus/prometheus",
         ("remove_all_sd",),
     )
 
@@ -99,6 +118,8 @@ ALERTMANAGER, AMTOOL = (
         f"github.com/prometheus/alertmanager/cmd/{name}",
         ALERTMANAGER_RELEASE,
         {"github.com/prometheus/common/version.Version": ALERTMANAGER_RELEASE.removeprefix("v")},
+        "github.com/prometheus/alertmanager",
+        added={"ui/app/dist/index.html": "Alertmanager without its pages, which are made with npm.\n"},
     )
     for name in ("alertmanager", "amtool")
 )
@@ -145,9 +166,28 @@ def build(program: Program, say: Callable[[str], None], machine: Machine | None 
 
 
 def _install(program: Program, folder: str, machine: Machine) -> None:
-    env = {**machine.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
+    if not program.module:
+        _go(program, program.argv, {"GOBIN": folder}, machine)
+    else:
+        said = _go(program, program.download, {}, machine)
+        source = json.loads(said[said.index("{") :])["Dir"]  # it may tell what it downloads first
+        files: dict[str, str] = {}
+        for number, (name, text) in enumerate(program.added.items()):
+            files[str(Path(source, name))] = str(Path(folder, str(number)))
+            Path(folder, str(number)).write_text(text, encoding="utf-8")
+        overlay = Path(folder, "overlay.json")
+        overlay.write_text(json.dumps({"Replace": files}), encoding="utf-8")
+        target = str(Path(folder, program.name))
+        _go(program, program.inside(source, str(overlay), target), {"GOWORK": "off"}, machine)
+    if not Path(folder, program.name).is_file():
+        raise SetupError(f"{program.name} cannot be built: Go made no {program.name}", "see `go version`")
+
+
+def _go(program: Program, argv: tuple[str, ...], added: Mapping[str, str], machine: Machine) -> str:
+    """Run Go; returns what it prints. Raises SetupError."""
+    env = {**machine.environ, "CGO_ENABLED": "0", **added}
     try:
-        ended = machine.run(program.argv, lambda _: None, timeout=BUILD_SECONDS, env=env)
+        ended = machine.run(argv, lambda _: None, timeout=BUILD_SECONDS, env=env)
     except subprocess.TimeoutExpired as error:
         raise SetupError(
             f"{program.name} is not built after {format_duration(BUILD_SECONDS)}",
@@ -157,9 +197,10 @@ def _install(program: Program, folder: str, machine: Machine) -> None:
         raise SetupError(
             f"{program.name} cannot be built: {error}", "see whether `go version` works"
         ) from error
-    if ended.returncode or not Path(folder, program.name).is_file():
+    if ended.returncode:
         lines = [line for line in ended.stdout.splitlines() if line.strip() and "downloading" not in line]
         raise SetupError(
             f"{program.name} cannot be built: {lines[0] if lines else f'exit code {ended.returncode}'}",
-            f"see what it says: {' '.join(program.argv)}",
+            f"see what it says: {' '.join(argv)}",
         )
+    return ended.stdout

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import psutil
 
 from lab.host.lanes import TEARDOWN_SECONDS
-from lab.host.programs import ALERTMANAGER, PROMETHEUS
+from lab.host.programs import ALERTMANAGER, PROMETHEUS, Program
 from lab.lab import Lab
 from lab.runtime import ports
 from lab.runtime.base import Runtime
@@ -276,7 +276,7 @@ class Bench(Shell):
     """A lab of plain processes."""
 
     kind = "local"
-    programs: ClassVar = (PROMETHEUS, ALERTMANAGER)
+    programs: ClassVar[tuple[Program, ...]] = (PROMETHEUS, ALERTMANAGER)
     """On its PATH before others where labctl has built them."""
 
     @property

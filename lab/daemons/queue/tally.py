@@ -152,7 +152,8 @@ class Tally:
         way.waits_since, way.admitted_at, way.leaving = change.at, None, None
 
     def _count(self, name: str, way: Progress, *labels: str) -> None:
-        self.counters[name][(way.cluster_queue, *labels)] += 1
+        key: Labels = (way.cluster_queue, *labels)
+        self.counters[name][key] += 1
 
     def _observe(self, name: str, way: Progress, job: Job, seconds: float) -> None:
         self._histogram(name, (way.cluster_queue, job.priority_class)).observe(seconds)

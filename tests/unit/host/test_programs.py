@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -63,6 +64,28 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
     assert "-X main.version=1.2.3" in argv[argv.index("-ldflags") + 1]
     assert (environment["CGO_ENABLED"], environment["GOFLAGS"]) == ("0", "-x")
     assert said == ["building tool v1.2.3 with Go, which takes minutes the first time"]
+
+
+def test_a_module_that_go_install_refuses_is_built_in_its_own_folder(folder: Path) -> None:
+    go = Go('go: downloading example.org/tool v1.2.3\n{"Dir": "/mod/tool"}')
+    own = replace(TOOL, module="example.org/tool", added={"ui/index.html": "a page"})
+    seen: dict[str, str] = {}
+
+    def run(argv: Sequence[str], on_line: Callable[[str], None], **options: Any) -> Any:
+        if argv[1] == "build":
+            overlay = json.loads(Path(argv[argv.index("-overlay") + 1]).read_text())["Replace"]
+            seen.update({name: Path(file).read_text() for name, file in overlay.items()})
+            Path(argv[argv.index("-o") + 1]).write_text("program")
+        options["env"].setdefault("GOBIN", str(folder))
+        return go.run(argv, on_line, **options)
+
+    assert build(own, lambda _: None, replace(go.machine, run=run)).read_text() == "program"
+    (download, _), (made, environment) = go.calls
+    assert download == ("go", "mod", "download", "-json", "example.org/tool@v1.2.3")
+    assert made[:4] == ("go", "build", "-C", "/mod/tool")
+    assert made[-1] == "./cmd/tool"
+    assert environment["GOWORK"] == "off"
+    assert seen == {"/mod/tool/ui/index.html": "a page"}
 
 
 def test_build_tags_and_programs_of_one_module_are_told_to_go() -> None:
