@@ -46,6 +46,9 @@ MOST_LINES = 8
 WIDTH, HEIGHT = 4.6, 2.5
 """Inches of a chart, so that its letters can be read on a telephone and on half of a screen."""
 
+HALF, WHOLE = 20, 48
+"""Characters of a line's name that fit half of a chart's width, and all of it."""
+
 THEMED = {INK: "var(--ink)", QUIET: "var(--quiet)", GRID: "var(--line)", FAULT: "var(--bad)"}
 """Colour of a drawing -> that of the page, which has a light and a dark one."""
 
@@ -197,8 +200,8 @@ def _draw(
 ) -> str:
     defaults = panel["fieldConfig"]["defaults"]
     stepped = defaults.get("custom", {}).get("lineInterpolation") == "stepAfter"
-    rows = -(-len(lines) // 2)
-    picture = figure(HEIGHT + 0.17 * rows, WIDTH)
+    columns = 2 if all(len(name) <= HALF for name in lines) else 1
+    picture = figure(HEIGHT + 0.17 * -(-len(lines) // columns), WIDTH)
     axes = picture.subplots()
     for place, (name, points) in enumerate(lines.items()):
         axes.plot(
@@ -210,11 +213,11 @@ def _draw(
         axes.axvspan(_minutes(begin, window), _minutes(end, window), color=FAULT, alpha=0.18, linewidth=0)
     axes.set_xlim(_minutes(window.start, window), 0)
     axes.set_xlabel("minutes ago")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{-value:g}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
     if defaults.get("min") == 0 or all(value >= 0 for points in lines.values() for _, value in points):
         axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
-    legend(picture, (axes,), "lower left", 2)
+    legend(picture, (axes,), "lower left", columns)
     return themed(render(picture, "svg").decode())
 
 
@@ -233,8 +236,8 @@ def _broken(points: Iterable[tuple[float, float]], step: float) -> Iterator[tupl
 
 
 def _short(name: str) -> str:
-    """A name that fits half of a chart: of a long one its two ends."""
-    return name if len(name) <= 30 else f"{name[:14]}…{name[-15:]}"
+    """A name that fits a chart: of a long one its two ends."""
+    return name if len(name) <= WHOLE else f"{name[: WHOLE // 2]}…{name[-WHOLE // 2 :]}"
 
 
 def themed(svg: str) -> str:
