@@ -14,16 +14,8 @@ COMPLETE_VARIABLE = "_LABCTL_COMPLETE"
 
 def service_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Services of a lab of the usual size."""
-    names = [
-        HEAD,
-        *(worker(i) for i in range(LabSpec.workers)),
-        STORE,
-        QUEUE,
-        PROMETHEUS,
-        ALERTMANAGER,
-        GRAFANA,
-        JUPYTER,
-    ]
+    services = (STORE, QUEUE, PROMETHEUS, ALERTMANAGER, GRAFANA, JUPYTER)
+    names = [HEAD, *(worker(i) for i in range(LabSpec.workers)), *services]
     return [name for name in names if name.startswith(incomplete)]
 
 
