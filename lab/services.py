@@ -9,6 +9,7 @@ from dataclasses import dataclass
 HEAD = "ray-head"
 STORE = "minio"
 PROMETHEUS = "prometheus"
+ALERTMANAGER = "alertmanager"
 GRAFANA = "grafana"
 JUPYTER = "jupyter"
 METRICS = "metrics"
@@ -91,6 +92,13 @@ SERVICES: tuple[Service, ...] = (
     ),
     Service(
         PROMETHEUS, "metrics of the cluster", (Port("prometheus", 9090),), health="/-/ready", optional=True
+    ),
+    Service(
+        ALERTMANAGER,
+        "alerts: groups and silences them, and sends them on",
+        (Port("alertmanager", 9093),),
+        health="/-/ready",
+        optional=True,
     ),
     Service(
         GRAFANA,

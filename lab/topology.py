@@ -309,6 +309,7 @@ class Endpoints:
     jupyter: str = ""
     """Includes the token."""
     prometheus: str = ""
+    alertmanager: str = ""
     grafana: str = ""
     grafana_password: str = field(default="", repr=False)
     """Password of its user `admin`."""

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from tests.conftest import ROOT
 
 DASHBOARD = ROOT / "compose" / "grafana" / "dashboards" / "lab.json"
-QUEUES = DASHBOARD.with_name("queues.json")
+QUEUES, HEALTH = DASHBOARD.with_name("queues.json"), DASHBOARD.with_name("health.json")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lab.services import GRAFANA, HEAD, JUPYTER, PROMETHEUS, QUEUE, STORE, worker
+from lab.services import ALERTMANAGER, GRAFANA, HEAD, JUPYTER, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import LabSpec
 
 PROGRAM = "labctl"
@@ -14,7 +14,8 @@ COMPLETE_VARIABLE = "_LABCTL_COMPLETE"
 
 def service_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Services of a lab of the usual size."""
-    names = [HEAD, *(worker(i) for i in range(LabSpec.workers)), STORE, QUEUE, PROMETHEUS, GRAFANA, JUPYTER]
+    services = (STORE, QUEUE, PROMETHEUS, ALERTMANAGER, GRAFANA, JUPYTER)
+    names = [HEAD, *(worker(i) for i in range(LabSpec.workers)), *services]
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -13,6 +13,7 @@ from lab.cli import format
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lab.cluster.alerts import Alert, Silence
     from lab.cluster.allocation import Holding, TopView, Waiting
     from lab.cluster.api import Node
     from lab.cluster.explain import Explanation
@@ -67,6 +68,16 @@ def image(need: ImageNeed) -> Document:
 def dataset(found: Dataset) -> Document:
     """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
     return fields(found, "name folder pictures counts bytes source sha256 synthetic missing")
+
+
+def alert(item: Alert) -> Document:
+    """One alert that fires. `since` in seconds since the epoch."""
+    return fields(item, "name severity since labels summary silenced")
+
+
+def silence(item: Silence) -> Document:
+    """One silence. `until` in seconds since the epoch."""
+    return fields(item, "id alert until")
 
 
 def node(item: Node) -> Document:

@@ -16,6 +16,7 @@ import click
 
 from lab.cli import streams
 from lab.cli.commands import (
+    alerts,
     chaos,
     data,
     demo,
@@ -117,7 +118,7 @@ def cli(ctx: click.Context) -> None:
 def _assemble() -> None:
     shared_options(cli, root=True)
     first = (lab, submit, jobs, top, faults, demo, chaos, ladder, receipt, report)
-    for module in (*first, queue, health, export, manifests, lessons, data, gpus, images, machine):
+    for module in (*first, queue, health, alerts, export, manifests, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()

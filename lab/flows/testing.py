@@ -210,7 +210,7 @@ def run_tests(
     environment.ensure("test")
     env = {k: v for k, v in environ.items() if k not in UNWANTED}
     if (selection.long or selection.no_skips) and {"contract", "e2e"}.intersection(selection.parts):
-        build_minio(say)
+        build_programs(say)
     began = clock()
     counts, uncounted = Counts(), []
     with tempfile.TemporaryDirectory(prefix="raylab-") as folder:
@@ -239,15 +239,17 @@ def run_tests(
     return exit_code(codes) or int(not all(linted.passed for linted in linters))
 
 
-def build_minio(say: Callable[[str], None]) -> None:
-    """Build MinIO for its tests; they are left out where there is no Go, or its sources cannot be had.
+def build_programs(say: Callable[[str], None]) -> None:
+    """Build MinIO, Prometheus and Alertmanager for the tests.
 
-    Raises SetupError where it cannot be built of them.
+    Those of a program are left out where there is no Go, or its sources cannot be had. Raises SetupError
+    where it cannot be built of them.
     """
-    try:
-        programs.build(programs.MINIO, say)
-    except (UnsupportedError, programs.SourcesError) as error:
-        say(f"{error.message}: its tests are left out")
+    for program in programs.TESTED:
+        try:
+            programs.build(program, say)
+        except (UnsupportedError, programs.SourcesError) as error:
+            say(f"{error.message}: its tests are left out")
 
 
 @dataclass(frozen=True)

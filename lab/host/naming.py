@@ -10,9 +10,9 @@ import re
 from lab.topology import DEFAULT_LAB
 
 COMMANDS = (
-    *("chaos", "checkpoints", "demo", "doctor", "down", "export", "fault-inject", "faults", "gpus", "heal"),
-    *("health", "job", "jobs", "ladder", "lesson", "logs", "queue", "report", "restart", "services"),
-    *("status", "submit", "top", "up"),
+    *("alerts", "chaos", "checkpoints", "demo", "doctor", "down", "export", "fault-inject", "faults"),
+    *("gpus", "heal", "health", "job", "jobs", "ladder", "lesson", "logs", "queue", "report", "restart"),
+    *("services", "status", "submit", "top", "up"),
 )
 """Commands that act on a lab, or tell of one."""
 

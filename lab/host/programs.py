@@ -6,6 +6,7 @@ its own caches.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -54,12 +55,33 @@ class Program:
     """As the module proxy has it."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variable of the program -> text that the linker writes into it."""
+    module: str = ""
+    """Module that is built in its own folder: its go.mod has directives for which `go install` refuses it."""
+    tags: tuple[str, ...] = ()
+    """Build tags."""
+    added: Mapping[str, str] = field(default_factory=dict)
+    """File of the module that its zip lacks, such as pages that it embeds -> text in its place."""
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The command that builds it."""
+        """The command that builds it with `go install`."""
+        return ("go", "install", *self._options, f"{self.package}@{self.version}")
+
+    @property
+    def download(self) -> tuple[str, ...]:
+        """The command that fetches its module, and prints as JSON where that lies."""
+        return ("go", "mod", "download", "-json", f"{self.module}@{self.version}")
+
+    def inside(self, source: str, overlay: str, target: str) -> tuple[str, ...]:
+        """The command that builds it in the module's folder, with the files that `overlay` adds."""
+        package = f".{self.package.removeprefix(self.module)}"
+        return ("go", "build", "-C", source, "-overlay", overlay, "-o", target, *self._options, package)
+
+    @property
+    def _options(self) -> tuple[str, ...]:
         flags = "".join(f" -X {name}={value}" for name, value in self.variables.items())
-        return ("go", "install", "-trimpath", "-ldflags", f"-s -w{flags}", f"{self.package}@{self.version}")
+        tags = ("-tags", ",".join(self.tags)) if self.tags else ()
+        return ("-trimpath", *tags, "-ldflags", f"-s -w{flags}")
 
     @property
     def path(self) -> Path:
@@ -85,6 +107,40 @@ MINIO = Program(
         "github.com/minio/minio/cmd.CopyrightYear": "2025",
     },
 )
+
+PROMETHEUS_RELEASE, ALERTMANAGER_RELEASE = "v3.13.3", "v0.34.1"
+"""The releases of the images in compose/lab.yaml."""
+
+
+def _prometheus(name: str) -> Program:
+    """Built without discovery in clouds. Release 3.13.3 is version v0.313.3 of the module."""
+    major, minor, patch = PROMETHEUS_RELEASE.removeprefix("v").split(".")
+    return Program(
+        name,
+        f"github.com/prometheus/prometheus/cmd/{name}",
+        f"v0.{major}{int(minor):02}.{patch}",
+        {"github.com/prometheus/common/version.Version": PROMETHEUS_RELEASE.removeprefix("v")},
+        "github.com/prometheus/prometheus",
+        ("remove_all_sd",),
+    )
+
+
+PROMETHEUS, PROMTOOL = _prometheus("prometheus"), _prometheus("promtool")
+
+ALERTMANAGER, AMTOOL = (
+    Program(
+        name,
+        f"github.com/prometheus/alertmanager/cmd/{name}",
+        ALERTMANAGER_RELEASE,
+        {"github.com/prometheus/common/version.Version": ALERTMANAGER_RELEASE.removeprefix("v")},
+        "github.com/prometheus/alertmanager",
+        added={"ui/app/dist/index.html": "Alertmanager without its pages, which are made with npm.\n"},
+    )
+    for name in ("alertmanager", "amtool")
+)
+
+TESTED = (MINIO, PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL)
+"""What the tests build and run."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +182,21 @@ def build(program: Program, say: Callable[[str], None], machine: Machine | None 
 
 
 def _install(program: Program, folder: str, machine: Machine) -> None:
-    go(program.name, program.argv, {"GOBIN": folder, "CGO_ENABLED": "0"}, machine=machine)
+    if not program.module:
+        go(program.name, program.argv, {"GOBIN": folder, "CGO_ENABLED": "0"}, machine=machine)
+    else:
+        said = _run(
+            program.name, program.download, DOWNLOAD_SECONDS, machine.environ, machine, downloads=True
+        )
+        source = json.loads(said[said.index("{") :])["Dir"]  # it may tell what it downloads first
+        files: dict[str, str] = {}
+        for number, (name, text) in enumerate(program.added.items()):
+            files[str(Path(source, name))] = str(Path(folder, str(number)))
+            Path(folder, str(number)).write_text(text, encoding="utf-8")
+        overlay = Path(folder, "overlay.json")
+        overlay.write_text(json.dumps({"Replace": files}), encoding="utf-8")
+        argv = program.inside(source, str(overlay), str(Path(folder, program.name)))
+        go(program.name, argv, {"GOWORK": "off", "CGO_ENABLED": "0"}, machine=machine)
     if not Path(folder, program.name).is_file():
         raise SetupError(f"{program.name} cannot be built: Go made no such program", "check its package")
 
@@ -141,26 +211,41 @@ def go(
 ) -> None:
     """Build a program in `folder` with `argv`, `go build` or `go install`, once its sources are there.
 
-    Raises SourcesError where they cannot be had, SetupError where it cannot be built of them.
+    The package comes last in `argv`. Raises SourcesError where they cannot be had, SetupError where it cannot
+    be built of them.
     """
     machine = machine or Machine()
     env = {**machine.environ, **variables}
     # -n: do what comes before a build, which is to read every package, and only print its commands
-    steps = ((*argv[:2], "-n", *argv[2:]), DOWNLOAD_SECONDS), (tuple(argv), BUILD_SECONDS)
-    for downloads, (step, seconds) in zip((True, False), steps, strict=True):
-        try:
-            ended = machine.run(step, lambda _: None, timeout=seconds, env=env, cwd=folder)
-        except subprocess.TimeoutExpired as error:
-            kind = SourcesError if downloads else SetupError
-            what = "its sources are not here" if downloads else "not built"
-            told = f"{name} cannot be built: {what} after {format_duration(seconds)}"
-            raise kind(told, "repeat it: Go keeps what it has done") from error
-        except OSError as error:
-            raise SetupError(f"{name} cannot be built: {error}", "see whether `go version` works") from error
-        if ended.returncode:
-            lines = [line for line in ended.stdout.splitlines() if line.strip() and "downloading" not in line]
-            kind = SourcesError if downloads and NOT_REACHED.search(ended.stdout) else SetupError
-            raise kind(
-                f"{name} cannot be built: {lines[0] if lines else f'exit code {ended.returncode}'}",
-                f"see what it says: {' '.join(argv)}",
-            )
+    _run(name, (*argv[:-1], "-n", argv[-1]), DOWNLOAD_SECONDS, env, machine, folder, downloads=True)
+    _run(name, tuple(argv), BUILD_SECONDS, env, machine, folder)
+
+
+def _run(
+    name: str,
+    argv: tuple[str, ...],
+    seconds: float,
+    env: Mapping[str, str],
+    machine: Machine,
+    folder: Path | None = None,
+    *,
+    downloads: bool = False,
+) -> str:
+    """Run Go; returns what it prints. Raises SetupError, SourcesError when it could not download."""
+    try:
+        ended = machine.run(argv, lambda _: None, timeout=seconds, env=env, cwd=folder)
+    except subprocess.TimeoutExpired as error:
+        kind = SourcesError if downloads else SetupError
+        what = "its sources are not here" if downloads else "not built"
+        message = f"{name} cannot be built: {what} after {format_duration(seconds)}"
+        raise kind(message, "repeat it: Go keeps what it has done") from error
+    except OSError as error:
+        raise SetupError(f"{name} cannot be built: {error}", "see whether `go version` works") from error
+    if ended.returncode:
+        lines = [line for line in ended.stdout.splitlines() if line.strip() and "downloading" not in line]
+        kind = SourcesError if downloads and NOT_REACHED.search(ended.stdout) else SetupError
+        raise kind(
+            f"{name} cannot be built: {lines[0] if lines else f'exit code {ended.returncode}'}",
+            f"see what it says: {' '.join(argv)}",
+        )
+    return ended.stdout

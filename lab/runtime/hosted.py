@@ -28,7 +28,7 @@ from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
 from lab.runtime.starting import all_settled, settled
 from lab.runtime.statefile import written
-from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, QUEUE, STORE, is_worker
+from lab.services import ALERTMANAGER, GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, QUEUE, STORE, is_worker
 from lab.topology import Endpoints, LabSpec, LabStatus, Progress, ServiceStatus, State
 
 LOCK = "lock"
@@ -118,6 +118,7 @@ class HostedRuntime(Runtime, Generic[S]):
             ray_token_file=str(self._folder / "secrets" / RAY_FILE),
             jupyter=f"{view.url(JUPYTER)}/lab?token={secrets.jupyter_token}",
             prometheus=view.url(PROMETHEUS),
+            alertmanager=view.url(ALERTMANAGER),
             grafana=view.url(GRAFANA),
             grafana_password=secrets.grafana_password if view.url(GRAFANA) else "",
             queue=view.url(QUEUE),

@@ -18,6 +18,7 @@ from lab.host.secrets import key_from
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.health import World
 from lab.services import (
+    ALERTMANAGER,
     GRAFANA,
     HEAD,
     JUPYTER,
@@ -167,6 +168,7 @@ class InsideRuntime(Runtime):
             ray_token_file=self._env["RAY_AUTH_TOKEN_PATH"],
             jupyter=self._url(JUPYTER),
             prometheus=_within(PROMETHEUS),
+            alertmanager=_within(ALERTMANAGER),
             grafana=_within(GRAFANA),
             queue=_within(QUEUE) if self._url(QUEUE) else "",
         )

@@ -266,7 +266,11 @@ class LocalHarness(ServingHarness):
 
     def _urls(self) -> list[str]:
         e = self.runtime().endpoints()
-        return [url for url in (e.dashboard, f"tcp://{e.gcs}", e.s3, e.jupyter, e.prometheus) if url]
+        return [
+            url
+            for url in (e.dashboard, f"tcp://{e.gcs}", e.s3, e.jupyter, e.prometheus, e.alertmanager)
+            if url
+        ]
 
     def _processes(self) -> list[psutil.Process]:
         """Every process of the lab: what belongs to its services, and what carries its folder anywhere."""

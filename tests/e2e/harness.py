@@ -14,11 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
 from lab.host.lanes import TEARDOWN_SECONDS
+from lab.host.programs import ALERTMANAGER, PROMETHEUS, Program
 from lab.lab import Lab
 from lab.runtime import ports
 from lab.runtime.base import Runtime
@@ -27,6 +28,7 @@ from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
 from lab.topology import State
+from tests.programs import search_path
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -274,6 +276,13 @@ class Bench(Shell):
     """A lab of plain processes."""
 
     kind = "local"
+    programs: ClassVar[tuple[Program, ...]] = (PROMETHEUS, ALERTMANAGER)
+    """On its PATH before others where labctl has built them."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        given = super().environment
+        return {**given, "PATH": search_path(self.programs, given.get("PATH", os.defpath))}
 
     def runtime(self) -> LocalRuntime:
         return LocalRuntime(self.name, self.folder)

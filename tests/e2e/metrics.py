@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 
 import pytest
 
 from lab.services import HEAD, STORE, worker
-from tests.dashboard import QUEUES, Prometheus, queries
+from tests.dashboard import HEALTH, QUEUES, Prometheus, queries
 from tests.e2e.harness import PATIENCE, Shell
 from tests.e2e.queues import described, submitted
 from tests.waiting import eventually
@@ -24,7 +25,9 @@ CONTRADICTORY = "count by (instance) (raylab_node_info) > 1"
 
 
 class MetricsTests:
-    def test_every_query_of_the_dashboard_has_data_and_every_target_is_up(self, shell: Shell) -> None:
+    def test_every_query_of_the_dashboard_has_data_and_every_target_is_up(
+        self, shell: Shell, tmp_path: Path
+    ) -> None:
         prometheus = Prometheus(shell.lab.endpoints().prometheus)
         begin = time.time()
         job = shell.digits(epochs=EPOCHS)
@@ -55,6 +58,12 @@ class MetricsTests:
 
         def becomes(expr: str, wanted: float) -> None:
             eventually(lambda: value(expr) == wanted, SETTLE_SECONDS, f"{expr} is {wanted:g}")
+
+        drawn = shell.labctl("report", "--dashboards", "--last", "5m", "--output", str(tmp_path), "--json")
+        page = Path(drawn.document["dashboards"]["page"]).read_text()
+        lab_panels = page[page.index("<h2>Lab</h2>") : page.index("<h2>Queues</h2>")]
+        assert "no data" not in lab_panels
+        assert lab_panels.count("<svg") == 12
 
         run = shell.lab.history(job).runs[-1]
         by_run = f'{{job="{job}",run="{run.name}"}}'
@@ -127,6 +136,15 @@ class MetricsTests:
         eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")
         assert without_data() == []
         eventually(lambda: value(preempted) == before + 1, SETTLE_SECONDS, "the preemption is counted")
+
+    def test_every_query_of_the_dashboard_of_health_has_data(self, shell: Shell) -> None:
+        prometheus = Prometheus(shell.lab.endpoints().prometheus)
+
+        def without_data() -> list[str]:
+            return [query.expr for query in queries(HEALTH) if not prometheus.series(query.expr)]
+
+        eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")
+        assert without_data() == []
 
     def test_prometheus_shows_a_page_of_another_origin_nothing_and_nobody_the_labs_folder(
         self, shell: Shell

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
 
+from lab.host.programs import PROMETHEUS, PROMTOOL
 from tests.e2e.harness import Bench
 from tests.e2e.metrics import MetricsTests
+from tests.programs import needed
 
 
 @pytest.fixture(autouse=True)
 def needs_prometheus() -> None:
     """The local runtime runs Prometheus where it is installed."""
-    if shutil.which("prometheus") is None:
-        pytest.skip("needs Prometheus: the command `prometheus` is not installed")
+    needed(PROMETHEUS)
 
 
 class TestMetrics(MetricsTests):
@@ -27,7 +27,7 @@ class TestMetrics(MetricsTests):
 def test_promtool_accepts_the_configuration(bench: Bench) -> None:
     config = str(bench.folder / "prometheus.yml")
     ended = subprocess.run(
-        ("promtool", "check", "config", config), capture_output=True, text=True, timeout=60, check=False
+        (needed(PROMTOOL), "check", "config", config), capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert "SUCCESS" in ended.stdout

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from lab.host.programs import MINIO
 from lab.services import STORE
 from tests.e2e.chaos import ChaosTests
 from tests.e2e.harness import UP, Bench, Shell
 from tests.e2e.receipts import assert_recovered, assert_valid
 from tests.e2e.store import check_conformance, check_keys
-from tests.minio import minio_program
 
 pytestmark = pytest.mark.minio
 
@@ -22,11 +21,7 @@ pytestmark = pytest.mark.minio
 class MinioBench(Bench):
     """A lab of plain processes with MinIO on PATH."""
 
-    @property
-    def environment(self) -> dict[str, str]:
-        given = super().environment
-        folder = str(Path(minio_program()).parent)
-        return {**given, "PATH": os.pathsep.join((folder, given.get("PATH", os.defpath)))}
+    programs = (MINIO, *Bench.programs)
 
 
 @pytest.fixture(scope="module")

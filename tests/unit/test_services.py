@@ -11,6 +11,7 @@ from lab.host import secrets
 from lab.runtime.compose.project import SETUP
 from lab.runtime.local.services import startable
 from lab.services import (
+    ALERTMANAGER,
     HEAD,
     METRICS,
     PORT_NAMES,
@@ -45,7 +46,7 @@ def compose(file: str) -> dict[str, Any]:
 FILES = {**compose("gcs-ft.yaml"), **compose("lab.yaml")}
 
 
-PUBLISHED_BY = {PROMETHEUS: METRICS}
+PUBLISHED_BY = {PROMETHEUS: METRICS, ALERTMANAGER: METRICS}
 """Service -> the one that stands before it, and refuses foreign host names."""
 
 
@@ -122,5 +123,6 @@ def test_every_port_has_one_name_and_can_be_chosen_where_a_person_uses_it() -> N
         "queue",
         "jupyter",
         "prometheus",
+        "alertmanager",
         "grafana",
     }

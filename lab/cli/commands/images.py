@@ -83,7 +83,7 @@ def list_(app: App, gpu: str) -> None:
 @gpu_option
 @pass_app
 def pull(app: App, gpu: str) -> None:
-    """Fetch the images that others publish: MinIO, Prometheus, Grafana."""
+    """Fetch the images that others publish: MinIO, Prometheus, Alertmanager, Grafana."""
     from lab.flows import images
 
     show(app, images.pull(vendor_of(gpu), progress=app.progress()))

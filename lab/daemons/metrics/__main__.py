@@ -1,4 +1,4 @@
-"""Serves the lab's metrics, and Prometheus' pages: `python -m lab.daemons.metrics --listen HOST:PORT`.
+"""Serves the lab's metrics, and Prometheus' and Alertmanager's pages: `python -m lab.daemons.metrics`.
 
 Configured by the environment, as `lab.daemons.environment` says.
 """
@@ -50,16 +50,17 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     parser = argparse.ArgumentParser(prog="lab.daemons.metrics", description="Serves the lab's metrics.")
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
     parser.add_argument(
-        "--guard", default="", metavar="HOST:PORT=URL", help="serve Prometheus, which is at URL"
-    )
+        "--guard", action="append", default=[], metavar="HOST:PORT=URL",
+        help="serve what is at URL: Prometheus, Alertmanager; repeatable",
+    )  # fmt: skip
     args = parser.parse_args(argv)
     try:
         host, port = listen_address(args.listen, LISTEN)
         cluster, store = followers(environ)
         loops = Loops(Loop(follower.name, follower.look) for follower in (cluster, store))
         server = make_server(host, port, make_app(LabCollector(cluster, store), loops))
-        if args.guard:
-            host_too, port_too, url = read_guard(args.guard)
+        for text in args.guard:
+            host_too, port_too, url = read_guard(text)
             guard = make_server(host_too, port_too, make_guard(url))
             threading.Thread(target=guard.serve_forever, name="guard", daemon=True).start()
     except LabError as error:

@@ -53,20 +53,9 @@ class LabCollector:
     def _sources(self) -> Iterator[Any]:
         followers: tuple[Follower[Any], ...] = (self._cluster, self._store)
         up = gauge("raylab_source_up", "Whether the source answered when it was last asked.", "source")
-        good = gauge(
-            "raylab_source_last_success_timestamp_seconds",
-            "When the source last answered, in seconds since the epoch.",
-            "source",
-        )
-        errors = gauge(
-            "raylab_source_errors", "Questions to the source that failed since the start.", "source"
-        )
         for follower in followers:
             up.add_metric([follower.name], float(follower.up))
-            errors.add_metric([follower.name], follower.errors)
-            if follower.good_at is not None:
-                good.add_metric([follower.name], follower.good_at)
-        yield from (up, good, errors)
+        yield up
 
 
 def gauge(name: str, documentation: str, *labels: str) -> Any:

@@ -37,8 +37,6 @@ class Follower(Generic[T]):
         """Time of that poll, in seconds since the epoch."""
         self.failed = False
         """True if the last poll failed."""
-        self.errors = 0
-        """Number of polls that failed since the start."""
 
     @property
     def up(self) -> bool:
@@ -57,7 +55,6 @@ class Follower(Generic[T]):
         try:
             latest = self._read()
         except Exception as error:  # whatever another version of Ray or of the store answers: serving goes on
-            self.errors += 1
             if not self.failed:
                 self._say(f"{self.name}: {message_of(error)}")
             self.failed = True

@@ -1,7 +1,8 @@
-"""Prometheus under the lab's own names only.
+"""Prometheus and Alertmanager under the lab's own names only.
 
-It answers whatever name it is asked by: a page of the web whose name is made to point here (DNS rebinding)
-could read it. This stands before it, and passes on what the lab and its people ask.
+They answer whatever name they are asked by: a page of the web whose name is made to point here (DNS
+rebinding) could read them, and Alertmanager lets every page read it and make silences. This stands before
+them, and passes on what the lab and its people ask: no page's origin, and no answer's leave for one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lab.errors import UsageError
 from lab.host import http
 from lab.host.reading import DOCUMENT
 from lab.host.serving import LOOPBACK_NAMES, App, answer, listen_address, named
-from lab.services import METRICS, PROMETHEUS
+from lab.services import ALERTMANAGER, METRICS, PROMETHEUS
 
 QUERY_SECONDS = 130.0
 """Deadline of an answer. Prometheus gives up a query after two minutes."""
@@ -55,9 +56,9 @@ def make_guard(url: str, request: Callable[..., http.Reply] = http.request) -> A
                 timeout=QUERY_SECONDS,
             )
         except http.NoAnswerError as error:
-            return answer(start_response, "502 Bad Gateway", f"{PROMETHEUS}: {error}\n".encode(), PLAIN)
+            return answer(start_response, "502 Bad Gateway", f"no answer: {error}\n".encode(), PLAIN)
         headers = [(name.title(), reply.headers[name]) for name in TOLD if name in reply.headers]
         start_response(f"{reply.status} ", [*headers, ("Content-Length", str(len(reply.data)))])
         return [reply.data]
 
-    return named(passed_on, (*LOOPBACK_NAMES, METRICS, PROMETHEUS))
+    return named(passed_on, (*LOOPBACK_NAMES, METRICS, PROMETHEUS, ALERTMANAGER))

@@ -17,25 +17,16 @@ ROLE = ("replica_role", "standalone")
 PAGE = 1000
 """Events that are read at a time."""
 
-
 MEANINGS = {
-    "quota_reserved_workloads": "Times that a workload got its quota.",
     "admitted_workloads": "Times that a workload was admitted.",
     "finished_workloads": "Workloads that finished.",
     "evicted_workloads": "Times that an admitted workload had to go.",
-    "evicted_workloads_once": "Workloads that had to go, each counted once for a reason.",
     "preempted_workloads": "Workloads that had to make room, by the ClusterQueue that they made it for.",
-    "quota_reserved_wait_time_seconds": "Time from creation, or the last return to the queue, to the quota.",
     "admission_wait_time_seconds": "Time from creation, or the last return to the queue, to the admission.",
-    "execution_time_seconds": "Time from the last admission to the end.",
     "workload_eviction_latency_seconds": "Time from the eviction until the quota was free again.",
     "admitted_until_ready_wait_time_seconds": "Time from the admission until Ray ran the job.",
 }
-
-
-def meaning(name: str) -> str:
-    """One sentence on a counter or histogram."""
-    return MEANINGS[name.removeprefix("local_queue_")]
+"""One sentence on each counter and histogram."""
 
 
 class Collector:
@@ -62,12 +53,12 @@ class Collector:
                 gauge.add_metric([*key, only], value)
             yield gauge
         for name, labels in COUNTERS.items():
-            counter = CounterMetricFamily(PREFIX + name, meaning(name), labels=[*labels, role])
+            counter = CounterMetricFamily(PREFIX + name, MEANINGS[name], labels=[*labels, role])
             for key, count in self._tally.counters[name].items():
                 counter.add_metric([*key, only], count)
             yield counter
         for name, (labels, _) in HISTOGRAMS.items():
-            histogram = HistogramMetricFamily(PREFIX + name, meaning(name), labels=[*labels, role])
+            histogram = HistogramMetricFamily(PREFIX + name, MEANINGS[name], labels=[*labels, role])
             for key, found in self._tally.histograms[name].items():
                 histogram.add_metric([*key, only], found.buckets(), found.sum)
             yield histogram
@@ -96,11 +87,10 @@ class Collector:
 
     def _job(self, key: str) -> Job | None:
         """The labels of a workload; None for an event that is of none."""
-        item, record = self._reader.engine.items.get(key), self._reader.jobs.get(key)
-        if item is None or record is None:
+        record = self._reader.jobs.get(key)
+        if record is None or key not in self._reader.engine.items:
             return None
-        namespace, queue = item.queue
-        return Job(namespace, queue, record.job.priority_class, record.created)
+        return Job(record.job.priority_class, record.created)
 
 
 def exposition(reader: Reader, *more: Any) -> Metrics:

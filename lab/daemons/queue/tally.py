@@ -27,33 +27,20 @@ def bounds(count: int) -> tuple[float, ...]:
 
 LONG, SHORT = bounds(16), bounds(14)
 
-BY_QUEUE, BY_DOOR = ("cluster_queue",), ("name", "namespace")
-CLASS, CAUSE = ("priority_class",), ("reason", "underlying_cause", "priority_class")
+QUEUE, CLASS = ("cluster_queue",), ("priority_class",)
 
 COUNTERS: dict[str, tuple[str, ...]] = {
-    "quota_reserved_workloads": BY_QUEUE + CLASS,
-    "admitted_workloads": BY_QUEUE + CLASS,
-    "finished_workloads": BY_QUEUE + CLASS,
-    "evicted_workloads": BY_QUEUE + CAUSE,
-    "evicted_workloads_once": BY_QUEUE + CAUSE,
+    "admitted_workloads": QUEUE + CLASS,
+    "finished_workloads": QUEUE + CLASS,
+    "evicted_workloads": (*QUEUE, "reason", "underlying_cause", *CLASS),
     "preempted_workloads": ("preempting_cluster_queue", "reason"),
-    "local_queue_quota_reserved_workloads": BY_DOOR + CLASS,
-    "local_queue_admitted_workloads": BY_DOOR + CLASS,
-    "local_queue_finished_workloads": BY_DOOR + CLASS,
-    "local_queue_evicted_workloads": BY_DOOR + CAUSE,
 }
 """Counter without `_total` -> labels."""
 
 HISTOGRAMS: dict[str, tuple[tuple[str, ...], tuple[float, ...]]] = {
-    "quota_reserved_wait_time_seconds": (BY_QUEUE + CLASS, SHORT),
-    "admission_wait_time_seconds": (BY_QUEUE + CLASS, LONG),
-    "execution_time_seconds": (BY_QUEUE + CLASS, LONG),
-    "workload_eviction_latency_seconds": (("cluster_queue", "reason"), SHORT),
-    "admitted_until_ready_wait_time_seconds": (BY_QUEUE + CLASS, SHORT),
-    "local_queue_quota_reserved_wait_time_seconds": (BY_DOOR + CLASS, SHORT),
-    "local_queue_admission_wait_time_seconds": (BY_DOOR + CLASS, SHORT),
-    "local_queue_execution_time_seconds": (BY_DOOR + CLASS, LONG),
-    "local_queue_admitted_until_ready_wait_time_seconds": (BY_DOOR + CLASS, SHORT),
+    "admission_wait_time_seconds": (QUEUE + CLASS, LONG),
+    "workload_eviction_latency_seconds": ((*QUEUE, "reason"), SHORT),
+    "admitted_until_ready_wait_time_seconds": (QUEUE + CLASS, SHORT),
 }
 """Histogram -> labels and upper bounds."""
 
@@ -85,8 +72,6 @@ class Histogram:
 class Job:
     """What a workload is counted under."""
 
-    namespace: str
-    queue: str
     priority_class: str
     created: float
 
@@ -100,7 +85,6 @@ class Progress:
     admitted_at: float | None = None
     leaving: tuple[str, float] | None = None
     """Reason of the eviction that is under way, and its time."""
-    evicted: set[tuple[str, str]] = field(default_factory=set)
     admissions: dict[float, str] = field(default_factory=dict)
     """Time of an admission -> ClusterQueue that admitted it."""
 
@@ -120,10 +104,8 @@ class Tally:
         if change.event == "Admitted":
             way.cluster_queue, way.admitted_at, way.leaving = change.cluster_queue, change.at, None
             way.admissions[change.at] = change.cluster_queue
-            for name in ("quota_reserved", "admitted"):
-                self._count(f"{name}_workloads", way, job, job.priority_class)
-            for name in ("quota_reserved", "admission"):
-                self._observe(f"{name}_wait_time_seconds", way, job, change.at - way.waits_since)
+            self._count("admitted_workloads", way, job.priority_class)
+            self._observe("admission_wait_time_seconds", way, job, change.at - way.waits_since)
         elif change.event == "Preempted":
             found = PREEMPTOR.search(change.message)
             by = found[1] if found else change.cluster_queue
@@ -137,10 +119,8 @@ class Tally:
         elif change.event in ("Requeued", "Pending"):
             self._back(way, change)
         elif change.event == "Finished":
-            if way.admitted_at is not None:
-                self._observe("execution_time_seconds", way, job, change.at - way.admitted_at)
             way.cluster_queue = way.cluster_queue or change.cluster_queue
-            self._count("finished_workloads", way, job, job.priority_class)
+            self._count("finished_workloads", way, job.priority_class)
             way.admitted_at = way.leaving = None
 
     def started(self, workload: str, job: Job, admitted_at: float, at: float) -> None:
@@ -159,11 +139,7 @@ class Tally:
         if way.admitted_at is None or way.leaving is not None:
             return
         way.leaving = (reason, at)
-        self._count("evicted_workloads", way, job, reason, cause, job.priority_class)
-        if (reason, cause) not in way.evicted:
-            way.evicted.add((reason, cause))
-            labels = (way.cluster_queue, reason, cause, job.priority_class)
-            self.counters["evicted_workloads_once"][labels] += 1
+        self._count("evicted_workloads", way, reason, cause, job.priority_class)
 
     def _back(self, way: Progress, change: Change) -> None:
         """A workload that held quota waits again."""
@@ -175,16 +151,12 @@ class Tally:
             latency.observe(change.at - since)
         way.waits_since, way.admitted_at, way.leaving = change.at, None, None
 
-    def _count(self, name: str, way: Progress, job: Job, *labels: str) -> None:
-        by_queue: Labels = (way.cluster_queue, *labels)
-        by_door: Labels = (job.queue, job.namespace, *labels)
-        self.counters[name][by_queue] += 1
-        self.counters[f"local_queue_{name}"][by_door] += 1
+    def _count(self, name: str, way: Progress, *labels: str) -> None:
+        key: Labels = (way.cluster_queue, *labels)
+        self.counters[name][key] += 1
 
     def _observe(self, name: str, way: Progress, job: Job, seconds: float) -> None:
         self._histogram(name, (way.cluster_queue, job.priority_class)).observe(seconds)
-        local = (job.queue, job.namespace, job.priority_class)
-        self._histogram(f"local_queue_{name}", local).observe(seconds)
 
     def _histogram(self, name: str, labels: Labels) -> Histogram:
         kept = self.histograms[name]

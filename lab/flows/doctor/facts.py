@@ -266,6 +266,7 @@ def published(endpoints: Endpoints) -> dict[int, str]:
         "jupyter": endpoints.jupyter,
         "queue": endpoints.queue,
         "prometheus": endpoints.prometheus,
+        "alertmanager": endpoints.alertmanager,
         "grafana": endpoints.grafana,
     }
     here = {name: url for name, url in urls.items() if urlsplit(url).hostname == "127.0.0.1"}

@@ -31,7 +31,7 @@ Rows = Iterator[tuple[str, ...]]
 def page(data: ReportData, pictures: Iterable[Picture]) -> str:
     """The report as HTML, complete in itself."""
     environment = templates()
-    environment.filters.update(clock=_clock, sentence=_sentence)
+    environment.filters.update(clock=clock, sentence=_sentence)
     return environment.get_template("page.html.j2").render(
         data=data,
         pictures={picture.name: picture for picture in pictures},
@@ -136,5 +136,6 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _clock(at: float) -> str:
+def clock(at: float) -> str:
+    """A time in UTC, given in seconds since the epoch."""
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -23,8 +23,9 @@ SETUP = "s3-setup"
 REDIS_PATCH = {"RAYLAB_REDIS_PASSWORD_FILE": "/run/secrets/redis.password"}
 """Variables of gcs-ft.yaml by which a worker says that the patch `redis_password` is on."""
 
-TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", "LAB_WORKSPACE")
-"""Variables of the caller that a lab takes over, beside those of images."""
+PLACES = ("LAB_WORKSPACE", "LAB_ALERTMANAGER_CONFIG")
+TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", *PLACES)
+"""Variables of the caller that a lab takes over, beside those of images; some are paths."""
 
 
 def project_name(lab: str) -> str:
@@ -79,11 +80,9 @@ def env(
 ) -> dict[str, str]:
     """The env file's variables. `chosen` are those of the caller's that the lab takes over."""
     spec = state.spec
-    taken = {name: chosen.get(name) for name in TAKEN}
-    if taken["LAB_WORKSPACE"]:
-        taken["LAB_WORKSPACE"] = str(folder_path(taken["LAB_WORKSPACE"]))
+    taken = {name: value for name in TAKEN if (value := chosen.get(name))}
     return {
-        **{name: value for name, value in taken.items() if value},
+        **{name: str(folder_path(value)) if name in PLACES else value for name, value in taken.items()},
         "LAB_NAME": spec.name,
         "LAB_PROJECT": project_name(spec.name),
         "LAB_FOLDER": str(folder),
@@ -102,7 +101,7 @@ def env(
 
 
 def folder_path(chosen: str | Path) -> Path:
-    """The absolute path of a folder: Compose takes `data` for a volume, and `~` for a folder of that name."""
+    """The absolute path of a folder or file: Compose takes `data` for a volume, and `~` for a name."""
     try:
         return Path(chosen).expanduser().absolute()
     except RuntimeError:  # nobody's home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from lab.runtime.local.services import FORKS, Plan
 from lab.runtime.local.state import LabState
 from lab.runtime.logtail import listing
 from lab.runtime.starting import TRIES, again, ray_gave_up, staying
-from lab.services import HEAD, REDIS, is_node
+from lab.services import ALERTMANAGER, HEAD, REDIS, is_node
 from lab.topology import Progress, ServiceStatus, State
 
 START_SECONDS = 120.0
@@ -74,8 +75,11 @@ class Boot:
             if self._plan.scratch is not None:
                 temporary.make(self._plan.scratch)
             if self._plan.prometheus:
-                write_private(self._layout.folder / "prometheus.yml", prometheus.config(self._plan))
-                write_private(self._layout.folder / prometheus.RULES, prometheus.rules())
+                files = {"prometheus.yml": prometheus.config(self._plan), **prometheus.rules()}
+                if ALERTMANAGER in todo:
+                    files["alertmanager.yml"] = prometheus.alerting(os.environ)
+                for name, text in files.items():
+                    write_private(self._layout.folder / name, text)
             if any(map(is_node, todo)):
                 current = self.serve_forks(current, started)
             waiting: list[str] = []

@@ -14,11 +14,11 @@ from lab.cluster import patches
 from lab.errors import UnsupportedError
 from lab.host.secrets import load_or_make
 from lab.runtime import ports
-from lab.runtime.local import processes, state
+from lab.runtime.local import processes, prometheus, state
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import FORKS, startable
 from lab.runtime.local.state import LabState
-from lab.services import SERVICES, ports_of
+from lab.services import ALERTMANAGER, METRICS, PROMETHEUS, SERVICES, ports_of
 from lab.topology import LabSpec
 
 
@@ -40,8 +40,8 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             "install it (on Debian: sudo apt-get install --no-install-recommends redis-server), or "
             "use --runtime compose, whose image has it",
         )
-    prometheus = shutil.which("prometheus")
-    names = _names(spec, bool(prometheus))
+    absent = prometheus.absent()
+    names = _names(spec, absent)
     for name, _ in spec.ports:
         if name not in names:
             raise runs_none(name)
@@ -49,8 +49,8 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         notes = list(said)
         store, note = _store(spec, layout)
         notes += note
-        if not prometheus:
-            notes.append("prometheus: left out (no `prometheus` on PATH)")
+        lacking = {program: f"{program}: left out (no `{program}` on PATH)" for program in absent.values()}
+        notes += lacking.values()
         notes += _unfit(spec)
         none = (service.name for service in SERVICES if not startable(service))
         notes += (f"{name}: left out (the local runtime has none)" for name in none)
@@ -84,7 +84,8 @@ def _unfit(spec: LabSpec) -> list[str]:
 
 def lacking(current: LabState) -> tuple[str, ...]:
     """Ports that a lab with these settings has now: an earlier labctl did not have their service."""
-    names = _names(current.spec, "prometheus" in current.ports)
+    began = (name for name in (PROMETHEUS, METRICS, ALERTMANAGER) if name not in current.ports)
+    names = _names(current.spec, tuple(began))
     return tuple(name for name in names if name not in current.ports)
 
 
@@ -102,14 +103,14 @@ def complete(current: LabState, asked: LabSpec, layout: Layout, *, patience: flo
     return current
 
 
-def _names(spec: LabSpec, prometheus: bool) -> tuple[str, ...]:
-    """The ports of a lab on this machine."""
+def _names(spec: LabSpec, absent: Collection[str]) -> tuple[str, ...]:
+    """The ports of a lab without these services."""
     wanted = [
         service
         for service in SERVICES
-        if startable(service) and (spec.gcs_ft or not service.gcs_ft) and (prometheus or not service.optional)
+        if startable(service) and (spec.gcs_ft or not service.gcs_ft) and service.name not in absent
     ]
-    return ports_of(wanted, scraped=prometheus)
+    return ports_of(wanted, scraped=PROMETHEUS not in absent)
 
 
 def find_redis() -> str:
@@ -119,7 +120,8 @@ def find_redis() -> str:
 
 def runs_none(name: str) -> UnsupportedError:
     """The error for a port of a service that this lab does not run."""
-    why = "no `prometheus` on PATH" if name == "prometheus" else "the local runtime has none"
+    program = prometheus.absent().get(name)
+    why = f"no `{program}` on PATH" if program else "the local runtime has none"
     return UnsupportedError(f"--port {name}: this lab runs no {name} ({why})", "leave it out")
 
 

@@ -20,7 +20,7 @@ from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
 from lab.runtime.hosted import ENDING, LOCK, HostedRuntime
-from lab.runtime.local import forks, output, processes, reserve, services, state, temporary
+from lab.runtime.local import forks, output, processes, prometheus, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import Plan
@@ -373,6 +373,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             store=current.store,
             minio=shutil.which("minio") or "minio",
             prometheus=(shutil.which("prometheus") or "prometheus") if "prometheus" in current.ports else "",
+            alertmanager=prometheus.find_alertmanager() if "alertmanager" in current.ports else "",
             redis=(reserve.find_redis() or "redis-server") if current.spec.gcs_ft else "",
             scratch=temporary.same(current.scratch, self._layout.scratch) if current.scratch else None,
             memory_bytes=int(psutil.virtual_memory().total * NODE_MEMORY_SHARE / (current.spec.workers + 1)),

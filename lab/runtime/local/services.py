@@ -26,6 +26,7 @@ from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.ports import LOOPBACK
 from lab.services import (
+    ALERTMANAGER,
     HEAD,
     JUPYTER,
     METRICS,
@@ -110,6 +111,8 @@ class Plan:
     """Path of the minio binary, when `store` is `minio`."""
     prometheus: str = ""
     """Path of the prometheus binary; empty when there is none."""
+    alertmanager: str = ""
+    """Likewise."""
     redis: str = ""
     """Path of the redis-server binary, in a lab with `gcs_ft`."""
     memory_bytes: int = 0
@@ -187,19 +190,12 @@ class Plan:
         return Command(argv, environment, ROOT)
 
     def _prometheus(self, environment: dict[str, str], _: str) -> Command:
-        """Its status pages show paths to whoever reaches its port: all are relative to the lab's folder.
-
-        They name that folder as PWD does; where there is no /proc it finds out by itself. It listens behind
-        the service `metrics`, which refuses foreign host names.
-        """
-        argv = (
-            self.prometheus,
-            "--config.file=prometheus.yml",
-            "--storage.tsdb.path=prometheus",
-            f"--web.listen-address={prometheus.behind(self)}:{self.ports['prometheus']}",
-            "--web.cors.origin=none",  # no origin is called so: no page of another may read the answers
-        )
+        """Its status pages name its folder as PWD does; where there is no /proc it finds out by itself."""
+        argv = prometheus.argv(self)
         return Command(argv, {**environment, "PWD": "/proc/self/cwd"}, self.layout.folder)
+
+    def _alertmanager(self, environment: dict[str, str], _: str) -> Command:
+        return Command(prometheus.alertmanager_argv(self), environment, self.layout.folder)
 
     def _redis(self, environment: dict[str, str], _: str) -> Command:
         """The password is in the file, where nobody else can read it."""
@@ -211,17 +207,9 @@ class Plan:
         return Command(argv, environment, self.layout.folder)
 
     def _metrics(self, environment: dict[str, str], _: str) -> Command:
-        argv = [
-            sys.executable,
-            "-m",
-            "lab.daemons.metrics",
-            "--listen",
-            f"{LOOPBACK}:{self.ports['metrics']}",
-        ]
-        if "prometheus" in self.ports and (behind := prometheus.behind(self)) != LOOPBACK:
-            port = self.ports["prometheus"]
-            argv += ["--guard", f"{LOOPBACK}:{port}=http://{behind}:{port}"]
-        return Command(tuple(argv), {**environment, **client_environment(self)}, ROOT)
+        listen = ("--listen", f"{LOOPBACK}:{self.ports['metrics']}")
+        argv = (sys.executable, "-m", "lab.daemons.metrics", *listen, *prometheus.guards(self))
+        return Command(argv, {**environment, **client_environment(self)}, ROOT)
 
     def _queue(self, environment: dict[str, str], _: str) -> Command:
         argv = (
@@ -343,6 +331,7 @@ COMMANDS: Mapping[str, Callable[[Plan, dict[str, str], str], Command]] = {
     STORE: Plan._store,
     REDIS: Plan._redis,
     PROMETHEUS: Plan._prometheus,
+    ALERTMANAGER: Plan._alertmanager,
     METRICS: Plan._metrics,
     QUEUE: Plan._queue,
     JUPYTER: Plan._jupyter,

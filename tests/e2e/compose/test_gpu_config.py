@@ -19,7 +19,17 @@ from tests.docker import needs_docker
 
 ASK_SECONDS = 60.0
 WORKERS = (1, 2, 3, 8)
-OTHERS = ("ray-head", "jupyter", "metrics", "queue", "s3-setup", "minio", "prometheus", "grafana")
+OTHERS = (
+    "ray-head",
+    "jupyter",
+    "metrics",
+    "queue",
+    "s3-setup",
+    "minio",
+    "prometheus",
+    "alertmanager",
+    "grafana",
+)
 UUIDS = [f"GPU-5c0d9f13-9bb2-4a77-0d5b-1f6b6e3a0a0{i}" for i in range(8)]
 SLICES = [f"MIG-a1b20000-0000-5000-8000-00000000000{i}" for i in range(8)]
 

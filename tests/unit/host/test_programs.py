@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host.programs import MINIO, MINIO_RELEASE, Machine, Program, SourcesError, build, cache
-from lab.runtime.compose.images.model import S3_IMAGE, defaults
+from lab.host.programs import (
+    ALERTMANAGER,
+    MINIO,
+    MINIO_RELEASE,
+    PROMETHEUS,
+    Machine,
+    Program,
+    SourcesError,
+    build,
+    cache,
+)
+from lab.runtime.compose.images.model import ALERTMANAGER_IMAGE, PROMETHEUS_IMAGE, S3_IMAGE, defaults
 
 TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
 
@@ -29,7 +41,7 @@ class Go:
         self, argv: Sequence[str], on_line: Callable[[str], None], **options: Any
     ) -> subprocess.CompletedProcess[str]:
         self.calls.append((tuple(argv), dict(options["env"])))
-        step = "download" if argv[2] == "-n" else "build"
+        step = "download" if "-n" in argv else "build"
         if step == self.fails:
             if self.raises is not None:
                 raise self.raises
@@ -52,11 +64,54 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
     assert path.read_text() == "program"
     assert build(TOOL, said.append, go.machine) == path
     ((before, _), (argv, environment)) = go.calls
-    assert (argv[:2], before) == (("go", "install"), (*argv[:2], "-n", *argv[2:]))
+    assert (argv[:2], before) == (("go", "install"), (*argv[:-1], "-n", argv[-1]))
     assert argv[-1] == "example.org/tool/cmd/tool@v1.2.3"
     assert "-X main.version=1.2.3" in argv[argv.index("-ldflags") + 1]
     assert (environment["CGO_ENABLED"], environment["GOFLAGS"]) == ("0", "-x")
     assert said == ["building tool v1.2.3 with Go, which takes minutes the first time"]
+
+
+def test_a_module_that_go_install_refuses_is_built_in_its_own_folder(folder: Path) -> None:
+    go = Go()
+    own = replace(TOOL, module="example.org/tool", added={"ui/index.html": "a page"})
+    seen: dict[str, str] = {}
+
+    def run(argv: Sequence[str], on_line: Callable[[str], None], **options: Any) -> Any:
+        options["env"].setdefault("GOBIN", str(folder))
+        ended = go.run(argv, on_line, **options)
+        if argv[1] == "mod":
+            ended.stdout = 'go: downloading example.org/tool v1.2.3\n{"Dir": "/mod/tool"}'
+        elif "-n" not in argv:
+            overlay = json.loads(Path(argv[argv.index("-overlay") + 1]).read_text())["Replace"]
+            seen.update({name: Path(file).read_text() for name, file in overlay.items()})
+            Path(argv[argv.index("-o") + 1]).write_text("program")
+        return ended
+
+    assert build(own, lambda _: None, replace(go.machine, run=run)).read_text() == "program"
+    (download, _), (listed, _), (made, environment) = go.calls
+    assert download == ("go", "mod", "download", "-json", "example.org/tool@v1.2.3")
+    assert listed == (*made[:-1], "-n", made[-1])
+    assert made[:4] == ("go", "build", "-C", "/mod/tool")
+    assert made[-1] == "./cmd/tool"
+    assert environment["GOWORK"] == "off"
+    assert seen == {"/mod/tool/ui/index.html": "a page"}
+
+
+def test_build_tags_and_programs_of_one_module_are_told_to_go() -> None:
+    assert "-tags" not in TOOL.argv
+    tagged = replace(TOOL, tags=("a", "b")).argv
+    assert tagged[tagged.index("-tags") + 1] == "a,b"
+
+
+@pytest.mark.parametrize(
+    ("program", "variable"), [(PROMETHEUS, PROMETHEUS_IMAGE), (ALERTMANAGER, ALERTMANAGER_IMAGE)]
+)
+def test_prometheus_and_alertmanager_are_the_releases_of_their_images(
+    program: Program, variable: str
+) -> None:
+    (release,) = program.variables.values()
+    assert f":v{release}@sha256:" in defaults()[variable]
+    assert program.version in (f"v{release}", "v0." + "{}{:0>2}.{}".format(*release.split(".")))
 
 
 def test_one_that_is_there_needs_no_go(folder: Path) -> None:

@@ -71,11 +71,11 @@ def styled() -> Iterator[None]:
         yield
 
 
-def figure(height: float) -> Any:
-    """An empty picture of the page's width and this height, in inches."""
+def figure(height: float, width: float = WIDTH) -> Any:
+    """An empty picture of this height and width, in inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(WIDTH, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def render(drawn: Any, form: str) -> bytes:

@@ -13,7 +13,6 @@ from lab.runtime.compose.images import context, model
 from lab.runtime.compose.images.building import build
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
 from lab.runtime.compose.inspected import ImageInfo
-from lab.services import GRAFANA
 from lab.topology import LabSpec, Vendor
 
 WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
@@ -63,7 +62,7 @@ def resolve(
     """
     found = {need.variable: need for need in needs(vendor_of(spec), environ, engine)}
     lab, store = found[model.LAB_IMAGE], found[model.S3_IMAGE]
-    prometheus, grafana = found[model.PROMETHEUS_IMAGE], found[model.GRAFANA_IMAGE]
+    prometheus = found[model.PROMETHEUS_IMAGE]
     s3_standin, prometheus_standin = found[model.S3_STANDIN_IMAGE], found[model.PROMETHEUS_STANDIN_IMAGE]
     images = {model.LAB_IMAGE: lab.local_name or lab.name}
     files: tuple[str, ...] = ()
@@ -89,11 +88,12 @@ def resolve(
     else:
         images[prometheus_variable] = prometheus_standin.local_name
         notes.append(f"prometheus: Debian's ({prometheus_standin.name}), standing in for {prometheus.name}")
-    images[model.GRAFANA_IMAGE] = grafana.local_name or grafana.name
-    if not grafana.present or files:
-        left_out.append(GRAFANA)
-        why = "is not here" if not grafana.present else "is used only together with MinIO"
-        notes.append(f"grafana: left out ({grafana.name} {why})")
+    for need in (found[model.ALERTMANAGER_IMAGE], found[model.GRAFANA_IMAGE]):
+        images[need.variable] = need.local_name or need.name
+        if not need.present or files:
+            left_out.append(need.role)
+            why = "is not here" if not need.present else "is used only together with MinIO"
+            notes.append(f"{need.role}: left out ({need.name} {why})")
     used = [lab, *([s3_standin] if files or gateway else ())]
     used += [] if prometheus.present else [prometheus_standin]
     for need in used:
@@ -117,14 +117,15 @@ def ensure(
 ) -> ResolvedImages:
     """Fetch what this lab lacks: pull what is published, build what is ours. Then as `resolve`.
 
-    Grafana is left out when it cannot be had. Raises SetupError, with every way to get what is missing;
-    EngineError when no engine answers.
+    Grafana and Alertmanager are left out when they cannot be had. Raises SetupError, with every way to get
+    what is missing; EngineError when no engine answers.
     """
     engine, progress = engine or Engine(), progress or Progress()
     resolved = resolve(spec, environ, engine)
     fetch = [need for need in resolved.missing if need.variable != model.S3_STANDIN_IMAGE]  # asks for `build`
-    if GRAFANA in resolved.left_out and not resolved.files:
-        fetch += [n for n in needs(vendor_of(spec), environ, engine) if n.role == GRAFANA and not n.present]
+    if resolved.left_out and not resolved.files:
+        known = needs(vendor_of(spec), environ, engine)
+        fetch += [need for need in known if need.role in resolved.left_out and not need.present]
     for need in fetch:
         try:
             if need.own:
@@ -132,8 +133,8 @@ def ensure(
             else:
                 engine.pull(need.name, progress)
         except SetupError as error:
-            if need.role == GRAFANA:
-                progress.line(f"{error.message}; going on without Grafana")
+            if need.role in model.DISPENSABLE:
+                progress.line(f"{error.message}; going on without {need.role}")
                 continue
             raise lacking(need, error) from error
     return resolve(spec, environ, engine) if fetch else resolved
@@ -181,6 +182,6 @@ def to_save(
         stand_in = by_name.get(need.stand_in)
         if not need.present and stand_in is not None and stand_in.present:
             chosen.append(stand_in)
-        elif need.present or need.role != GRAFANA:
+        elif need.present or need.role not in model.DISPENSABLE:
             chosen.append(need)
     return tuple(chosen)

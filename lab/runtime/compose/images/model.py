@@ -10,7 +10,7 @@ from functools import cache
 from lab.host.files import ROOT
 from lab.host.programs import MINIO_RELEASE
 from lab.runtime.compose.gpus import VARIANTS
-from lab.services import GRAFANA, PROMETHEUS, STORE
+from lab.services import ALERTMANAGER, GRAFANA, PROMETHEUS, STORE
 from lab.topology import Vendor
 from lab.version import __version__
 
@@ -19,9 +19,13 @@ COMPOSE = ROOT / "compose"
 LAB_IMAGE = "LAB_IMAGE"
 S3_IMAGE = "LAB_S3_IMAGE"
 PROMETHEUS_IMAGE = "LAB_PROMETHEUS_IMAGE"
+ALERTMANAGER_IMAGE = "LAB_ALERTMANAGER_IMAGE"
 GRAFANA_IMAGE = "LAB_GRAFANA_IMAGE"
 S3_STANDIN_IMAGE = "LAB_S3_STANDIN_IMAGE"
 PROMETHEUS_STANDIN_IMAGE = "LAB_PROMETHEUS_STANDIN_IMAGE"
+
+DISPENSABLE = (ALERTMANAGER, GRAFANA)
+"""Services without whose image a lab goes on. No stand-in takes their place."""
 
 OFFLINE_FILE = "offline.yaml"
 """The Compose file that puts the stand-ins in place."""
@@ -125,6 +129,7 @@ def wanted(vendor: Vendor, environ: Mapping[str, str]) -> tuple[ImageNeed, ...]:
         need(LAB_IMAGE, "Ray's nodes, Jupyter, set-up, metrics"),
         need(S3_IMAGE, STORE, S3_STANDIN),
         need(PROMETHEUS_IMAGE, PROMETHEUS, PROMETHEUS_STANDIN),
+        need(ALERTMANAGER_IMAGE, ALERTMANAGER),
         need(GRAFANA_IMAGE, GRAFANA),
     )
 

@@ -79,7 +79,9 @@ def test_a_foreign_name_does_not_reach_prometheus(host: str) -> None:
     assert behind.asked == []
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:9090", "LOCALHOST", "[::1]:9090", "prometheus:9090", "metrics"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:9090", "LOCALHOST", "[::1]:9090", "prometheus:9090", "alertmanager:9093", "metrics"]
+)
 def test_what_the_lab_asks_is_passed_on_with_its_answer(host: str) -> None:
     behind = Behind(Reply(302, {"location": "/graph", "content-type": "text/html", "server": "x"}, b"moved"))
     status, headers, body = ask(
@@ -104,7 +106,7 @@ def test_what_the_lab_asks_is_passed_on_with_its_answer(host: str) -> None:
 
 def test_a_prometheus_that_does_not_answer_is_told() -> None:
     status, _, body = ask(Behind(NoAnswerError("Connection refused")))
-    assert (status, body) == ("502 Bad Gateway", b"prometheus: Connection refused\n")
+    assert (status, body) == ("502 Bad Gateway", b"no answer: Connection refused\n")
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "99999999999", str((16 << 20) + 1)])

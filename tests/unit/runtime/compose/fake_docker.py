@@ -20,11 +20,12 @@ from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.health import World
-from lab.services import GRAFANA, HEAD, PORTS, is_node, is_worker, row, worker
+from lab.services import ALERTMANAGER, GRAFANA, HEAD, PORTS, is_node, is_worker, row, worker
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Struck, Vendor
 from tests.fakes import FakeClock
 
-STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), (GRAFANA,), ("S3: moto",))
+LEFT_OUT = (ALERTMANAGER, GRAFANA)
+STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), LEFT_OUT, ("S3: moto",))
 GAVE_UP = "Exception: The current node timed out during startup. This could happen because ..."
 SLOW_SECONDS = 2.0
 """How long a service takes until it serves."""
@@ -40,9 +41,9 @@ def lab_state(folder: Path, name: str = "lab", **changes: Any) -> ComposeState:
     """What an `up` with the stand-ins has written into `folder`."""
     wanted = spec(name)
     names = [port.name for port in PORTS.values() if port.published]
-    ports = {port: 20_000 + number for number, port in enumerate(names) if port != GRAFANA}
+    ports = {port: 20_000 + number for number, port in enumerate(names) if port not in LEFT_OUT}
     files = project.files(wanted, ["offline.yaml"])
-    made = replace(ComposeState(wanted, ports, files, {}, (GRAFANA,)), **changes)
+    made = replace(ComposeState(wanted, ports, files, {}, LEFT_OUT), **changes)
     state.save(folder, made)
     return made
 

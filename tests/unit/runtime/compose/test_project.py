@@ -20,7 +20,20 @@ from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
-from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, QUEUE, REDIS, STORE, is_node, worker
+from lab.services import (
+    ALERTMANAGER,
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    METRICS,
+    PORTS,
+    PROMETHEUS,
+    QUEUE,
+    REDIS,
+    STORE,
+    is_node,
+    worker,
+)
 from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, S3Place, Vendor
 from lab.version import __version__
 from tests.conftest import ROOT
@@ -110,8 +123,11 @@ def test_prometheus_lets_no_page_of_another_origin_read_it_and_nobody_end_it() -
 def test_prometheus_and_grafana_are_not_reached_by_a_foreign_name() -> None:
     services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
     assert "ports" not in services["prometheus"]
-    assert "0.0.0.0:9090=http://prometheus:9090" in services["metrics"]["command"]
-    assert services["metrics"]["ports"] == ["127.0.0.1:${LAB_PROMETHEUS_PORT:-9090}:9090"]
+    assert "ports" not in services["alertmanager"]
+    assert {
+        "--guard=0.0.0.0:9090=http://prometheus:9090",
+        "--guard=0.0.0.0:9093=http://alertmanager:9093",
+    } <= set(services["metrics"]["command"])
     environment = services["grafana"]["environment"]
     assert (environment["GF_SERVER_ENFORCE_DOMAIN"], environment["GF_SERVER_DOMAIN"]) == ("true", "127.0.0.1")
 
@@ -302,7 +318,10 @@ def test_no_service_is_asked_for_through_a_companys_proxy(config: Any, files: tu
     for name, service in services.items():
         for variable in ("NO_PROXY", "no_proxy"):
             direct = service["environment"][variable].split(",")
-            assert {"localhost", "127.0.0.1", GRAFANA, *services} == set(direct), (name, variable)
+            assert {"localhost", "127.0.0.1", ALERTMANAGER, GRAFANA, *services} == set(direct), (
+                name,
+                variable,
+            )
             assert len(direct) == len(set(direct))
 
 
@@ -341,9 +360,42 @@ def test_nodes_and_jupyter_see_the_data_sets_read_only(config: Any, tmp_path: Pa
         assert (environment["RAYLAB_DATA"], environment["FOOD11_DATA_DIR"]) == ("/mnt", "/mnt/Food-11")
 
 
-def test_offline_has_no_grafana(config: Any) -> None:
-    services = config(made(spec(), "offline.yaml", left_out=(GRAFANA,)))["services"]
-    assert GRAFANA not in services
+@pytest.mark.parametrize(
+    ("service", "target", "opened_by"),
+    [
+        (GRAFANA, "/var/lib/grafana", SETUP),
+        (ALERTMANAGER, "/alertmanager", METRICS),
+        (PROMETHEUS, "/prometheus", METRICS),
+    ],
+)
+def test_what_people_and_alerts_leave_is_in_a_volume_that_the_service_may_write_to(
+    config: Any, service: str, target: str, opened_by: str
+) -> None:
+    """A new volume gets the mode of the folder that it is first mounted on: in the lab's image, of all."""
+    found = config(made(spec()))
+    services = found["services"]
+    (kept,) = [v for v in services[service]["volumes"] if v["target"] == target]
+    assert (kept["type"], kept["volume"]) == ("volume", {"nocopy": True})
+    assert not services[service].get("tmpfs")
+    (opened,) = [v for v in services[opened_by]["volumes"] if v["source"] == kept["source"]]
+    assert opened["target"] in ("/data", "/workspace")
+    assert not opened.get("read_only")
+    assert found["volumes"][kept["source"]]["labels"]["io.raylab.lab"] == "lab"
+
+
+def test_alertmanager_has_the_settings_that_the_caller_names(config: Any, tmp_path: Path) -> None:
+    for chosen, file in (
+        ({}, COMPOSE / "alertmanager" / "alertmanager.yml"),
+        ({"LAB_ALERTMANAGER_CONFIG": str(tmp_path / "own.yml")}, tmp_path / "own.yml"),
+    ):
+        volumes = config(made(spec()), chosen)["services"][ALERTMANAGER]["volumes"]
+        (settings,) = [v for v in volumes if v["target"] == "/etc/alertmanager/alertmanager.yml"]
+        assert (settings["source"], settings["read_only"]) == (str(file), True)
+
+
+def test_offline_has_neither_alertmanager_nor_grafana(config: Any) -> None:
+    services = config(made(spec(), "offline.yaml", left_out=(ALERTMANAGER, GRAFANA)))["services"]
+    assert not {ALERTMANAGER, GRAFANA} & set(services)
     assert services[STORE]["image"] == f"raylab/s3-standin:{__version__}"
 
 

@@ -74,7 +74,7 @@ def test_what_is_looked_at_is_mounted_and_there() -> None:
     files = "".join(path.read_text() for path in project.COMPOSE.glob("*.yaml"))
     for folder, names in reserve.MOUNTED.items():
         source = f"../{folder}" if folder == "lab" else folder.replace("compose", ".", 1)
-        assert f"- {source}:/" in files
+        assert f"- {source}:/" in files or f":-{source}/{names[0]}}}:/" in files
         assert all((ROOT / folder / name).is_file() for name in names)
 
 

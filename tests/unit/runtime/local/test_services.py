@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.cluster import ray_settings
+from lab.errors import UsageError
 from lab.host.secrets import JUPYTER_FILE, Secrets
 from lab.runtime.local import prometheus
 from lab.runtime.local.layout import Layout
@@ -23,7 +25,7 @@ from lab.runtime.local.services import (
     client_environment,
     services_of,
 )
-from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
+from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
 from raylab_switches import PATCHES, active
 from tests.conftest import ROOT
@@ -269,6 +271,38 @@ def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_se
         assert there.count(container) == text.count(here) > 0
         assert container not in text
     assert "the-" not in text, "no secret stands in it"
+
+
+WITH_ALERTS = {**PORTS, "alertmanager": 8}
+
+
+def test_prometheus_sends_alerts_where_alertmanager_listens_and_nowhere_without_one() -> None:
+    made = plan(prometheus="/bin/prometheus", alertmanager="/bin/am", ports=WITH_ALERTS)
+    argv = made.command(ALERTMANAGER).argv
+    (listening,) = [word.partition("=")[2] for word in argv if word.startswith("--web.listen-address=")]
+    (group,) = yaml.safe_load(prometheus.config(made))["alerting"]["alertmanagers"]
+    assert group["static_configs"] == [{"targets": [listening]}]
+    assert "alerting" not in yaml.safe_load(prometheus.config(plan(prometheus="/bin/prometheus")))
+
+
+def test_alertmanager_speaks_to_no_other_and_names_itself_as_browsers_reach_it() -> None:
+    made = plan(prometheus="/bin/prometheus", alertmanager="/bin/am", ports=WITH_ALERTS)
+    command = made.command(ALERTMANAGER)
+    assert command.argv[0] == "/bin/am"
+    assert {"--cluster.listen-address=", "--web.external-url=http://127.0.0.1:8/"} <= set(command.argv)
+    assert command.cwd == made.layout.folder, "silences are kept with the lab"
+    if sys.platform == "linux":
+        guards = [word for word in made.command(METRICS).argv if "=http://" in word]
+        assert [guard.partition("=")[0] for guard in guards] == ["127.0.0.1:6", "127.0.0.1:8"]
+
+
+def test_alertmanagers_settings_are_those_that_the_caller_names(tmp_path: Path) -> None:
+    assert "receiver: nobody" in prometheus.alerting({})
+    own = tmp_path / "own.yml"
+    own.write_text("route: {}")
+    assert prometheus.alerting({"LAB_ALERTMANAGER_CONFIG": str(own)}) == "route: {}"
+    with pytest.raises(UsageError, match="LAB_ALERTMANAGER_CONFIG: cannot read"):
+        prometheus.alerting({"LAB_ALERTMANAGER_CONFIG": str(tmp_path / "none.yml")})
 
 
 def test_prometheus_shows_no_path_of_this_machine_and_answers_no_page_of_another_origin() -> None:

@@ -32,7 +32,7 @@ from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
 from lab.runtime.ports import FILE
 from lab.runtime.ports import is_free as really_free
-from lab.services import HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
+from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import LabSpec, Progress, S3Place, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
@@ -91,6 +91,22 @@ def test_what_stands_in_and_what_is_left_out_is_said(machine: Machine, tmp_path:
 
     assert "moto, standing in for MinIO (no `minio` on PATH)" in notes
     assert "prometheus: left out" in notes
+    assert "alertmanager" not in notes, "one program that is missing is said once"
+
+
+def test_alertmanager_runs_beside_prometheus_where_both_are_installed(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.programs = {"prometheus"}
+    notes = machine.runtime(tmp_path).up(SPEC).notes
+    assert "alertmanager: left out (no `alertmanager` on PATH)" in notes
+    assert ALERTMANAGER not in machine.services("spawn")
+    machine.runtime(tmp_path).down()
+    machine.programs = {"prometheus", "prometheus-alertmanager"}
+    machine.runtime(tmp_path).up(SPEC)
+    assert ALERTMANAGER in machine.services("spawn")
+    assert "nobody" in (tmp_path / "raylab" / "alertmanager.yml").read_text()
+    assert (tmp_path / "raylab" / "lab.rules.yml").exists()
 
 
 def test_programs_on_the_path_are_used(machine: Machine, tmp_path: Path) -> None:

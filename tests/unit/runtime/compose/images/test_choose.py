@@ -23,7 +23,8 @@ LAB = model.lab_image(Vendor.NONE)
 MINIO = model.defaults()[model.S3_IMAGE]
 PROMETHEUS = model.defaults()[model.PROMETHEUS_IMAGE]
 GRAFANA = model.defaults()[model.GRAFANA_IMAGE]
-PUBLISHED = (MINIO, PROMETHEUS, GRAFANA)
+ALERTMANAGER = model.defaults()[model.ALERTMANAGER_IMAGE]
+PUBLISHED = (MINIO, PROMETHEUS, ALERTMANAGER, GRAFANA)
 STANDINS = (model.S3_STANDIN, model.PROMETHEUS_STANDIN)
 CURRENT = {model.CONTENT_LABEL: context.content("lab", "cpu")}
 
@@ -35,6 +36,7 @@ def test_a_lab_with_all_its_images_needs_nothing_else() -> None:
         "LAB_IMAGE": LAB,
         "LAB_S3_IMAGE": MINIO,
         "LAB_PROMETHEUS_IMAGE": PROMETHEUS,
+        "LAB_ALERTMANAGER_IMAGE": ALERTMANAGER,
         "LAB_GRAFANA_IMAGE": GRAFANA,
     }
     assert (resolved.files, resolved.left_out, resolved.notes, resolved.missing) == ((), (), (), ())
@@ -44,7 +46,7 @@ def test_a_lab_with_all_its_images_needs_nothing_else() -> None:
 def test_stand_ins_take_the_places_of_what_is_not_here_and_say_so() -> None:
     resolved = choose.resolve(SPEC, {}, FakeDocker(LAB, *STANDINS, labels=CURRENT).engine)
     assert resolved.files == ("offline.yaml",)
-    assert resolved.left_out == ("grafana",)
+    assert resolved.left_out == ("alertmanager", "grafana")
     assert resolved.env["LAB_S3_STANDIN_IMAGE"] == model.S3_STANDIN
     assert resolved.env["LAB_PROMETHEUS_STANDIN_IMAGE"] == model.PROMETHEUS_STANDIN
     assert not resolved.missing
@@ -53,7 +55,9 @@ def test_stand_ins_take_the_places_of_what_is_not_here_and_say_so() -> None:
 
 
 def test_only_the_image_that_is_missing_gets_a_stand_in() -> None:
-    resolved = choose.resolve(SPEC, {}, FakeDocker(LAB, MINIO, GRAFANA, *STANDINS, labels=CURRENT).engine)
+    resolved = choose.resolve(
+        SPEC, {}, FakeDocker(LAB, MINIO, ALERTMANAGER, GRAFANA, *STANDINS, labels=CURRENT).engine
+    )
     assert (resolved.files, resolved.left_out) == ((), ())
     assert resolved.env["LAB_S3_IMAGE"] == MINIO
     assert resolved.env["LAB_PROMETHEUS_IMAGE"] == model.PROMETHEUS_STANDIN
@@ -137,11 +141,12 @@ def test_an_image_that_cannot_be_had_is_named_with_every_way_to_get_it() -> None
     assert f"  | {NO_REGISTRY}" in said
 
 
-def test_a_lab_goes_on_without_grafana() -> None:
+def test_a_lab_goes_on_without_alertmanager_and_grafana() -> None:
     docker = FakeDocker(LAB, MINIO, PROMETHEUS)
     docker.answers["pull"] = (1, NO_REGISTRY)
     resolved = choose.ensure(SPEC, {}, docker.engine, quiet())
-    assert (resolved.left_out, resolved.missing) == (("grafana",), ())
+    assert (resolved.left_out, resolved.missing) == (("alertmanager", "grafana"), ())
+    assert [words[1] for words in docker.calls("pull")] == [ALERTMANAGER, GRAFANA]
 
 
 @pytest.mark.parametrize(
@@ -193,8 +198,8 @@ def test_what_is_saved_is_what_a_lab_runs_on_here() -> None:
 def test_only_what_others_publish_is_pulled() -> None:
     docker = FakeDocker(MINIO)
     pulled = choose.pull(Vendor.NONE, {}, docker.engine, quiet())
-    assert [words[1] for words in docker.calls("pull")] == [PROMETHEUS, GRAFANA]
-    assert [need.present for need in pulled] == [True, True, True]
+    assert [words[1] for words in docker.calls("pull")] == [PROMETHEUS, ALERTMANAGER, GRAFANA]
+    assert [need.present for need in pulled] == [True] * len(PUBLISHED)
 
 
 def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:

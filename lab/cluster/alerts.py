@@ -1,0 +1,105 @@
+"""Alerts of a lab, as its Alertmanager has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from lab.cluster.prometheus import Prometheus, Request, ask
+from lab.errors import NotFoundError, UnsupportedError
+from lab.host import http
+from lab.host.clock import WALL
+
+NAME = "alertname"
+"""The label that Prometheus gives an alert's name."""
+
+OWN = (NAME, "severity", "job")
+"""Labels that do not say where something is wrong."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert that fires."""
+
+    name: str
+    severity: str
+    since: float
+    """Seconds since the epoch."""
+    labels: Mapping[str, str]
+    summary: str
+    silenced: bool
+
+    @property
+    def where(self) -> str:
+        """Values of the labels that say where something is wrong."""
+        return " ".join(value for label, value in self.labels.items() if label not in OWN)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Time in which an alert is sent to nobody."""
+
+    id: str
+    alert: str
+    until: float
+    """Seconds since the epoch."""
+
+
+class Alerts:
+    """Alerts of one lab. Raises LabDownError where Alertmanager or Prometheus does not answer."""
+
+    def __init__(
+        self,
+        alertmanager: str,
+        prometheus: str,
+        *,
+        request: Request = http.request,
+        now: Callable[[], float] = WALL,
+    ) -> None:
+        """Take the addresses of both. Raises UnsupportedError for a lab without Alertmanager."""
+        if not alertmanager:
+            raise UnsupportedError(
+                "this lab has no Alertmanager",
+                "labctl status says why; the local runtime needs `prometheus` and `alertmanager` on PATH",
+            )
+        self._url, self._prometheus = alertmanager, Prometheus(prometheus, request)
+        self._request, self._now = request, now
+
+    def firing(self) -> tuple[Alert, ...]:
+        """Every alert that fires, the worst first, then the oldest."""
+        answer = ask("GET", f"{self._url}/api/v2/alerts", request=self._request)
+        return tuple(sorted(map(_alert, answer), key=lambda alert: (alert.severity, alert.since, alert.name)))
+
+    def silence(self, name: str, seconds: float) -> Silence:
+        """Send an alert to nobody for that long. Raises NotFoundError for a name that no rule has."""
+        names = self._prometheus.alerts()
+        if name not in names:
+            raise NotFoundError(f"there is no alert {name}", f"choose one of {', '.join(names)}")
+        now = self._now()
+        order = {
+            "matchers": [{"name": NAME, "value": name, "isRegex": False, "isEqual": True}],
+            "startsAt": _iso(now),
+            "endsAt": _iso(now + seconds),
+            "createdBy": "labctl",
+            "comment": "labctl alerts silence",
+        }
+        answer = ask("POST", f"{self._url}/api/v2/silences", order, request=self._request)
+        return Silence(answer["silenceID"], name, now + seconds)
+
+
+def _alert(document: Mapping[str, Any]) -> Alert:
+    labels = document["labels"]
+    return Alert(
+        labels[NAME],
+        labels.get("severity", ""),
+        datetime.fromisoformat(document["startsAt"].replace("Z", "+00:00")).timestamp(),
+        labels,
+        document["annotations"].get("summary", ""),
+        document["status"]["state"] == "suppressed",
+    )
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).isoformat()
