@@ -126,6 +126,13 @@ CAUSES = (
         r"can't open file '[^']+': \[Errno 2\] No such file or directory",
     ),
     _cause(
+        "download",
+        "a download failed: the node does not reach that server",
+        "fetch the file where there is internet, and put it into the lab's folder of data sets or s3://ray",
+        r"URLError: <urlopen error ",
+        r"ConnectionError: HTTPSConnectionPool\(",
+    ),
+    _cause(
         "memory",
         "a node was almost out of memory, and Ray ended the process that used it",
         "use a smaller batch, fewer data loaders or fewer ranks for each node, or give nodes more memory",

@@ -73,6 +73,7 @@ NODE = "ray._private.node"
 GENERATED = "ray.core.generated.gcs_service_pb2"
 GROUP = f"{V2}.execution.worker_group.worker_group"
 TORCHFT = "ray.train.v2.torch.torchft_config"
+TUNER = "ray.tune.impl.tuner_internal"
 START_PROCESS = expect(
     SERVICES, "start_ray_process", "(command, process_type, fate_share, env_updates=, ...)"
 )
@@ -214,6 +215,11 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         expect(f"{ENVIRONMENTS}.virtualenv_utils", "get_virtualenv_path", "(target_dir)"),
         expect(f"{ENVIRONMENTS}.virtualenv_utils", "check_output_cmd"),
         expect(f"{ENVIRONMENTS}.pip", "PipPlugin.__init__", "(self, resources_dir)"),
+        expect(
+            f"{ENVIRONMENTS}.pip",
+            "PipProcessor._install_pip_packages",
+            "(self, path, pip_packages, cwd, pip_env, logger)",
+        ),
         expect(f"{ENVIRONMENTS}.uv", "UvPlugin.__init__", "(self, resources_dir)"),
     ),
     "ray_start": (
@@ -247,6 +253,18 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     "resume": (
         expect("ray.train.v2.api.config", "RunConfig.__post_init__", "(self)"),
         expect("ray.train.v2.api.config", "RunConfig.name"),
+    ),
+    "tuned_trainer": (
+        expect(
+            TUNER,
+            "TunerInternal.__init__",
+            "(self, restore_path=, storage_filesystem=, resume_config=, trainable=, ...)",
+        ),
+        expect(TUNER, "TunerInternal.fit", "(self)"),
+        expect_text(TUNER, "max_concurrent_trials=self._tune_config.max_concurrent_trials"),
+        expect("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer.train_run_context"),
+        expect("ray.train.v2.api.config", "ScalingConfig._resources_per_worker_not_none", "(self)"),
+        expect("ray.tune.integration.ray_train", "TuneReportCallback"),
     ),
     "outage": (expect("ray._private.worker", "init", "(address=, ...)"),),
     "outside": (

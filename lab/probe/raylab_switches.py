@@ -131,8 +131,9 @@ PATCHES = (
     ),
     Patch(
         "pip_environments",
-        "`pip` packages of a job go into an environment that sees what is installed, not into a copy of it",
-        "the copy takes 2 GB and a minute or more, on each node for each list of packages",
+        "`pip` packages of a job go into an environment that sees what is installed, not into a copy of it;"
+        " torch stays",
+        "the copy takes 2 GB and a minute or more for each list, on each node; another torch as much again",
         where=(("RAYLAB_SERVICE_NAME", ""),),
     ),
     Patch(
@@ -171,6 +172,12 @@ PATCHES = (
         "Ray Train resumes a run by its name, and gives a run without one a new name",
         where=(("RAYLAB_RESUME_RUN", ""),),
         stays="a person or a fault asked for that job to go on",
+    ),
+    Patch(
+        "tuned_trainer",
+        "`tune.Tuner` takes a trainer of Ray Train, as it did before Ray Train V2",
+        "scripts for Ray 2.4x, such as the course's, tune the trainer itself; Ray takes only a function now",
+        where=(("RAYLAB_SERVICE_NAME", ""), ("RAYLAB_DATA", "")),
     ),
     Patch(
         "outage",

@@ -12,7 +12,15 @@ import sys
 
 def prepare() -> None:
     """Everything that the lab changes in a process."""
-    from raylab_compat import accelerator, food11, import_hooks, lightning_alias, outside, resume
+    from raylab_compat import (
+        accelerator,
+        food11,
+        import_hooks,
+        lightning_alias,
+        outside,
+        resume,
+        tuned_trainer,
+    )
     from raylab_patches import listeners, outage, pip_environments
 
     lightning_alias.install()
@@ -22,6 +30,7 @@ def prepare() -> None:
     outside.install()
     outage.install()
     resume.install()
+    tuned_trainer.install()
     food11.settle(os.environ)
     if os.environ.get("RAYLAB_FORK_FOLDER"):
         from raylab_forks import children

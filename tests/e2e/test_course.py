@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.e2e.course import COURSE, CourseTests
 from tests.e2e.harness import PATIENCE, Bench
@@ -54,6 +55,29 @@ class TestCourse(CourseTests):
         assert_recovered(receipt)
         assert "ended by itself at epoch" in receipt["checks"][0]["detail"]
         assert "of 20, counted from 0): Lightning stopped early" in receipt["checks"][0]["detail"]
+
+    def test_a_trainer_that_is_handed_to_tune_is_tuned(self, bench: Bench) -> None:
+        job = bench.submit("tunes_a_trainer.py")
+        bench.succeeds(job, 2 * PATIENCE)
+        assert "best 0.1 errors 0" in bench.lab.jobs.logs(job)
+        runs = bench.lab.history(job).runs
+        assert len({run.name for run in runs}) == 2
+        assert max(len(attempt.reports) for run in runs for attempt in run.attempts) == 2
+
+    @pytest.mark.rare  # it fetches 10 MB
+    def test_the_packages_of_the_course_leave_torch_as_it_is(self, bench: Bench, tmp_path: Path) -> None:
+        (tmp_path / "uses.py").write_text(
+            "import lightning, s3fs, torch, torchvision\n"
+            "print('torch', torch.__version__, torch.__file__, 's3fs', s3fs.__version__)\n"
+        )
+        (tmp_path / "requirements.txt").write_text("torch\ntorchvision\nlightning\nboto3\ns3fs\n")
+        (tmp_path / "runtime.json").write_text('{"pip": "requirements.txt"}')
+        argv = ("submit", "--detach", "--json", "--runtime-env", "runtime.json", "--", "python", "uses.py")
+        job = str(bench.labctl(*argv, cwd=tmp_path).document["submission_id"])
+        bench.succeeds(job, 3 * PATIENCE)
+        _, version, file, _, s3fs = bench.lab.jobs.logs(job).splitlines()[-1].split()
+        assert (version, file) == (torch.__version__, torch.__file__)
+        assert int(s3fs.partition(".")[0]) > 2022
 
     @pytest.mark.long
     def test_what_a_job_asks_pip_for_is_installed_for_it_and_for_no_other(

@@ -15,7 +15,6 @@ FAILED = 9
 @pytest.mark.parametrize(
     ("script", "cause"),
     [
-        ("tunes_a_trainer.py", "tuner-trainer"),
         ("trains_without_a_module.py", "module"),
         ("reads_a_laptop.py", "path"),
     ],

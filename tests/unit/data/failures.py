@@ -72,6 +72,14 @@ LOGS = {
         "/usr/bin/python3.11: can't open file '/tmp/ray/session/train.py': [Errno 2] No such file or "
         "directory\n",
     ],
+    "download": [
+        # urllib/error.py, as torch.hub meets it
+        f"{GROUP}{RANK}urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name "
+        "resolution>\n",
+        # requests/adapters.py
+        f"{DRIVER}requests.exceptions.ConnectionError: HTTPSConnectionPool(host='example.org', port=443): "
+        "Max retries exceeded with url: /model (Caused by NameResolutionError(...))\n",
+    ],
     "memory": [  # src/ray/raylet/node_manager.cc
         f"{GROUP}{DIED}Memory on the node (IP: 172.18.0.6, ID: 8c5a) was 3.82GB used / 4.00GB limit (0.955)\n"
         "OOM kill reason: memory usage above threshold\nRay killed 1 worker(s) based on the killing policy\n",

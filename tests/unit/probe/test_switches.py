@@ -72,7 +72,7 @@ SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_C
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             },
             set[str](),
-            ["revival", "pip_environments", "ray_start", "listeners", "redis_password"],
+            ["revival", "pip_environments", "ray_start", "listeners", "redis_password", "tuned_trainer"],
         ),
     ],
 )
@@ -128,6 +128,7 @@ def test_where_nobody_has_looked_a_process_looks_by_itself_and_says_so_once(
         ("accelerator", "raylab_compat.accelerator"),
         ("resume", "raylab_compat.resume"),
         ("outside", "raylab_compat.outside"),
+        ("tuned_trainer", "raylab_compat.tuned_trainer"),
         ("outage", "raylab_patches.outage"),
         ("pip_environments", "raylab_patches.pip_environments"),
     ],

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import sysconfig
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,10 +69,10 @@ def test_outside_of_a_virtual_environment_ray_does_as_it_always_does(tmp_path: P
 @pytest.mark.parametrize(
     ("variables", "changed"),
     [
-        ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"virtualenv_utils"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"virtualenv_utils", "pip"}),
         ({"RAYLAB_SERVICE_NAME": "ray-head", **ONE_HOST}, {"virtualenv_utils", "pip", "uv"}),
         ({"RAYLAB_SERVICE_NAME": "ray-head", **ONE_HOST, OFF: "pip_environments"}, {"pip", "uv"}),
-        ({"RAYLAB_SERVICE_NAME": "ray-head", **ONE_HOST, OFF: "ray_start"}, {"virtualenv_utils"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head", **ONE_HOST, OFF: "ray_start"}, {"virtualenv_utils", "pip"}),
         (ONE_HOST, set()),
     ],
 )
@@ -99,3 +100,74 @@ def test_each_node_keeps_its_environments_apart(
     monkeypatch.setenv("RAYLAB_SERVICE_NAME", service)
     pip_environments.apart(Plugin)
     assert Plugin("/ray").folder == folder
+
+
+class Pip(ModuleType):
+    """`pip`, Ray's module: what was to be installed under which constraints, and how it ends."""
+
+    def __init__(self, *ends: str) -> None:
+        super().__init__("pip")
+        self.ran = ran = list[tuple[list[str], str]]()
+        left = list(ends)
+
+        class PipProcessor:
+            async def _install_pip_packages(
+                self, path: str, pip_packages: list[str], cwd: str, pip_env: dict[str, str], logger: Any
+            ) -> None:
+                ran.append((pip_packages, pip_env.get("PIP_CONSTRAINT", "")))
+                if problem := left.pop(0) if left else "":
+                    raise RuntimeError(problem)
+
+        self.PipProcessor = PipProcessor
+
+    def install(self, folder: Path, *packages: str, **env: str) -> None:
+        pip_environments.keep_torch(self)
+        logger = logging.getLogger("test")
+        asyncio.run(self.PipProcessor()._install_pip_packages(str(folder), list(packages), "/", env, logger))
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", {"torch": "2.13.0+cpu"}.__getitem__)
+
+
+@pytest.mark.usefixtures("torch")
+def test_torch_stays_as_it_is_in_a_job_that_asks_for_what_goes_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    pip = Pip()
+    pip.install(folder, "torchvision", PIP_CONSTRAINT="/mine.txt")
+    ((packages, constraints),) = pip.ran
+    assert packages == ["torchvision"]
+    mine, ours = constraints.split()
+    assert mine == "/mine.txt"
+    assert ours == (folder / "raylab-constraints.txt").as_uri()
+    assert (folder / "raylab-constraints.txt").read_text() == "torch==2.13.0\n"
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_job_that_asks_for_another_torch_gets_it(tmp_path: Path) -> None:
+    pip = Pip("ERROR: Cannot install torch==2.12\n    The user requested (constraint) torch==2.13.0")
+    pip.install(tmp_path, "torch==2.12")
+    assert [constraints != "" for _, constraints in pip.ran] == [True, False]
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_package_that_does_not_exist_is_asked_for_once(tmp_path: Path) -> None:
+    pip = Pip("ERROR: No matching distribution found for lesson-no-such-package")
+    with pytest.raises(RuntimeError, match="No matching distribution"):
+        pip.install(tmp_path, "lesson-no-such-package")
+    assert len(pip.ran) == 1
+
+
+def test_names_that_others_pin_come_last_unless_they_have_a_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    pip = Pip()
+    pip.install(tmp_path, "--no-index", "torch", "torchvision", "boto3", "s3fs", "botocore==1.43.117")
+    ordered = ["--no-index", "torchvision", "s3fs", "botocore==1.43.117", "torch", "boto3"]
+    assert pip.ran == [(ordered, "")]
