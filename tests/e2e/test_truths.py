@@ -17,14 +17,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.evidence.receipt import FaultRecord, judge
-from lab.flows.recovery import FaultRequest, Patience, Watch, gather, inject
+from lab.faults import Scene, Scope, find_fault, rank_on_target
+from lab.flows.recovery import FaultRequest, Patience, Watch, gather, inject, take_aim
 from tests.e2e.harness import PATIENCE, SCRIPTS, Bench
 from tests.e2e.receipts import assert_valid
 from tests.e2e.truths_table import write_verdicts
@@ -35,7 +36,7 @@ EPOCHS = 30
 STRIKE = 6
 """The fault comes once every training has reported this epoch."""
 
-TOGETHER = 4
+TOGETHER = 6
 """Scripts that train at the same time."""
 
 
@@ -87,9 +88,6 @@ LIARS = (
 )  # fmt: skip
 ALL = (*OFTEN, *HONEST, *LIARS)
 GROUPS = (OFTEN, *(ALL[n : n + TOGETHER] for n in range(len(OFTEN), len(ALL), TOGETHER)))
-
-ONE_BY_ONE = ("rank-kill", "checkpoint-corrupt")
-"""Faults of one job."""
 
 FAULTS = {"kill": None, "rank-kill": None, "checkpoint-corrupt": None, "s3-down": 4.0, "pause": None}
 """How long each lasts, in seconds; None for as long as it is by itself."""
@@ -157,6 +155,21 @@ class Training:
         return resumed, bool(began)
 
 
+@dataclass(frozen=True)
+class Blow:
+    """A fault as it was done to a training, and the scene in which it is still to be undone."""
+
+    record: FaultRecord
+    scene: Scene | None = None
+
+    def undone(self) -> FaultRecord:
+        """Undo it, if that is still to be done."""
+        if self.scene is None:
+            return self.record
+        find_fault(self.record.kind).revert(self.scene)
+        return replace(self.record, reverted_at=time.time())
+
+
 @pytest.fixture(scope="session")
 def libraries(home: Path) -> str:
     """A folder with the libraries that the lab lacks: that of $RAYLAB_TRUTHS_LIBRARIES, or a new one."""
@@ -182,46 +195,56 @@ def begin(bench: Bench, script: Script, folder: Path, libraries: str) -> Trainin
 
 
 def reaches(bench: Bench, training: Training, kind: str, epoch: int = 0) -> None:
-    """Wait until every training has written such a line, of this epoch or a later one."""
+    """Wait until a training has written such a line, of this epoch or a later one."""
 
     def reached() -> bool:
-        job = bench.lab.jobs.get(training.job)
-        assert not job.final, bench.lab.jobs.logs(training.job)[-3000:]
-        return any(line["says"] >= epoch for line in training.notes(kind))
+        over = bench.lab.jobs.get(training.job).final
+        return over or any(line["says"] >= epoch for line in training.notes(kind))
 
-    eventually(reached, PATIENCE, f"{training.script} has {kind} epoch {epoch}")
+    eventually(reached, 4 * PATIENCE, f"{training.script} has {kind} epoch {epoch}")
+    assert any(line["says"] >= epoch for line in training.notes(kind)), bench.lab.jobs.logs(training.job)
 
 
 def waves(bench: Bench, fault: str, trainings: Sequence[Training]) -> Iterator[tuple[str, list[Training]]]:
-    """The trainings that meet the fault together, and its target."""
-    if fault in ONE_BY_ONE:
-        yield from (("", [training]) for training in trainings)
-    elif fault == "s3-down":
+    """The trainings that meet the fault together, and its target if it is a node."""
+    if find_fault(fault).kind.scope is not Scope.NODE:
         yield "", list(trainings)
-    else:
-        places = {training: bench.where(training.job) for training in trainings}
-        for node in sorted(set(places.values())):
-            yield node, [training for training, place in places.items() if place == node]
+        return
+    places = {training: bench.where(training.job) for training in trainings}
+    for node in sorted(set(places.values())):
+        yield node, [training for training, place in places.items() if place == node]
 
 
-def strike(bench: Bench, fault: str, target: str, wave: Sequence[Training]) -> FaultRecord:
-    """Let them train, break something, and return once it is whole again; what was done."""
+def strike(bench: Bench, fault: str, target: str, wave: Sequence[Training]) -> dict[Training, Blow]:
+    """Let them train, and break something that they share, or something of each."""
     for training in wave:
         (training.folder / "start").touch()
     for training in wave:
         reaches(bench, training, "reported", STRIKE)
+    if find_fault(fault).kind.scope in (Scope.RANK, Scope.CHECKPOINT):
+        return {training: strike_alone(bench, fault, training) for training in wave}
     request = FaultRequest(target=target, kind=fault, job=wave[0].job, duration=FAULTS[fault])
-    return inject(bench.lab, request, lambda moment: None, wait=False).fault
+    return dict.fromkeys(wave, Blow(inject(bench.lab, request, lambda moment: None, wait=False).fault))
 
 
-def receipt(bench: Bench, training: Training, fault: FaultRecord) -> dict[str, Any]:
-    """What the lab says of a training that met a fault, once its job has ended."""
-    watch = Watch(bench.lab, training.job)
-    patience = Patience(watch)
-    assert patience.wait_for_end() is not None, f"{training.script}: {patience.describe()}"
-    document = judge(gather(watch, fault)).to_json()
-    assert_valid(document)
-    return document
+def strike_alone(bench: Bench, name: str, training: Training) -> Blow:
+    """Break something of one training alone, without a wait for what becomes of it."""
+    watch, fault = Watch(bench.lab, training.job), find_fault(name)
+    watch.poll()
+    aim = take_aim(watch, "", fault.kind)
+    assert aim is not None, f"{training.script} does not train"
+    scene = Scene(
+        runtime=bench.lab.runtime, target=aim.target, job=training.job, parameters=fault.kind.settle({}),
+        store=bench.lab.store, ranks=aim.ranks, checkpoints=aim.checkpoints,
+    )  # fmt: skip
+    struck = fault.inject(scene)
+    assert struck is not None
+    record = FaultRecord(
+        kind=name, target=aim.target, node_id=aim.node.node_id if aim.node else "", at=struck.first,
+        done_at=struck.last, expected=fault.kind.expected, traits=fault.kind.traits,
+        damaged=tuple(scene.memo.get("damaged", ())), pid=rank_on_target(scene).pid,
+    )  # fmt: skip
+    return Blow(record, scene)
 
 
 def try_out(
@@ -231,16 +254,22 @@ def try_out(
     trainings = [begin(bench, script, folder / str(n), libraries) for n, script in enumerate(scripts)]
     for training in trainings:
         reaches(bench, training, "began")
-    struck: dict[Training, FaultRecord] = {}
+    struck: dict[Training, Blow] = {}
     for target, wave in waves(bench, fault, trainings):
-        struck |= dict.fromkeys(wave, strike(bench, fault, target, wave))
+        struck |= strike(bench, fault, target, wave)
         for training in wave if target else ():  # the next wave's fault is not theirs
             bench.lab.jobs.wait(training.job, 4 * PATIENCE)
-    return [tried(bench, training, record) for training, record in struck.items()]
+    return [tried(bench, training, blow) for training, blow in struck.items()]
 
 
-def tried(bench: Bench, training: Training, fault: FaultRecord) -> Tried:
-    document = receipt(bench, training, fault)
+def tried(bench: Bench, training: Training, blow: Blow) -> Tried:
+    """What became of a training, and what its receipt says, once its job has ended."""
+    watch = Watch(bench.lab, training.job)
+    patience = Patience(watch)
+    assert patience.wait_for_end() is not None, f"{training.script}: {patience.describe()}"
+    fault = blow.undone()
+    document = judge(gather(watch, fault)).to_json()
+    assert_valid(document)
     truth = training.truth(fault.at, len(fault.damaged))
     return Tried(training.script, *truth, document["verdict"], document["reason"])
 
