@@ -70,7 +70,7 @@ class FaultRecord:
     done_at: float | None = None
     """Right after it had acted: after the last signal, say; None if unknown."""
     pid: int = 0
-    """Process id, as its node counts, of the one rank that it hit; 0 where it hit none, or that is unknown."""
+    """Process id, as its node counts, of the one rank that it hit; 0 where it hit none, or if unknown."""
 
 
 @dataclass(frozen=True)
