@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,11 @@ from tests.e2e.truths_table import write_verdicts
 from tests.waiting import eventually
 
 GOOD = ("recovered", "as-expected")
-EPOCHS = 30
+EPOCHS = 40
 STRIKE = 6
-"""The fault comes once every training has reported this epoch."""
+"""The fault comes once a training has reported this epoch, or all have that share it."""
 
-TOGETHER = 6
+TOGETHER = 8
 """Scripts that train at the same time."""
 
 
@@ -89,7 +90,7 @@ LIARS = (
 ALL = (*OFTEN, *HONEST, *LIARS)
 GROUPS = (OFTEN, *(ALL[n : n + TOGETHER] for n in range(len(OFTEN), len(ALL), TOGETHER)))
 
-FAULTS = {"kill": None, "rank-kill": None, "checkpoint-corrupt": None, "s3-down": 4.0, "pause": None}
+FAULTS = {"rank-kill": None, "kill": None, "checkpoint-corrupt": None, "pause": None, "s3-down": 4.0}
 """How long each lasts, in seconds; None for as long as it is by itself."""
 
 
@@ -219,16 +220,19 @@ def strike(bench: Bench, fault: str, target: str, wave: Sequence[Training]) -> d
     """Let them train, and break something that they share, or something of each."""
     for training in wave:
         (training.folder / "start").touch()
+    if find_fault(fault).kind.scope in (Scope.RANK, Scope.CHECKPOINT):
+        with ThreadPoolExecutor(len(wave)) as pool:
+            blows = pool.map(lambda training: strike_alone(bench, fault, training), wave)
+            return dict(zip(wave, blows, strict=True))
     for training in wave:
         reaches(bench, training, "reported", STRIKE)
-    if find_fault(fault).kind.scope in (Scope.RANK, Scope.CHECKPOINT):
-        return {training: strike_alone(bench, fault, training) for training in wave}
     request = FaultRequest(target=target, kind=fault, job=wave[0].job, duration=FAULTS[fault])
     return dict.fromkeys(wave, Blow(inject(bench.lab, request, lambda moment: None, wait=False).fault))
 
 
 def strike_alone(bench: Bench, name: str, training: Training) -> Blow:
     """Break something of one training alone, without a wait for what becomes of it."""
+    reaches(bench, training, "reported", STRIKE)
     watch, fault = Watch(bench.lab, training.job), find_fault(name)
     watch.poll()
     aim = take_aim(watch, "", fault.kind)
