@@ -141,7 +141,7 @@ class RunAttempt:
     """Rank -> its reports, in order."""
     weights: Mapping[int, Weights] = field(default_factory=dict)
     """Rank -> its parameters right before its first step; none of a training without an optimizer of PyTorch
-    and without XGBoost."""
+    and without trees of XGBoost or LightGBM."""
     writers: frozenset[int] = frozenset()
     """Ranks of which anything is in the ledger."""
     taken_up: int | None = None

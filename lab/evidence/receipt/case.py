@@ -142,12 +142,14 @@ class Case:
 
     @cached_property
     def hit(self) -> RunAttempt | None:
-        """The attempt that was running on the fault's node when it came."""
+        """The attempt that was running on the fault's node when it came, or in the process that it hit."""
         current = self.current
         anywhere = self.fault.expected not in HITS_A_NODE
         nodes = current.nodes_at(self.fault.at) if current is not None else {}
         on_node = current is not None and (anywhere or self.fault.node_id in nodes.values())
         if current is None or not on_node or self.over_at(current) < self.fault.at:
+            return None
+        if self.fault.pid and current.pids and self.fault.pid not in current.pids.values():
             return None
         failed, ended = self._mine(current.failure_detected_at), self._mine(current.ended_at)
         return replace(current, failure_detected_at=failed, ended_at=ended)

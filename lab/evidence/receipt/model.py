@@ -69,6 +69,8 @@ class FaultRecord:
     """Seconds that labctl's slowest look at the ledger took while it lasted."""
     done_at: float | None = None
     """Right after it had acted: after the last signal, say; None if unknown."""
+    pid: int = 0
+    """Process id, as its node counts, of the one rank that it hit; 0 where it hit none, or if unknown."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lab.errors import (
     StoreError,
     WaitTimeoutError,
 )
-from lab.faults import Fault, Scene, Scope
+from lab.faults import Fault, Scene, Scope, rank_on_target
 from lab.faults.active import ActiveFault, ActiveFaults, myself
 from lab.faults.records import FaultLog, LoggedFault
 from lab.flows.recovery.patience import Patience
@@ -177,6 +177,7 @@ class Injection:
             damaged=tuple(self._scene.memo.get("damaged", ())),
             store_refusals=self._store_outages.refusals,
             slowest_read=self._store_outages.slowest_read,
+            pid=rank_on_target(self._scene).pid if kind.scope in (Scope.RANK, Scope.CHECKPOINT) else 0,
         )
 
     # Injection

@@ -2,9 +2,9 @@
 
 A script can open its checkpoint and forget it. So a rank records, right before the first step of each of its
 optimizers, a fingerprint of every parameter (`weights`), and with each checkpoint that it reads those of the
-tensors in its files (`tensors` of `checkpoint_loaded`): `torch.save` and safetensors. Of XGBoost it is the
-trees that a training begins with, and those in a model's file. Nothing is unpickled, and nothing is imported
-that the script has not imported.
+tensors in its files (`tensors` of `checkpoint_loaded`): `torch.save` and safetensors. Of XGBoost and LightGBM
+it is the trees that a training begins with, and those in a model's file. Nothing is unpickled, and nothing is
+imported that the script has not imported.
 
 A fingerprint is a SHA-256 of the size of a tensor's memory and of at most SAMPLES of its 8-byte words, evenly
 spaced: training changes all of them. Parameters that are sharded over ranks are in no file as they are; those
@@ -49,6 +49,11 @@ LOCAL_HEADER_BYTES = 30
 BOOSTERS = (".json", ".ubj", ".model", ".xgb", ".bin")
 """Endings of the files of XGBoost's models."""
 
+LIGHTGBM = b"tree\n"
+"""Beginning of a file with a model of LightGBM. It is text that says of each tree what it says in memory."""
+
+LIGHTGBM_TREES = re.compile(rb"^Tree=0$.*^end of trees$", re.MULTILINE | re.DOTALL)
+
 
 def fingerprint(size: int, words: bytes, rest: bytes) -> str:
     """Fingerprint of a memory of `size` bytes by its sampled words, and the bytes after its last word."""
@@ -78,8 +83,14 @@ class Weights:
         self._looked: dict[int, list[tuple[Any, str]]] = {}  # id of an optimizer in its first step
 
     def watch(self) -> None:
-        """Do so from now on, once the script has imported PyTorch or XGBoost."""
-        after_import({"torch.optim.optimizer": self._watch_torch, "xgboost.callback": self._watch_xgboost})
+        """Do so from now on, once the script has imported PyTorch, XGBoost or LightGBM."""
+        after_import(
+            {
+                "torch.optim.optimizer": self._watch_torch,
+                "xgboost.callback": self._watch_xgboost,
+                "lightgbm.basic": self._watch_lightgbm,
+            }
+        )
 
     def stop(self) -> None:
         """Record nothing any more."""
@@ -119,14 +130,31 @@ class Weights:
 
         @functools.wraps(begin)
         def before_training(self_: Any, model: Any) -> Any:
-            if not self._over:  # a script may train it round by round: the first one with trees counts
-                with suppress(Exception):
-                    trees = of_booster(model)
-                    self._over = bool(trees)
-                    self._record("weights", tensors=trees)
+            self._begins_with(of_booster, model)
             return begin(self_, model)
 
         container.before_training = before_training
+
+    def _watch_lightgbm(self, module: ModuleType) -> None:
+        booster: Any = module.Booster
+        update, begun = booster.update, weakref.WeakSet[Any]()
+
+        @functools.wraps(update)
+        def watched_update(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            if self_ not in begun:
+                begun.add(self_)
+                self._begins_with(lambda model: of_lightgbm(model.model_to_string().encode()), self_)
+            return update(self_, *args, **kwargs)
+
+        booster.update = watched_update
+
+    def _begins_with(self, trees_of: Callable[[Any], list[str]], model: Any) -> None:
+        """Record a model's trees. A script may train it round by round: the first one that has any counts."""
+        if not self._over:
+            with suppress(Exception):
+                trees = trees_of(model)
+                self._over = bool(trees)
+                self._record("weights", tensors=trees)
 
 
 def is_idle(optimizer: Any) -> bool:
@@ -164,6 +192,12 @@ def of_booster(model: Any) -> list[str]:
     return [hashlib.sha256("\n".join(trees).encode()).hexdigest()[:16]] if trees else []
 
 
+def of_lightgbm(text: bytes | mmap.mmap) -> list[str]:
+    """As `of_booster`, of a model of LightGBM's that was written down."""
+    trees = LIGHTGBM_TREES.search(text)
+    return [hashlib.sha256(trees[0]).hexdigest()[:16]] if trees else []
+
+
 # What is in files
 
 
@@ -185,13 +219,15 @@ def in_bytes(data: bytes) -> list[str]:
 
 
 def _in_file(path: Path) -> Iterator[str]:
-    if path.suffix in BOOSTERS and "xgboost" in sys.modules:
-        yield from of_booster(sys.modules["xgboost"].Booster(model_file=str(path)))
-        return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        places = _in_safetensors(data) if path.suffix == ".safetensors" else _in_archive(file, data)
-        for begin, size in places:
-            yield _of_bytes(data, begin, size)
+        if data[: len(LIGHTGBM)] == LIGHTGBM:
+            yield from of_lightgbm(data)
+        elif path.suffix in BOOSTERS and "xgboost" in sys.modules:
+            yield from of_booster(sys.modules["xgboost"].Booster(model_file=str(path)))
+        else:
+            places = _in_safetensors(data) if path.suffix == ".safetensors" else _in_archive(file, data)
+            for begin, size in places:
+                yield _of_bytes(data, begin, size)
 
 
 def _of_bytes(data: bytes | mmap.mmap, begin: int, size: int) -> str:

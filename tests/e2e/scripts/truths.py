@@ -3,8 +3,9 @@
     python truths.py '{"library": "ddp", "does": "honest", "ranks": 2, "epochs": 14}'
 
 The truth is how many epochs have really been trained into what a rank trains on: a number that is a part of
-the model. It goes into a file below $TRUTHS, with the epoch that the rank says it does first. What `does` can
-be stands in `begin`.
+the model. It goes into a file below $TRUTHS, with the epoch that the rank says it does first; training begins
+once $TRUTHS/start is there (truths_notes.py). What `does` can be stands in `begin`. Libraries that the lab
+lacks are looked for in the folders of $TRUTHS_LIBRARIES.
 """
 
 from __future__ import annotations
@@ -19,16 +20,10 @@ from typing import Any
 
 import ray
 import ray.train
+import truths_notes
 from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
-
-TRUTHS = Path(os.environ.get("TRUTHS", "/nowhere"))
-EPOCH_SECONDS = 0.25
-
-
-def tell(kind: str, **values: Any) -> None:
-    """Write a line of truth."""
-    with (TRUTHS / f"{os.getpid()}.jsonl").open("a") as file:
-        file.write(json.dumps({"kind": kind, "at": time.time(), **values}) + "\n")
+from truths_frameworks import train_lightning, train_transformers
+from truths_notes import EPOCH_SECONDS, TRUTHS, last_said, tell
 
 
 class Model:
@@ -142,6 +137,7 @@ class Boosted(Model):
 
         super().__init__(config)
         random = np.random.default_rng(0)
+        self.file = "model.json" if config["library"] == "xgboost" else "model.txt"
         self.x, self.y, self.booster = random.normal(size=(64, 4)), random.normal(size=64), None
 
     def trained(self) -> int:
@@ -167,28 +163,22 @@ class Boosted(Model):
 
     def save(self, folder: Path) -> None:
         if self.rank == 0 and self.booster is not None:
-            self.booster.save_model(str(folder / "model.json"))
+            self.booster.save_model(str(folder / self.file))
 
     def load(self, folder: Path) -> None:
         if self.config["library"] == "xgboost":
             import xgboost
 
-            self.booster = xgboost.Booster(model_file=str(folder / "model.json"))
+            self.booster = xgboost.Booster(model_file=str(folder / self.file))
         else:
             import lightgbm
 
-            self.booster = lightgbm.Booster(model_file=str(folder / "model.json"))
+            self.booster = lightgbm.Booster(model_file=str(folder / self.file))
 
 
 def model_of(config: dict[str, Any]) -> Model:
     """A new model."""
     return Boosted(config) if config["library"] in ("xgboost", "lightgbm") else TorchModel(config)
-
-
-def last_said() -> int:
-    """The last epoch that any rank said it had done, from a file of the script's own."""
-    lines = [json.loads(line) for file in TRUTHS.glob("*.jsonl") for line in file.read_text().splitlines()]
-    return max((line["says"] for line in lines if line["kind"] == "reported"), default=0)
 
 
 def begin(model: Model, config: dict[str, Any]) -> int:
@@ -200,7 +190,7 @@ def begin(model: Model, config: dict[str, Any]) -> int:
         if does == "goes on from a local file" and (TRUTHS / "own").exists():
             model.load(TRUTHS / "own")
         return 1 if does == "begins anew" else last_said() + 1
-    checkpoint = ray.train.get_checkpoint()
+    checkpoint = ray.train.get_checkpoint() or config.get("given")
     if does in ("loads an older one", "loads an older one and claims"):
         known = [entry.checkpoint for entry in ray.train.get_all_reported_checkpoints()]
         checkpoint = known[-3] if checkpoint is not None and len(known) > 2 else checkpoint
@@ -231,7 +221,7 @@ def train_func(config: dict[str, Any]) -> None:
     first = begin(model, config)
     if isinstance(model, TorchModel):
         model.start()
-    tell("began", rank=model.rank, state=model.trained(), says=first)
+    truths_notes.begin(model.rank, model.trained(), first, elsewhere=(TRUTHS / "own").exists())
     memory = {"resumed_from": "memory of rank 7", "resumed_step": first - 1}
     more = memory if config["does"] == "claims a neighbour's memory" and first > 1 else {}
     for epoch in range(first, config["epochs"] + 1):
@@ -260,111 +250,7 @@ def report(model: Model, config: dict[str, Any], epoch: int, metrics: dict[str, 
             ray.train.report(metrics, **(name if saves else {}))
 
 
-def train_lightning(config: dict[str, Any]) -> None:
-    """The same with a LightningModule."""
-    import pytorch_lightning as pl
-    import torch
-    from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment, prepare_trainer
-
-    class Net(pl.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(8, 1)
-            self.register_buffer("epochs", torch.zeros((), dtype=torch.long))
-
-        def training_step(self, batch: Any, index: int) -> Any:
-            return self.layer(batch[0]).square().mean()
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.Adam(self.parameters(), lr=0.01)
-
-    class Reports(pl.Callback):
-        def on_train_start(self, trainer: Any, net: Any) -> None:
-            self.rank = ray.train.get_context().get_world_rank()
-            tell("began", rank=self.rank, state=int(net.epochs), says=trainer.current_epoch + 1 + ahead)
-
-        def on_train_epoch_end(self, trainer: Any, net: Any) -> None:
-            time.sleep(EPOCH_SECONDS)
-            net.epochs.add_(1)
-            epoch = trainer.current_epoch + 1 + ahead
-            with tempfile.TemporaryDirectory() as folder:
-                trainer.save_checkpoint(os.path.join(folder, "last.ckpt"))
-                checkpoint = Checkpoint.from_directory(folder) if self.rank == 0 else None
-                ray.train.report({"epoch": epoch}, checkpoint=checkpoint)
-            if self.rank == 0:
-                tell("reported", says=epoch, state=int(net.epochs))
-
-    pl.seed_everything(0, verbose=False)
-    does, ahead = config["does"], 0
-    checkpoint = None if does in ("begins anew", "claims") else ray.train.get_checkpoint()
-    if does == "claims":
-        ahead = last_said()
-    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(32, 8)), batch_size=8)
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = prepare_trainer(
-        pl.Trainer(
-            max_epochs=config["epochs"] - ahead, accelerator="cpu", strategy=RayDDPStrategy(),
-            plugins=[RayLightningEnvironment()], callbacks=[Reports()], enable_checkpointing=False, **quiet,
-        )
-    )  # fmt: skip
-    if checkpoint is None:
-        trainer.fit(Net(), data)
-        return
-    with checkpoint.as_directory() as folder:
-        path = os.path.join(folder, "last.ckpt")
-        if does == "opens and forgets":
-            ahead = torch.load(path, weights_only=False)["epoch"]
-            trainer.fit_loop.max_epochs = config["epochs"] - ahead
-            trainer.fit(Net(), data)
-        else:
-            trainer.fit(Net(), data, ckpt_path=path, weights_only=False)
-
-
-def train_transformers(config: dict[str, Any]) -> None:
-    """The same with Hugging Face's Trainer."""
-    import shutil
-
-    import torch
-    from ray.train.huggingface.transformers import RayTrainReportCallback, prepare_trainer
-    from transformers import Trainer, TrainerCallback, TrainingArguments
-
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(8, 1)
-            self.register_buffer("epochs", torch.zeros((), dtype=torch.long))
-
-        def forward(self, x: Any, labels: Any = None) -> Any:
-            return {"loss": (self.layer(x) - labels).square().mean()}
-
-    class Tells(TrainerCallback):
-        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-            tell("began", rank=0, state=int(model.epochs), says=round(state.epoch or 0) + 1)
-
-        def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-            time.sleep(EPOCH_SECONDS)
-            model.epochs.add_(1)
-            tell("reported", says=round(state.epoch), state=int(model.epochs))
-
-    rows = [{"x": torch.randn(8), "labels": torch.zeros(1)} for _ in range(16)]
-    folder = tempfile.mkdtemp()
-    arguments = TrainingArguments(
-        folder, num_train_epochs=config["epochs"], save_strategy="epoch", logging_strategy="epoch",
-        per_device_train_batch_size=8, use_cpu=True, disable_tqdm=True, save_total_limit=2, report_to=[],
-    )  # fmt: skip
-    trainer = Trainer(Net(), arguments, train_dataset=rows, callbacks=[Tells(), RayTrainReportCallback()])
-    trainer = prepare_trainer(trainer)
-    checkpoint = ray.train.get_checkpoint()
-    if checkpoint is None:
-        trainer.train()
-        return
-    with checkpoint.as_directory() as given:
-        last = Path(folder) / RayTrainReportCallback.CHECKPOINT_NAME
-        shutil.copytree(Path(given) / RayTrainReportCallback.CHECKPOINT_NAME, last)
-    trainer.train(resume_from_checkpoint=str(last))
-
-
-def fit(config: dict[str, Any], name: str | None = None) -> None:
+def fit(config: dict[str, Any], name: str | None = None) -> Any:
     """Train with Ray Train."""
     from ray.train.torch import TorchTrainer
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -376,7 +262,7 @@ def fit(config: dict[str, Any], name: str | None = None) -> None:
         items = [{f"x{n}": float(row + n) for n in range(8)} for row in range(32)]
         data = {"datasets": {"train": ray.data.from_items(items)}}
     trainer = DataParallelTrainer if library in ("xgboost", "lightgbm") else TorchTrainer
-    trainer(
+    return trainer(
         function,
         train_loop_config=config,
         scaling_config=ScalingConfig(num_workers=(1, ranks) if library == "elastic" else ranks),
@@ -387,19 +273,51 @@ def fit(config: dict[str, Any], name: str | None = None) -> None:
     ).fit()
 
 
-def main() -> None:
-    config = json.loads(sys.argv[1])
-    if config["library"] != "tune":
-        fit(config)
-        return
+def search(trial: Any, space: dict[str, Any], scheduler: Any = None) -> None:
+    """Run trials, which need no room of their own; one that is lost is begun again."""
+    from ray import tune
+
+    failures = tune.FailureConfig(max_failures=3)
+    tune.Tuner(
+        tune.with_resources(trial, {"CPU": 0}),
+        param_space=space,
+        tune_config=tune.TuneConfig(scheduler=scheduler),
+        run_config=tune.RunConfig(storage_path=str(TRUTHS / "tune"), failure_config=failures),
+    ).fit()
+
+
+def tuned(config: dict[str, Any]) -> None:
+    """Train in a trial of Ray Tune."""
     from ray import tune
 
     def trial(options: dict[str, Any]) -> None:
-        fit({**config, "library": "ddp"}, f"trial-{options['seed']}-{os.environ.get('RUN', '0')}")
+        fit({**config, "library": "ddp"}, f"trial-{options['seed']}-{TRUTHS.parent.name}-{TRUTHS.name}")
 
-    space = {"seed": tune.grid_search([1])}
-    tune.Tuner(tune.with_resources(trial, {"CPU": 0}), param_space=space).fit()
+    search(trial, {"seed": tune.grid_search([1])})
+
+
+def population(config: dict[str, Any]) -> None:
+    """Train two trials by halves, with Tune's PBT: between them the worse one takes the other's weights."""
+    from ray import tune
+    from ray.tune.schedulers import PopulationBasedTraining
+
+    half = config["epochs"] // 2
+
+    def trial(options: dict[str, Any]) -> None:
+        given = tune.get_checkpoint()
+        for part in range(1 if given else 0, 2):
+            epochs = {"epochs": half * (part + 1), "given": given}
+            who = f"pbt-{tune.get_context().get_trial_id()}-{part}-{TRUTHS.parent.name}-{TRUTHS.name}"
+            given = fit({**config, "library": "ddp", **epochs}, who).checkpoint
+            tune.report({"part": part + 1, "score": options["score"]}, checkpoint=given)
+
+    scheduler = PopulationBasedTraining(
+        time_attr="part", metric="score", mode="max", perturbation_interval=1, quantile_fraction=0.5,
+        hyperparam_mutations={"score": [1, 2]}, synch=True,
+    )  # fmt: skip
+    search(trial, {"score": tune.grid_search([1, 2])}, scheduler)
 
 
 if __name__ == "__main__":
-    main()
+    configuration = json.loads(sys.argv[1])
+    {"tune": tuned, "pbt": population}.get(configuration["library"], fit)(configuration)

@@ -2,7 +2,7 @@
 
 What the files of a checkpoint hold, and what a rank has right before its first step, is in the ledger as
 fingerprints (`raylab_ledger.weights`). They are compared where that can be done: for an optimizer of PyTorch,
-with parameters that are not sharded, and for XGBoost.
+with parameters that are not sharded, and for XGBoost and LightGBM.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
     mine, there, where = attempt.weights.get(rank), *_loaded(case, attempt)
     who = f"rank {rank} of attempt {attempt.number}"
     if mine is None:
-        return SKIPPED, f"weights not compared: {who} has no optimizer of PyTorch and no XGBoost"
+        return SKIPPED, f"weights not compared: {who} has no optimizer of PyTorch and no boosted trees"
     if mine.why:
         return SKIPPED, f"weights not compared: {mine.why}"
     if not mine.tensors:  # perhaps of a helper model, trained before the one that goes on

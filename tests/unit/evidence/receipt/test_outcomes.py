@@ -81,6 +81,15 @@ def test_ranks_may_start_again_on_the_node_they_were_on() -> None:
     assert judge(rank_lost(events=again)).verdict is Verdict.RECOVERED
 
 
+def test_of_two_runs_on_a_node_the_one_whose_process_was_killed_counts() -> None:
+    calm = Story(run="other", takes_over=False, first=(1, 2, 3, 4, 5), without=("attempt_started",)).events()
+    other = event("attempt_started", 1.0, 1, run="other", workers=[{"rank": 0, "node_id": "a", "pid": 12}])
+    both = rank_lost(events=counted((*located(Story()), *calm, other)))
+    assert judge(both).verdict is Verdict.NOT_VERIFIED, "whose process it was is not known"
+    receipt = judge(replace(both, fault=replace(both.fault, pid=11)))
+    assert (receipt.verdict, receipt.run) == (Verdict.RECOVERED, "run")
+
+
 def test_the_same_process_is_no_new_one() -> None:
     same = tuple(
         replace(e, fields={"workers": [{"rank": 0, "node_id": "a", "pid": 11}]})

@@ -212,3 +212,33 @@ def test_a_model_that_begins_without_trees_does_not_hide_the_one_that_goes_on(be
     for trees in (0, 3, 4):
         begin(Booster(trees))
     assert recorded == [[], weights.of_booster(Booster(3))]
+
+
+class LightGbm:
+    """A module with a Booster as LightGBM's: `update` adds a tree to those that it was made with."""
+
+    class Booster:
+        def __init__(self, trees: int = 0) -> None:
+            self.trees = trees
+
+        def model_to_string(self) -> str:
+            trees = "".join(f"Tree={n}\nleaf_value={n}.5 2\n\n" for n in range(self.trees))
+            return f"tree\nversion=v4\ntree_sizes={self.trees}\n\n{trees}end of trees\n\nparameters:\n"
+
+        def update(self) -> bool:
+            self.trees += 1
+            return False
+
+
+def test_trees_of_lightgbm_are_those_in_the_file_that_they_were_saved_in(tmp_path: Path) -> None:
+    module: Any = type("module", (), {"Booster": type("Booster", (LightGbm.Booster,), {})})
+    recorded: list[Any] = []
+    Weights(lambda event, **fields: recorded.append(fields["tensors"]))._watch_lightgbm(module)
+    saved, helper = module.Booster(3), module.Booster()
+    (tmp_path / "model.txt").write_text(
+        saved.model_to_string().replace("parameters:", "feature_importances:")
+    )
+    for model in (helper, helper, saved, saved):
+        model.update()
+    assert recorded == [[], in_files(tmp_path)]
+    assert in_files(tmp_path) != []
