@@ -10,7 +10,9 @@ import pytest
 
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
-from tests.unit.evidence.receipt.trainings import LIARS, Script, Tale, World, draw, live
+from tests.unit.evidence.receipt.tales import LIARS, Script, Tale, draw
+from tests.unit.evidence.receipt.trainings import live
+from tests.unit.evidence.receipt.worlds import World
 
 CASES, MANY_CASES = 2000, 100_000
 BAD = (Verdict.FAILED, Verdict.RESTARTED)
@@ -101,7 +103,7 @@ def check(seed: int) -> None:
     assert true(world, whole), f"not sound: {where}"
     if world.tale.honest and (world.recovered() or world.went_on()):
         assert whole.verdict not in BAD, f"accused: {where}"
-        if world.tale.script.compares and not world.tale.unwritten:
+        if world.tale.clear:
             wanted = Verdict.RECOVERED if world.recovered() else Verdict.AS_EXPECTED
             assert whole.verdict is wanted, f"not useful: {where}"
     for _ in range(3):
