@@ -51,7 +51,8 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
         return SKIPPED, f"weights not compared: there are none in {where} that can be read"
     if other:
         count = plural(len(mine.tensors), "parameter")
-        return None, f"{len(other)} of {count} that {who} began with are not in {where}"
+        why = "others, or saved in another precision"
+        return None, f"{len(other)} of {count} that {who} began with are not in {where}: {why}"
     return True, f"attempt {attempt.number} began with the weights in {where}, on every rank"
 
 

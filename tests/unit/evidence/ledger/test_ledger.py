@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.evidence.ledger import Event, History, manifest_sha256, number, parse_events
+from lab.evidence.ledger import Event, History, epochs_of, manifest_sha256, number, parse_events
 from lab.evidence.ledger.events import SCHEMA
 from raylab_ledger import recorder
 
@@ -454,3 +454,13 @@ def test_an_elastic_run_changes_its_ranks_without_a_failure() -> None:
     first, second = run.attempts
     assert (first.resized_at, first.failure_detected_at) == (4.0, None)
     assert second.resized_at == 6.0
+
+
+def test_a_run_of_which_only_an_evaluation_is_left_has_no_steps() -> None:
+    (run,) = history(
+        line("run_started", 1, attempt=0, config={"steps": 50}),
+        line("report", 2, rank=0, metrics={"step": 30}, optimizer_steps=0),
+        line("report", 3, rank=1, metrics={}, optimizer_steps=5),
+    ).runs
+    assert run.attempts[0].first is None
+    assert epochs_of(run) is None

@@ -188,3 +188,22 @@ def test_an_evaluation_before_training_is_no_epoch() -> None:
 def test_a_fault_that_comes_before_another_one_is_over_accuses_nobody() -> None:
     given = lived(Tale(kind="slow-network", interrupts=False, fault=1.4, harmless=2.1))
     assert judge(given).verdict is Verdict.NOT_VERIFIED
+
+
+TAKES_STATE, LEAVES_STATE = (script for script in HONEST if script.keeps)
+
+
+@pytest.mark.parametrize(
+    "tale",
+    [
+        pytest.param(Tale(evaluates=True, fails_again=0.8), id="an attempt that only evaluated"),
+        pytest.param(Tale(kind="head-kill", evaluates=True, fault=2.8), id="evaluations are no pace"),
+        pytest.param(Tale(TAKES_STATE, "checkpoint-corrupt"), id="a state instead of a damaged checkpoint"),
+        pytest.param(Tale(LEAVES_STATE, fault=3.8, fails_again=0.9), id="a state was left, nothing reported"),
+        pytest.param(Tale(driver="ends", then=4), id="a driver that ended with an error, and more ranks"),
+        pytest.param(Tale(ranks=3, then=1, resized=True, fails_again=2.2), id="fewer ranks, and all again"),
+    ],
+)
+def test_an_honest_training_has_recovered(tale: Tale) -> None:
+    receipt = judge(lived(tale))
+    assert receipt.verdict is Verdict.RECOVERED, receipt.reason
