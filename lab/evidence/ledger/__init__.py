@@ -5,6 +5,7 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 `History.of` turns events into runs with their attempts and checkpoints.
 """
 
+from lab.evidence.ledger.counts import began, in_steps
 from lab.evidence.ledger.epochs import epochs_of
 from lab.evidence.ledger.events import Event, Number, in_order, number, parse_events
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
@@ -12,6 +13,7 @@ from lab.evidence.ledger.model import (
     CommittedCheckpoint,
     Files,
     Load,
+    Remembered,
     Replacement,
     Report,
     Run,
@@ -33,6 +35,7 @@ __all__ = [
     "Load",
     "Number",
     "Process",
+    "Remembered",
     "Replacement",
     "Report",
     "Run",
@@ -40,8 +43,10 @@ __all__ = [
     "Steps",
     "Stretch",
     "Weights",
+    "began",
     "epochs_of",
     "in_order",
+    "in_steps",
     "manifest_sha256",
     "number",
     "parse_events",

@@ -41,10 +41,11 @@ class _Named:
         return {rank: e.at for rank, e in reversed(self.of_ranks(name))}
 
 
-def attempt_of(n: int, events: Sequence[Event], key: str | None, groups: bool) -> RunAttempt:
+def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool, steps: bool) -> RunAttempt:
     """Return attempt `n` of the run that has these events, whose progress is the metric `key`.
 
-    `groups`: any rank may report, and an attempt goes on after the loss of one.
+    `groups`: any rank may report, and an attempt goes on after the loss of one. `steps`: those of optimizers
+    are counted.
     """
     mine = [e for e in events if e.attempt == n]
     named = _Named(mine)
@@ -55,7 +56,7 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, groups: bool) -
         last = failures[-1] if failures and ended is not None else None
         failed = None if last is None or any(r.given_up_at >= last for r in replacements) else last
     over = min((at for at in (failed, ended) if at is not None), default=inf)
-    reports = [(rank, _report(e, key)) for rank, e in named.of_ranks("report")]
+    reports = [(rank, _report(e, key, steps)) for rank, e in named.of_ranks("report")]
     workers = _workers(named.all("attempt_started")[0]) if named.all("attempt_started") else {}
     for event in named.all("rank_replaced"):
         workers |= _workers(event)
@@ -101,7 +102,6 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, groups: bool) -
         ended_early=_ended_early(e for _, e in named.of_ranks("fit_ended")),
         failures=failures,
         replacements=replacements,
-        remembered=_remembered(events, started, min((r.at for _, r in reports), default=inf)),
     )
 
 
@@ -113,13 +113,15 @@ def _furthest(named: _Named, key: str | None, over: float) -> Any:
     return max((progress for progress in reached if progress is not None), default=None)
 
 
-def _report(event: Event, key: str | None) -> Report:
+def _report(event: Event, key: str | None, steps: bool) -> Report:
+    done = whole(event.fields.get("optimizer_steps"))
     return Report(
         event.at,
         progress_of(event.fields, key),
         mapping(event.fields.get("metrics")),
         text(event.fields.get("checkpoint")),
-        whole(event.fields.get("optimizer_steps")),
+        done,
+        trained=not steps or done != 0,
     )
 
 
@@ -166,17 +168,15 @@ def _replacements(events: Iterable[Event]) -> tuple[Replacement, ...]:
     return tuple(lost)
 
 
-def _remembered(events: Iterable[Event], started: float | None, reported: float) -> Remembered | None:
-    """Return the last state from memory that was given while an attempt prepared; None where none was."""
-    given = [
+def states_given(events: Iterable[Event]) -> tuple[Remembered, ...]:
+    """Return the states that a run was given from memory, in order."""
+    return tuple(
         Remembered(
             e.at, step, text(e.fields.get("source")) or "", texts(e.fields.get("tensors")) or frozenset()
         )
         for e in events
-        if e.event == "state_given" and started is not None and started <= e.at <= reported
-        and (step := whole(e.fields.get("step"))) is not None
-    ]  # fmt: skip
-    return given[-1] if given else None
+        if e.event == "state_given" and (step := whole(e.fields.get("step"))) is not None
+    )
 
 
 def _ended_early(events: Iterable[Event]) -> str:

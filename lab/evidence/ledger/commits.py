@@ -1,33 +1,46 @@
-"""Finds the checkpoints that Ray Train committed. A path may be written again: each commit is its own."""
+"""Finds the checkpoints that Ray Train committed. A path may be written again: each commit is its own.
+
+Ranks save by their clocks, and the controller commits by its own. So what belongs together is found by order:
+the n-th commit of a path in an attempt is of the n-th save of it by each rank.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from lab.evidence.ledger.events import Event, in_order
+from lab.evidence.ledger.events import Event
 from lab.evidence.ledger.fields import files_of, progress_of, text
 from lab.evidence.ledger.model import CommittedCheckpoint
 
-Saves = Mapping[str, Sequence[Event]]
-"""URI -> `checkpoint_saved` of every rank, by time."""
+Saves = Mapping[tuple[int, str], Mapping[int, Sequence[Event]]]
+"""Attempt and URI -> rank -> its `checkpoint_saved`, in order."""
 
 
 def committed(events: Sequence[Event], key: str | None) -> tuple[CommittedCheckpoint, ...]:
     """Return the checkpoints in the order of their commits; `key` is the metric of their progress."""
-    saves = _saves(events)
-    commits = _commits(events, saves)
-    times: dict[str, list[float]] = {}
-    for commit in commits:
-        times.setdefault(commit.fields["uri"], []).append(commit.at)
-    parts: dict[tuple[str, float], list[Event]] = {}
-    for uri, known in times.items():
-        for save in saves.get(uri, ()):  # a save is of the next commit; one after the last is of none
-            place = bisect_left(known, save.at)
-            if place < len(known):
-                parts.setdefault((uri, known[place]), []).append(save)
-    return tuple(_checkpoint(c, parts.get((c.fields["uri"], c.at), []), key) for c in commits)
+    saves, count = _saves(events), Counter[tuple[int, str]]()
+    checkpoints = []
+    for commit in _commits(events, saves):
+        place = commit.attempt, commit.fields["uri"]
+        parts = [mine[count[place]] for mine in saves.get(place, {}).values() if count[place] < len(mine)]
+        count[place] += 1
+        checkpoints.append(_checkpoint(commit, parts, key))
+    return tuple(checkpoints)
+
+
+def perhaps_committed(events: Iterable[Event]) -> frozenset[tuple[int, str]]:
+    """Return attempt and URI of each checkpoint that was saved and whose commit is not recorded, where the
+    record of the controller breaks off: the commit may have been its last act."""
+    told = list(events)
+    ended = {e.attempt for e in told if e.event == "attempt_ended"}
+    commits = Counter((e.attempt, e.fields.get("uri")) for e in told if e.event == "checkpoint_committed")
+    return frozenset(
+        (attempt, uri)
+        for (attempt, uri), by_rank in _saves(told).items()
+        if attempt not in ended and max(map(len, by_rank.values())) > commits[attempt, uri]
+    )
 
 
 def _checkpoint(commit: Event, saved: Sequence[Event], key: str | None) -> CommittedCheckpoint:
@@ -48,37 +61,31 @@ def _checkpoint(commit: Event, saved: Sequence[Event], key: str | None) -> Commi
     )
 
 
-def _saves(events: Sequence[Event]) -> Saves:
-    saves: dict[str, list[Event]] = {}
+def _saves(events: Iterable[Event]) -> Saves:
+    saves: dict[tuple[int, str], dict[int, list[Event]]] = {}
     for event in events:
-        if event.event == "checkpoint_saved" and (uri := text(event.fields.get("uri"))) is not None:
-            saves.setdefault(uri, []).append(event)
+        uri = text(event.fields.get("uri"))
+        if event.event == "checkpoint_saved" and uri is not None and event.rank is not None:
+            saves.setdefault((event.attempt, uri), {}).setdefault(event.rank, []).append(event)
     return saves
 
 
 def _commits(events: Sequence[Event], saves: Saves) -> tuple[Event, ...]:
-    """Return the events that tell of a commit, by time.
+    """Return the events that tell of a commit, attempt by attempt.
 
     A controller that is killed right after a commit has not recorded this last one. Then it is known from
-    what came after: Ray gave the checkpoint to an attempt that had not saved it. Of a controller that has
-    recorded nothing, or not what came before, nothing is taken for granted.
+    what came after: Ray gave the checkpoint to a later attempt.
     """
-    recorded = [
-        e for e in events
-        if e.event == "checkpoint_committed" and text(e.fields.get("uri")) is not None
-    ]  # fmt: skip
-    known = {e.fields["uri"] for e in recorded}
-    last = {(e.job, e.attempt): e.at for e in recorded}
-    inferred: list[Event] = []
-    for event in events:
-        uri = str(event.fields.get("uri"))
-        if event.event != "get_checkpoint" or uri in known or uri not in saves:
-            continue
-        last_save = saves[uri][-1]
-        savers = {(e.job, e.attempt) for e in saves[uri]}
-        since = max((last[saver] for saver in savers if saver in last), default=inf)
-        unrecorded = {other for other, saved in saves.items() if since < saved[-1].at <= last_save.at}
-        if unrecorded == {uri} and (event.job, event.attempt) not in savers:
-            inferred.append(last_save)
-            known.add(uri)
-    return in_order((*recorded, *inferred))
+    named = [e for e in events if text(e.fields.get("uri")) is not None]
+    commits = [e for e in named if e.event == "checkpoint_committed"]
+    perhaps = set(perhaps_committed(events))
+    for event in (e for e in named if e.event == "get_checkpoint"):
+        uri = event.fields["uri"]
+        made = [e.attempt for e in commits if e.fields["uri"] == uri and e.attempt < event.attempt]
+        unsure = [n for n, other in perhaps if other == uri and max(made, default=0) <= n < event.attempt]
+        if unsure:
+            place = max(unsure), uri
+            perhaps.remove(place)
+            last = [mine[-1] for mine in saves[place].values()]
+            commits.append(replace(min(last, key=lambda e: e.rank or 0), at=event.at))
+    return tuple(sorted(commits, key=lambda e: e.attempt))

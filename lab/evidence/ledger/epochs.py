@@ -50,15 +50,16 @@ class Epochs:
 
 def epochs_of(run: Run) -> Epochs | None:
     """Return the epochs or steps that a run has reported; None where it has reported none."""
-    reports = [[r.metrics for r in a.reports] for a in run.attempts if a.reports]
+    reports = [[r.metrics for r in a.reports if r.trained] for a in run.attempts]
+    reports = [attempt for attempt in reports if attempt]
     everything = [metrics for attempt in reports for metrics in attempt]
     key = next((k for k in EPOCH_KEYS if any(number(m.get(k)) is not None for m in everything)), None)
     planned, steps = (run.plan.epochs, run.plan.steps) if run.plan else (None, None)
     if run.progress_key in STEP_KEYS and steps is not None and (key is None or planned is None):
         key, planned = run.progress_key, steps
-    if key is None:
+    epochs = [[n for m in attempt if key and (n := number(m.get(key))) is not None] for attempt in reports]
+    if key is None or not any(epochs):
         return None
-    epochs = [[n for m in attempt if (n := number(m.get(key))) is not None] for attempt in reports]
     return Epochs(
         key=key,
         first=next(e[0] for e in epochs if e),

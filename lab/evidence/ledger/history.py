@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from lab.evidence.ledger.attempts import attempt_of
-from lab.evidence.ledger.commits import committed
+from lab.evidence.ledger.attempts import attempt_of, states_given
+from lab.evidence.ledger.commits import committed, perhaps_committed
 from lab.evidence.ledger.events import Event, Number, in_order, number
 from lab.evidence.ledger.fields import mapping, progress_of, text, whole
 from lab.evidence.ledger.model import Plan, Run, RunAttempt
@@ -111,8 +111,9 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
     groups = started is not None and started.fields.get("replica_groups") is True
     reports = [e for e in events if e.event == "report" and (groups or e.rank == 0)]
     key, repeats = _progress_key(reports)
+    steps = any(whole(e.fields.get("optimizer_steps")) for e in events if e.event == "report")
     attempts = tuple(
-        replace(attempt_of(n, part, key, groups), controller=number)
+        replace(attempt_of(n, part, key, groups=groups, steps=steps), controller=number)
         for number, part in enumerate(parts)
         for n in sorted({e.attempt for e in part if e.attempt > 0})
     )
@@ -128,6 +129,8 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
         stride=_stride(attempts),
         attempts=attempts,
         checkpoints=committed(events, key),
+        given=states_given(events),
+        perhaps_committed=perhaps_committed(events),
         patches=_patches(started.fields.get("patches")) if started else None,
         missing=(*_missing(events), *_without_controller(controllers)),
     )

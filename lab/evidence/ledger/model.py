@@ -59,6 +59,8 @@ class Report:
     checkpoint: str | None
     optimizer_steps: int | None = None
     """Steps of an optimizer that its rank had done in this attempt; None where the ledger does not say."""
+    trained: bool = True
+    """False if none had been done, in a run that counts them: a script may evaluate before it trains."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Remembered:
-    """A state that an attempt was given from the memory of a node, by the record of who kept it there."""
+    """A state that a run was given from the memory of a node, by the record of who kept it there."""
 
     at: float
     step: int
@@ -167,8 +169,6 @@ class RunAttempt:
     replacements: tuple[Replacement, ...] = ()
     ended_early: str = ""
     """The library whose early stopping ended its training, such as `Lightning`; empty: none is known."""
-    remembered: Remembered | None = None
-    """The state that it went on from, where that was no checkpoint's."""
 
     def nodes_at(self, at: float) -> Mapping[int, str]:
         """Return the nodes of the ranks as they were then: rank -> node id."""
@@ -176,8 +176,8 @@ class RunAttempt:
         return {**self.nodes, **{r.rank: r.node_id for r in lost}}
 
     def first_of(self, rank: int) -> Report | None:
-        """Return the first report of a rank with a progress value."""
-        return next((r for r in self.by_rank.get(rank, ()) if r.progress is not None), None)
+        """Return the first report of a rank that has trained, with a progress value."""
+        return next((r for r in self.by_rank.get(rank, ()) if r.trained and r.progress is not None), None)
 
     def lacking(self, rank: int) -> int:
         """Return how many reports that Ray Train took up a rank has not left."""
@@ -185,13 +185,16 @@ class RunAttempt:
 
     @property
     def first(self) -> Report | None:
-        """The first report with a progress value."""
-        return next((r for r in self.reports if r.progress is not None), None)
+        """The first report of rank 0, or of any, that has trained, with a progress value."""
+        return next((r for r in self.reports if r.trained and r.progress is not None), None)
 
 
 @dataclass(frozen=True)
 class CommittedCheckpoint:
-    """A checkpoint that Ray Train registered: from `at` on it would resume from it."""
+    """A checkpoint that Ray Train registered: from `at` on it would resume from it.
+
+    `at` is that of its record; where there is none, the time at which it was first given to an attempt.
+    """
 
     uri: str
     at: float
@@ -237,6 +240,10 @@ class Run:
     """Checkpoints in the order of their commits."""
     patches: tuple[str, ...] | None = None
     """The lab's patches of Ray in it; None in ledgers that do not record them."""
+    given: tuple[Remembered, ...] = ()
+    """States that it was given from a neighbour's memory, in order."""
+    perhaps_committed: frozenset[tuple[int, str]] = frozenset()
+    """Attempt and URI of each checkpoint whose commit may have been the last act of its controller."""
     missing: tuple[str, ...] = ()
     """A sentence for each process whose events are known to be incomplete."""
 

@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 from math import inf
 
-from lab.evidence.ledger import CommittedCheckpoint, Load, Run, RunAttempt, steps_of
+from lab.evidence.ledger import CommittedCheckpoint, Load, Remembered, Run, RunAttempt, began, steps_of
 from lab.evidence.receipt.expected import HITS_A_NODE, LOSES_A_RANK, Expected
 from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Source
 from lab.evidence.receipt.survival import Survival
@@ -50,11 +50,33 @@ class Case:
 
     @cached_property
     def _remembered(self) -> bool:
-        """True where the attempt that took over was given its state by a neighbour's memory."""
+        """True where the attempt that took over went on from a state in a neighbour's memory."""
         current = self.current
         after = (a for a in self.attempts if current and a.number > current.number and a.first)
         new = next((a for a in after if self._began(a) < self.until), None)
-        return new is not None and new.remembered is not None
+        return new is not None and self.remembered(new) is not None
+
+    def remembered(self, attempt: RunAttempt) -> Remembered | None:
+        """Return the state from a neighbour's memory that an attempt went on from: one right behind which it
+        began; None for one that was given and not taken.
+
+        Where its steps were not counted, its weights tell. Keepers have clocks of their own: one that was
+        given at another time counts, unless the attempt began behind its checkpoint.
+        """
+        step, base = began(self.run, attempt), self.newest_for(attempt)
+        given = [s for s in (self.run.given if self.run else ()) if step in (None, s.step + 1)]
+        if step is None:
+            given = [s for s in given if all(w.tensors <= s.tensors for w in attempt.weights.values())]
+        timely = [state for state in given if self.in_time(state, attempt)]
+        if timely or step is None or (base is not None and base.progress == step - 1):
+            return timely[-1] if timely else None
+        return given[-1] if given else None
+
+    @staticmethod
+    def in_time(state: Remembered, attempt: RunAttempt) -> bool:
+        """Tell whether a state was given while an attempt prepared, by the clock of who gave it."""
+        reports = [report.at for mine in attempt.by_rank.values() for report in mine]
+        return attempt.started_at is not None and attempt.started_at <= state.at <= min(reports, default=inf)
 
     @cached_property
     def _survivors_left(self) -> bool:
@@ -91,14 +113,17 @@ class Case:
 
     @cached_property
     def overtaken(self) -> bool:
-        """True if another fault came after training had gone on from this one: in the attempt that took over,
-        or, where none did, in the one that was hit once the fault was over."""
-        if self.until == inf or self.current is None:
+        """True if another fault came after training had gone on from this one, which the job did not outlast.
+
+        It had gone on in the attempt that took over; where none did, in the one that was hit, once the fault
+        was over.
+        """
+        if self.until == inf or self.current is None or self.outlasted is not None:
             return False
         over = self.evidence.fault.reverted_at
-        reports = [r.at for a in self.after for r in a.reports]
+        reports = [r.at for a in self.after for r in a.reports if r.trained]
         if not self.after and not self.fault.expected.resumes and over is not None:
-            reports = [r.at for r in self.current.reports if r.at > over]
+            reports = [r.at for r in self.current.reports if r.trained and r.at > over]
         return any(at < self.until for at in reports)
 
     @property
@@ -107,10 +132,16 @@ class Case:
         return self.evidence.job_status == "FAILED" and not self.overtaken and self.fault.expected.may_fail
 
     @cached_property
+    def faults_over(self) -> float:
+        """Time by which all faults of the job were over."""
+        times = (fault.reverted_at for fault in (self.evidence.fault, *self.evidence.others))
+        return max(inf if at is None else at for at in times)
+
+    @cached_property
     def outlasted(self) -> RunAttempt | None:
-        """The last attempt, if it trained on once the fault was over: what ended it then is not the fault."""
-        over, last = self.evidence.fault.reverted_at, self.attempts[-1] if self.attempts else None
-        if over is None or last is None or self.run is None:
+        """The last attempt, if it trained on once all faults were over: none of them ended it."""
+        over, last = self.faults_over, self.attempts[-1] if self.attempts else None
+        if last is None or self.run is None:
             return None
         signs = [r.at for reports in last.by_rank.values() for r in reports]
         signs += [c.at for c in self.run.checkpoints if c.attempt == last.number]
@@ -118,9 +149,9 @@ class Case:
 
     @property
     def may_have_outlasted(self) -> bool:
-        """True if the last attempt ended after the fault was over, and reports of it are missing."""
-        over, last = self.evidence.fault.reverted_at, self.attempts[-1] if self.attempts else None
-        if over is None or last is None or self.over_at(last) <= over:
+        """True if the last attempt ended after all faults were over, and reports of it are missing."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is None or self.over_at(last) <= self.faults_over:
             return False
         return any(last.lacking(rank) for rank in last.nodes)
 
@@ -207,21 +238,14 @@ class Case:
         return tuple(c for c in self.run.checkpoints if c.at <= self.fault.at) if self.run else ()
 
     def newest_for(self, attempt: RunAttempt) -> CommittedCheckpoint | None:
-        """Return the newest checkpoint that had been committed when this attempt started."""
+        """Return the newest intact checkpoint of the attempts before this one, whatever their clocks say."""
         times = (attempt.started_at, attempt.scheduled_at, attempt.training_started_at)
         start = next((at for at in times if at is not None), None)
         if self.run is None or start is None:
             return None
-        made = (c for c in self.run.checkpoints if self._precedes(c, attempt, start))
+        made = (c for c in self.run.checkpoints if c.attempt < attempt.number)
         known = [c for c in made if not self._damaged(c, start)]
         return known[-1] if known else None
-
-    def _precedes(self, checkpoint: CommittedCheckpoint, attempt: RunAttempt, start: float) -> bool:
-        """Tell whether it was committed before an attempt started: two controllers may have two clocks."""
-        maker = next((a for a in self.attempts if a.number == checkpoint.attempt), attempt)
-        if maker.controller == attempt.controller:
-            return checkpoint.at <= start
-        return checkpoint.attempt < attempt.number
 
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
         """Tell whether it was damaged on purpose by then, by this fault or by another one of the same job.
@@ -233,7 +257,7 @@ class Case:
             checkpoint.uri in fault.damaged
             and checkpoint.at <= fault.at <= at
             and (at <= (fault.reverted_at or inf) or self._refused(checkpoint, at))
-            for fault in (self.fault, *self.evidence.others)
+            for fault in (self.evidence.fault, *self.evidence.others)
         )
 
     def _refused(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
@@ -255,7 +279,7 @@ class Case:
     def is_last_of_its_name(self, checkpoint: CommittedCheckpoint) -> bool:
         """True unless another checkpoint was committed under the same name later: the store has that one."""
         made = self.run.checkpoints if self.run else ()
-        return not any(c.uri == checkpoint.uri and c.at > checkpoint.at for c in made)
+        return next((c for c in reversed(made) if c.uri == checkpoint.uri), checkpoint) is checkpoint
 
     @cached_property
     def right(self) -> CommittedCheckpoint | None:

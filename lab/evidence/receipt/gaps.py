@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.evidence.ledger import RunAttempt
-from lab.evidence.receipt.case import Case
+from lab.evidence.receipt.case import Case, name
 from lab.host.quantities import plural
 
 
@@ -18,8 +18,11 @@ def gaps(case: Case) -> tuple[str, ...]:
 
 
 def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
-    """Every rank that trained has left something, and its reports: Ray Train takes up those of all."""
+    """Which checkpoint is the newest is known; every rank that trained has left something, and its reports:
+    Ray Train takes up those of all."""
     here = f"of attempt {attempt.number}"
+    if unsure := _perhaps_committed(case, attempt):
+        return [unsure]
     if case.trained(attempt) and not attempt.nodes:
         return [f"where the ranks {here} ran is not in it"]
     started = attempt.training_started_at is not None or case.trained(attempt)
@@ -40,3 +43,13 @@ def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
         for rank in ranks
         if attempt.lacking(rank)
     ][:1]
+
+
+def _perhaps_committed(case: Case, attempt: RunAttempt) -> str:
+    """Return a sentence on a checkpoint before this attempt whose commit may be missing, if no rank of an
+    attempt after it asked Ray for the newest."""
+    asked = [a.number for a in case.attempts if a.requests and a.number <= attempt.number]
+    for maker, uri in sorted(case.run.perhaps_committed if case.run else (), reverse=True):
+        if maker < attempt.number and not any(maker < number for number in asked):
+            return f"whether {name(uri)} was committed before its controller was lost is not in it"
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.evidence.ledger import Files, History, RunAttempt, manifest_sha256
+from lab.evidence.ledger import Files, History, RunAttempt, began, manifest_sha256
 from lab.evidence.receipt import work
 from lab.evidence.receipt.breakdown import breakdown
 from lab.evidence.receipt.case import Case
@@ -152,7 +152,7 @@ def _timeline(case: Case) -> Timeline:
 
 
 def _proof(case: Case) -> CheckpointProof | None:
-    if case.new is not None and case.new.remembered is not None:
+    if case.new is not None and case.remembered(case.new) is not None:
         return None  # it resumed from no checkpoint
     right = case.right or (case.before_fault[-1] if case.before_fault else None)
     if right is None:
@@ -176,5 +176,5 @@ def _attempt(case: Case, attempt: RunAttempt) -> Attempt:
         last_epoch=attempt.furthest,
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
-        began_with=work.began(case, attempt),
+        began_with=began(case.run, attempt),
     )

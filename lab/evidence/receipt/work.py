@@ -6,37 +6,12 @@ from collections import Counter
 from itertools import pairwise
 from math import inf
 
-from lab.evidence.ledger import STEP_KEYS, Number, RunAttempt
+from lab.evidence.ledger import Number, RunAttempt, began, in_steps
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.model import LostWork
 
 PACE_REPORTS = 2
 """Reports of an attempt from which its pace is known."""
-
-
-def in_steps(case: Case) -> bool:
-    """Tell whether the run counts steps, of which a report may stand for many."""
-    return case.run is not None and case.run.progress_key in STEP_KEYS
-
-
-def _counted(case: Case) -> bool:
-    """Tell whether the optimizer's steps in the ledger are those that the script reports."""
-    pairs = [
-        (b.progress - a.progress, b.optimizer_steps - a.optimizer_steps)
-        for attempt in case.attempts
-        for a, b in pairwise(r for r in attempt.reports if r.progress is not None)
-        if a.progress is not None and b.progress is not None
-        and a.optimizer_steps is not None and b.optimizer_steps is not None
-    ]  # fmt: skip
-    return in_steps(case) and bool(pairs) and all(reported == done for reported, done in pairs)
-
-
-def began(case: Case, attempt: RunAttempt, rank: int = 0) -> Number | None:
-    """Return the step that a rank began with; None where its optimizer's steps were not counted."""
-    first = attempt.first_of(rank) if rank else attempt.first
-    if first is None or first.progress is None or first.optimizer_steps is None or not _counted(case):
-        return None
-    return first.progress - first.optimizer_steps + 1
 
 
 def lost(case: Case) -> Number | None:
@@ -58,7 +33,7 @@ def _again(case: Case, before: RunAttempt, attempt: RunAttempt) -> Number | None
         return None
     reached = [before.furthest, right.progress if right else None]
     last = max((p for p in reached if p is not None), default=None)
-    step = began(case, attempt)
+    step = began(case.run, attempt)
     done = first.progress - case.run.stride if step is None else step - 1
     return None if last is None else _in_reports(case, max(0, last - done))
 
@@ -73,14 +48,14 @@ def unseen(case: Case) -> Number | None:
     if case.run is None or hit is None or case.survival:
         return 0
     reports = _unseen_reports(case, hit)
-    return _whole(reports * case.run.stride) if reports is not None and in_steps(case) else reports
+    return _whole(reports * case.run.stride) if reports is not None and in_steps(case.run) else reports
 
 
 def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     """Return that as a number of reports."""
     if hit.taken_up is not None:  # the last report of a rank whose reports are missing may not have been
         return 1 if len(hit.reports) < hit.taken_up else 0
-    signs = [[a.started_at, *(r.at for r in a.reports)] for a in case.attempts]
+    signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in case.attempts]
     times = [[at for at in mine if at is not None] for mine in signs]
     gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]
     last = max((at for at in (hit.started_at, hit.heard_at) if at is not None), default=case.fault.at)
@@ -96,7 +71,7 @@ def lost_work(case: Case) -> LostWork | None:
     again = lost(case)
     if case.run is None or again is None:
         return None
-    if in_steps(case):
+    if in_steps(case.run):
         stride = case.run.stride
         steps, apart = (_whole(n * stride) for n in (again, interval(case)))
         return LostWork(steps, apart, case.word, max(0, _whole(stride) - 1))

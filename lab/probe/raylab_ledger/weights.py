@@ -2,9 +2,9 @@
 
 A script can open its checkpoint and forget it. So a rank records, right before the first step of each of its
 optimizers, a fingerprint of every parameter (`weights`), and with each checkpoint that it reads those of the
-tensors in its files (`tensors` of `checkpoint_loaded`): `torch.save` and safetensors. Of XGBoost and LightGBM
-it is the trees that a training begins with, and those in a model's file. Nothing is unpickled, and nothing is
-imported that the script has not imported.
+tensors in its files (`tensors` of `checkpoint_loaded`): `torch.save`, torch.distributed.checkpoint and
+safetensors. Of XGBoost and LightGBM it is the trees that a training begins with, and those in a model's file.
+Nothing is unpickled, and nothing is imported that the script has not imported.
 
 A fingerprint is a SHA-256 of the size of a tensor's memory and of at most SAMPLES of its 8-byte words, evenly
 spaced: training changes all of them. Parameters that are sharded over ranks are in no file as they are; those
@@ -215,7 +215,7 @@ def in_files(folder: str | os.PathLike[str]) -> list[str] | None:
 
 def in_bytes(data: bytes) -> list[str]:
     """Fingerprints of the tensors that `torch.save` has written into these bytes."""
-    return [_of_bytes(data, begin, size) for begin, size in _in_archive(io.BytesIO(data), data)]
+    return [_of_bytes(data, begin, size) for begin, size in _in_archives(io.BytesIO(data), data)]
 
 
 def _in_file(path: Path) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _in_file(path: Path) -> Iterator[str]:
         elif path.suffix in BOOSTERS and "xgboost" in sys.modules:
             yield from of_booster(sys.modules["xgboost"].Booster(model_file=str(path)))
         else:
-            places = _in_safetensors(data) if path.suffix == ".safetensors" else _in_archive(file, data)
+            places = _in_safetensors(data) if path.suffix == ".safetensors" else _in_archives(file, data)
             for begin, size in places:
                 yield _of_bytes(data, begin, size)
 
@@ -238,14 +238,42 @@ def _of_bytes(data: bytes | mmap.mmap, begin: int, size: int) -> str:
     return fingerprint(size, words, data[begin + count * WORD_BYTES : begin + size])
 
 
-def _in_archive(file: IO[bytes], data: bytes | mmap.mmap) -> Iterator[tuple[int, int]]:
-    """Offset and size of the memory of each tensor in a file of `torch.save`, whose content `data` is."""
-    with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
+class _Head(io.RawIOBase):
+    """The first `size` bytes of a file, as a file."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file, self._size = file, size
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._file.tell(), os.SEEK_END: self._size}[whence]
+        return self._file.seek(max(0, begin + offset))
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._file.tell())
+        return self._file.read(left if size < 0 else min(size, left))
+
+
+def _in_archives(file: IO[bytes], data: bytes | mmap.mmap) -> Iterator[tuple[int, int]]:
+    """Offset and size of the memory of each tensor in a file of `torch.save`, whose content `data` is.
+
+    Files of torch.distributed.checkpoint are many such, one after the other: the last one is read first.
+    """
+    end = len(data)
+    while end > 0:
+        with zipfile.ZipFile(_Head(file, end)) as archive:
+            members = archive.infolist()
+        for member in members:
             if member.compress_type == zipfile.ZIP_STORED and STORAGE.fullmatch(member.filename):
                 lengths = member.header_offset + LOCAL_HEADER_BYTES - 4
                 name, extra = (int.from_bytes(data[n : n + 2], "little") for n in (lengths, lengths + 2))
                 yield member.header_offset + LOCAL_HEADER_BYTES + name + extra, member.file_size
+        end = min((member.header_offset for member in members), default=0)
 
 
 def _in_safetensors(data: mmap.mmap) -> Iterator[tuple[int, int]]:

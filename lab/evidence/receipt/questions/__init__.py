@@ -115,7 +115,7 @@ QUESTIONS: Mapping[Expected, Questions] = {
         FINISHED: ending.job_finished,
         FAULT: hit.rank_fault,
         "new processes": resume.new_processes,
-        "newest state": resume.newest_state,
+        "newest state": resume.right_checkpoint,
         **_without(RESUME, RIGHT),
         WHOLE: whole.lab_whole,
     },

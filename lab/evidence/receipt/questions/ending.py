@@ -48,7 +48,8 @@ def _finished(case: Case) -> Answer:
     if status not in JOB_FINAL:
         return None, f"the job is {status}" if status else "Ray did not say how the job stands"
     if status == "FAILED" and case.overtaken:
-        return True, OVERTAKEN
+        doubt = _end_unknown(case)
+        return (None, f"{doubt}: {_last(message)}") if doubt else (True, OVERTAKEN)
     if status != "SUCCEEDED":
         return False, f"the job is {status}" + (f": {message.splitlines()[-1]}" if message else "")
     run = case.run
@@ -80,11 +81,16 @@ def finished_or_clear(case: Case) -> Answer:
     if case.fault.expected is Expected.HEAD_LOST:
         return bool(said.strip()), f"the job failed and says why: {_last(said)}"
     clear = NAMES_THE_STORE.search(said) is not None
-    if clear and (case.run is None or case.run.finished_at is None):
-        return None, f"when the job failed is not known, its ledger lacks the end of the run: {_last(said)}"
-    if clear and case.may_have_outlasted:
-        return None, f"whether training had gone on before the job failed is not known: {_last(said)}"
+    if clear and (doubt := _end_unknown(case)):
+        return None, f"{doubt}: {_last(said)}"
     return clear, f"the job failed; its error names the store{' ' if clear else ' nowhere '}: {_last(said)}"
+
+
+def _end_unknown(case: Case) -> str:
+    """Return why the job may have failed after it had gone on from its last fault; empty if it did not."""
+    if case.run is None or case.run.finished_at is None:
+        return "when the job failed is not known, its ledger lacks the end of the run"
+    return "whether training had gone on before the job failed is not known" * case.may_have_outlasted
 
 
 def _last(text: str) -> str:

@@ -6,8 +6,18 @@ Every rank of every attempt that trained afterwards is asked, since each of them
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
-from lab.evidence.ledger import CommittedCheckpoint, Load, Number, RunAttempt, manifest_sha256, steps_of
+from lab.evidence.ledger import (
+    CommittedCheckpoint,
+    Load,
+    Number,
+    RunAttempt,
+    began,
+    in_steps,
+    manifest_sha256,
+    steps_of,
+)
 from lab.evidence.receipt import work
 from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, name
 from lab.evidence.receipt.questions.weights import same_as_loaded
@@ -51,15 +61,11 @@ def new_processes(case: Case) -> Answer:
 
 
 def right_checkpoint(case: Case) -> Answer:
-    """Every rank loaded the newest committed checkpoint, with the SHA-256 it was saved with.
+    """Every rank loaded the newest committed checkpoint, with the SHA-256 it was saved with; or its attempt
+    was given a newer state from memory.
 
     One that loaded none may have been given the state by another, if its weights show that.
     """
-    return _worst(_loaded_newest(case, attempt) for attempt in case.resumed)
-
-
-def newest_state(case: Case) -> Answer:
-    """The state from memory was newer than the newest committed checkpoint."""
     return _worst(_given_newest(case, attempt) for attempt in case.resumed)
 
 
@@ -134,8 +140,9 @@ def went_on(case: Case) -> Answer:
             return None, gone
         return True, f"training went on to its end, {finished - case.fault.at:.1f} s after the fault"
     if not later:
-        over = case.evidence.job_status in JOB_FINAL
-        return (False if over else None), "nothing was reported after the fault"
+        over = case.evidence.job_status in JOB_FINAL and case.until == inf
+        soon = ", before the next one" if case.until < inf else ""
+        return (False if over else None), f"nothing was reported after the fault{soon}"
     alone = case.run.plan is not None and case.run.plan.replica_groups  # whichever rank is there reports
     silent = [rank for rank in sorted(case.current.nodes) if not _reported(case, case.current, rank, since)]
     if silent and not alone:
@@ -215,12 +222,15 @@ def _not_given(case: Case, attempt: RunAttempt, ranks: Iterable[int]) -> str:
 
 
 def _given_newest(case: Case, attempt: RunAttempt) -> Answer:
-    state, right = attempt.remembered, case.newest_for(attempt)
-    if state is None or not work.in_steps(case):
+    state, right = case.remembered(attempt), case.newest_for(attempt)
+    if state is None or not in_steps(case.run):
         return _loaded_newest(case, attempt)
     detail = f"attempt {attempt.number} got the state of step {state.step} from the memory of {state.source}"
     if right is None or right.progress is None:
         return None, f"{detail}; how far the newest checkpoint had come is not known"
+    taken = all(same_as_loaded(case, attempt, rank)[0] is True for rank in attempt.nodes)
+    if not taken and not case.in_time(state, attempt):
+        return None, f"{detail}, which was given at another time"
     return state.step >= right.progress, f"{detail}; the newest checkpoint is {case.label(right)}"
 
 
@@ -242,12 +252,12 @@ def _restarted_first(case: Case, attempt: RunAttempt) -> list[int]:
 
 def _rank_began_right(case: Case, attempt: RunAttempt, rank: int) -> Answer:
     who = f"rank {rank} of attempt {attempt.number}" if rank else f"attempt {attempt.number}"
-    step = work.began(case, attempt, rank)
-    if attempt.remembered is not None:
+    step = began(case.run, attempt, rank)
+    if (state := case.remembered(attempt)) is not None:
         if step is None:
             return None, f"the optimizer's steps of {who} were not counted"
-        detail = f"{who} began with {case.word} {step}, its state is of {attempt.remembered.step}"
-        return step == attempt.remembered.step + 1, detail
+        detail = f"{who} began with {case.word} {step}, its state is of {state.step}"
+        return step == state.step + 1, detail
     base, report = case.newest_for(attempt), attempt.first_of(rank) if rank else attempt.first
     first = report.progress if report else None
     if base is None or base.progress is None or first is None or case.run is None:
@@ -261,7 +271,7 @@ def _beginning(case: Case, first: Number, step: Number | None) -> str:
     """Return how an attempt began: its first step if that is known, else its first report."""
     if step is not None:
         return f"began with {case.word} {step}"
-    if work.in_steps(case) and case.run and case.run.stride != 1:
+    if in_steps(case.run) and case.run and case.run.stride != 1:
         return f"first reported {case.word} {first}, of every {case.run.stride}"
     return f"began with {case.word} {first}"
 

@@ -51,14 +51,15 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
         return SKIPPED, f"weights not compared: there are none in {where} that can be read"
     if other:
         count = plural(len(mine.tensors), "parameter")
-        return None, f"{len(other)} of {count} that {who} began with are not in {where}"
+        why = "others, or saved in another precision"
+        return None, f"{len(other)} of {count} that {who} began with are not in {where}: {why}"
     return True, f"attempt {attempt.number} began with the weights in {where}, on every rank"
 
 
 def _loaded(case: Case, attempt: RunAttempt) -> tuple[frozenset[str], str]:
     """Return the fingerprints in what an attempt resumed from, and its name; both empty for nothing."""
-    if attempt.remembered is not None:
-        return attempt.remembered.tensors, f"the state from {attempt.remembered.source}"
+    if (state := case.remembered(attempt)) is not None:
+        return state.tensors, f"the state from {state.source}"
     loads = case.restores(attempt)
     tensors = frozenset(tensor for load in loads for tensor in load.tensors or ())
     return tensors, name(loads[-1].uri) if loads else ""

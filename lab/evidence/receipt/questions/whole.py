@@ -100,10 +100,11 @@ def _lost(case: Case, missing: Sequence[CommittedCheckpoint]) -> CommittedCheckp
     made = case.run.checkpoints if case.run else ()
     plan = case.run.plan if case.run else None
     by_age = not (plan and plan.best_by)
-    if plan and plan.keeps_all and (kept := [c for c in missing if c.uri not in case.damaged]):
-        return kept[0]
-    there = [c.at for c in made if c.uri in case.evidence.stored and c.uri not in case.damaged]
-    return next((c for c in missing if c is made[-1] or (by_age and there and c.at > min(there))), None)
+    if plan and plan.keeps_all and (gone := [c for c in missing if c.uri not in case.damaged]):
+        return gone[0]
+    kept = [n for n, c in enumerate(made) if c.uri in case.evidence.stored and c.uri not in case.damaged]
+    after = made[min(kept) :] if kept and by_age else made[-1:]
+    return next((c for c in missing if c in after), None)
 
 
 def _too_few(case: Case, num_to_keep: int) -> bool:

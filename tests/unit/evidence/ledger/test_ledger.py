@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.evidence.ledger import Event, History, manifest_sha256, number, parse_events
+from lab.evidence.ledger import Event, History, epochs_of, manifest_sha256, number, parse_events
 from lab.evidence.ledger.events import SCHEMA
 from raylab_ledger import recorder
 
@@ -156,12 +156,11 @@ def test_a_controller_that_is_started_again_goes_on_with_the_run(ends: tuple[dic
 
 def test_what_names_no_controller_belongs_to_the_one_that_had_started() -> None:
     given = [line("state_given", at, attempt=0, step=step, source="w") for at, step in ((0.5, 3), (3.5, 8))]
-    started = line("attempt_started", 3.2, run_id="b", workers=[{"rank": 0, "node_id": "n"}])
-    told = history(
-        line("run_started", 1, attempt=0, run_id="a"), line("run_started", 3, attempt=0, run_id="b"),
-        started, *given,
-    )  # fmt: skip
-    assert [a.remembered.step for a in told.runs[0].attempts if a.remembered] == [8]
+    started = [line("run_started", at, attempt=0, run_id=name) for at, name in ((1, "a"), (3, "b"))]
+    (run,) = history(*started, *given).runs
+    assert [state.step for state in run.given] == [3, 8]
+    two = history(*started, *given, line("run_finished", 2, run_id="a", error=None)).runs
+    assert [[state.step for state in run.given] for run in two] == [[3], [8]]
 
 
 def test_no_events_are_no_runs() -> None:
@@ -267,17 +266,22 @@ def asked(at: float, uri: str, attempt: int = 2) -> str:
     return line("get_checkpoint", at, rank=0, attempt=attempt, uri=uri)
 
 
+ENDED = line("attempt_ended", 8)
+B_AND_C = ["s3://ray/b", "s3://ray/c"]
+
+
 @pytest.mark.parametrize(
     ("lines", "known"),
     [
-        pytest.param([asked(9, "s3://ray/c")], ["s3://ray/b", "s3://ray/c"], id="the next attempt has it"),
+        pytest.param([asked(9, "s3://ray/c")], B_AND_C, id="the next attempt has it"),
         pytest.param([], ["s3://ray/b"], id="nobody was given it"),
         pytest.param([asked(9, "s3://ray/c", 1)], ["s3://ray/b"], id="the same attempt asked"),
         pytest.param([asked(9, "s3://ray/d")], ["s3://ray/b"], id="it was not saved"),
         pytest.param(
-            [saved(6.5, 0, {"f": A}, "s3://ray/between"), asked(9, "s3://ray/c")], ["s3://ray/b"],
+            [saved(6.5, 0, {"f": A}, "s3://ray/between"), asked(9, "s3://ray/c")], B_AND_C,
             id="another one before it was not recorded either",
         ),
+        pytest.param([ENDED, asked(9, "s3://ray/c")], ["s3://ray/b"], id="the attempt ended before"),
     ],
 )  # fmt: skip
 def test_the_last_commit_of_a_controller_that_was_killed_is_known_from_who_was_given_it(
@@ -293,12 +297,36 @@ def test_the_last_commit_of_a_controller_that_was_killed_is_known_from_who_was_g
     assert [c.uri for c in run.checkpoints] == known
     if len(known) > 1:
         newest = run.checkpoints[-1]
-        assert (newest.at, newest.progress, newest.files) == (7, 3, {"f": frozenset({B})})
+        assert (newest.at, newest.progress, newest.files) == (9, 3, {"f": frozenset({B})})
 
 
-def test_without_any_recorded_commit_nothing_is_taken_for_granted() -> None:
-    (run,) = history(saved(7, 0, {"f": B}), asked(9, "s3://ray/c")).runs
-    assert run.checkpoints == ()
+def test_a_name_that_returns_is_that_of_its_last_save_even_if_its_commit_was_not_recorded() -> None:
+    told = [
+        saved(1, 0, {"f": A}),
+        committed(2),
+        ENDED,
+        line("checkpoint_saved", 9, attempt=2, rank=0, uri="s3://ray/c", files={"f": {"sha256": B}}),
+    ]
+    (run,) = history(*told, asked(12, "s3://ray/c", 3)).runs
+    assert [c.files for c in run.checkpoints] == [{"f": frozenset({A})}, {"f": frozenset({B})}]
+    assert run.perhaps_committed == {(2, "s3://ray/c")}
+    (run,) = history(*told, line("attempt_ended", 10, attempt=2), asked(12, "s3://ray/c", 3)).runs
+    assert [c.files for c in run.checkpoints] == [{"f": frozenset({A})}]
+
+
+@pytest.mark.parametrize("ahead", [0.0, 0.5])
+def test_saves_and_commits_belong_together_in_their_order_whatever_the_clocks_of_their_nodes(
+    ahead: float,
+) -> None:
+    again = line("checkpoint_saved", 3 + ahead, rank=0, uri="s3://ray/c", files={"f": {"sha256": B}})
+    (run,) = history(saved(1 + ahead, 0, {"f": A}), committed(1.2), again, committed(3.2)).runs
+    assert [c.files for c in run.checkpoints] == [{"f": frozenset({A})}, {"f": frozenset({B})}]
+
+
+def test_checkpoints_are_in_the_order_of_their_attempts_whatever_the_clocks_of_their_controllers() -> None:
+    behind = line("checkpoint_committed", 1.5, attempt=2, uri="s3://ray/d")
+    (run,) = history(saved(1, 0, {"f": A}), committed(2), behind).runs
+    assert [c.attempt for c in run.checkpoints] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -426,3 +454,13 @@ def test_an_elastic_run_changes_its_ranks_without_a_failure() -> None:
     first, second = run.attempts
     assert (first.resized_at, first.failure_detected_at) == (4.0, None)
     assert second.resized_at == 6.0
+
+
+def test_a_run_of_which_only_an_evaluation_is_left_has_no_steps() -> None:
+    (run,) = history(
+        line("run_started", 1, attempt=0, config={"steps": 50}),
+        line("report", 2, rank=0, metrics={"step": 30}, optimizer_steps=0),
+        line("report", 3, rank=1, metrics={}, optimizer_steps=5),
+    ).runs
+    assert run.attempts[0].first is None
+    assert epochs_of(run) is None

@@ -12,7 +12,8 @@ from lab.evidence.receipt import Evidence, Receipt, Verdict, judge, work
 from lab.evidence.receipt.case import Case
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import Story, event, evidence
-from tests.unit.evidence.receipt.trainings import HONEST, LIARS, Script, Tale, live
+from tests.unit.evidence.receipt.tales import HONEST, LIARS, Script, Tale
+from tests.unit.evidence.receipt.trainings import live
 
 
 def lived(tale: Tale) -> Evidence:
@@ -46,7 +47,7 @@ def test_one_that_failed_when_the_store_was_back_does() -> None:
 
 def behind(script: Script, seconds: float) -> Receipt:
     """A driver is started again, 3 s after the fault, where the clock is so many seconds behind."""
-    evidence = lived(Tale(script, kind="slow-network", fault=4.4, driver_restarts=True))
+    evidence = lived(Tale(script, kind="slow-network", fault=4.4, driver="dies"))
     sooner = replace(evidence, fault=replace(evidence.fault, at=evidence.fault.at - 3.0))
     events = [replace(e, at=e.at - seconds) if e.run_id == "second" else e for e in evidence.events]
     return judged(sooner, events)
@@ -106,7 +107,7 @@ def test_what_an_attempt_of_unknown_pace_did_in_a_long_silence_is_not_known(
     silent: float, verdict: Verdict
 ) -> None:
     """It reported once, and its controller is gone; those after it are slower, at 7 s an epoch."""
-    evidence = lived(Tale(kind="rank-kill", fault=1.2, driver_restarts=True))
+    evidence = lived(Tale(kind="rank-kill", fault=1.2, driver="dies"))
     first = [e for e in evidence.events if e.run_id == "first"]
     began = next(e.at for e in evidence.events if e.run_id == "second")
     later = [
@@ -128,3 +129,81 @@ def test_a_report_that_may_have_been_made_and_lost_is_counted_in_the_unit_of_the
     given = evidence(story)
     (run,) = History.of(given.events).runs
     assert work.unseen(Case(given, run)) == more
+
+
+@pytest.mark.parametrize("after", [0.0, 0.2, 6.0])
+def test_a_job_that_outlasts_a_further_fault_does_not_fail_of_it(after: float) -> None:
+    """The job fails at its end, at 23.3 s; the further fault ends that many seconds before."""
+    given = lived(Tale(kind="rank-kill", epochs=12, fails=True, lasts=1.0, harmless=2.6))
+    (further,) = given.others
+    end = next(e.at for e in given.events if e.event == "run_finished")
+    receipt = judge(replace(given, others=(replace(further, reverted_at=end - after),)))
+    assert receipt.verdict is (Verdict.FAILED if after > 1.0 else Verdict.RECOVERED), receipt.reason
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        ((), "whether training had gone on before"),
+        (("attempt_ended", "run_finished"), "lacks the end of the run"),
+    ],
+)
+def test_whether_it_did_is_not_known_without_its_last_reports_and_its_end(
+    end: tuple[str, ...], says: str
+) -> None:
+    given = lived(Tale(kind="rank-kill", epochs=12, fails=True, lasts=1.0, harmless=2.6))
+    lost, since = ("report", "checkpoint_saved", "checkpoint_committed", *end), given.others[0].at
+    receipt = judged(given, counted(e for e in given.events if e.at < since or e.event not in lost))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert says in receipt.reason
+
+
+@pytest.mark.parametrize("clocks", [(0.3, 0.3, 0.0, 0.0), (-0.3, 0.3, 0.0, 0.0)])
+def test_a_name_that_returns_is_paired_whatever_the_clocks_of_nodes(clocks: tuple[float, ...]) -> None:
+    tale = Tale(kind="checkpoint-corrupt", fault=3.6, fails_again=2.4, names_by_epoch=True, clocks=clocks)
+    assert judge(lived(tale)).verdict is Verdict.RECOVERED
+
+
+@pytest.mark.parametrize("unrecorded", [1, 2])
+def test_a_commit_that_a_killed_controller_did_not_record_is_known_from_who_was_given_it(
+    unrecorded: int,
+) -> None:
+    lost = lived(Tale(kind="rank-kill", fault=3.6, driver="dies", unrecorded=unrecorded))
+    assert judge(lost).verdict is Verdict.RECOVERED
+    nobody = counted(e for e in lost.events if e.event != "get_checkpoint")
+    receipt = judged(lost, nobody)
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "whether checkpoint_103 was committed before its controller was lost" in receipt.reason
+
+
+def test_an_evaluation_before_training_is_no_epoch() -> None:
+    """Epochs 0 to 5 of 6: of a script that counts from 1, and evaluates first, one is missing."""
+    assert judge(lived(Tale(evaluates=True))).verdict is Verdict.RECOVERED
+    assert judge(lived(Tale(from_zero=True))).verdict is Verdict.RECOVERED
+    receipt = judge(lived(Tale(evaluates=True, short=1)))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "ended without an error at epoch 7 of 8" in receipt.reason
+
+
+def test_a_fault_that_comes_before_another_one_is_over_accuses_nobody() -> None:
+    given = lived(Tale(kind="slow-network", interrupts=False, fault=1.4, harmless=2.1))
+    assert judge(given).verdict is Verdict.NOT_VERIFIED
+
+
+TAKES_STATE, LEAVES_STATE = (script for script in HONEST if script.keeps)
+
+
+@pytest.mark.parametrize(
+    "tale",
+    [
+        pytest.param(Tale(evaluates=True, fails_again=0.8), id="an attempt that only evaluated"),
+        pytest.param(Tale(kind="head-kill", evaluates=True, fault=2.8), id="evaluations are no pace"),
+        pytest.param(Tale(TAKES_STATE, "checkpoint-corrupt"), id="a state instead of a damaged checkpoint"),
+        pytest.param(Tale(LEAVES_STATE, fault=3.8, fails_again=0.9), id="a state was left, nothing reported"),
+        pytest.param(Tale(driver="ends", then=4), id="a driver that ended with an error, and more ranks"),
+        pytest.param(Tale(ranks=3, then=1, resized=True, fails_again=2.2), id="fewer ranks, and all again"),
+    ],
+)
+def test_an_honest_training_has_recovered(tale: Tale) -> None:
+    receipt = judge(lived(tale))
+    assert receipt.verdict is Verdict.RECOVERED, receipt.reason

@@ -110,8 +110,25 @@ def test_a_state_that_was_given_and_not_taken_is_found(weights: int, verdict: Ve
 def test_an_attempt_that_was_given_nothing_goes_on_from_its_checkpoint() -> None:
     events = told(story(done=(10, 20)), 30, given=False)
     (run,) = History.of(events).runs
-    assert [attempt.remembered for attempt in run.attempts] == [None, None]
+    assert run.given == ()
     found = receipt(events)
     assert found.fault.expected is Expected.RANK_LOST
     assert found.verdict is Verdict.RECOVERED, found.reason
     assert found.checkpoint is not None
+
+
+@pytest.mark.parametrize("step", [25, 33])
+def test_an_attempt_may_leave_a_state_that_it_is_given_and_go_on_from_its_checkpoint(step: int) -> None:
+    found = receipt(told(story(done=(10, 20)), step, weights=30))
+    assert (found.verdict, found.fault.expected) == (Verdict.RECOVERED, Expected.RANK_LOST), found.reason
+    assert found.checkpoint is not None
+
+
+@pytest.mark.parametrize(("weights", "verdict"), [(33, Verdict.RECOVERED), (30, Verdict.NOT_VERIFIED)])
+def test_a_state_that_a_keeper_gave_at_another_time_by_its_own_clock_is_known_by_the_weights(
+    weights: int, verdict: Verdict
+) -> None:
+    late = [
+        replace(e, at=e.at + 9.0) if e.event == "state_given" else e for e in told(story(), weights=weights)
+    ]
+    assert receipt(tuple(late)).verdict is verdict

@@ -10,9 +10,13 @@ import pytest
 
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
-from tests.unit.evidence.receipt.trainings import LIARS, Script, Tale, World, draw, live
+from tests.unit.evidence.receipt.rescues import draw_rescue, evidence_of
+from tests.unit.evidence.receipt.tales import LIARS, Script, Tale, draw
+from tests.unit.evidence.receipt.trainings import live
+from tests.unit.evidence.receipt.worlds import World
 
 CASES, MANY_CASES = 2000, 100_000
+RESCUES = 400
 BAD = (Verdict.FAILED, Verdict.RESTARTED)
 
 Events = Sequence[Event]
@@ -101,12 +105,27 @@ def check(seed: int) -> None:
     assert true(world, whole), f"not sound: {where}"
     if world.tale.honest and (world.recovered() or world.went_on()):
         assert whole.verdict not in BAD, f"accused: {where}"
-        if world.tale.script.compares and not world.tale.unwritten:
+        if world.tale.clear:
             wanted = Verdict.RECOVERED if world.recovered() else Verdict.AS_EXPECTED
             assert whole.verdict is wanted, f"not useful: {where}"
     for _ in range(3):
         part = judge(worn(world.evidence, random))
         assert true(world, part), f"not sound with less: {where}\n{part.reason}"
+        better = part.verdict.good and part.verdict is not whole.verdict
+        assert not better, f"not monotone: {where}\n{part.verdict}: {part.reason}"
+
+
+def check_rescue(seed: int) -> None:
+    """The same of one training whose survivors go on."""
+    random = Random(seed)
+    rescue = draw_rescue(random)
+    evidence = evidence_of(rescue)
+    whole = judge(evidence)
+    where = f"seed {seed}: {rescue}\n{whole.reason}"
+    assert rescue.as_expected() or not whole.verdict.good, f"not sound: {where}"
+    assert whole.verdict is Verdict.AS_EXPECTED or not rescue.as_expected(), f"not useful: {where}"
+    for _ in range(3):
+        part = judge(worn(evidence, random))
         better = part.verdict.good and part.verdict is not whole.verdict
         assert not better, f"not monotone: {where}\n{part.verdict}: {part.reason}"
 
@@ -117,11 +136,19 @@ def test_no_training_fools_the_judge_and_no_loss_of_evidence_improves_its_verdic
         check(seed)
 
 
+@pytest.mark.parametrize("begin", range(0, RESCUES, 100))
+def test_no_training_whose_survivors_wait_or_come_back_otherwise_is_as_expected(begin: int) -> None:
+    for seed in range(begin, begin + 100):
+        check_rescue(seed)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("begin", range(CASES, MANY_CASES, 2000))
 def test_nor_do_a_hundred_thousand(begin: int) -> None:
     for seed in range(begin, begin + 2000):
         check(seed)
+    for seed in range(begin // 5, begin // 5 + 400):
+        check_rescue(seed)
 
 
 @pytest.mark.parametrize("script", LIARS, ids=lambda script: script.name)

@@ -326,8 +326,13 @@ def test_a_job_that_ends_early_ends_the_chaos(world: World) -> None:
 
 
 def test_a_fault_that_ended_the_job_keeps_its_receipt(world: World) -> None:
-    Training(world, epochs=LONG)
-    world.clock.after(12.0, lambda: world.jobs.become("FAILED", at=world.clock()))
+    training = Training(world, epochs=LONG)
+
+    def fail() -> None:
+        training.write("run_finished", error="WorkerGroupError")
+        world.jobs.become("FAILED", at=world.clock())
+
+    world.clock.after(12.0, fail)
 
     result = chaos(world, Plan(written=(Step(4.0, "kill"), Step(9.5, "pause"), Step(30.0, "stop"))))
 

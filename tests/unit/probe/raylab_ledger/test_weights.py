@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import checkpoint
 
 from raylab_ledger import weights
 from raylab_ledger.weights import Weights, in_files, not_comparable, of_parameters
@@ -59,7 +60,14 @@ def save_safetensors(net: torch.nn.Module, path: Path) -> None:
     (path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-@pytest.mark.parametrize("save", [save_torch, save_safetensors])
+def save_distributed(net: torch.nn.Module, path: Path) -> None:
+    checkpoint.save({"model": net.state_dict(), "step": 3}, checkpoint_id=path, no_dist=True)
+
+
+SAVE = [save_torch, save_safetensors, save_distributed]
+
+
+@pytest.mark.parametrize("save", SAVE)
 def test_a_training_that_loaded_its_weights_begins_with_those_in_the_file(
     save: Callable[[torch.nn.Module, Path], None], tmp_path: Path
 ) -> None:
@@ -69,7 +77,7 @@ def test_a_training_that_loaded_its_weights_begins_with_those_in_the_file(
     assert set(begun["tensors"]) <= set(in_files(tmp_path) or ())
 
 
-@pytest.mark.parametrize("save", [save_torch, save_safetensors])
+@pytest.mark.parametrize("save", SAVE)
 def test_one_that_forgot_them_does_not(save: Callable[[torch.nn.Module, Path], None], tmp_path: Path) -> None:
     save(model(1), tmp_path)
     (begun,) = begun_with(model(2))

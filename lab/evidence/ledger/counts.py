@@ -1,0 +1,34 @@
+"""Holds the steps that a script reports against those that its optimizers did, where these were counted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from lab.evidence.ledger.events import Number
+from lab.evidence.ledger.history import STEP_KEYS
+from lab.evidence.ledger.model import Run, RunAttempt
+
+
+def in_steps(run: Run | None) -> bool:
+    """Tell whether a run counts steps, of which a report may stand for many."""
+    return run is not None and run.progress_key in STEP_KEYS
+
+
+def _counted(run: Run) -> bool:
+    """Tell whether the optimizer's steps in the ledger are those that the script reports."""
+    pairs = [
+        (b.progress - a.progress, b.optimizer_steps - a.optimizer_steps)
+        for attempt in run.attempts
+        for a, b in pairwise(r for r in attempt.reports if r.progress is not None)
+        if a.progress is not None and b.progress is not None
+        and a.optimizer_steps is not None and b.optimizer_steps is not None
+    ]  # fmt: skip
+    return in_steps(run) and bool(pairs) and all(reported == done for reported, done in pairs)
+
+
+def began(run: Run | None, attempt: RunAttempt, rank: int = 0) -> Number | None:
+    """Return the step that a rank began with; None where its optimizer's steps were not counted."""
+    first = attempt.first_of(rank) if rank else attempt.first
+    if run is None or first is None or first.progress is None or first.optimizer_steps is None:
+        return None
+    return first.progress - first.optimizer_steps + 1 if _counted(run) else None
