@@ -214,8 +214,9 @@ def _draw(
     axes.set_xlim(_minutes(window.start, window), 0)
     axes.set_xlabel("minutes ago")
     axes.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
-    if defaults.get("min") == 0 or all(value >= 0 for points in lines.values() for _, value in points):
-        axes.set_ylim(bottom=0)
+    values = [value for points in lines.values() for _, value in points]
+    if defaults.get("min") == 0 or min(values) >= 0:
+        axes.set_ylim(bottom=0, top=None if any(values) else 1)
     axes.set_ylabel(unit)
     legend(picture, (axes,), "lower left", columns)
     return themed(render(picture, "svg").decode())
