@@ -214,6 +214,11 @@ def test_the_two_servers_differ_in_nothing_but_what_the_document_names(make: Mad
     assert [row for row in DIFFERENCES if f"| {row} |" not in rows] == []
 
 
+def test_the_gateway_changes_nothing_of_what_a_store_answers(make: MadeServer) -> None:
+    servers = map(make, ("moto", "gateway to moto"))
+    assert differing(*(ask_everything(server.training, server.training) for server in servers)) == {}
+
+
 @pytest.mark.minio
 def test_minio_is_the_release_that_compose_pins() -> None:
     said = command.run((minio_program(), "--version"), timeout=60).stdout

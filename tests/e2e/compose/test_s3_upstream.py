@@ -29,7 +29,7 @@ def test_one_command_breaks_and_proves_the_recovery_on_a_store_of_the_host(
     assert "a container finds only itself at localhost" in refused.err
     bridge = docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}").strip()
     with versitygw(tmp_path, free_port(), bridge) as there:
-        box.labctl(*options, "--s3", there.url, timeout=UP_SECONDS)
+        box.labctl(*options, "--s3", there.url, timeout=2 * UP_SECONDS)
         _, receipt = box.labctl("demo", "--epochs", "8", "--json", timeout=480).documents
         assert_recovered(receipt)
         check_conformance(box)
