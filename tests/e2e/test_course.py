@@ -56,13 +56,12 @@ class TestCourse(CourseTests):
         assert "ended by itself at epoch" in receipt["checks"][0]["detail"]
         assert "of 20, counted from 0): Lightning stopped early" in receipt["checks"][0]["detail"]
 
+    @pytest.mark.rare
     def test_a_trainer_that_is_handed_to_tune_is_tuned(self, bench: Bench) -> None:
         job = bench.submit("tunes_a_trainer.py")
         bench.succeeds(job, 2 * PATIENCE)
         assert "best 0.1 errors 0" in bench.lab.jobs.logs(job)
-        runs = bench.lab.history(job).runs
-        assert len({run.name for run in runs}) == 2
-        assert max(len(attempt.reports) for run in runs for attempt in run.attempts) == 2
+        assert len({run.name for run in bench.lab.history(job).runs}) == 2
 
     @pytest.mark.rare  # it fetches 10 MB
     def test_the_packages_of_the_course_leave_torch_as_it_is(self, bench: Bench, tmp_path: Path) -> None:
