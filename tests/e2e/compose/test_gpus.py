@@ -191,6 +191,7 @@ def test_a_gpu_that_disappears_is_missed_by_name(lab: GpuBench, machine: Machine
     lab.gpus()
 
 
+@pytest.mark.rare
 def test_a_training_on_a_build_for_the_cpu_fails_with_the_build(lab: GpuBench) -> None:
     job = lab.digits(epochs=1)
     ended = lab.lab.jobs.wait(job, PATIENCE)
