@@ -99,7 +99,7 @@ CAUSES = (
         "cpu-build",
         "the lab has GPUs, and its PyTorch is a build for the CPU",
         "`labctl images build --gpu nvidia` (or amd) builds the right image; `--gpu simulated` needs none",
-        r"RuntimeError: raylab: PyTorch \S+ of this lab is a build for the CPU",
+        r"raylab: PyTorch \S+ of this lab is a build for the CPU",
     ),
     _cause(
         "no-gpu",

@@ -10,7 +10,8 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -26,50 +27,52 @@ from lab.topology import GpuPlan
 ASK_SECONDS = 2.0
 """Time in which another labctl has looked at a lease; one that holds it for longer starts its lab."""
 
-Uses = Callable[[Holder, str], bool]
-"""Tells whether a lab runs with this GPU (see GpuAssignment.device)."""
+Devices = Callable[[Holder], "Collection[str] | None"]
+"""Tells the GPUs (see GpuAssignment.device) that a lab runs with."""
 
 
-def uses(holder: Holder, device: str) -> bool:
-    """True while this lab runs with that GPU, or runs and nobody knows any more with which ones."""
+def devices_of(holder: Holder) -> Collection[str] | None:
+    """The GPUs that this lab runs with; None where it runs and nobody knows any more with which ones."""
     from lab.runtime.select import started
 
     try:
-        plan = started(holder.lab, Path(holder.folder)).spec().gpu
+        return started(holder.lab, Path(holder.folder)).spec().gpu.devices
     except StateError:
-        return True
+        return None
     except LabError:
-        return False
-    return device in plan.devices
+        return ()
 
 
-def holders(*, uses: Uses = uses) -> dict[str, Holder]:
+def holders(*, devices: Devices = devices_of) -> dict[str, Holder]:
     """Each GPU that a lab of this user has on this machine -> that lab."""
     leases = {unquote(path.stem): path for path in sorted(_folder().glob("*.json"))}
     held = {device: _read(path) for device, path in leases.items()}
+    ask = cache(devices)  # each lab once: an engine takes its time to answer
     return {
         device: holder
         for device, holder in held.items()
-        if holder is not None and (_is_locked(leases[device]) or uses(holder, device))
+        if holder is not None and (_is_locked(leases[device]) or _has(ask(holder), device))
     }
 
 
-def held_by_others(runtime: Runtime, *, uses: Uses = uses) -> dict[str, Holder]:
+def held_by_others(runtime: Runtime, *, devices: Devices = devices_of) -> dict[str, Holder]:
     """The same without those of this runtime's lab, as far as it has a folder on this machine."""
-    held = holders(uses=uses)
+    held = holders(devices=devices)
     own = str(runtime.folder()) if held else ""
     return {device: holder for device, holder in held.items() if holder.folder != own}
 
 
 @contextlib.contextmanager
-def taken(runtime: Runtime, plan: GpuPlan, *, uses: Uses = uses, clock: Clock = MONOTONIC) -> Iterator[None]:
+def taken(
+    runtime: Runtime, plan: GpuPlan, *, devices: Devices = devices_of, clock: Clock = MONOTONIC
+) -> Iterator[None]:
     """Take the plan's GPUs for the lab of this runtime, which is started within the context.
 
     Raises GpuError that names the lab which has one of them, SetupError where leases cannot be written.
     """
     with contextlib.ExitStack() as held:
         for device in sorted(plan.devices):
-            lease = _lease(device, Holder(runtime.lab, str(runtime.folder())), uses, clock)
+            lease = _lease(device, Holder(runtime.lab, str(runtime.folder())), devices, clock)
             held.enter_context(lease)
         yield
 
@@ -89,7 +92,7 @@ def _folder() -> Path:
 
 
 @contextlib.contextmanager
-def _lease(device: str, lab: Holder, uses: Uses, clock: Clock) -> Iterator[None]:
+def _lease(device: str, lab: Holder, devices: Devices, clock: Clock) -> Iterator[None]:
     path = _folder() / f"{quote(device, safe='')}.json"
     make_private(path.parent)
     with contextlib.ExitStack() as held:
@@ -106,10 +109,14 @@ def _lease(device: str, lab: Holder, uses: Uses, clock: Clock) -> Iterator[None]
         except OSError as error:
             raise SetupError(f"cannot write {path}: {error.strerror}", "check its owner") from error
         holder = _read(path)
-        if holder is not None and holder != lab and uses(holder, device):
+        if holder is not None and holder != lab and _has(devices(holder), device):
             raise held_error(device, holder)
         _write(file.fileno(), path, lab)
         yield
+
+
+def _has(devices: Collection[str] | None, device: str) -> bool:
+    return devices is None or device in devices
 
 
 def _write(file: int, path: Path, lab: Holder) -> None:

@@ -30,7 +30,7 @@ LAYERS = (
 FLOWS = (
     ("recovery", "doctor", "images", "inference", "testing"),
     ("chaos", "demo", "lessons", "report"),
-    ("queues", "acceptance"),
+    ("queues",),
     ("kubernetes", "compose_folder"),
 )
 """The same among the flows."""

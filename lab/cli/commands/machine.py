@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Mapping
@@ -16,8 +15,8 @@ from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
 from lab.errors import CheckError, UsageError
-from lab.host.files import ROOT, write_private
-from lab.topology import BUCKET, Check
+from lab.host.files import ROOT
+from lab.topology import BUCKET
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -55,17 +54,11 @@ CALLS: Mapping[str, Mapping[str, str]] = {
     "--bucket", type=values.Text(), metavar="BUCKET",
     help=f"A bucket of it that may be written to. [default: {BUCKET}]",
 )  # fmt: skip
-@click.option(
-    "--gpu-acceptance", "report", type=values.Place(dir_okay=False), metavar="FILE",
-    help="Check the GPUs of the lab that is up, in ten minutes, and write a report to send.",
-)  # fmt: skip
 @pass_app
-def doctor(app: App, url: str | None, file: Path | None, bucket: str | None, report: Path | None) -> None:
+def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
     from lab.flows.doctor import run_checks, store
 
-    if report is not None and (url, file, bucket) != (None, None, None):
-        raise UsageError("--gpu-acceptance is about GPUs, --s3 about a store", "give one or the other")
     if url is None and (file is not None or bucket is not None):
         option = "--bucket" if file is None else "--s3-credentials"
         raise UsageError(f"{option} belongs to --s3", "labctl doctor --s3 URL")
@@ -74,8 +67,6 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None, rep
         checks = store.store_checks(
             url, bucket or BUCKET, file, endpoints=lambda: store.endpoints_of(name, runtime)
         )
-    elif report is not None:
-        checks = _accept(app, report)
     else:
         checks = run_checks(name, runtime)
     checks = tuple(replace(check, hint=app.out.about(check.hint)) for check in checks)
@@ -92,17 +83,6 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None, rep
         names = ", ".join(check.name for check in failed)
         what = f"{len(failed)} of {len(checks)} checks failed: {names}"
         app.fail(CheckError(what, "the hints above say what to do"))
-
-
-def _accept(app: App, path: Path) -> tuple[Check, ...]:
-    """The checks of the lab's GPUs, of which each is told when it has ended, with their report in a file."""
-    from lab.flows import acceptance
-
-    lab = app.open()
-    checks = acceptance.accept(lab, lambda check: app.out.note(f"{check.name}: {check.outcome}"))
-    write_private(path.absolute(), json.dumps(acceptance.report(lab, checks), indent=1) + "\n")
-    app.out.note(f"report: {path}")
-    return checks
 
 
 @click.command(cls=DashCommand, options_metavar="[OPTIONS] [-- PYTEST ARGUMENTS...]")

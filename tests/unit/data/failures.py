@@ -42,9 +42,10 @@ LOGS = {
         "provided.\n",
         f"{DRIVER}ValueError: When connecting to an existing cluster, resources must not be provided.\n",
     ],
-    "cpu-build": [  # raylab_compat/simulated_gpu.py
-        f"{DRIVER}RuntimeError: raylab: PyTorch 2.10.0+cpu of this lab is a build for the CPU, without NCCL; "
-        "its nvidia GPUs need the build cuda\n",
+    "cpu-build": [  # raylab_compat/simulated_gpu.py; ray/train/v2/api/exceptions.py: ControllerError
+        f"{DRIVER}ray.train.v2.api.exceptions.ControllerError: Training failed due to controller error:\n"
+        "raylab: PyTorch 2.10.0+cpu of this lab is a build for the CPU, without NCCL; its nvidia "
+        "GPUs need the build cuda\n",
     ],
     "no-gpu": [
         # torch/distributed/distributed_c10d.py

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,9 +42,9 @@ def amd(minor: int) -> GpuPlan:
     return GpuPlan(Vendor.AMD, (GpuAssignment("ray-worker-0", "0", "gfx942", nodes),))
 
 
-def runs(*labs: FakeRuntime) -> Callable[[Holder, str], bool]:
+def runs(*labs: FakeRuntime) -> leases.Devices:
     """Answers as if these labs ran with every GPU."""
-    return lambda holder, device: holder.folder in {str(lab.folder()) for lab in labs}
+    return lambda holder: None if holder.folder in {str(lab.folder()) for lab in labs} else ()
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def two(host: FakeHost) -> FakeRuntime:
 
 
 def take(runtime: FakeRuntime, gpus: GpuPlan, *running: FakeRuntime) -> None:
-    with leases.taken(runtime, gpus, uses=runs(*running), clock=FakeClock()):
+    with leases.taken(runtime, gpus, devices=runs(*running), clock=FakeClock()):
         pass
 
 
@@ -104,27 +103,27 @@ def test_other_gpus_can_be_taken(one: FakeRuntime, two: FakeRuntime) -> None:
 def test_a_lab_may_take_its_own_gpus_again(one: FakeRuntime) -> None:
     take(one, plan(GPUS[0]))
     take(one, plan(*GPUS[:2]), one)
-    assert set(leases.holders(uses=runs(one))) == set(GPUS[:2])
-    assert leases.held_by_others(one, uses=runs(one)) == {}
+    assert set(leases.holders(devices=runs(one))) == set(GPUS[:2])
+    assert leases.held_by_others(one, devices=runs(one)) == {}
 
 
 def test_two_workers_of_one_lab_may_share_its_gpu(one: FakeRuntime) -> None:
     take(one, plan(GPUS[0], GPUS[0]))
-    assert list(leases.holders(uses=runs(one))) == [GPUS[0]]
+    assert list(leases.holders(devices=runs(one))) == [GPUS[0]]
 
 
 def test_what_a_lab_left_that_is_gone_keeps_nobody_from_its_gpu(one: FakeRuntime, two: FakeRuntime) -> None:
     take(one, plan(GPUS[0]))
-    assert leases.holders(uses=runs()) == {}
+    assert leases.holders(devices=runs()) == {}
     take(two, plan(GPUS[0]))
-    assert leases.holders(uses=runs(one, two))[GPUS[0]].lab == "two"
+    assert leases.holders(devices=runs(one, two))[GPUS[0]].lab == "two"
 
 
 def test_a_lab_that_starts_holds_its_gpus_though_nothing_of_it_runs_yet(
     one: FakeRuntime, two: FakeRuntime
 ) -> None:
-    with leases.taken(one, plan(GPUS[0]), uses=runs(), clock=FakeClock()):
-        assert leases.held_by_others(two, uses=runs())[GPUS[0]].lab == "one"
+    with leases.taken(one, plan(GPUS[0]), devices=runs(), clock=FakeClock()):
+        assert leases.held_by_others(two, devices=runs())[GPUS[0]].lab == "one"
         with pytest.raises(GpuError, match="is held by lab one"):
             take(two, plan(GPUS[0]))
         take(one, plan(GPUS[0]))  # another `up` of the same lab waits for its turn at the lab
@@ -157,14 +156,26 @@ def test_no_gpu_is_kept_when_one_of_them_is_refused(one: FakeRuntime, two: FakeR
     take(FakeRuntime("three", one.host), plan(GPUS[0]), one)
 
 
+def test_a_lab_is_asked_once_whatever_it_holds(one: FakeRuntime) -> None:
+    asked: list[Holder] = []
+
+    def devices(holder: Holder) -> tuple[str, ...]:
+        asked.append(holder)
+        return GPUS
+
+    take(one, plan(*GPUS))
+    assert set(leases.holders(devices=devices)) == set(GPUS)
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"lab": 3, "folder": "x"}', '{"lab": "one"}'])
 def test_a_damaged_lease_holds_nothing(two: FakeRuntime, content: str) -> None:
     take(two, plan(GPUS[0]))
     (path,) = Path(leases._folder()).glob("*.json")
     path.write_text(content)
-    assert leases.holders(uses=runs(two)) == {}
+    assert leases.holders(devices=runs(two)) == {}
     take(two, plan(GPUS[0]))
-    assert leases.holders(uses=runs(two))[GPUS[0]].lab == "two"
+    assert leases.holders(devices=runs(two))[GPUS[0]].lab == "two"
 
 
 def test_where_no_lease_can_be_written_nothing_starts(one: FakeRuntime, state: Path) -> None:
@@ -204,14 +215,13 @@ def holder(folder: Path) -> Holder:
 def test_a_lab_of_processes_holds_the_gpus_of_its_settings(tmp_path: Path) -> None:
     folder = tmp_path / "other"
     up_locally(folder, plan(GPUS[0]))
-    assert leases.uses(holder(folder), GPUS[0])
-    assert not leases.uses(holder(folder), GPUS[1])
+    assert leases.devices_of(holder(folder)) == (GPUS[0],)
 
 
 def test_a_lab_that_was_taken_down_or_deleted_holds_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")  # no Docker either
-    assert not leases.uses(holder(tmp_path / "other"), GPUS[0])
+    assert leases.devices_of(holder(tmp_path / "other")) == ()
     lab_state(tmp_path / "other", "other")
-    assert not leases.uses(holder(tmp_path / "other"), GPUS[0])
+    assert leases.devices_of(holder(tmp_path / "other")) == ()
