@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import NEEDS_GO, ROOT
+from tests.golang import go_build
 from tests.oracle.draw import drawn
 from tests.oracle.judged import Decision, decided, differences, in_numbers
 from tests.oracle.objects import NOW, Object
 
 SOURCE = Path(__file__).parent
-PROGRAM = ROOT / "build" / "oracle"
-BUILD_SECONDS = 900.0
-"""Timeout of a build. It takes minutes where Go has compiled nothing of Kueue before, and seconds after."""
-
 TRIES = 40
 """Times that Kueue is asked again about a scenario, before another decision of the lab counts as wrong."""
 
 
 def built() -> Path:
     """The oracle, built from tests/oracle. Skips the test where Go, or a module, is not to be had."""
-    if shutil.which("go") is None:
-        pytest.skip(f"{NEEDS_GO}there is no command `go`")
-    argv = ("go", "build", "-o", str(PROGRAM), ".")
-    ended = subprocess.run(
-        argv, cwd=SOURCE, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
-    )
-    if ended.returncode == 0:
-        return PROGRAM
-    lines = [line for line in ended.stderr.splitlines() if not line.startswith("go: downloading")]
-    if any(line.startswith("# ") for line in lines):  # a package that does not compile
-        pytest.fail("\n".join(lines))
-    pytest.skip(f"{NEEDS_GO}{lines[0] if lines else 'go build failed'}")
+    return go_build(SOURCE, "oracle", ".")
 
 
 class Oracle:
