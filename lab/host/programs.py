@@ -208,17 +208,19 @@ def go(
     *,
     folder: Path | None = None,
     machine: Machine | None = None,
+    seconds: float = BUILD_SECONDS,
 ) -> None:
     """Build a program in `folder` with `argv`, `go build` or `go install`, once its sources are there.
 
-    The package comes last in `argv`. Raises SourcesError where they cannot be had, SetupError where it cannot
+    `seconds` is the timeout of the build. Raises SourcesError where they cannot be had, SetupError where it cannot
     be built of them.
     """
     machine = machine or Machine()
     env = {**machine.environ, **variables}
     # -n: do what comes before a build, which is to read every package, and only print its commands
-    _run(name, (*argv[:-1], "-n", argv[-1]), DOWNLOAD_SECONDS, env, machine, folder, downloads=True)
-    _run(name, tuple(argv), BUILD_SECONDS, env, machine, folder)
+    first = 4 if argv[2] == "-C" else 2  # -C DIR is to be the first flag
+    _run(name, (*argv[:first], "-n", *argv[first:]), DOWNLOAD_SECONDS, env, machine, folder, downloads=True)
+    _run(name, tuple(argv), seconds, env, machine, folder)
 
 
 def _run(

@@ -206,6 +206,23 @@ class Shell(ABC):
         assert code is None or ended.code == code, ended
         return ended
 
+    def from_outside(self, folder: Path, given: Mapping[str, str], *arguments: str) -> Ended:
+        """Type it where the lab's store is known and nothing else of it, with `given` in the environment."""
+        endpoints = self.lab.endpoints()
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAYLAB", "AWS"))}
+        environment = kept | {
+            "LABCTL_NO_VENV": "1",
+            "RAYLAB_HOME": str(folder / "home"),
+            "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
+            "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
+            **given,
+        }
+        place = ("--ledger", "s3://ray", "--endpoint", endpoints.s3, "--json")
+        argv = (sys.executable, str(ROOT / "labctl.py"), *arguments, *place)
+        ended = Running(argv, environment, folder).end(400)
+        assert ended.code == 0, ended
+        return ended
+
     def healthy(self) -> bool:
         """Whether every service is."""
         return self.lab.status().healthy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -79,25 +78,15 @@ def test_a_cluster_is_broken_through_kubectl_and_judged_by_its_ledger_alone(
     script = ROOT / "tests" / "e2e" / "scripts" / "kubectl.py"
     kubectl.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" "{script}" "$@"\n')
     kubectl.chmod(0o755)
-    endpoints = bench.lab.endpoints()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAYLAB", "AWS"))}
-    env = kept | {
+    given = {
         "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
-        "LABCTL_NO_VENV": "1",
-        "RAYLAB_HOME": str(tmp_path / "home"),
         "FAKE_CLUSTER": str(tmp_path),
         "FAKE_CLUSTER_HOME": str(bench.folder.parent),
         "FAKE_CLUSTER_LAB": bench.name,
-        "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
-        "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
     }
 
     def labctl(*words: str) -> Any:
-        argv = [sys.executable, str(ROOT / "labctl.py"), *words, "--ledger", "s3://ray", "--json"]
-        argv += ["--endpoint", endpoints.s3]
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=400, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return bench.from_outside(tmp_path, given, *words).document
 
     cluster = ("--runtime", "kubernetes", "--context", "school")
     receipt = labctl("fault-inject", target, *cluster, "--job", job, "--after-epoch", "2")

@@ -7,23 +7,19 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lab.host import programs
-from tests.conftest import ROOT, needs_go
+from tests.golang import go_build
 from tests.oracle.draw import drawn
 from tests.oracle.judged import Decision, decided, differences, in_numbers
 from tests.oracle.objects import NOW, Object
 
 SOURCE = Path(__file__).parent
-PROGRAM = ROOT / "build" / "oracle"
 TRIES = 40
 """Times that Kueue is asked again about a scenario, before another decision of the lab counts as wrong."""
 
 
 def built() -> Path:
     """The oracle, built from tests/oracle. Skips the test where Go, or a module, is not to be had."""
-    with needs_go():
-        programs.go("the oracle", ("go", "build", "-o", str(PROGRAM), "."), folder=SOURCE)
-    return PROGRAM
+    return go_build(SOURCE, "oracle", ".")
 
 
 class Oracle:

@@ -134,6 +134,10 @@ class Kubectl:
         if "(Forbidden)" in text:
             return self._forbidden(" ".join(words[:2]))
         if "(NotFound)" in text:
+            if machine := re.search(r'nodes "(\S+)" not found', text):
+                return NotFoundError(
+                    f"context {self.context} has no node {machine[1]}", "kubectl get nodes lists them"
+                )
             where = f"namespace {self.namespace}" if self.namespace else f"context {self.context}"
             return NotFoundError(
                 f"{where} has no {' '.join(words[1:3])}", f"kubectl get pods --selector {CLUSTER} lists them"

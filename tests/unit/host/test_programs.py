@@ -64,7 +64,7 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
     assert path.read_text() == "program"
     assert build(TOOL, said.append, go.machine) == path
     ((before, _), (argv, environment)) = go.calls
-    assert (argv[:2], before) == (("go", "install"), (*argv[:-1], "-n", argv[-1]))
+    assert (argv[:2], before) == (("go", "install"), (*argv[:2], "-n", *argv[2:]))
     assert argv[-1] == "example.org/tool/cmd/tool@v1.2.3"
     assert "-X main.version=1.2.3" in argv[argv.index("-ldflags") + 1]
     assert (environment["CGO_ENABLED"], environment["GOFLAGS"]) == ("0", "-x")
@@ -90,7 +90,7 @@ def test_a_module_that_go_install_refuses_is_built_in_its_own_folder(folder: Pat
     assert build(own, lambda _: None, replace(go.machine, run=run)).read_text() == "program"
     (download, _), (listed, _), (made, environment) = go.calls
     assert download == ("go", "mod", "download", "-json", "example.org/tool@v1.2.3")
-    assert listed == (*made[:-1], "-n", made[-1])
+    assert listed == (*made[:4], "-n", *made[4:])
     assert made[:4] == ("go", "build", "-C", "/mod/tool")
     assert made[-1] == "./cmd/tool"
     assert environment["GOWORK"] == "off"

@@ -22,6 +22,7 @@ from lab.flows.kubernetes.manifests import (
 )
 from lab.queue.item import PENDING
 from lab.queue.model import Setup, Workload
+from lab.queue.plainly import UNCOVERED
 from lab.queue.reading import DEFAULT_NAMESPACE, Read, read_objects
 from lab.queue.reading.nodes import Problems, documents, meant
 from lab.queue.simulate import simulate
@@ -185,12 +186,13 @@ def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -
         less = [each for each in wanted if each.name.rpartition("-")[2] != SUBMITTER]
         alone = len(less) < len(wanted) and not refusal(manifest, less, setup)
         told = f"waits for ever in ClusterQueue {door.cluster_queue}: {why}"
-        hint = (
-            f"head and workers fit, but not with the pod that submits the job: raise the quota by its "
-            f"{' and '.join(f'{amount} {name}' for name, amount in SUBMITTER_REQUESTS.items())}"
-            if alone
-            else "raise the quota, or ask for less"
-        )
+        hint = "raise the quota, or ask for less"
+        if alone:
+            amounts = " and ".join(f"{amount} {name}" for name, amount in SUBMITTER_REQUESTS.items())
+            hint = "head and workers fit, but not with the pod that submits the job: raise the quota by its "
+            hint += amounts
+        elif uncovered := UNCOVERED.search(why):
+            hint = f"give ClusterQueue {door.cluster_queue} a quota of {uncovered[1]}: it has none"
         yield manifest.finding("submitter-quota" if alone else "quota", ERROR, at, told, hint)
 
 

@@ -48,6 +48,7 @@ def test_a_resource_that_no_quota_covers_keeps_a_job_waiting() -> None:
     )
     report = checked([*queues(), found])
     assert "nvidia.com/gpu unavailable in ClusterQueue" in report.errors[0].message
+    assert report.errors[0].hint.startswith("give ClusterQueue all a quota of nvidia.com/gpu")
     assert "quota" not in rules(checked([*queues(**{"nvidia.com/gpu": "2"}), found]))
 
 

@@ -46,7 +46,7 @@ class FakeCluster:
                 return self._json(argv, {"items": [self._pod(name) for name in self.pods]})
             case ["get", "pod", name] if name in self.pods:
                 return self._json(argv, self._pod(name))
-            case ["get", "node", name]:
+            case ["get", "node", name] if name.startswith("machine-"):
                 return self._json(argv, {"spec": {"unschedulable": name in self.unschedulable}})
             case ["auth", "can-i", verb, _]:
                 return self._end(
@@ -58,12 +58,14 @@ class FakeCluster:
                     self.pods[f"{name}-again"] = kind
                 self.on_delete(name)
                 return self._end(argv)
-            case ["cordon", name]:
+            case ["cordon", name] if name.startswith("machine-"):
                 self.unschedulable.add(name)
                 return self._end(argv)
             case ["uncordon", name]:
                 self.unschedulable.discard(name)
                 return self._end(argv)
+            case ["cordon", name] | ["get", "node", name]:
+                return self._end(argv, f'Error from server (NotFound): nodes "{name}" not found', 1)
             case [_, kind, name]:
                 return self._end(argv, f'Error from server (NotFound): {kind}s "{name}" not found', 1)
         return self._end(argv, "Unable to connect to the server: dial tcp: no route to host", 1)

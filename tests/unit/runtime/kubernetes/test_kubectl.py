@@ -28,8 +28,10 @@ def test_each_call_names_context_and_namespace_and_is_no_line_of_a_shell(cluster
 
 
 def test_without_a_namespace_it_is_the_contexts_own(cluster: FakeCluster) -> None:
-    Kubectl("school", run=cluster.run).cordon("m")
-    assert cluster.calls == [("kubectl", "--context", "school", "--request-timeout=20s", "cordon", "m")]
+    Kubectl("school", run=cluster.run).cordon("machine-1")
+    assert cluster.calls == [
+        ("kubectl", "--context", "school", "--request-timeout=20s", "cordon", "machine-1")
+    ]
 
 
 def test_a_pod_is_read(cluster: FakeCluster) -> None:
@@ -69,6 +71,14 @@ def test_every_refusal_says_what_is_wrong() -> None:
         assert words in error.message
         assert error.hint
     assert KubernetesError.exit_code == 23
+
+
+def test_a_machine_that_is_not_there_is_no_pod(cluster: FakeCluster) -> None:
+    kubectl = Kubectl("school", "ann", run=cluster.run)
+    for ask in (kubectl.cordon, kubectl.unschedulable):
+        with pytest.raises(NotFoundError, match="context school has no node m-9") as caught:
+            ask("m-9")
+        assert "kubectl get nodes" in caught.value.hint
 
 
 def test_what_is_not_known_is_told_in_kubectls_words(cluster: FakeCluster) -> None:
