@@ -23,7 +23,7 @@ def go_build(module: Path, target: str, *words: str, timeout: float = programs.B
 
 
 def go_source(module: Path, name: str) -> Path:
-    """The folder in Go's cache with the source of a module that this one requires and `go_build` has built."""
+    """The folder in Go's cache with the source of a module that this one, which is built, requires."""
     argv = ("go", "list", "-m", "-f", "{{.Dir}}", name)
     listed = subprocess.run(argv, cwd=module, capture_output=True, text=True, timeout=60.0, check=True)
     return Path(listed.stdout.strip())

@@ -212,8 +212,8 @@ def go(
 ) -> None:
     """Build a program in `folder` with `argv`, `go build` or `go install`, once its sources are there.
 
-    `seconds` is the timeout of the build. Raises SourcesError where they cannot be had, SetupError where it cannot
-    be built of them.
+    `seconds` is the timeout of the build. Raises SourcesError where they cannot be had, SetupError where it
+    cannot be built of them.
     """
     machine = machine or Machine()
     env = {**machine.environ, **variables}
