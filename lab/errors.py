@@ -104,10 +104,6 @@ class RefusedError(LabError):
     exit_code = 11
 
 
-class MovedError(RefusedError):
-    """The lab was started on the other runtime since this one was chosen for it."""
-
-
 class SetupError(LabError):
     """A package or tool that labctl needs could not be installed."""
 
@@ -190,6 +186,12 @@ class HeadDownError(ClusterError):
     """Nobody takes a connection at the address of Ray's head: it is down, not slow."""
 
     exit_code = 25
+
+
+class MovedError(RefusedError):
+    """The lab was started on the other runtime since this one was chosen for it; nothing was changed."""
+
+    exit_code = 26
 
 
 INTERRUPTED = 130

@@ -57,7 +57,7 @@ SIGNAL_EXIT = 128
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Run": ("demo", "up", "down", "restart", "submit", "recipes", "jobs", "job", "data"),
-    "Look": ("status", "services", "logs", "top", "gpus", "health", "checkpoints"),
+    "Look": ("status", "services", "logs", "top", "gpus", "health", "alerts", "checkpoints"),
     "Break, and prove recovery": ("faults", "fault-inject", "chaos", "ladder", "heal", "receipt", "report"),
     "Share": ("queue", "lesson"),
     "Grow beyond this machine": ("export", "lint"),

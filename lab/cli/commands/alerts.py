@@ -46,7 +46,7 @@ def alerts(app: App, ctx: click.Context) -> None:
 
 
 @alerts.command()
-@click.argument("name", type=values.Text(), metavar="NAME")
+@click.argument("name", type=values.Text(), metavar="NAME", help="An alert; see `labctl alerts`.")
 @click.option(
     "--for", "seconds", type=values.Duration(most=LONGEST_SILENCE), metavar="DURATION", default=3600.0,
     help="How long. [default: 1h]",

@@ -28,7 +28,7 @@ EXPECTED = {
     "report", "receipt", "health", "health run", "job receipt", "job lose-node",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
     "queue apply", "queue delete", "queue get", "queue cancel", "queue events", "queue receipt",
-    "export", "export kubernetes", "export compose", "lint",
+    "export", "export kubernetes", "export compose", "lint", "alerts", "alerts silence",
 }  # fmt: skip
 
 
