@@ -24,7 +24,6 @@ from lab.host.reading import parse_json
 SELECTOR_KEY = "ray.io/cluster"
 KUEUE = "kueue.x-k8s.io"
 ELASTIC = "kueue.x-k8s.io/elastic-job"
-ORIGIN = "ray.io/originated-from-crd"
 MOST_POD_SETS = 18
 NAME_OF_HEAD = "head"
 TOKEN_KEY = "auth_token"
@@ -74,6 +73,11 @@ def jobs(manifest: Manifest) -> Iterator[Finding]:
         head = inside(spec, ("rayClusterSpec", "headGroupSpec", "template", "spec"))
         if text(head.get("restartPolicy")) not in ("", "Never"):
             yield wrong("submitter", "rayClusterSpec", "SidecarMode needs restartPolicy Never for the head")
+    elif "submitterPodTemplate" in spec:
+        policy = inside(spec, ("submitterPodTemplate", "spec")).get("restartPolicy")
+        if policy not in ("Never", "OnFailure"):
+            told = "needs restartPolicy Never or OnFailure: Kubernetes refuses the submitter, no job begins"
+            yield wrong("submitter", "submitterPodTemplate", told)
     for field in ("activeDeadlineSeconds",):
         value = spec.get(field)
         if isinstance(value, int) and value <= 0:
@@ -104,9 +108,6 @@ def queued(manifest: Manifest) -> Iterator[Finding]:
         yield from _children(cluster)
     if QUEUE_NAME not in labels:
         return
-    if labels.get(ORIGIN) in ("RayJob", "RayService"):
-        told = f"is made by a {labels[ORIGIN]} and has a queue of its own: Kueue would keep it suspended"
-        yield manifest.finding("child-queue", ERROR, ("metadata", "labels", QUEUE_NAME), told)
     if manifest.kind == "RayJob":
         yield from _queued_job(manifest)
     if manifest.kind == APP_WRAPPER:

@@ -73,7 +73,7 @@ def replicas(cluster: RayCluster) -> Iterator[Finding]:
         seen.add(group.name)
         for name, usual in (("minReplicas", 0), ("maxReplicas", INT32)):
             if value.get(name) is None:
-                told = f"{name} is not set: the API server takes {usual}"
+                told = f"{name} is not set: kubectl refuses that, the API server itself takes {usual}"
                 yield cluster.manifest.finding("min-max", WARNING, at, told)
         least, most = whole(value.get("minReplicas"), 0), whole(value.get("maxReplicas"), INT32)
         now = whole(value.get("replicas"), least)

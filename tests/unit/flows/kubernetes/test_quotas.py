@@ -68,7 +68,8 @@ def test_each_way_to_submit_asks_for_its_own_pods(mode: str, cpu: str, fits: boo
 
 
 def test_a_submitter_of_its_own_counts_with_what_it_asks_for() -> None:
-    found = changed(job("main"), lambda m: m["spec"].update(submitterPodTemplate=pod(cpu="4", memory="1Gi")))
+    submitter = changed(pod(cpu="4", memory="1Gi"), lambda m: m["spec"].update(restartPolicy="Never"))
+    found = changed(job("main"), lambda m: m["spec"].update(submitterPodTemplate=submitter))
     assert rules(checked([*queues("21"), found])) == {"submitter-quota"}
     assert checked([*queues("22"), found]).errors == ()
 
