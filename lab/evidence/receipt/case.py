@@ -139,21 +139,19 @@ class Case:
 
     @cached_property
     def outlasted(self) -> RunAttempt | None:
-        """The last attempt, if it trained on once all faults were over: none of them ended it."""
-        over, last = self.faults_over, self.attempts[-1] if self.attempts else None
-        if last is None or self.run is None:
-            return None
-        signs = [r.at for reports in last.by_rank.values() for r in reports]
-        signs += [c.at for c in self.run.checkpoints if c.attempt == last.number]
-        return last if any(at > over for at in signs) else None
+        """The last attempt that trained on once all faults were over: none of them ended the job."""
+        return next((a for a in reversed(self.attempts) if self._trained_after(a, self.faults_over)), None)
+
+    def _trained_after(self, attempt: RunAttempt, over: float) -> bool:
+        signs = [r.at for reports in attempt.by_rank.values() for r in reports]
+        signs += [c.at for c in (self.run.checkpoints if self.run else ()) if c.attempt == attempt.number]
+        return any(at > over for at in signs)
 
     @property
     def may_have_outlasted(self) -> bool:
-        """True if the last attempt ended after all faults were over, and reports of it are missing."""
-        last = self.attempts[-1] if self.attempts else None
-        if last is None or self.over_at(last) <= self.faults_over:
-            return False
-        return any(last.lacking(rank) for rank in last.nodes)
+        """True if an attempt ended after all faults were over, and reports of it are missing."""
+        later = (a for a in self.attempts if self.over_at(a) > self.faults_over)
+        return any(attempt.lacking(rank) for attempt in later for rank in attempt.nodes)
 
     @property
     def driver_restarted(self) -> bool:

@@ -18,12 +18,17 @@ def lost(case: Case) -> Number | None:
     """Return the most work that an attempt did again, in reports; None where it is not known of one."""
     if case.survival is not None and not case.after:
         return None if case.survival.repeated else 0
+    return max(_each_again(case), default=None)
+
+
+def _each_again(case: Case) -> list[Number]:
+    """Return that of each attempt, from the one that took over; none where it is not known of one."""
     if case.hit is None or case.new is None or case.new.first is None:
-        return None
+        return []
     trained = [a for a in case.resumed if a.first]
     again = [_again(case, before, attempt) for before, attempt in pairwise((case.hit, *trained))]
     known = [reports for reports in again if reports is not None]
-    return max(known) if len(known) == len(again) else None
+    return known if len(known) == len(again) else []
 
 
 def _again(case: Case, before: RunAttempt, attempt: RunAttempt) -> Number | None:
@@ -49,6 +54,16 @@ def unseen(case: Case) -> Number | None:
         return 0
     reports = _unseen_reports(case, hit)
     return _whole(reports * case.run.stride) if reports is not None and in_steps(case.run) else reports
+
+
+def with_unseen(case: Case, again: LostWork, unseen: Number) -> Number:
+    """Return the most work that may have been done again, in the unit of `again`.
+
+    What nobody knows of the attempt that was hit was repeated, if at all, by the one that took over.
+    """
+    first = next(iter(_each_again(case)), 0)
+    by_new = first * case.run.stride if case.run and in_steps(case.run) else first
+    return max(again.amount, _whole(by_new + unseen))
 
 
 def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:

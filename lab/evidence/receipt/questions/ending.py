@@ -18,6 +18,7 @@ for early stopping. That decides by a metric and by what it remembers, so:
 from __future__ import annotations
 
 import re
+from math import inf
 
 from lab.evidence.ledger import History, Run, epochs_of
 from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
@@ -50,6 +51,11 @@ def _finished(case: Case) -> Answer:
     if status == "FAILED" and case.overtaken:
         doubt = _end_unknown(case)
         return (None, f"{doubt}: {_last(message)}") if doubt else (True, OVERTAKEN)
+    if status == "FAILED" and case.until < inf and case.current is None:
+        return (
+            None,
+            f"the job is FAILED, after another fault; which attempt this one hit is not known: {_last(message)}",
+        )
     if status != "SUCCEEDED":
         return False, f"the job is {status}" + (f": {message.splitlines()[-1]}" if message else "")
     run = case.run

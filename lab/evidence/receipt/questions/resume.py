@@ -114,7 +114,7 @@ def little_lost(case: Case) -> Answer:
     unseen, little = work.unseen(case), again.amount <= again.checkpoint_interval
     if little and unseen is None:
         return None, f"how many {again.unit}s were done before the fault is not known"
-    if little and unseen and again.checkpoint_interval < again.amount + unseen:
+    if little and unseen and again.checkpoint_interval < work.with_unseen(case, again, unseen):
         return None, f"whether {plural(unseen, again.unit)} more were done before the fault is not known"
     more = f", and at most {again.unreported} that were not reported" if again.unreported else ""
     detail = f"{plural(again.amount, again.unit)} repeated{more}; "
