@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from lab.errors import LabDownError
 from lab.host import http
+from lab.host.reading import parse_json
 
 Request = Callable[..., http.Reply]
 
@@ -62,4 +63,7 @@ def ask(method: str, url: str, document: Any = None, *, request: Request = http.
     if reply.status != 200:
         said = reply.data.decode(errors="replace").strip()[:200]
         raise LabDownError(f"{base} answers {reply.status}: {said}", "see labctl status")
-    return json.loads(reply.data)
+    try:
+        return parse_json(reply.data)
+    except ValueError as error:
+        raise LabDownError(f"{base} answers no JSON: {error}", "see labctl status") from error

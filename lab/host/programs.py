@@ -21,6 +21,7 @@ from lab.errors import SetupError, UnsupportedError
 from lab.host import command
 from lab.host.files import lock
 from lab.host.quantities import format_duration
+from lab.host.reading import parse_json
 
 BUILD_SECONDS = 900.0
 """Timeout of a build. MinIO takes 4 minutes of one core."""
@@ -188,7 +189,7 @@ def _install(program: Program, folder: str, machine: Machine) -> None:
         said = _run(
             program.name, program.download, DOWNLOAD_SECONDS, machine.environ, machine, downloads=True
         )
-        source = json.loads(said[said.index("{") :])["Dir"]  # it may tell what it downloads first
+        source = parse_json(said[said.index("{") :])["Dir"]  # it may tell what it downloads first
         files: dict[str, str] = {}
         for number, (name, text) in enumerate(program.added.items()):
             files[str(Path(source, name))] = str(Path(folder, str(number)))

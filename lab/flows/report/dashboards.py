@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +27,7 @@ from lab.flows.report.draw.style import (
 from lab.flows.report.page import clock, templates
 from lab.host.files import ROOT
 from lab.host.quantities import format_duration, plural
+from lab.host.reading import parse_json
 from lab.version import __version__
 
 DASHBOARDS = ROOT / "compose" / "grafana" / "dashboards"
@@ -108,7 +108,7 @@ def write_dashboards(prometheus: Prometheus, folder: Path, window: Window, lab: 
 
     Raises LabDownError where Prometheus does not answer, UsageError where the page cannot be written.
     """
-    documents = [json.loads((DASHBOARDS / f"{name}.json").read_text(encoding="utf-8")) for name in ORDER]
+    documents = [parse_json((DASHBOARDS / f"{name}.json").read_text(encoding="utf-8")) for name in ORDER]
     with styled():
         dashboards = tuple(_dashboard(document, prometheus, window) for document in documents)
     text = (

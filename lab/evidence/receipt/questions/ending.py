@@ -54,7 +54,7 @@ def _finished(case: Case) -> Answer:
     if status == "FAILED" and case.until < inf and case.current is None:
         return (
             None,
-            f"the job is FAILED, after another fault; which attempt this one hit is not known: {_last(message)}",
+            f"the job is FAILED, after another fault; whom this one hit is not known: {_last(message)}",
         )
     if status != "SUCCEEDED":
         return False, f"the job is {status}" + (f": {message.splitlines()[-1]}" if message else "")

@@ -170,6 +170,29 @@ def test_a_fault_that_ended_nothing_is_not_what_training_recovered_from(kind: st
     assert verdict is (Verdict.RECOVERED if world.recovered() else Verdict.NOT_VERIFIED)
 
 
+AFTER_THE_FAULTS = Tale(kind="s3-down", epochs=6, fault=4.5, fails_again=2.2, fails=True)
+DONE_TWICE = Tale(epochs=10, fault=8.8, fails_again=1.0, unwritten=1)
+WHOM_IT_HIT = Tale(
+    kind="preemption", epochs=11, every=3, fault=3.9, unrecorded=2, fails=True, lasts=60.0, harmless=1.6
+)
+
+
+@pytest.mark.parametrize(
+    ("tale", "verdict"),
+    [
+        (AFTER_THE_FAULTS, Verdict.NOT_VERIFIED),
+        (DONE_TWICE, Verdict.RECOVERED),
+        (WHOM_IT_HIT, Verdict.NOT_VERIFIED),
+    ],
+    ids=["an attempt that failed before it reported", "work of two attempts", "an unknown attempt"],
+)
+def test_a_tale_that_was_judged_wrong_once(tale: Tale, verdict: Verdict) -> None:
+    world = live(tale)
+    assert world.evidence is not None
+    assert judge(world.evidence).verdict is verdict
+    assert world.recovered() == (tale is not AFTER_THE_FAULTS)
+
+
 def test_the_generator_makes_every_verdict() -> None:
     worlds = [live(draw(Random(seed))) for seed in range(600)]
     verdicts = {judge(world.evidence).verdict for world in worlds if world.evidence}
