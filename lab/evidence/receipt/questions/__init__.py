@@ -37,10 +37,11 @@ def questions_of(case: Case) -> Questions:
     """Return the questions of the fault's outcome.
 
     Where a training may go on as it was, but had to start again, that is asked as after any other loss: of a
-    job that failed, as it may, too, once it reported again.
+    job that failed, as it may, too, once it reported again, be it after a further fault.
     """
     own = QUESTIONS[case.fault.expected]
-    excused = case.failed_as_it_may and not any(a.by_rank or a.taken_up for a in case.resumed)
+    later = (a for a in case.attempts if case.hit and a.number > case.hit.number)
+    excused = case.failed_as_it_may and not any(a.by_rank or a.taken_up for a in later)
     if WENT_ON not in own or not case.resumed or excused:
         return own
     return {
