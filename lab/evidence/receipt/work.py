@@ -13,9 +13,6 @@ from lab.evidence.receipt.model import LostWork
 PACE_REPORTS = 2
 """Reports of an attempt from which its pace is known."""
 
-CLOCKS_SECONDS = 0.3
-"""Seconds by which the clock of a rank may be ahead of the one that tells when the fault came."""
-
 
 def lost(case: Case) -> Number | None:
     """Return the most work that an attempt did again, in reports; None where it is not known of one."""
@@ -78,7 +75,7 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]
     last = max((at for at in (hit.started_at, hit.heard_at) if at is not None), default=case.fault.at)
     silence = case.fault.at - last
-    reports = max(0, int((silence + CLOCKS_SECONDS) / min(gaps, default=inf)))
+    reports = max(0, int(silence / min(gaps, default=inf)))
     if len(hit.reports) < PACE_REPORTS and silence > 0 and (reports or not gaps):
         return None
     return reports

@@ -190,6 +190,8 @@ def draw(random: Random) -> Tale:
         short=short,
         clocks=tuple(random.choice((0.0, random.uniform(-SKEW, SKEW))) for _ in range(4)),
     )
+    if tale.ends_driver == "dies":  # of what its ranks did last, their own clocks alone tell
+        tale = replace(tale, clocks=(0.0, 0.0, *tale.clocks[2:]))
     if not tale.fails:
         return tale
     at_once = kind == "head-kill" or random.random() < 0.5  # a driver dies with its head, or outlives it

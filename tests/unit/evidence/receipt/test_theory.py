@@ -175,9 +175,6 @@ DONE_TWICE = Tale(epochs=10, fault=8.8, fails_again=1.0, unwritten=1)
 WHOM_IT_HIT = Tale(
     kind="preemption", epochs=11, every=3, fault=3.9, unrecorded=2, fails=True, lasts=60.0, harmless=1.6
 )
-TWO_CLOCKS = Tale(
-    kind="preemption", epochs=9, every=3, fault=7.07, saves_until=4, unwritten=1, clocks=(0.27, 0.0, 0.0, 0.0)
-)
 TWO_FAULTS = Tale(
     kind="s3-down", epochs=10, fault=2.7, fails_again=0.55, recorded=True, fails=True, lasts=60.0
 )
@@ -189,12 +186,10 @@ TWO_FAULTS = Tale(
         (AFTER_THE_FAULTS, Verdict.NOT_VERIFIED),
         (DONE_TWICE, Verdict.RECOVERED),
         (WHOM_IT_HIT, Verdict.NOT_VERIFIED),
-        (TWO_CLOCKS, Verdict.NOT_VERIFIED),
         (TWO_FAULTS, Verdict.NOT_VERIFIED),
     ],
     ids=[
         "an attempt that failed before it reported", "work of two attempts", "an unknown attempt",
-        "two clocks",
         "an attempt that another fault ended before it reported",
     ],
 )  # fmt: skip
