@@ -6,7 +6,6 @@ its own caches.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -73,10 +72,10 @@ class Program:
         """The command that fetches its module, and prints as JSON where that lies."""
         return ("go", "mod", "download", "-json", f"{self.module}@{self.version}")
 
-    def inside(self, source: str, overlay: str, target: str) -> tuple[str, ...]:
-        """The command that builds it in the module's folder, with the files that `overlay` adds."""
+    def inside(self, source: str, target: str) -> tuple[str, ...]:
+        """The command that builds it in the module's folder."""
         package = f".{self.package.removeprefix(self.module)}"
-        return ("go", "build", "-C", source, "-overlay", overlay, "-o", target, *self._options, package)
+        return ("go", "build", "-C", source, "-o", target, *self._options, package)
 
     @property
     def _options(self) -> tuple[str, ...]:
@@ -190,16 +189,22 @@ def _install(program: Program, folder: str, machine: Machine) -> None:
             program.name, program.download, DOWNLOAD_SECONDS, machine.environ, machine, downloads=True
         )
         source = parse_json(said[said.index("{") :])["Dir"]  # it may tell what it downloads first
-        files: dict[str, str] = {}
-        for number, (name, text) in enumerate(program.added.items()):
-            files[str(Path(source, name))] = str(Path(folder, str(number)))
-            Path(folder, str(number)).write_text(text, encoding="utf-8")
-        overlay = Path(folder, "overlay.json")
-        overlay.write_text(json.dumps({"Replace": files}), encoding="utf-8")
-        argv = program.inside(source, str(overlay), str(Path(folder, program.name)))
+        source = _completed(source, program.added, Path(folder, "source")) if program.added else source
+        argv = program.inside(source, str(Path(folder, program.name)))
         go(program.name, argv, {"GOWORK": "off", "CGO_ENABLED": "0"}, machine=machine)
     if not Path(folder, program.name).is_file():
         raise SetupError(f"{program.name} cannot be built: Go made no such program", "check its package")
+
+
+def _completed(source: str, added: Mapping[str, str], copy: Path) -> str:
+    """Copy a module's folder, which Go keeps read-only, and add files to it. Returns the copy."""
+    shutil.copytree(source, copy, copy_function=shutil.copyfile)
+    for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
+    for name, text in added.items():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_text(text, encoding="utf-8")
+    return str(copy)
 
 
 def go(

@@ -72,29 +72,47 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
 
 
 def test_a_module_that_go_install_refuses_is_built_in_its_own_folder(folder: Path) -> None:
-    go = Go()
-    own = replace(TOOL, module="example.org/tool", added={"ui/index.html": "a page"})
-    seen: dict[str, str] = {}
-
-    def run(argv: Sequence[str], on_line: Callable[[str], None], **options: Any) -> Any:
-        options["env"].setdefault("GOBIN", str(folder))
-        ended = go.run(argv, on_line, **options)
-        if argv[1] == "mod":
-            ended.stdout = 'go: downloading example.org/tool v1.2.3\n{"Dir": "/mod/tool"}'
-        elif "-n" not in argv:
-            overlay = json.loads(Path(argv[argv.index("-overlay") + 1]).read_text())["Replace"]
-            seen.update({name: Path(file).read_text() for name, file in overlay.items()})
-            Path(argv[argv.index("-o") + 1]).write_text("program")
-        return ended
-
-    assert build(own, lambda _: None, replace(go.machine, run=run)).read_text() == "program"
-    (download, _), (listed, _), (made, environment) = go.calls
+    program, calls = built_of(folder, replace(TOOL, module="example.org/tool"), {"Dir": "/mod/tool"})
+    (download, _), (listed, _), (made, environment) = calls
+    assert program == "program"
     assert download == ("go", "mod", "download", "-json", "example.org/tool@v1.2.3")
     assert listed == (*made[:4], "-n", *made[4:])
     assert made[:4] == ("go", "build", "-C", "/mod/tool")
     assert made[-1] == "./cmd/tool"
     assert environment["GOWORK"] == "off"
-    assert seen == {"/mod/tool/ui/index.html": "a page"}
+
+
+def test_files_that_a_module_lacks_are_added_to_a_copy_of_it(folder: Path, tmp_path: Path) -> None:
+    """Go's own copy of a module is read-only, and Go replaces no file of it in a build."""
+    module = tmp_path / "mod"
+    (module / "ui").mkdir(parents=True)
+    (module / "ui" / "embed.go").write_text("package ui")
+    (module / "ui").chmod(0o555)
+    own = replace(TOOL, module="example.org/tool", added={"ui/app/index.html": "a page"})
+    _, calls = built_of(folder, own, {"Dir": str(module)})
+    made = calls[-1][0]
+    assert made[3] != str(module)
+    assert not (module / "ui" / "app").exists()
+
+
+def built_of(
+    folder: Path, program: Program, module: dict[str, str]
+) -> tuple[str, list[tuple[tuple[str, ...], dict[str, str]]]]:
+    """What is built of a module that Go says to be there, and the calls of Go."""
+    go = Go()
+
+    def run(argv: Sequence[str], on_line: Callable[[str], None], **options: Any) -> Any:
+        options["env"].setdefault("GOBIN", str(folder))
+        ended = go.run(argv, on_line, **options)
+        if argv[1] == "mod":
+            ended.stdout = f"go: downloading example.org/tool v1.2.3\n{json.dumps(module)}"
+        elif "-n" not in argv:
+            for name, text in program.added.items():
+                assert Path(argv[3], name).read_text() == text
+            Path(argv[argv.index("-o") + 1]).write_text("program")
+        return ended
+
+    return build(program, lambda _: None, replace(go.machine, run=run)).read_text(), go.calls
 
 
 def test_build_tags_and_programs_of_one_module_are_told_to_go() -> None:
