@@ -237,11 +237,17 @@ def as_pods(cluster: Cluster, namespace: str, names: tuple[str, ...]) -> None:
     space: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     labels = {"ray.io/cluster": "lab", "ray.io/group": "workers", "ray.io/node-type": "worker"}
     metadata = {"namespace": namespace, "labels": {**labels, "ray.io/is-ray-node": "yes"}}
-    workers = [
+    workers: list[Object] = [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, **pod()} for name in names
     ]
     for objects in ([space], workers, in_namespace([ray_cluster()], namespace)):
         applied(cluster, objects)
+    (made,) = cluster.objects("rayclusters", namespace)
+    owner = {name: made["metadata"][name] for name in ("name", "uid")}
+    owner |= {"apiVersion": made["apiVersion"], "kind": made["kind"], "controller": True}
+    applied(
+        cluster, [changed(each, lambda m: m["metadata"].update(ownerReferences=[owner])) for each in workers]
+    )
     running = {"head": ["Running"], "worker": ["Running"] * len(names)}
     eventually(lambda: pods(cluster, namespace) == running, RUN_SECONDS, f"the pods of {namespace} run")
 
@@ -263,7 +269,8 @@ def test_a_cluster_is_broken_and_judged_by_its_ledger(
     )  # fmt: skip
     (tmp_path / "kubectl").write_text(script)
     (tmp_path / "kubectl").chmod(0o755)
-    given = cluster.environment | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    given = {"PATH": path, "KUBECONFIG": cluster.environment["KUBECONFIG"]}
     where = ("--runtime", "kubernetes", "--context", ADMIN, "--namespace", fault)
     words = ("fault-inject", target, *where, "--fault", fault, "--job", job, "--after-epoch", "2")
     receipt = bench.from_outside(tmp_path, given, *words).document
