@@ -279,8 +279,7 @@ def tried(bench: Bench, training: Training, blow: Blow) -> Tried:
 
 
 def marks(group: int, fault: str) -> tuple[Any, ...]:
-    often = group == 0 and fault in ("kill", "rank-kill")
-    return () if often and fault == "rank-kill" else (pytest.mark.long if often else pytest.mark.rare,)
+    return () if (group, fault) == (0, "rank-kill") else (pytest.mark.rare,)
 
 
 @pytest.mark.parametrize(
