@@ -63,8 +63,10 @@ class Case:
         Where its steps were not counted, its weights tell. Keepers have clocks of their own: one that was
         given at another time counts, unless the attempt began behind its checkpoint.
         """
+        if self.run is None or not self.run.given:
+            return None
         step, base = began(self.run, attempt), self.newest_for(attempt)
-        given = [s for s in (self.run.given if self.run else ()) if step in (None, s.step + 1)]
+        given = [s for s in self.run.given if step in (None, s.step + 1)]
         if step is None:
             given = [s for s in given if all(w.tensors <= s.tensors for w in attempt.weights.values())]
         timely = [state for state in given if self.in_time(state, attempt)]

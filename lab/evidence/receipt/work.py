@@ -22,7 +22,7 @@ def lost(case: Case) -> Number | None:
 
 
 def _each_again(case: Case) -> list[Number]:
-    """Return that of each attempt, from the one that took over; none where it is not known of one."""
+    """Return the work that each attempt did again, from the one that took over; none if one is not known."""
     if case.hit is None or case.new is None or case.new.first is None:
         return []
     trained = [a for a in case.resumed if a.first]
@@ -53,21 +53,11 @@ def unseen(case: Case) -> Number | None:
     if case.run is None or hit is None or case.survival:
         return 0
     reports = _unseen_reports(case, hit)
-    return _whole(reports * case.run.stride) if reports is not None and in_steps(case.run) else reports
-
-
-def with_unseen(case: Case, again: LostWork, unseen: Number) -> Number:
-    """Return the most work that may have been done again, in the unit of `again`.
-
-    What nobody knows of the attempt that was hit was repeated, if at all, by the one that took over.
-    """
-    first = next(iter(_each_again(case)), 0)
-    by_new = first * case.run.stride if case.run and in_steps(case.run) else first
-    return max(again.amount, _whole(by_new + unseen))
+    return None if reports is None else _in_unit(case, reports)
 
 
 def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
-    """Return that as a number of reports."""
+    """Return what `unseen` tells as a number of reports."""
     if hit.taken_up is not None:  # the last report of a rank whose reports are missing may not have been
         return 1 if len(hit.reports) < hit.taken_up else 0
     signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in case.attempts]
@@ -82,15 +72,23 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
 
 
 def lost_work(case: Case) -> LostWork | None:
-    """Return the same in the unit of the run: steps, or epochs where each is reported."""
+    """Return `lost` in the unit of the run: steps, or epochs where each is reported."""
     again = lost(case)
     if case.run is None or again is None:
         return None
+    amount, apart = _in_unit(case, again), _in_unit(case, interval(case))
     if in_steps(case.run):
-        stride = case.run.stride
-        steps, apart = (_whole(n * stride) for n in (again, interval(case)))
-        return LostWork(steps, apart, case.word, max(0, _whole(stride) - 1))
-    return LostWork(again, interval(case), case.word if case.run.stride == 1 else "report")
+        return LostWork(amount, apart, case.word, max(0, _whole(case.run.stride) - 1))
+    return LostWork(amount, apart, case.word if case.run.stride == 1 else "report")
+
+
+def with_unseen(case: Case, again: LostWork, unseen: Number) -> Number:
+    """Return the most work that may have been done again, in the unit of `again`.
+
+    What nobody knows of the attempt that was hit was repeated, if at all, by the one that took over.
+    """
+    by_new = _in_unit(case, next(iter(_each_again(case)), 0))
+    return max(again.amount, _whole(by_new + unseen))
 
 
 def interval(case: Case) -> Number:
@@ -112,6 +110,11 @@ def _interval(case: Case) -> Number:
     if progress and origin is not None:
         return max(1, _in_reports(case, progress[0] - origin + case.run.stride))
     return 1
+
+
+def _in_unit(case: Case, reports: Number) -> Number:
+    """Return so many reports in the unit of the run: as steps where it counts these."""
+    return _whole(reports * case.run.stride) if case.run and in_steps(case.run) else reports
 
 
 def _in_reports(case: Case, progress: Number) -> Number:
