@@ -140,7 +140,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     from lab.flows.lessons.run import collect
 
     lab = app.open()
-    place = kept_place(lab)
+    place = kept_place(lab) if volumes else None
     if volumes and not yes:
         what = f"logs and secrets, but nothing of {place}, which is not its own," if place else stored(lab)
         app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{lessons_kept(lab.name)}")
