@@ -13,7 +13,7 @@ import pytest
 
 from lab.host.secrets import UPSTREAM_FILE, load_or_make
 from lab.runtime.local.layout import Layout
-from lab.runtime.local.services import Plan
+from lab.runtime.local.services import Command, Plan
 from lab.services import STORE
 from lab.store import ObjectStore, setup, upstream
 from lab.store.conformance import Client
@@ -47,23 +47,13 @@ class S3Server:
 
     def start(self) -> tuple[str, ...]:
         """Start it and set it up for a lab; returns what was done."""
-        command = self._command
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command.argv,
-                env=dict(command.environment),
-                cwd=command.cwd,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._process = launch(self._command, self._log)
         return setup.run(self.url, self.secrets.root, self.secrets.store)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send it a signal that ends it, and wait for its end."""
         if self._process is not None:
-            os.killpg(self._process.pid, number)
-            self._process.wait(END_SECONDS)
+            end(self._process, number)
             self._process = None
 
     @property
@@ -97,6 +87,25 @@ def started(kind: str, folders: pytest.TempPathFactory, until: contextlib.ExitSt
     until.callback(server.kill)
     server.start()
     return server
+
+
+def launch(command: Command, log: Path) -> subprocess.Popen[bytes]:
+    """Start a service as a lab does, in a session of its own; what it says goes to the end of a file."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command.argv,
+            env=dict(command.environment),
+            cwd=command.cwd,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+def end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal that ends it to a service and all that it started, and wait for its end."""
+    os.killpg(process.pid, number)
+    process.wait(END_SECONDS)
 
 
 def free_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -26,7 +25,7 @@ from lab.services import METRICS, worker
 from lab.services import PROMETHEUS as PROMETHEUS_SERVICE
 from lab.topology import LabSpec, State
 from tests.e2e.harness import PATIENCE, UP, Bench
-from tests.e2e.servers import END_SECONDS, free_port
+from tests.e2e.servers import end, free_port, launch
 from tests.programs import needed
 from tests.waiting import eventually
 
@@ -95,21 +94,11 @@ class Watch:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, service: str) -> None:
-        command = self.plan.command(service)
-        with (self.plan.layout.folder / f"{service}.log").open("ab") as log:
-            self._running[service] = subprocess.Popen(
-                command.argv,
-                env=dict(command.environment),
-                cwd=command.cwd,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        log = self.plan.layout.folder / f"{service}.log"
+        self._running[service] = launch(self.plan.command(service), log)
 
     def end(self, service: str) -> None:
-        process = self._running.pop(service)
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(END_SECONDS)
+        end(self._running.pop(service), signal.SIGTERM)
 
     def end_all(self) -> None:
         for service in tuple(self._running):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 from lab.runtime.compose.runtime import ComposeRuntime
@@ -27,6 +29,15 @@ class ContainerBench(Shell):
     """One lab of the compose runtime."""
 
     kind = "compose"
+
+    @contextlib.contextmanager
+    def up(self, *arguments: str) -> Iterator[None]:
+        """Start the lab with these arguments of labctl for as long as the block lasts; remove it then."""
+        try:
+            self.labctl(*arguments, timeout=UP_SECONDS)
+            yield
+        finally:
+            self.remove()
 
     def runtime(self) -> ComposeRuntime:
         return ComposeRuntime(self.name, self.folder)

@@ -44,11 +44,8 @@ def make_container_bench(engine: None, home: Path) -> Iterator[Callable[[], Cont
 def containers(engine: None, home: Path) -> Iterator[ContainerBench]:
     """The shared lab of containers: two workers with a simulated GPU each."""
     bench = ContainerBench(home, "box")
-    try:
-        bench.labctl(*UP, timeout=UP_SECONDS)
+    with bench.up(*UP):
         yield bench
-    finally:
-        bench.remove()
 
 
 @pytest.fixture

@@ -63,11 +63,8 @@ def machine(engine: None) -> Iterator[Machine]:
 def lab(machine: Machine, home: Path) -> Iterator[GpuBench]:
     """A lab with a GPU for each of its two workers."""
     bench = GpuBench(home, "gpu")
-    try:
-        bench.labctl(*UP, timeout=UP_SECONDS)
+    with bench.up(*UP):
         yield bench
-    finally:
-        bench.remove()
 
 
 @pytest.fixture
