@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,8 +172,15 @@ class RunAttempt:
 
     def nodes_at(self, at: float) -> Mapping[int, str]:
         """Return the nodes of the ranks as they were then: rank -> node id."""
-        lost = reversed([r for r in self.replacements if r.given_up_at >= at])
-        return {**self.nodes, **{r.rank: r.node_id for r in lost}}
+        return {**self.nodes, **{r.rank: r.node_id for r in self._replaced_since(at)}}
+
+    def pids_at(self, at: float) -> Mapping[int, int]:
+        """Return the processes of the ranks as they were then: rank -> id of its process on its node."""
+        return {**self.pids, **{r.rank: r.pid for r in self._replaced_since(at)}}
+
+    def _replaced_since(self, at: float) -> Iterable[Replacement]:
+        """The ranks that were replaced after that moment; the first replacement of each comes last."""
+        return reversed([r for r in self.replacements if r.given_up_at >= at])
 
     def first_of(self, rank: int) -> Report | None:
         """Return the first report of a rank that has trained, with a progress value."""

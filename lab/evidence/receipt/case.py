@@ -180,7 +180,8 @@ class Case:
         on_node = current is not None and (anywhere or self.fault.node_id in nodes.values())
         if current is None or not on_node or self.over_at(current) < self.fault.at:
             return None
-        if self.fault.pid and current.pids and self.fault.pid not in current.pids.values():
+        pids = current.pids_at(self.fault.at)
+        if self.fault.pid and pids and self.fault.pid not in pids.values():
             return None
         failed, ended = self._mine(current.failure_detected_at), self._mine(current.ended_at)
         return replace(current, failure_detected_at=failed, ended_at=ended)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
-from lab.faults import find_fault
+from lab.faults import Scope, find_fault
 from lab.topology import ServiceStatus, State
 from tests.fakes.ledger import counted
 
@@ -58,6 +59,7 @@ def story() -> list[Event]:
 def evidence(events: Sequence[Event], kind: str = "rank-kill", node_id: str = "a") -> Evidence:
     fault = find_fault(kind).kind
     record = FaultRecord(kind, "ray-worker-0", node_id, AT, AT + 1.0, {}, fault.expected, fault.traits)
+    record = replace(record, pid=OLD if fault.scope is Scope.RANK else 0)
     return Evidence(
         submission_id="job",
         job_status="SUCCEEDED",

@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
-from lab.faults import find_fault
+from lab.faults import Scope, find_fault
 from lab.topology import ServiceStatus, State
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import event
@@ -87,6 +87,7 @@ def evidence_of(rescue: Rescue) -> Evidence:
     """What a lab would know of it."""
     kind = find_fault(rescue.kind).kind
     fault = FaultRecord(rescue.kind, "ray-worker-0", "a", AT, AT + 1.0, {}, kind.expected, kind.traits)
+    fault = replace(fault, pid=10 if kind.scope is Scope.RANK else 0)
     killed = rescue.kind == "kill"
     nodes = [
         NodeRecord("ray-worker-0", "a", not killed, 0.0, AT + 0.3 if killed else None),

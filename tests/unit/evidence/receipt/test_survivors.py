@@ -46,6 +46,8 @@ def test_an_attempt_goes_on_after_the_loss_of_one_of_its_ranks() -> None:
     moved = replace(attempt, nodes={0: "c", 1: "b"})
     assert moved.nodes_at(AT) == {0: "a", 1: "b"}
     assert moved.nodes_at(AT + 5.0) == {0: "c", 1: "b"}
+    assert attempt.pids_at(AT) == {0: OLD, 1: OTHER}
+    assert attempt.pids_at(AT + 5.0) == {0: NEW, 1: OTHER}
 
 
 def without(name: str, rank: int | None = None) -> Callable[[list[Event]], list[Event]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, Steering
-from lab.faults import find_fault
+from lab.faults import Scope, find_fault
 from lab.topology import ServiceStatus, State
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import content, event, files, tensors
@@ -300,6 +300,7 @@ class _Player:
         fault = FaultRecord(
             tale.kind, TARGETS[tale.kind], node, self.at, self.world.over, {}, kind.expected, kind.traits,
             tuple(c.uri for c in self.damaged), store_refusals=3, slowest_read=9.0,
+            pid=10 if kind.scope in (Scope.RANK, Scope.CHECKPOINT) else 0,
         )  # fmt: skip
         return Evidence(
             submission_id="job",
