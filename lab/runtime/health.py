@@ -19,11 +19,6 @@ from lab.runtime.ports import LOOPBACK
 from lab.services import HEAD, JUPYTER, STORE, is_node, row
 from lab.topology import ServiceStatus, State
 
-START_TOLERANCE_SECONDS = 1.0
-"""Seconds by which a node may seem to have joined before its process started: the clock of an engine's
-virtual machine may be a little off. An earlier node is the one that the same service was before: the cluster
-still lists it for about a second."""
-
 LONGEST_DETAIL = 500
 """Characters of what a service says of itself that are shown."""
 
@@ -71,7 +66,7 @@ class Seen:
     detail: str = ""
     """The reason why it does not serve, where that is known without asking."""
     since: float = 0.0
-    """Start time in seconds since the epoch, to compare with times that Ray gives."""
+    """Start time in seconds since the epoch, to compare with times that Ray gives; never later than it was."""
     own_check: str = ""
     """Problem that the service's own health check finds, for one that is not asked over HTTP."""
     pid: int | None = None
@@ -183,7 +178,9 @@ def _detail(data: bytes) -> str:
 
 
 def _node(service: str, since: float, cluster: Cluster) -> Node | None:
-    """The living node that joined since the service was started."""
-    earliest = since - START_TOLERANCE_SECONDS
-    found = (n for n in cluster[0] if n.service == service and n.alive and (n.started_at or 0.0) >= earliest)
-    return next(found, None)
+    """The living node that joined since the service was started.
+
+    An earlier one is what the same service was before: the cluster still lists it for about a second.
+    """
+    nodes = (n for n in cluster[0] if n.service == service and n.alive and (n.started_at or 0.0) >= since)
+    return next(nodes, None)

@@ -57,10 +57,12 @@ def test_a_node_that_is_killed_or_stopped_leaves_the_cluster_and_comes_back_as_a
 
 
 def test_a_start_that_is_not_waited_for_becomes_healthy_by_itself(lab: Harness) -> None:
+    before = lab.node_of(WORKER)
     lab.runtime().kill(WORKER)
     lab.runtime().start(WORKER, wait=False)
     assert lab.state(WORKER) is not State.EXITED
     lab.eventually(lambda: lab.state(WORKER) is State.HEALTHY, f"{WORKER} is healthy")
+    assert lab.node_of(WORKER).node_id != before.node_id, "healthy by the node that was killed"
 
 
 def test_a_short_pause_is_survived(lab: Harness) -> None:

@@ -18,6 +18,9 @@ SERVICE_LABEL = "com.docker.compose.service"
 LAB_LABEL = "io.raylab.lab"
 FOLDER_LABEL = "io.raylab.folder"
 
+LATE_SECONDS = 1.0
+"""By how much the engine may write down later than it happened that a container has started, on a busy machine."""
+
 
 @dataclass(frozen=True)
 class Container:
@@ -142,7 +145,7 @@ def seen(container: Container | None) -> Seen:
     return Seen(
         state,
         detail,
-        container.started_at,
+        container.started_at - LATE_SECONDS,
         f"its health check says {container.health}{said}" if unhealthy else "",
         container=container.id[:12],
     )

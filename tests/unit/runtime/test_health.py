@@ -71,7 +71,7 @@ def test_a_service_is_healthy_when_it_answers_its_users(
     [
         ([], False),
         ([node(W0, 100.5)], True),
-        ([node(W0, 99.5)], True),
+        ([node(W0, 99.4)], False),
         ([node(W0, 90.0)], False),
         ([node(W0, 90.0), node(W0, 101.0)], True),
         ([node(W0, 101.0, alive=False)], False),
