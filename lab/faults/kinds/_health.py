@@ -36,8 +36,11 @@ class Ordered(Fault):
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
-        found = Health(queues_of(scene)).view()["overrides"]
-        return any((each["node"], each["check"]) == (scene.target, scene.memo.get("check")) for each in found)
+        overrides = Health(queues_of(scene)).view()["overrides"]
+        return any(
+            (override["node"], override["check"]) == (scene.target, scene.memo.get("check"))
+            for override in overrides
+        )
 
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
@@ -49,9 +52,11 @@ class Ordered(Fault):
 def gpu_of(scene: Scene) -> str:
     """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
     devices = Health(queues_of(scene)).view()["devices"]
-    found = [each["device"] for each in devices if each["node"] == scene.target and each["device"] != CPU]
-    if not found:
+    gpus = [
+        device["device"] for device in devices if device["node"] == scene.target and device["device"] != CPU
+    ]
+    if not gpus:
         raise RefusedError(
             f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
         )
-    return str(found[0])
+    return str(gpus[0])
