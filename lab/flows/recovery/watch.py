@@ -188,4 +188,4 @@ def progress_text(run: Run, progress: Number) -> str:
     epochs = epochs_of(run)
     if epochs is None or epochs.key != run.progress_key:
         return f"{progress_name(run)} {progress}"
-    return epochs.told(progress)
+    return epochs.position(progress)
