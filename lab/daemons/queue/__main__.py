@@ -60,7 +60,7 @@ def make_app(controller: Controller, health: Desk, loops: Loops, token: str, not
     `note` is what a person should know while all is well.
     """
     routes = Routes(controller, exposition(controller, Collector(health)), health_pages(health))
-    app = loops.told(routes, lambda: {"away": dict(controller.away), "detail": note})
+    app = loops.reporting(routes, lambda: {"away": dict(controller.away), "detail": note})
     return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 
 
