@@ -74,7 +74,7 @@ class Agent:
     ) -> None:
         """`boot` names this life, `gpus` is their number as Ray was told, `address` that of a listener."""
         self.node, self.boot, self.address = node, boot, address
-        self.checks = {each.name: each for each in checks}
+        self.checks = {check.name: check for check in checks}
         self.devices: list[dict[str, str]] = []
         self._context, self._runner, self._post = context, runner, post
         self._gpus, self._chance = gpus, chance
@@ -209,8 +209,8 @@ class Agent:
                     "interval": BEAT_SECONDS,
                     "devices": self.devices,
                     "checks": {
-                        name: each.invasive
-                        for name, each in self.checks.items()
+                        name: check.invasive
+                        for name, check in self.checks.items()
                         if any(self._has(name, device["name"]) for device in self.devices)
                     },
                     "address": self.address,
@@ -233,7 +233,9 @@ class Agent:
         self._clocks = [*self._clocks, (took / 2, wall + took / 2 - float(answer["now"]))][-CLOCKS:]
         doubt, skew = min(self._clocks)
         self._facts = {"peers": answer.get("peers") or {}, "clock": {"skew": skew, "doubt": doubt}}
-        ordered = {(each["check"], each["device"]): each for each in answer.get("overrides") or ()}
+        ordered = {
+            (override["check"], override["device"]): override for override in answer.get("overrides") or ()
+        }
         for key in {*ordered, *self._overrides}:
             if ordered.get(key) != self._overrides.get(key) and self._has(*key):
                 self._due[key] = now
@@ -247,15 +249,16 @@ class Agent:
                 if self._has(name, device["name"]):
                     key = (name, device["name"])
                     self._due[key] = min(self._due.get(key, now + CONFIRM_SECONDS), now + CONFIRM_SECONDS)
-        for each in answer.get("granted") or ():
-            key = (each["check"], each["device"])
+        for grant in answer.get("granted") or ():
+            key = (grant["check"], grant["device"])
             if self._wishes.pop(key, 0) is None:
                 self._granted.add(key)
                 self._due[key] = now
 
     def _has(self, check: str, device: str) -> bool:
         """True when this node makes the check on this device."""
-        found = self.checks.get(check)
-        return found is not None and any(
-            each["name"] == device and (device != CPU) == (found.kind == GPU) for each in self.devices
+        known = self.checks.get(check)
+        return known is not None and any(
+            device_row["name"] == device and (device != CPU) == (known.kind == GPU)
+            for device_row in self.devices
         )

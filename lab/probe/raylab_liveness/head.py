@@ -57,8 +57,8 @@ class Head:
 
     def declare_dead(self, node: Node, why: str, now: float) -> bool:
         """Tell the head that a node is dead; false if it was told a moment ago."""
-        told = self._told.get(node.node_id)
-        if told is not None and now - told[0] < AGAIN_SECONDS:
+        notified = self._told.get(node.node_id)
+        if notified is not None and now - notified[0] < AGAIN_SECONDS:
             return False
         request = self._messages.UnregisterNodeRequest(node_id=node.node_id)
         request.node_death_info.reason, request.node_death_info.reason_message = UNEXPECTED, why
