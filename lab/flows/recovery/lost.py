@@ -14,8 +14,8 @@ from lab.store.base import Store
 def recorded_faults(store: Store, job: str) -> tuple[LoggedFault, ...]:
     """The faults on record that hit this job, the oldest first. Raises StoreError."""
     keys = [e.key for e in store.list(f"{FAULTS_PREFIX}/{job}/") if e.key.endswith(".json")]
-    found = (read_fault(store.get(key)) for key in keys)
-    return tuple(sorted((fault for fault in found if fault is not None), key=lambda fault: fault.at))
+    faults = (read_fault(store.get(key)) for key in keys)
+    return tuple(sorted((fault for fault in faults if fault is not None), key=lambda fault: fault.at))
 
 
 def lost_without_fault(history: History, faults: Iterable[LoggedFault]) -> tuple[str, ...]:

@@ -124,13 +124,13 @@ class Sampler:
             reported = self._reported(usage)
         except LabError as error:
             reported, self._problem = {}, f"Ray's view of the nodes is missing: {error.message}"
-        found = []
+        samples = []
         for service in dict.fromkeys((*usage, *reported)):
             own, (memory, gpu) = usage.get(service), reported.get(service, (None, None))
             if own is not None and own.memory_bytes is not None:
                 memory = own.memory_bytes
-            found.append(Sample(round(at, 3), service, own.cpu_percent if own else None, memory, gpu))
-        return found
+            samples.append(Sample(round(at, 3), service, own.cpu_percent if own else None, memory, gpu))
+        return samples
 
     def _named(self) -> tuple[str, ...]:
         if not self._services:

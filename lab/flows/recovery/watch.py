@@ -147,8 +147,8 @@ class Watch:
         on_target = [
             run for run in runs if node and (attempt := _live(run)) and node.node_id in attempt.nodes.values()
         ]
-        found = on_target or list(runs)
-        return found[-1] if found else None
+        candidates = on_target or list(runs)
+        return candidates[-1] if candidates else None
 
     @property
     def attempt(self) -> RunAttempt | None:
