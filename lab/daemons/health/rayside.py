@@ -11,6 +11,6 @@ def free_nodes(api: RayApi) -> Free:
     """A function that tells if no job holds anything on a node. It raises ClusterError."""
 
     def free(node: str) -> bool:
-        return not any(each.service == node for each in holdings(read(api)))
+        return not any(holding.service == node for holding in holdings(read(api)))
 
     return free

@@ -44,7 +44,7 @@ class Steward:
     @property
     def sick(self) -> bool:
         """True while a device takes no work."""
-        return any(not each.takes_work for each in self._states())
+        return any(not health.takes_work for health in self._states())
 
     def steer(self, draft: Draft) -> None:
         """Let the quotas know what is lost, and record whose health has changed."""
@@ -75,15 +75,19 @@ class Steward:
 
     def _record(self, draft: Draft) -> None:
         """Tell each device that is not healthy any more, or again."""
-        now = {(each.node, each.device): each for each in self._states()}
-        for key, each in now.items():
+        now = {(health.node, health.device): health for health in self._states()}
+        for key, health in now.items():
             old = self._seen.get(key)
-            bad = each.state in TOLD
-            if (old is not None and old.state != each.state and (bad or old.state in TOLD)) or (
+            bad = health.state in TOLD
+            if (old is not None and old.state != health.state and (bad or old.state in TOLD)) or (
                 old is None and bad
             ):
-                why = f" is {each.state}: {each.reason} {each.message}" if bad else f" is {each.state} again"
-                draft.tell("Health", "", each.state, f"{each.node} {each.device}{why}".strip())
+                why = (
+                    f" is {health.state}: {health.reason} {health.message}"
+                    if bad
+                    else f" is {health.state} again"
+                )
+                draft.tell("Health", "", health.state, f"{health.node} {health.device}{why}".strip())
         self._seen = now
 
     def _closed(self, draft: Draft, shut: frozenset[str]) -> None:
@@ -102,18 +106,20 @@ class Steward:
             attempt = record.attempt
             if record.phase != RUNNING or attempt is None:
                 continue
-            found = ill(states, self._look.gpus.get(attempt.submission_id, {}))
-            if found is not None:
-                told = f"{found.node} {found.device} is {found.state}: {found.reason} {found.message}".strip()
-                resets.order(draft, record, resets.UNHEALTHY, told, charged=False)
+            worst = ill(states, self._look.gpus.get(attempt.submission_id, {}))
+            if worst is not None:
+                message = (
+                    f"{worst.node} {worst.device} is {worst.state}: {worst.reason} {worst.message}".strip()
+                )
+                resets.order(draft, record, resets.UNHEALTHY, message, charged=False)
 
     def tasks(self) -> tuple[Task, ...]:
         """Looks and deeds in the background."""
         with self._controller.lock:
             states = self._states()
             doors = self._doors_task(states) if self._nodes else None
-        places = {each.service for each in self._nodes if each.resources.get("CPU")}
-        worst = {each.state for each in states if each.node in places}
+        places = {node.service for node in self._nodes if node.resources.get("CPU")}
+        worst = {health.state for health in states if health.node in places}
         shut = self._shut
         tasks: tuple[Task, ...] = (
             (
@@ -128,7 +134,7 @@ class Steward:
 
     def _doors_task(self, states: Sequence[Health]) -> Callable[[], Any] | None:
         """The task that opens and closes nodes; None while nothing is to be done about them."""
-        services = [each.service for each in self._nodes if each.alive and each.resources.get("CPU")]
+        services = [node.service for node in self._nodes if node.alive and node.resources.get("CPU")]
         shut = closed(states, services, self._look.waits)
         wanted = sizes(self._nodes, shut)
         if not shut and not self._shut and self._doors.all_open(wanted):

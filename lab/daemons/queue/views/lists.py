@@ -40,7 +40,7 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
         place = number if where is None else where.in_cluster_queue
         order = (_ORDER[state], "" if state == FINISHED else item.cluster_queue)
         rows.append(((*order, -number if state == FINISHED else place), record, item))
-    rows.sort(key=lambda each: each[0])
+    rows.sort(key=lambda row: row[0])
     shown, plainly = rows[:limit] if limit else rows, Plainly(reader)
     return {
         "workloads": [
@@ -64,8 +64,8 @@ def _doors(engine: Engine, queue: str) -> set[tuple[str, str]]:
     """The LocalQueues of this name. Raises NotFoundError."""
     space, _, name = queue.rpartition("/")
     known = engine.setup.local_queues
-    found = {door for door in known if door[1] == name and space in ("", door[0])}
-    if not found:
+    matches = {door for door in known if door[1] == name and space in ("", door[0])}
+    if not matches:
         names = ", ".join(sorted("/".join(door) for door in known)) or "none"
         raise NotFoundError(f"there is no LocalQueue {queue}", f"known: {names}")
-    return found
+    return matches
