@@ -103,7 +103,7 @@ class History:
         end, gap = min(lines, key=sum)
         # the share of the old that is left when two of the lines meet
         meeting = [(other - end) / (gap - slope) for other, slope in lines if slope != gap]
-        left = max((each for each in meeting if 0 < each <= 1), default=0.0)
+        left = max((moment for moment in meeting if 0 < moment <= 1), default=0.0)
         return math.inf if left == 0 else -math.log2(left) * self.settings.half_life
 
     def sample(self, now: float, holding: Iterable[Item]) -> None:
@@ -135,12 +135,12 @@ class History:
 
 def _amounts(holding: Iterable[Item]) -> dict[Door, dict[str, float]]:
     """What each LocalQueue holds: resource -> amount."""
-    found: dict[Door, dict[str, float]] = {}
+    held: dict[Door, dict[str, float]] = {}
     for item in holding:
-        sums = found.setdefault(item.queue, {})
+        sums = held.setdefault(item.queue, {})
         for (_, resource), value in item.usage.items():
             sums[resource] = sums.get(resource, 0.0) + _natural(resource, value)
-    return found
+    return held
 
 
 def _add(sums: dict[str, float], amounts: Mapping[str, float], share: float) -> None:

@@ -213,7 +213,7 @@ class Admission:
 
     def flavors(self) -> dict[str, dict[str, str]]:
         """Pod set -> resource -> flavor."""
-        return {each.name: dict(each.flavors) for each in self.pod_sets}
+        return {pod_set.name: dict(pod_set.flavors) for pod_set in self.pod_sets}
 
 
 @dataclass(frozen=True)

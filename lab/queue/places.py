@@ -61,8 +61,8 @@ class Places:
         self.inactive = dict(self._inactive())
         self.history: History | None = None
         fair = setup.config.admission_fair_sharing
-        if fair is not None and any(each.usage_based for each in setup.cluster_queues.values()):
-            weights = {door: each.weight for door, each in setup.local_queues.items()}
+        if fair is not None and any(queue.usage_based for queue in setup.cluster_queues.values()):
+            weights = {door: queue.weight for door, queue in setup.local_queues.items()}
             self.history = History(fair, weights)
         self.pending: dict[str, Pending] = {}
         for name, queue in setup.cluster_queues.items():
@@ -73,7 +73,7 @@ class Places:
         self._family: dict[str, tuple[str, ...]] = {}
         for name, node in self.tree.queues.items():
             root = node.root
-            self._family[name] = (name,) if root is node else tuple(each.name for each in root.all_queues())
+            self._family[name] = (name,) if root is node else tuple(queue.name for queue in root.all_queues())
         self._dirty: set[tuple[str, ...]] = set(self._family.values())
 
     def _inactive(self) -> Iterator[tuple[str, str]]:

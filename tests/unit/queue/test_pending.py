@@ -68,7 +68,7 @@ def test_a_shape_is_parked_with_all_that_have_it() -> None:
     pending.park(item, "WaitingForQuota", "too little")
     later = Item(job("d", "q", 1))
     pending.push(later)
-    assert pending.told(later) == ("WaitingForQuota", "too little")
+    assert pending.condition(later) == ("WaitingForQuota", "too little")
     assert popped(pending) == ["c"]
     assert [each.workload.name for each in pending] == ["a", "b", "d"]
     pending.unpark()

@@ -245,7 +245,7 @@ def story(result: Simulation) -> list[str]:
     waiting = [item for item in result.engine.items.values() if item.state == PENDING]
     lines.append(f"after {result.end:g} s and {result.engine.cycles} cycles: {len(waiting)} waiting")
     for item in waiting[:SHOWN]:
-        reason, message = result.engine.told(item)
+        reason, message = result.engine.condition(item)
         lines.append(f"  {item.key}: {reason or 'not tried yet'}{f': {message}' if message else ''}")
         if sentence := waits(result.engine, item, whose):
             lines.append(f"{'':14}{sentence}")

@@ -68,7 +68,7 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
     except RefusedFilesError as error:
         _refuse(app, error)
     for warning in applied["warnings"]:
-        app.out.warn(_told(warning), warning["hint"])
+        app.out.warn(_sentence(warning), warning["hint"])
     if app.out.as_json({**applied, "dry_run": dry_run}):
         return
     for item in applied["objects"]:
@@ -81,12 +81,12 @@ def _refuse(app: App, error: RefusedFilesError) -> None:
     """Say everything that is wrong, and exit."""
     for problem in error.problems[1:]:
         hint = problem["hint"]
-        app.out.ask(f"{_told(problem)}{f' ({hint})' if hint else ''}")
+        app.out.ask(f"{_sentence(problem)}{f' ({hint})' if hint else ''}")
     app.out.complain(error, {"problems": list(error.problems)})
     raise click.exceptions.Exit(error.exit_code)
 
 
-def _told(problem: Document) -> str:
+def _sentence(problem: Document) -> str:
     path = f"{problem['path']}: " if problem["path"] else ""
     return f"{problem['file']}:{problem['line']}: {path}{problem['message']}"
 

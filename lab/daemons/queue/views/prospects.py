@@ -27,7 +27,7 @@ def why(reader: Reader, key: str) -> Document:
     with reader.lock:
         record, item = find(reader, key)
         engine, state, now = reader.engine, state_of(item), reader.clock()
-        reason, message = engine.told(item)
+        reason, message = engine.condition(item)
         place = position(engine, item)
         look = _Look(reader, record.key) if state == PENDING else None
         base = {

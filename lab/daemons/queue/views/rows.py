@@ -37,7 +37,7 @@ class Plainly:
     def __call__(self, item: Item) -> str:
         """The sentence of a job; empty for one that does not wait."""
         engine = self._reader.engine
-        key = (item.cluster_queue, item.state, item.shape, engine.told(item))
+        key = (item.cluster_queue, item.state, item.shape, engine.condition(item))
         if key not in self._known:
             self._known[key] = waits(engine, item, self.name)
         return self._known[key]
@@ -51,7 +51,7 @@ class Plainly:
 
 def row(reader: Reader, record: Record, item: Item, where: Position | None, plainly: Plainly) -> Document:
     engine, now = reader.engine, reader.clock()
-    reason, message = engine.told(item)
+    reason, message = engine.condition(item)
     job, attempt = record.job, record.attempt
     running = item.state == ADMITTED and item.admitted_at is not None
     return {

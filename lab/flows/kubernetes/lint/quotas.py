@@ -211,5 +211,5 @@ def refusal(manifest: Manifest, wanted: Sequence[Need], setup: Setup) -> str:
     item = next(iter(result.engine.items.values()))
     if item.state != PENDING:
         return ""
-    reason, message = result.engine.told(item)
+    reason, message = result.engine.condition(item)
     return message or reason
