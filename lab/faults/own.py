@@ -70,7 +70,7 @@ def load_own(taken: Collection[str], uid: int | None = None) -> Own:
         except LabError as error:
             own.problems[source] = error
         except (Exception, SystemExit) as error:  # whatever that code raises is its own
-            own.problems[source] = UsageError(_told(source, "does not load", error), HOW)
+            own.problems[source] = UsageError(_sentence(source, "does not load", error), HOW)
     return own
 
 
@@ -166,12 +166,12 @@ def _blamed(method: Callable[[Fault, Scene], Any], source: str, what: str) -> Ca
         except LabError:
             raise
         except Exception as error:
-            raise ServiceError(_told(source, what, error), HOW) from error
+            raise ServiceError(_sentence(source, what, error), HOW) from error
 
     return call
 
 
-def _told(source: str, what: str, error: BaseException) -> str:
+def _sentence(source: str, what: str, error: BaseException) -> str:
     """Return a sentence with what the code of this file or module has raised, and where."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None

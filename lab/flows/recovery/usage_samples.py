@@ -88,7 +88,7 @@ class Sampler:
         self._lab, self._clock, self._period = lab, clock, period
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._found: list[Sample] = []
+        self._samples: list[Sample] = []
         self._problem = ""
         self._services: tuple[str, ...] = ()
 
@@ -103,12 +103,12 @@ class Sampler:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
-        return Samples(tuple(self._found), "" if self._found else self._problem)
+        return Samples(tuple(self._samples), "" if self._samples else self._problem)
 
     def look(self) -> None:
         """Take one sample of every service. Raises nothing."""
         try:
-            self._found.extend(self._measure())
+            self._samples.extend(self._measure())
         except Exception as error:
             self._problem = f"resource use could not be measured: {getattr(error, 'message', repr(error))}"
 

@@ -81,7 +81,7 @@ class Agent:
         self._due: dict[Key, float] = {}
         self._results: dict[Key, dict[str, Any]] = {}
         """Results that were not told yet."""
-        self._told: dict[Key, tuple[str, bool]] = {}
+        self._reported: dict[Key, tuple[str, bool]] = {}
         """State, and whether it was ordered, as last told."""
         self._skipped: dict[str, str] = {}
         self._overrides: dict[Key, dict[str, Any]] = {}
@@ -151,7 +151,7 @@ class Agent:
         if answer is None:
             self._runner.kill()
         if not key[0]:
-            self._found((answer or {}).get("devices") or [{"name": CPU, "model": ""}])
+            self._begin_with((answer or {}).get("devices") or [{"name": CPU, "model": ""}])
             return
         check, after = self.checks[key[0]], self.checks[key[0]].interval
         if answer is None or "died" in answer:
@@ -171,7 +171,7 @@ class Agent:
             jitter = 1 + JITTER * (2 * self._chance() - 1)
             self._due[key] = self._context.monotonic() + after * jitter
 
-    def _found(self, devices: list[dict[str, str]]) -> None:
+    def _begin_with(self, devices: list[dict[str, str]]) -> None:
         """Begin with these devices: the first runs are spread, those of cheap checks over one interval."""
         self.devices = devices
         now = self._context.monotonic()
@@ -187,7 +187,7 @@ class Agent:
         key = (result["check"], result["device"])
         said = (result["state"], result["ordered"])
         self._results[key] = result
-        if said[0] != UNKNOWN and self._told.get(key) != said:
+        if said[0] != UNKNOWN and self._reported.get(key) != said:
             self._urgent = True
 
     # Telling
@@ -223,7 +223,7 @@ class Agent:
             return  # the controller is away: the newest results are told when it is back
         took = self._context.monotonic() - begin
         for key, result in sent:
-            self._told[key] = (result["state"], result["ordered"])
+            self._reported[key] = (result["state"], result["ordered"])
             if self._results.get(key) is result:
                 del self._results[key]
         self._obey(answer, wall, took)

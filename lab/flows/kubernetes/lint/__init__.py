@@ -66,7 +66,7 @@ def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = 
     `namespace` is for objects that name none.
     """
     manifests, wrong = read_manifests(texts, namespace)
-    findings = [*wrong, *_each(manifests, asked), *_all(manifests, namespace)]
+    findings = [*wrong, *_one_by_one(manifests, asked), *_all(manifests, namespace)]
     order = {level: place for place, level in enumerate(LEVELS)}
     unique = dict.fromkeys(findings)
     kinds = Counter(manifest.kind for manifest in manifests)
@@ -84,7 +84,7 @@ def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = 
     )
 
 
-def _each(manifests: Sequence[Manifest], asked: Authorities) -> Iterator[Finding]:
+def _one_by_one(manifests: Sequence[Manifest], asked: Authorities) -> Iterator[Finding]:
     for manifest in manifests:
         known = list(fields.check(manifest))
         yield from known

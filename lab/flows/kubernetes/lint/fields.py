@@ -47,12 +47,12 @@ def _walk(manifest: Manifest, path: Path_, value: Any, shape: Any) -> Iterator[F
             yield manifest.finding(RULE, ERROR, path, *wrong)
     elif isinstance(shape, Many):
         if not isinstance(value, list):
-            yield manifest.finding(RULE, ERROR, path, f"expected a list, found {_told(value)}")
+            yield manifest.finding(RULE, ERROR, path, f"expected a list, found {_shown(value)}")
             return
         for place, item in enumerate(value):
             yield from _walk(manifest, (*path, place), item, shape.element)
     elif not isinstance(value, dict):
-        yield manifest.finding(RULE, ERROR, path, f"expected a mapping, found {_told(value)}")
+        yield manifest.finding(RULE, ERROR, path, f"expected a mapping, found {_shown(value)}")
     elif isinstance(shape, Named):
         for name, content in value.items():
             yield from _walk(manifest, (*path, name), content, shape.element)
@@ -70,10 +70,10 @@ def _walk(manifest: Manifest, path: Path_, value: Any, shape: Any) -> Iterator[F
 
 def _leaf(value: Any, shape: Leaf) -> tuple[str, str] | None:
     """Words about a value that does not fit, and a hint."""
-    message = f"expected {shape.what}, found {_told(value)}"
+    message = f"expected {shape.what}, found {_shown(value)}"
     if not isinstance(value, shape.types) or (isinstance(value, bool) and bool not in shape.types):
         scalar = shape is TEXT and not isinstance(value, (dict, list))
-        return message, f'write it in quotes: "{_told(value)}"' if scalar else ""
+        return message, f'write it in quotes: "{_shown(value)}"' if scalar else ""
     if shape is QUANTITY and quantity(value) is None:
         return message, "such as 4, 500m or 3Gi"
     if shape.types == (int,) and not shape.least <= int(str(value)) <= INT32:
@@ -83,7 +83,7 @@ def _leaf(value: Any, shape: Leaf) -> tuple[str, str] | None:
     return None
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "a list" if isinstance(value, list) else "a mapping"
     return str(value).lower() if isinstance(value, bool) else str(value)
