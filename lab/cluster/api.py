@@ -1,4 +1,4 @@
-"""Ray's HTTP API on the dashboard: one door, with the token, and the nodes of the cluster.
+"""Client of Ray's HTTP API on the dashboard, with the token; the nodes of the cluster.
 
 Plain HTTP is enough for all that labctl asks, so labctl itself needs no Ray installation.
 """

@@ -25,7 +25,7 @@ class Health:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
-        """`queues` is the door to the controller."""
+        """`queues` is the client of the controller."""
         self._queues = queues
 
     def view(self) -> Document:

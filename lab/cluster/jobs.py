@@ -267,7 +267,7 @@ class Jobs:
 
     def wait(self, submission_id: str, timeout: float) -> Job:
         """The job once it has ended. Raises WaitTimeoutError with its last log lines."""
-        job = self._settle(lambda: self._ask(submission_id), lambda current: current.final, timeout)
+        job = self._settle(lambda: self._ask(submission_id), lambda known: known.final, timeout)
         if not job.final:
             raise _still(job, timeout, self.logs(submission_id))
         return job
@@ -289,7 +289,7 @@ class Jobs:
         if job.status == "PENDING":
             job = self._settle(
                 lambda: self.get(submission_id),
-                lambda current: current.status != "PENDING",
+                lambda known: known.status != "PENDING",
                 START_GRACE_SECONDS,
             )
         if job.status == "PENDING":

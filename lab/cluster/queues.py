@@ -147,7 +147,7 @@ class Queues:
         return sha
 
     def ask(self, method: str, path: str, body: Document | None = None) -> Document:
-        """The answer of one page of the controller: for doors to its other pages."""
+        """The answer of one page of the controller: for clients of its other pages."""
         reply = self._request(method, path, None if body is None else json.dumps(body).encode())
         if reply.status >= 300:
             raise _error(reply)

@@ -216,12 +216,12 @@ class Engine(Places):
         changes = []
         for item in list(self._held()):
             queue = self.setup.cluster_queues[item.cluster_queue]
-            door = self.setup.local_queues.get(item.queue)
+            local_queue = self.setup.local_queues.get(item.queue)
             if not item.active:
                 changes += self._deactivate(item, now, "", "The workload is deactivated")
             elif queue.stop == HOLD_AND_DRAIN:
                 changes += self.evict(item, now, reasons.QUEUE_STOPPED, "The ClusterQueue is stopped")
-            elif door is not None and door.stop == HOLD_AND_DRAIN:
+            elif local_queue is not None and local_queue.stop == HOLD_AND_DRAIN:
                 changes += self.evict(item, now, reasons.LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
         return changes
 
@@ -254,8 +254,8 @@ class Engine(Places):
                     heads.append(item)
         self.snapshot.now = now
         if self.history is not None:
-            doors = {item.queue for item in self._held() if self._by_usage(item.cluster_queue)}
-            self.snapshot.local_usage = {door: self.history.of(door) for door in doors}
+            keys = {item.queue for item in self._held() if self._by_usage(item.cluster_queue)}
+            self.snapshot.local_usage = {key: self.history.of(key) for key in keys}
         waits = self.setup.config.pods_ready
         blocked = waits is not None and waits.block_admission and bool(self._unready)
         entries = Cycle(self.snapshot, self._generations, self.cycles, blocked=blocked).run(heads)

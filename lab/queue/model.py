@@ -119,7 +119,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class LocalQueue:
-    """The door of a namespace to a ClusterQueue."""
+    """A queue of a namespace, to which jobs are submitted; it leads to a ClusterQueue."""
 
     namespace: str
     name: str

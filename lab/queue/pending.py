@@ -107,7 +107,7 @@ class Pending:
             item.ticket += 1
         return item
 
-    def doors(self) -> set[tuple[str, str]]:
+    def local_queues(self) -> set[tuple[str, str]]:
         """LocalQueues that have somebody here to try."""
         tops = (self._top(group) for group in list(self._heaps) if group[0] not in self._parked)  # type: ignore[index]
         return {top.queue for top in tops if top is not None}

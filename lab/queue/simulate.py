@@ -164,7 +164,7 @@ class Run:
         history = self.engine.history
         if moment is not None and history is not None:
             held = (item for held in self.engine.snapshot.held.values() for item in held.values())
-            waiting = [pending.doors() for pending in self.engine.pending.values() if pending.by_usage]
+            waiting = [pending.local_queues() for pending in self.engine.pending.values() if pending.by_usage]
             moment = min(moment, history.skip(self.now, moment, held, waiting))
         return None if moment is None else max(moment, self.now)
 

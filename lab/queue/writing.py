@@ -51,8 +51,8 @@ def objects(setup: Setup, workloads: Iterable[Workload] = ()) -> Iterator[Object
         yield _object("Cohort", cohort.name, _cohort(cohort))
     for queue in setup.cluster_queues.values():
         yield _object("ClusterQueue", queue.name, _queue(queue))
-    for door in setup.local_queues.values():
-        yield _object("LocalQueue", door.name, _door(door), namespace=door.namespace)
+    for local in setup.local_queues.values():
+        yield _object("LocalQueue", local.name, _local_queue(local), namespace=local.namespace)
     for workload in workloads:
         yield workload_object(workload)
 
@@ -108,9 +108,9 @@ def _cohort(cohort: Cohort) -> Object:
     )
 
 
-def _door(door: LocalQueue) -> Object:
-    stop = door.stop if door.stop != NONE else None
-    return _filled(clusterQueue=door.cluster_queue, stopPolicy=stop, fairSharing=_fair(door.weight))
+def _local_queue(queue: LocalQueue) -> Object:
+    stop = queue.stop if queue.stop != NONE else None
+    return _filled(clusterQueue=queue.cluster_queue, stopPolicy=stop, fairSharing=_fair(queue.weight))
 
 
 def _groups(groups: Sequence[ResourceGroup]) -> list[Object]:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lab.daemons.health.desk import Desk
 from lab.daemons.health.model import CPU, EVICT, PASS, SILENT, TESTING, UNKNOWN, WARN, CheckHealth
+from lab.daemons.health.monitor import HealthMonitor
 
 AUTOPILOT = "autopilot_health_checks"
 STATE = "raylab_health_state"
@@ -21,18 +21,18 @@ MEASURED = "pciebw"
 
 
 class Collector:
-    """Gives prometheus_client the metrics of one desk."""
+    """Gives prometheus_client the metrics of one monitor."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, monitor: HealthMonitor) -> None:
         """Nothing is read before the first question."""
-        self._desk = desk
+        self._monitor = monitor
 
     def collect(self) -> Iterator[Any]:
         """The metric families, as prometheus_client asks for them."""
         from prometheus_client.core import GaugeMetricFamily
 
-        with self._desk.lock:
-            all_health = self._desk.board.states()
+        with self._monitor.lock:
+            all_health = self._monitor.board.states()
         models = {health.node: health.model for health in all_health if health.device == CPU}
         checks = GaugeMetricFamily(AUTOPILOT, "1 where a check fails, 0 where it passes.", labels=LABELS)
         states = GaugeMetricFamily(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.cluster.allocation import holdings, read
 from lab.cluster.api import RayApi
-from lab.daemons.health.desk import Free
+from lab.daemons.health.monitor import Free
 
 
 def free_nodes(api: RayApi) -> Free:

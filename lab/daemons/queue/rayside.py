@@ -1,4 +1,4 @@
-"""Ray and the object store as the controller sees them: a narrow door, behind which tests put their own."""
+"""Ray and the object store as the controller sees them: a narrow interface, which tests implement too."""
 
 from __future__ import annotations
 

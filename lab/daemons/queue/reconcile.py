@@ -11,8 +11,8 @@ from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
-from lab.daemons.queue.desk import cancel
 from lab.daemons.queue.effects import Effects, Outcome
+from lab.daemons.queue.facade import cancel
 from lab.daemons.queue.model import (
     DONE,
     HOLDING,

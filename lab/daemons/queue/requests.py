@@ -79,14 +79,14 @@ def plain(text: str) -> str:
 def queue_of(name: str, setup: Setup) -> tuple[str, str]:
     """Namespace and name of a LocalQueue, from `NAME` or `NAMESPACE/NAME`. NotFoundError, UsageError."""
     space, slash, local = name.rpartition("/")
-    matches = [door for door in setup.local_queues if door[1] == local and (not slash or door[0] == space)]
+    matches = [key for key in setup.local_queues if key[1] == local and (not slash or key[0] == space)]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        names = ", ".join(sorted("/".join(door) for door in matches))
+        names = ", ".join(sorted("/".join(key) for key in matches))
         raise UsageError(f"{name} is a LocalQueue in several namespaces: {names}", "give NAMESPACE/NAME")
-    known = ["/".join(door) for door in setup.local_queues]
-    hint = meant(name, [*known, *(door[1] for door in setup.local_queues)])
+    known = ["/".join(key) for key in setup.local_queues]
+    hint = meant(name, [*known, *(key[1] for key in setup.local_queues)])
     first = "make some: labctl queue apply --example classroom"
     there = f"there are: {', '.join(sorted(known)[:20])}" if known else first
     raise NotFoundError(f"there is no LocalQueue {name}", hint or there)

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
-from lab.daemons.queue.desk import Desk
+from lab.daemons.queue.facade import QueueFacade
 from lab.daemons.queue.model import Event
 from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, problem_document
@@ -113,7 +113,7 @@ class Routes:
     ) -> None:
         """Without `metrics` there is no such page. `more` are pages of others: method, path, handler."""
         self._controller = controller
-        self._desk = Desk(controller)
+        self._facade = QueueFacade(controller)
         job = r"/workloads/([^/]+)/([^/]+)"
         self._routes: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/workloads", self._workloads),
@@ -125,10 +125,10 @@ class Routes:
             ("GET", "/events", self._page(self._events)),
             ("GET", "/packages/([^/]+)", self._has_package),
             ("PUT", "/packages/([^/]+)", self._put_package),
-            ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._desk.submit(asked.body()))),
+            ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._facade.submit(asked.body()))),
             ("POST", "/dry-run", self._dry_run),
-            ("POST", "/apply", lambda asked: Answer(document=self._desk.apply(asked.body()))),
-            ("POST", "/delete", lambda asked: Answer(document=self._desk.delete(asked.body()))),
+            ("POST", "/apply", lambda asked: Answer(document=self._facade.apply(asked.body()))),
+            ("POST", "/delete", lambda asked: Answer(document=self._facade.delete(asked.body()))),
         )
         self._routes += tuple(more)
         if metrics is not None:
@@ -174,7 +174,7 @@ class Routes:
         return Answer(document=document)
 
     def _order(self, asked: Request) -> Answer:
-        return Answer(document=self._desk.order(asked.key, asked.parts[2], asked.body()))
+        return Answer(document=self._facade.order(asked.key, asked.parts[2], asked.body()))
 
     def _events(self, asked: Request) -> list[dict[str, Any]]:
         since = asked.number("since", 0, 10**18 - 1)
@@ -182,7 +182,7 @@ class Routes:
         return [event_document(event) for event in events]
 
     def _dry_run(self, asked: Request) -> Answer:
-        return Answer(document=views.dry_run(self._controller, self._desk.drafted(asked.body())))
+        return Answer(document=views.dry_run(self._controller, self._facade.drafted(asked.body())))
 
     def _has_package(self, asked: Request) -> Answer:
         if not self._controller.packages.has(asked.parts[0]):

@@ -135,14 +135,14 @@ def _refused(alone: Read) -> list[Problem]:
 def _moved(old: Setup, alone: Read) -> list[Problem]:
     """LocalQueues that would lead to another ClusterQueue than before."""
     problems = []
-    for door, queue in alone.setup.local_queues.items():
-        before = old.local_queues.get(door)
+    for key, queue in alone.setup.local_queues.items():
+        before = old.local_queues.get(key)
         if before is not None and before.cluster_queue != queue.cluster_queue:
             message = (
                 f"spec.clusterQueue is immutable: it is {before.cluster_queue}, not {queue.cluster_queue}"
             )
             hint = "make a LocalQueue of another name"
-            problems.append(_at(alone, ("LocalQueue", *door), message, hint))
+            problems.append(_at(alone, ("LocalQueue", *key), message, hint))
     return problems
 
 
@@ -180,10 +180,10 @@ def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) ->
             if any(flavor.name == name for group in owner.groups for flavor in group.flavors)
         ]
     if kind == "ClusterQueue":
-        doors = [
+        local_queues = [
             local_queue for local_queue in left.local_queues.values() if local_queue.cluster_queue == name
         ]
-        users = [f"LocalQueue {local_queue.namespace}/{local_queue.name}" for local_queue in doors]
+        users = [f"LocalQueue {local_queue.namespace}/{local_queue.name}" for local_queue in local_queues]
         return users + [f"job {item.key}" for item in items if item.cluster_queue == name]
     if kind == "LocalQueue":
         return [f"job {item.key}" for item in items if item.queue == (namespace, name)]

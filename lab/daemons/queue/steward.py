@@ -11,10 +11,10 @@ from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
 from lab.daemons.queue.rayside import RaySide
-from lab.daemons.queue.steering import Doors, Look, capacity, closed, ill, lost, rows, sizes
+from lab.daemons.queue.steering import Cordon, Look, capacity, closed, ill, lost, rows, sizes
 from lab.errors import LabError
 
-DOORS_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
+CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
 """Time between two closings of a node, two looks at what runs where, two at the nodes while all are open."""
 
 TOLD = (EVICT, TESTING, WARN)
@@ -34,7 +34,7 @@ class Steward:
         self, controller: Controller, ray: RaySide, states: States, say: Callable[[str], None]
     ) -> None:
         self._controller, self._ray, self._states, self._say = controller, ray, states, say
-        self._doors = Doors(ray.resize)
+        self._cordon = Cordon(ray.resize)
         self._nodes: tuple[Node, ...] = ()
         self._look = Look()
         self._shut: frozenset[str] = frozenset()
@@ -56,10 +56,10 @@ class Steward:
 
     def take(self, draft: Draft, kind: str, value: Any) -> bool:
         """Take up what a look showed; False for one that is not of this."""
-        if kind not in ("nodes", "look", "doors"):
+        if kind not in ("nodes", "look", "cordon"):
             return False
         refused = value.message if isinstance(value, LabError) else ""
-        if kind == "doors":
+        if kind == "cordon":
             if refused and refused != self._refused:
                 self._say(f"nodes are not all open or closed as they should be: {refused}")
             elif not refused:
@@ -117,7 +117,7 @@ class Steward:
         """Looks and deeds in the background."""
         with self._controller.lock:
             states = self._states()
-            doors = self._doors_task(states) if self._nodes else None
+            cordon = self._cordon_task(states) if self._nodes else None
         places = {node.service for node in self._nodes if node.resources.get("CPU")}
         worst = {health.state for health in states if health.node in places}
         shut = self._shut
@@ -130,18 +130,18 @@ class Steward:
             ),
             ("look", LOOK_SECONDS, lambda: self._ray.look(shut), bool(worst & {EVICT, WARN})),
         )
-        return tasks if doors is None else (("doors", DOORS_SECONDS, doors, True), *tasks)
+        return tasks if cordon is None else (("cordon", CORDON_SECONDS, cordon, True), *tasks)
 
-    def _doors_task(self, states: Sequence[Health]) -> Callable[[], Any] | None:
+    def _cordon_task(self, states: Sequence[Health]) -> Callable[[], Any] | None:
         """The task that opens and closes nodes; None while nothing is to be done about them."""
         services = [node.service for node in self._nodes if node.alive and node.resources.get("CPU")]
         shut = closed(states, services, self._look.waits)
         wanted = sizes(self._nodes, shut)
-        if not shut and not self._shut and self._doors.all_open(wanted):
+        if not shut and not self._shut and self._cordon.all_open(wanted):
             return None
 
         def task() -> frozenset[str]:
-            self._doors.apply(wanted)
+            self._cordon.apply(wanted)
             return shut
 
         return task

@@ -31,8 +31,8 @@ class Ordered(Fault):
         """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
         check, device = self.check(scene), self.device(scene)
         scene.note(check=check, device=device)
-        door = Health(queues_of(scene))
-        door.override(scene.target, device, check, self.state, message=self.message)
+        health = Health(queues_of(scene))
+        health.override(scene.target, device, check, self.state, message=self.message)
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
@@ -45,8 +45,8 @@ class Ordered(Fault):
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
         if "check" in scene.memo:
-            door = Health(queues_of(scene))
-            door.lift(scene.target, scene.memo["device"], scene.memo["check"])
+            health = Health(queues_of(scene))
+            health.lift(scene.target, scene.memo["device"], scene.memo["check"])
 
 
 def gpu_of(scene: Scene) -> str:

@@ -112,8 +112,8 @@ def _rival(queues: Queues, victim: Document) -> QueueRequest:
 
 def _requests(queues: Document, victim: Document) -> Iterator[QueueRequest]:
     """Requests that might do: other queues first, then higher priorities; the size of the job first."""
-    doors: Sequence[Document] = queues["local_queues"]
-    order = sorted(doors, key=lambda door: door["cluster_queue"] == victim["cluster_queue"])
+    local_queues: Sequence[Document] = queues["local_queues"]
+    order = sorted(local_queues, key=lambda row: row["cluster_queue"] == victim["cluster_queue"])
     above = [
         priority_class["name"]
         for priority_class in queues["priority_classes"]
@@ -121,10 +121,10 @@ def _requests(queues: Document, victim: Document) -> Iterator[QueueRequest]:
     ]
     sizes = list(_sizes(victim))
     for priority in ("", *above):
-        for door in order:
+        for row in order:
             for count, gpus, cpus, memory in sizes:
                 yield QueueRequest(
-                    f"{door['namespace']}/{door['name']}", priority, workers=count, gpus_per_worker=gpus,
+                    f"{row['namespace']}/{row['name']}", priority, workers=count, gpus_per_worker=gpus,
                     cpus_per_worker=cpus, memory_per_worker=memory,
                 )  # fmt: skip
 

@@ -90,7 +90,7 @@ class _Reader:
         self.problems = problems
         self.queues: dict[str, ClusterQueue] = {}
         self.cohorts: dict[str, Cohort] = {}
-        self.doors: dict[tuple[str, str], LocalQueue] = {}
+        self.local_queues: dict[tuple[str, str], LocalQueue] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.classes: list[PriorityClass] = []
         self.namespaces: dict[str, Mapping[str, str]] = {}
@@ -176,7 +176,7 @@ class _Reader:
         elif spec is None:
             at.wrong("spec is missing")
         else:
-            self.doors[space, name] = quotas.local_queue(space, name, spec)
+            self.local_queues[space, name] = quotas.local_queue(space, name, spec)
 
     def _metadata(self, kind: str, given: dict[str, At], at: At) -> dict[str, At] | None:
         if "metadata" not in given:
@@ -201,7 +201,7 @@ class _Reader:
         setup = Setup(
             self.queues,
             self.cohorts,
-            self.doors,
+            self.local_queues,
             self.flavors,
             tuple(self.classes),
             self.namespaces,
@@ -264,16 +264,16 @@ class _Reader:
                 if flavor_quotas.name not in self.flavors:
                     message = f"there is no ResourceFlavor {flavor_quotas.name}, so the queue admits nothing"
                     at.warn(message, meant(flavor_quotas.name, list(self.flavors)))
-        for (space, name), door in self.doors.items():
-            if door.cluster_queue not in self.queues:
+        for (space, name), local in self.local_queues.items():
+            if local.cluster_queue not in self.queues:
                 at = self.places["LocalQueue", space, name]
-                message = f"there is no ClusterQueue {door.cluster_queue}, so its workloads wait for ever"
-                at.warn(message, meant(door.cluster_queue, list(self.queues)))
+                message = f"there is no ClusterQueue {local.cluster_queue}, so its workloads wait for ever"
+                at.warn(message, meant(local.cluster_queue, list(self.queues)))
 
     def _check_workload(self, draft: Drafted, workload: Workload) -> None:
-        door = (workload.namespace, workload.queue)
-        if door not in self.doors and workload.admission is None:
-            names = [name for space, name in self.doors if space == workload.namespace]
+        key = (workload.namespace, workload.queue)
+        if key not in self.local_queues and workload.admission is None:
+            names = [name for space, name in self.local_queues if space == workload.namespace]
             message = (
                 f"namespace {workload.namespace} has no LocalQueue {workload.queue}, so it waits for ever"
             )

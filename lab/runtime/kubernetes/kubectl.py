@@ -1,4 +1,4 @@
-"""kubectl: the one door to a cluster. Only verbs that a fault needs, and answers as JSON."""
+"""kubectl: the only access to a cluster. Only verbs that a fault needs, and answers as JSON."""
 
 from __future__ import annotations
 

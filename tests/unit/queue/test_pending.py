@@ -152,9 +152,9 @@ def test_after_a_failure_only_an_event_brings_it_back(workload: Workload, heads_
     engine.submit(running("held", "q", 1), 0.0)
     engine.submit(workload, 0.0)
     engine.settle(0.0)
-    assert bool(engine.pending["q"].doors()) == heads_again
+    assert bool(engine.pending["q"].local_queues()) == heads_again
     engine.finish("ns/held", 1.0)
-    assert engine.pending["q"].doors()
+    assert engine.pending["q"].local_queues()
 
 
 def test_flavors_that_are_left_to_try_are_tried_in_the_next_cycle() -> None:
@@ -167,4 +167,4 @@ def test_flavors_that_are_left_to_try_are_tried_in_the_next_cycle() -> None:
     engine.submit(job("new", "q", 2), 0.0)
     changes = engine.cycle(0.0)
     assert [each.event for each in changes] == ["Preempted", "Pending"]
-    assert engine.pending["q"].doors()
+    assert engine.pending["q"].local_queues()

@@ -218,12 +218,12 @@ def understood(read: Read) -> list[str]:
                 if limit is not None
             ]
             lines.append(f"  {flavor}: {shown(resource, quota.nominal)} {resource}{''.join(limits)}")
-        doors = [
-            f"{door.namespace}/{door.name}"
-            for door in read.setup.local_queues.values()
-            if door.cluster_queue == cluster_queue.name
+        users = [
+            f"{local_queue.namespace}/{local_queue.name}"
+            for local_queue in read.setup.local_queues.values()
+            if local_queue.cluster_queue == cluster_queue.name
         ]
-        lines.append(f"  used by: {', '.join(doors) or 'no LocalQueue'}")
+        lines.append(f"  used by: {', '.join(users) or 'no LocalQueue'}")
     return lines
 
 

@@ -42,8 +42,8 @@ def queues(reader: Reader) -> Document:
                 "weighted_share": _share(tree.queues[name]),
                 "flavors": [_flavor(tree.queues[name], *quota) for quota in quotas(queue.groups)],
                 "local_queues": sorted(
-                    "/".join(door)
-                    for door, local_queue in setup.local_queues.items()
+                    "/".join(key)
+                    for key, local_queue in setup.local_queues.items()
                     if local_queue.cluster_queue == name
                 ),
             }
@@ -55,11 +55,11 @@ def queues(reader: Reader) -> Document:
                 "name": local_queue.name,
                 "cluster_queue": local_queue.cluster_queue,
                 "stop": local_queue.stop,
-                "pending": waiting.get(door, 0),
-                "admitted": holding.get(door, 0),
-                "used": None if engine.history is None else _finite(engine.history.of(door)),
+                "pending": waiting.get(key, 0),
+                "admitted": holding.get(key, 0),
+                "used": None if engine.history is None else _finite(engine.history.of(key)),
             }
-            for door, local_queue in sorted(setup.local_queues.items())
+            for key, local_queue in sorted(setup.local_queues.items())
         ],
         "cohorts": [
             {

@@ -164,8 +164,8 @@ def check(manifests: Sequence[Manifest], read: Read) -> Iterator[Finding]:
 def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -> Iterator[Finding]:
     at = ("metadata", "labels", QUEUE_NAME)
     space = manifest.namespace
-    door = setup.local_queues.get((space, queue))
-    if door is None:
+    local_queue = setup.local_queues.get((space, queue))
+    if local_queue is None:
         names = [name for where, name in setup.local_queues if where == space]
         if names:
             message = f"namespace {space} has no LocalQueue {queue}: it waits for ever"
@@ -176,8 +176,8 @@ def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -
             )
             yield manifest.finding("quota", NOTE, at, message)
         return
-    if door.cluster_queue not in setup.cluster_queues:
-        message = f"ClusterQueue {door.cluster_queue} of LocalQueue {queue} is not among these files"
+    if local_queue.cluster_queue not in setup.cluster_queues:
+        message = f"ClusterQueue {local_queue.cluster_queue} of LocalQueue {queue} is not among these files"
         yield manifest.finding("quota", NOTE, at, message)
         return
     priority = text(manifest.labels.get(PRIORITY_CLASS))
@@ -191,14 +191,14 @@ def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -
     if why := refusal(manifest, wanted, setup):
         less = [need for need in wanted if need.name.rpartition("-")[2] != SUBMITTER]
         alone = len(less) < len(wanted) and not refusal(manifest, less, setup)
-        message = f"waits for ever in ClusterQueue {door.cluster_queue}: {why}"
+        message = f"waits for ever in ClusterQueue {local_queue.cluster_queue}: {why}"
         hint = "raise the quota, or ask for less"
         if alone:
             amounts = " and ".join(f"{amount} {name}" for name, amount in SUBMITTER_REQUESTS.items())
             hint = "head and workers fit, but not with the pod that submits the job: raise the quota by its "
             hint += amounts
         elif uncovered := UNCOVERED.search(why):
-            hint = f"give ClusterQueue {door.cluster_queue} a quota of {uncovered[1]}: it has none"
+            hint = f"give ClusterQueue {local_queue.cluster_queue} a quota of {uncovered[1]}: it has none"
         yield manifest.finding("submitter-quota" if alone else "quota", ERROR, at, message, hint)
 
 

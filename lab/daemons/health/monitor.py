@@ -1,4 +1,4 @@
-"""The desk of health: takes the agents' reports and people's orders, and answers both. From any thread.
+"""Monitor of health: takes the agents' reports and people's orders, and answers both. From any thread.
 
 An invasive check needs its device for itself. Its agent wishes for it; when nothing runs on that node the
 device becomes TESTING, so that nothing new is placed there; and when a second look, a moment later, still
@@ -43,7 +43,7 @@ Free = Callable[[str], bool]
 """Tells if nothing runs on a node. Raises LabError when Ray does not answer."""
 
 
-class Desk:
+class HealthMonitor:
     """Health of one lab. `lock` is held while anything of `board` is read or changed."""
 
     def __init__(

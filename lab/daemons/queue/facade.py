@@ -30,7 +30,7 @@ from lab.queue.writing import workload_object
 LETTERS = string.ascii_lowercase + string.digits
 
 
-class Desk:
+class QueueFacade:
     """Requests to a controller, from any thread."""
 
     def __init__(self, controller: Controller) -> None:
