@@ -288,9 +288,7 @@ class Jobs:
             raise ClusterError(f"Ray could not stop job {submission_id}: {_last_line(reply.data)}")
         if job.status == "PENDING":
             job = self._settle(
-                lambda: self.get(submission_id),
-                lambda known: known.status != "PENDING",
-                START_GRACE_SECONDS,
+                lambda: self.get(submission_id), lambda known: known.status != "PENDING", START_GRACE_SECONDS
             )
         if job.status == "PENDING":
             self._give_up(submission_id)
