@@ -186,8 +186,8 @@ class Lab:
             also = f"restarting it restarts {', '.join(restarted[1:])} too; running jobs end"
             on_progress(Progress(HEAD, State.RUNNING, also))
         for name in reversed(restarted):
-            found = status.service(name)
-            if found is not None and found.state not in (State.ABSENT, State.EXITED):
+            known = status.service(name)
+            if known is not None and known.state not in (State.ABSENT, State.EXITED):
                 self.runtime.stop(name)
         for name in restarted:
             self.runtime.start(name, on_progress)
@@ -236,9 +236,9 @@ class Lab:
             return self.jobs.get(submission_id)
         except NotFoundError:
             with contextlib.suppress(StoreError):
-                found = earlier_job(self.store, submission_id)
-                if found is not None:
-                    return found
+                earlier = earlier_job(self.store, submission_id)
+                if earlier is not None:
+                    return earlier
             raise
 
     def earlier_jobs(self, known: Sequence[Job]) -> tuple[Job, ...]:

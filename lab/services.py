@@ -173,7 +173,7 @@ def stage(name: str) -> int:
 
 def ports_of(services: Iterable[Service], *, scraped: bool = True) -> tuple[str, ...]:
     """Names of the ports of these services, those that only Prometheus asks on demand."""
-    return tuple(port.name for each in services for port in each.ports if scraped or not port.scraped)
+    return tuple(port.name for service in services for port in service.ports if scraped or not port.scraped)
 
 
 def worker(index: int) -> str:

@@ -24,15 +24,19 @@ def read_annotations(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
-    wrappers = [each for each in documents if isinstance(each, Mapping) and each.get("kind") == "AppWrapper"]
+    wrappers = [
+        document
+        for document in documents
+        if isinstance(document, Mapping) and document.get("kind") == "AppWrapper"
+    ]
     if len(wrappers or documents) != 1:
         raise UsageError(f"{path}: has {len(wrappers or documents)} documents; one AppWrapper is expected")
-    (found,) = wrappers or documents
-    if isinstance(found, Mapping) and "kind" in found:
-        meta = found.get("metadata")
-        found = (meta.get("annotations") if isinstance(meta, Mapping) else None) or {}
-    if not isinstance(found, Mapping):
+    (chosen,) = wrappers or documents
+    if isinstance(chosen, Mapping) and "kind" in chosen:
+        meta = chosen.get("metadata")
+        chosen = (meta.get("annotations") if isinstance(meta, Mapping) else None) or {}
+    if not isinstance(chosen, Mapping):
         raise UsageError(
             f"{path}: not a mapping of annotations", "workload.codeflare.dev.appwrapper/retryLimit: '3'"
         )
-    return of_annotations(found, str(path))
+    return of_annotations(chosen, str(path))

@@ -45,9 +45,9 @@ def parameter_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     from lab.errors import LabError
 
     try:
-        found = recipes()
+        available = recipes()
     except LabError:
         return []
-    chosen = [w for w in found if w.name == ctx.params.get("recipe")] or found
+    chosen = [w for w in available if w.name == ctx.params.get("recipe")] or available
     names = {f"{p.name}=" for recipe in chosen for p in recipe.parameters}
     return sorted(name for name in names if name.startswith(incomplete))

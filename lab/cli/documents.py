@@ -48,16 +48,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_plain(part) for part in value]
     return str(value) if isinstance(value, Path) else value
 
 
 def service(status: ServiceStatus) -> Document:
     """One service."""
-    found = fields(status, "service state detail url pid container")
-    return {**found, "url": format.without_secrets(status.url)}
+    document = fields(status, "service state detail url pid container")
+    return {**document, "url": format.without_secrets(status.url)}
 
 
 def image(need: ImageNeed) -> Document:
@@ -65,9 +65,9 @@ def image(need: ImageNeed) -> Document:
     return fields(need, "name role variable present out_of_date=stale local_name size get=how")
 
 
-def dataset(found: Dataset) -> Document:
+def dataset(item: Dataset) -> Document:
     """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
-    return fields(found, "name folder pictures counts bytes source sha256 synthetic missing")
+    return fields(item, "name folder pictures counts bytes source sha256 synthetic missing")
 
 
 def alert(item: Alert) -> Document:
@@ -105,7 +105,7 @@ def lab(
     health: Iterable[Document] = (),
 ) -> Document:
     """The whole lab. `problems` lists the questions that got no answer, `health` is of Health.view."""
-    assignments = [fields(each, "service gpu name") for each in status.gpu.assignments]
+    assignments = [fields(assignment, "service gpu name") for assignment in status.gpu.assignments]
     return {
         **fields(status, "name runtime up healthy"),
         "gpu": {**fields(status.gpu, "vendor reason"), "assignments": assignments},
@@ -113,8 +113,8 @@ def lab(
         "nodes": [node(n) for n in nodes],
         "running_jobs": [job(j) for j in jobs],
         "health": [
-            {name: each[name] for name in ("node", "device", "state", "reason", "message", "since")}
-            for each in health
+            {name: row[name] for name in ("node", "device", "state", "reason", "message", "since")}
+            for row in health
         ],
         "notes": list(status.notes),
         "problems": list(problems),
@@ -130,7 +130,7 @@ def waiting(item: Waiting | None) -> Document | None:
     """Reason why a job, or a part of it, waits; null when it does not."""
     if item is None:
         return None
-    holders = [holding(each) for each in item.holders]
+    holders = [holding(holder) for holder in item.holders]
     return {**fields(item, "kind reason what demand count short"), "holders": holders}
 
 
@@ -162,13 +162,15 @@ def placement(item: Placement) -> Document:
 def checkpoint(item: CheckpointInfo) -> Document:
     """One checkpoint. Size in bytes, time in seconds since the epoch."""
     modified = format.epoch_seconds(item.modified)
-    found = fields(item, "uri run job name epoch files size modified sha256")
-    return {**found, "files": len(item.files), "modified": modified}
+    document = fields(item, "uri run job name epoch files size modified sha256")
+    return {**document, "files": len(item.files), "modified": modified}
 
 
 def recipe(item: Recipe) -> Document:
     """One recipe and its `-p` parameters."""
-    parameters = [fields(each, "name type default minimum maximum help") for each in item.parameters]
+    parameters = [
+        fields(parameter, "name type default minimum maximum help") for parameter in item.parameters
+    ]
     return {**fields(item, "name summary"), "parameters": parameters, "fault_tolerance": [*item.ways]}
 
 
@@ -177,7 +179,7 @@ def fault_kind(item: FaultKind) -> Document:
     names = "name unit default minimum=low maximum=high required help=summary"
     return {
         **fields(item, "name summary hits=scope"),
-        "parameters": [fields(each, names) for each in item.parameters],
+        "parameters": [fields(parameter, names) for parameter in item.parameters],
         "runtimes": list(item.runtimes),
         "expected": {"outcome": item.expected.value, "text": item.expected.text},
         "revert": item.revert,
@@ -196,13 +198,13 @@ def healed(item: Healed) -> Document:
 
 def gpu(item: Gpu, holder: Holder | None) -> Document:
     """A GPU or MIG slice of this machine. Memory in bytes, 0 when unknown; `lab` is null when it is free."""
-    found = fields(item, "vendor index uuid name memory=memory_bytes device_nodes")
-    return {**found, "lab": holder.lab if holder else None}
+    document = fields(item, "vendor index uuid name memory=memory_bytes device_nodes")
+    return {**document, "lab": holder.lab if holder else None}
 
 
 def gpu_plan(plan: GpuPlan) -> Document:
     """GPU of each worker."""
-    assignments = [fields(each, "service gpu name device_nodes") for each in plan.assignments]
+    assignments = [fields(assignment, "service gpu name device_nodes") for assignment in plan.assignments]
     return {**fields(plan, "vendor reason shared"), "assignments": assignments}
 
 
@@ -241,9 +243,9 @@ def report(data: ReportData, written: Written) -> Document:
 # Manifests
 
 
-def finding(found: Finding) -> Document:
+def finding(item: Finding) -> Document:
     """One thing found in a manifest."""
-    return dataclasses.asdict(found)
+    return dataclasses.asdict(item)
 
 
 def linted(report: Report) -> Document:
@@ -252,7 +254,7 @@ def linted(report: Report) -> Document:
         "schema": "lint/1",
         "good": not report.errors,
         "objects": dict(report.objects),
-        "findings": [finding(each) for each in report.findings],
+        "findings": [finding(item) for item in report.findings],
         "not_asked": list(report.not_asked),
     }
 
@@ -264,6 +266,6 @@ def exported(folder: Path, files: tuple[str, ...], report: Report) -> Document:
         "folder": str(folder),
         "files": sorted(files),
         "objects": dict(report.objects),
-        "findings": [finding(each) for each in report.findings],
+        "findings": [finding(item) for item in report.findings],
         "not_asked": list(report.not_asked),
     }

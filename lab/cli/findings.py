@@ -25,13 +25,13 @@ def others(app: App) -> Authorities:
 
 def tell(app: App, report: Report, *, whole: bool) -> None:
     """Print findings: errors as results, the rest to stderr; of what was just made only the warnings."""
-    for each in report.findings:
-        if each.level == "warning":
-            app.out.warn(str(each), each.hint)
-        elif each.level == "note" and whole:
-            app.out.note(f"note: {each}{f' ({each.hint})' if each.hint else ''}")
+    for finding in report.findings:
+        if finding.level == "warning":
+            app.out.warn(str(finding), finding.hint)
+        elif finding.level == "note" and whole:
+            app.out.note(f"note: {finding}{f' ({finding.hint})' if finding.hint else ''}")
         elif whole:
-            app.out.line(f"error: {each}{f' ({each.hint})' if each.hint else ''}")
+            app.out.line(f"error: {finding}{f' ({finding.hint})' if finding.hint else ''}")
     for words in report.not_asked:
         app.out.warn(f"not asked: {words}")
 
@@ -40,6 +40,6 @@ def counted(report: Report) -> str:
     """Describe in words how much was found."""
     from lab.host.quantities import plural
 
-    levels = [each.level for each in report.findings]
-    found = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
-    return ", ".join(found) or "nothing found"
+    levels = [finding.level for finding in report.findings]
+    counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
+    return ", ".join(counts) or "nothing found"

@@ -56,8 +56,8 @@ def without_secrets(url: str) -> str:
 
 def shortened(message: str) -> str:
     """Cut what is too long to read in a message: a value that was given may have any length."""
-    words = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda found: _cut(found[0], LONGEST_WORD), message)
-    lines = re.sub(rf".{{{LONGEST_LINE + 1},}}", lambda found: _cut(found[0], LONGEST_LINE), words)
+    words = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda match: _cut(match[0], LONGEST_WORD), message)
+    lines = re.sub(rf".{{{LONGEST_LINE + 1},}}", lambda match: _cut(match[0], LONGEST_LINE), words)
     return _cut(lines, LONGEST_MESSAGE)
 
 
@@ -86,8 +86,8 @@ def harmless(shown: str, *, colours: bool = False) -> str:
     if not HOSTILE.search(shown):
         return shown
     if colours:
-        return "".join(each if COLOUR.fullmatch(each) else harmless(each) for each in COLOUR.split(shown))
-    return HOSTILE.sub(lambda found: ascii(found[0])[1:-1], shown)
+        return "".join(part if COLOUR.fullmatch(part) else harmless(part) for part in COLOUR.split(shown))
+    return HOSTILE.sub(lambda match: ascii(match[0])[1:-1], shown)
 
 
 def first_line(message: str) -> str:

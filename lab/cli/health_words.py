@@ -20,14 +20,14 @@ def device(name: str) -> str:
 def by_node(devices: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Node -> `PASS`, or its worst state with device and reason: `EVICT (gpu-0: ecc)`."""
     return {
-        node: each["state"] if each["state"] == "PASS" else f"{each['state']} ({_why(each)})"
-        for node, each in worst({"devices": devices}).items()
+        node: item["state"] if item["state"] == "PASS" else f"{item['state']} ({_why(item)})"
+        for node, item in worst({"devices": devices}).items()
     }
 
 
-def _why(each: dict[str, Any]) -> str:
-    reason = str(each["reason"] or "not checked yet")
-    return reason if each["device"] == CPU else f"{device(each['device'])}: {reason}"
+def _why(item: dict[str, Any]) -> str:
+    reason = str(item["reason"] or "not checked yet")
+    return reason if item["device"] == CPU else f"{device(item['device'])}: {reason}"
 
 
 def value(check: dict[str, Any]) -> str:

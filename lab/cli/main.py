@@ -95,7 +95,7 @@ class Root(LabGroup):
         for title, names in SECTIONS.items():
             commands = ((name.ljust(longest), self.commands[name]) for name in names)
             with formatter.section(title):
-                formatter.write_dl([(name, each.get_short_help_str(width)) for name, each in commands])
+                formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in commands])
 
 
 @click.group(
@@ -122,8 +122,8 @@ def _assemble() -> None:
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()
-            for each in (outer, *inner):
-                shared_options(each, clusters=each in faults.CLUSTERS)
+            for one in (outer, *inner):
+                shared_options(one, clusters=one in faults.CLUSTERS)
 
 
 _assemble()

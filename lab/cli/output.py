@@ -147,11 +147,11 @@ class Output:
             if error.hint:
                 self._tell(shown["hint"], "  -> ")
 
-    def explain(self, found: Explanation | None) -> None:
+    def explain(self, explanation: Explanation | None) -> None:
         """Print the cause of a failed job, if known, and what to do, also with --quiet."""
-        if found is not None:
-            self._tell(found.told, self._label("cause:", "red") + " ")
-            self._tell(found.advice, "  -> ")
+        if explanation is not None:
+            self._tell(explanation.summary, self._label("cause:", "red") + " ")
+            self._tell(explanation.advice, "  -> ")
 
     def _tell(self, text: str, before: str = "") -> None:
         """Write a line to stderr; `before` may hold colour."""

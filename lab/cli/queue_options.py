@@ -27,14 +27,14 @@ class Memory(click.ParamType[int]):
         from lab.queue.quantity import amount
 
         try:
-            found = amount("memory", str(value).strip())
+            size = amount("memory", str(value).strip())
         except ValueError:
-            found = 0
-        if found <= 0:
+            size = 0
+        if size <= 0:
             raise UsageError(
                 f"--memory-per-worker {value}: not an amount of memory", "write 512Mi, 4Gi or 4G"
             )
-        return found
+        return size
 
 
 class ExitCodes(click.ParamType[tuple[int, ...]]):
@@ -119,10 +119,10 @@ def retry_policy(asked: dict[str, Any], warn: Callable[[str], None]) -> RetryPol
     given = {field: asked.pop(option) for option, field in RETRY.items()}
     given = {field: value for field, value in given.items() if value is not None}
     if path is not None:
-        found, left_out = read_annotations(path)
-        for each in left_out:
-            warn(f"{path}: annotation {each} is left out: Ray's jobs have no pods")
-        given = {**found, **given}
+        annotated, left_out = read_annotations(path)
+        for annotation in left_out:
+            warn(f"{path}: annotation {annotation} is left out: Ray's jobs have no pods")
+        given = {**annotated, **given}
     return RetryPolicy(**given) if given or path is not None else None
 
 

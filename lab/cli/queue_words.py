@@ -54,23 +54,24 @@ def amounts(requests: Mapping[str, float]) -> str:
 
 def asked(pod_sets: Sequence[Document]) -> str:
     """Demand of a job: `driver: 1 cpu; 2 workers (at least 1): 1 cpu, 1 nvidia.com/gpu each`."""
-    return "; ".join(_pod_set(each) for each in pod_sets)
+    return "; ".join(_pod_set(pod_set) for pod_set in pod_sets)
 
 
-def _pod_set(each: Document) -> str:
-    count, least = each["count"], each["min_count"]
-    wanted = amounts(each["requests"]) or "nothing"
-    if each["name"] == "driver":
+def _pod_set(pod_set: Document) -> str:
+    count, least = pod_set["count"], pod_set["min_count"]
+    wanted = amounts(pod_set["requests"]) or "nothing"
+    if pod_set["name"] == "driver":
         return f"driver: {wanted}"
     fewer = f" (at least {least})" if least is not None and least < count else ""
-    return f"{_counted(each)}{fewer}: {wanted}{' each' if count > 1 else ''}"
+    return f"{_counted(pod_set)}{fewer}: {wanted}{' each' if count > 1 else ''}"
 
 
-def _counted(each: Document) -> str:
+def _counted(pod_set: Document) -> str:
     """`1 worker`, `2 workers`; `driver`."""
-    if each["name"] == "driver":
+    if pod_set["name"] == "driver":
         return "driver"
-    return f"{each['count']} {each['name'].removesuffix('s') if each['count'] == 1 else each['name']}"
+    name = pod_set["name"].removesuffix("s") if pod_set["count"] == 1 else pod_set["name"]
+    return f"{pod_set['count']} {name}"
 
 
 def place(document: Document) -> str:
@@ -125,7 +126,7 @@ def start(document: Document) -> str:
         return ""
     if forecast["at"] is None:
         return _not_known(document, forecast)
-    ends = [_end(each) for each in forecast["ends"]]
+    ends = [_end(end) for end in forecast["ends"]]
     more = f" and {len(ends) - SHOWN} before them" if len(ends) > SHOWN else ""
     after = f", after {'; '.join(ends[-SHOWN:])}{more}" if ends else ""
     seconds = forecast["seconds"]
@@ -135,11 +136,11 @@ def start(document: Document) -> str:
     return f"{when}{after}"
 
 
-def _end(each: Document) -> str:
-    length = format.seconds(each["length"])
-    if each["basis"] == "time limit":
-        return f"{each['workload']} (time limit {length})"
-    return f"{each['workload']} (such jobs took {length}, median of {each['jobs']})"
+def _end(end: Document) -> str:
+    length = format.seconds(end["length"])
+    if end["basis"] == "time limit":
+        return f"{end['workload']} (time limit {length})"
+    return f"{end['workload']} (such jobs took {length}, median of {end['jobs']})"
 
 
 def _not_known(document: Document, forecast: Document) -> str:
@@ -154,8 +155,8 @@ def _not_known(document: Document, forecast: Document) -> str:
 
 def away(document: Document) -> str:
     """Services that the controller cannot reach; empty when it reaches all."""
-    told = "; ".join(f"{name} does not answer ({why})" for name, why in document.get("away", {}).items())
-    return f"{told}: nothing is admitted meanwhile" if told else ""
+    silent = "; ".join(f"{name} does not answer ({why})" for name, why in document.get("away", {}).items())
+    return f"{silent}: nothing is admitted meanwhile" if silent else ""
 
 
 def why_rows(document: Document) -> Iterator[tuple[str, Any]]:
@@ -163,14 +164,14 @@ def why_rows(document: Document) -> Iterator[tuple[str, Any]]:
     yield "place", place(document)
     yield "reason", reason(document)
     yield "waits", plainly(document)
-    for each in document["missing"]:
-        short = amount(each["resource"], each["missing"])
-        yield "missing", f"{short} of flavor {each['flavor']}"
-    found = document["holders"]
-    for number, each in enumerate(found[:SHOWN]):
-        yield "held by" if not number else "", holder(each, document["now"])
-    if len(found) > SHOWN:
-        yield "", f"and {len(found) - SHOWN} more"
+    for shortage in document["missing"]:
+        short = amount(shortage["resource"], shortage["missing"])
+        yield "missing", f"{short} of flavor {shortage['flavor']}"
+    holders = document["holders"]
+    for number, item in enumerate(holders[:SHOWN]):
+        yield "held by" if not number else "", holder(item, document["now"])
+    if len(holders) > SHOWN:
+        yield "", f"and {len(holders) - SHOWN} more"
     ahead = document.get("ahead") or ()
     yield "before it", ", ".join(ahead)
     yield "starts", start(document)
@@ -179,87 +180,89 @@ def why_rows(document: Document) -> Iterator[tuple[str, Any]]:
 
 def waits(document: Document) -> str:
     """One sentence about a job that waits, for whoever follows it."""
-    told = [place(document) or document["local_queue"], reason(document), plainly(document)]
-    held = [called(each) for each in document["holders"][:SHOWN]]
-    told += [f"held by {', '.join(held)}"] if held else []
-    told += [f"starts {when}"] if (when := start(document)) else []
-    return f"job {document['workload']} waits: {'; '.join(filter(None, told))}"
+    parts = [place(document) or document["local_queue"], reason(document), plainly(document)]
+    held = [called(item) for item in document["holders"][:SHOWN]]
+    parts += [f"held by {', '.join(held)}"] if held else []
+    parts += [f"starts {when}"] if (when := start(document)) else []
+    return f"job {document['workload']} waits: {'; '.join(filter(None, parts))}"
 
 
 # A job, its attempts and events
 
 
-def job_rows(found: Document) -> Iterator[tuple[str, Any]]:
+def job_rows(job: Document) -> Iterator[tuple[str, Any]]:
     """Names and values about a job."""
-    taken = amounts(found["takes"])
-    yield "job", found["workload"]
-    yield "name", found["job_name"]
-    yield "owner", found["owner"]
-    yield "recipe", found["recipe"]
-    yield "command", found["command"]
-    yield "queue", f"{found['namespace']}/{found['local_queue']}" if found["local_queue"] else "none"
-    yield "ClusterQueue", found["cluster_queue"]
-    yield "priority", f"{found['priority']} {found['priority_class']}".strip()
-    yield "asks for", asked(found["pod_sets"])
+    taken = amounts(job["takes"])
+    yield "job", job["workload"]
+    yield "name", job["job_name"]
+    yield "owner", job["owner"]
+    yield "recipe", job["recipe"]
+    yield "command", job["command"]
+    yield "queue", f"{job['namespace']}/{job['local_queue']}" if job["local_queue"] else "none"
+    yield "ClusterQueue", job["cluster_queue"]
+    yield "priority", f"{job['priority']} {job['priority_class']}".strip()
+    yield "asks for", asked(job["pod_sets"])
     yield (
         "granted",
-        "; ".join(f"{each['count']} {each['name']}: {amounts(each['usage'])}" for each in found["granted"]),
+        "; ".join(
+            f"{granted['count']} {granted['name']}: {amounts(granted['usage'])}" for granted in job["granted"]
+        ),
     )
     yield "takes", f"{taken}: more than it asked for" if taken else ""
-    yield "time limit", format.seconds(found["max_time"])
-    yield "retry", retry(found)
-    yield "status", found["status"]
-    yield "reason", reason(found) if found["reason"] or found["message"] else ""
-    yield "waits", plainly(found)
-    yield "place", place(found)
-    yield "submitted", format.clock(found["created"])
-    yield "held quota", format.seconds(found["executed"]) if found["executed"] else ""
-    for each in found["attempts_made"]:
-        yield f"attempt {each['number']}", attempt(each)
-    for number, each in enumerate(found["events"][-LATEST:]):
-        yield "" if number else "events", event(each, short=True)
-    yield "problem", away(found)
+    yield "time limit", format.seconds(job["max_time"])
+    yield "retry", retry(job)
+    yield "status", job["status"]
+    yield "reason", reason(job) if job["reason"] or job["message"] else ""
+    yield "waits", plainly(job)
+    yield "place", place(job)
+    yield "submitted", format.clock(job["created"])
+    yield "held quota", format.seconds(job["executed"]) if job["executed"] else ""
+    for made in job["attempts_made"]:
+        yield f"attempt {made['number']}", attempt(made)
+    for number, past in enumerate(job["events"][-LATEST:]):
+        yield "" if number else "events", event(past, short=True)
+    yield "problem", away(job)
 
 
-def in_short(found: Document) -> Iterator[tuple[str, Any]]:
+def in_short(job: Document) -> Iterator[tuple[str, Any]]:
     """The same of a job that Ray knows too."""
     shown = ("queue", "ClusterQueue", "retry", "priority", "granted", "takes", "time limit")
-    yield from (row for row in job_rows(found) if row[0] in shown or row[0].startswith("attempt "))
+    yield from (row for row in job_rows(job) if row[0] in shown or row[0].startswith("attempt "))
 
 
-def retry(found: Document) -> str:
+def retry(job: Document) -> str:
     """Phase and retries of a job: `Resetting, 1 of 3 retries (FailedComponent), resumes at 12:00:03`."""
-    document = found.get("retry") or {}
+    document = job.get("retry") or {}
     policy = document.get("policy")
     if not document or (policy is None and not document["resets"]):
         return ""
     used = f"{document['retries']} of {policy['limit']} retries" if policy else "no retry policy"
     free = document["resets"] - document["retries"]
-    told = [document["phase"], used, f"{free} free of charge" if free else ""]
-    told += [document["reason"], ""] if document["reason"] else []
+    parts = [document["phase"], used, f"{free} free of charge" if free else ""]
+    parts += [document["reason"], ""] if document["reason"] else []
     if document["resumes_at"] is not None:
-        told.append(f"resumes at {format.clock(document['resumes_at'])}")
-    return ", ".join(filter(None, told))
+        parts.append(f"resumes at {format.clock(document['resumes_at'])}")
+    return ", ".join(filter(None, parts))
 
 
-def attempt(each: Document) -> str:
+def attempt(made: Document) -> str:
     """One attempt in words."""
-    began, ended = each["started_at"] or each["admitted_at"], each["ended_at"]
+    began, ended = made["started_at"] or made["admitted_at"], made["ended_at"]
     took = f" for {format.seconds(max(0.0, ended - began))}" if ended is not None else ""
-    reason = each.get("reset") or each["evicted"]
-    charge = (" charged" if each["charged"] else ", no retry charged") if each.get("reset") else ""
+    reason = made.get("reset") or made["evicted"]
+    charge = (" charged" if made["charged"] else ", no retry charged") if made.get("reset") else ""
     evicted = f" ({reason}{charge})" if reason else ""
-    status = each["ended"] or ("runs" if each["started_at"] else "is being started")
-    return f"{each['submission_id']}  {format.clock(began)}{took}  {status}{evicted}"
+    status = made["ended"] or ("runs" if made["started_at"] else "is being started")
+    return f"{made['submission_id']}  {format.clock(began)}{took}  {status}{evicted}"
 
 
-def event(each: Document, *, short: bool = False) -> str:
+def event(past: Document, *, short: bool = False) -> str:
     """One event in a line; the `short` form leaves the job out."""
-    queue = each["cluster_queue"]
-    where = "" if short else f" {each['workload']}{f' in {queue}' if queue else ''}"
-    why = f" ({each['reason']})" if each["reason"] and each["reason"] != each["event"] else ""
-    told = with_sentence(each["message"]) if each["event"] != "Admitted" else ""
-    return f"{format.clock(each['at'])}  {each['event']:<11}{where}{why}{f'  {told}' if told else ''}"
+    queue = past["cluster_queue"]
+    where = "" if short else f" {past['workload']}{f' in {queue}' if queue else ''}"
+    why = f" ({past['reason']})" if past["reason"] and past["reason"] != past["event"] else ""
+    sentence = with_sentence(past["message"]) if past["event"] != "Admitted" else ""
+    return f"{format.clock(past['at'])}  {past['event']:<11}{where}{why}{f'  {sentence}' if sentence else ''}"
 
 
 def with_sentence(message: str) -> str:
@@ -275,7 +278,7 @@ def used(flavor: Document) -> str:
     """`1/2 nvidia.com/gpu`, with what is borrowed."""
     resource, amount_used, nominal = flavor["resource"], flavor["used"], flavor["nominal"]
     memory = resource == "memory"
-    shown = [format.size(each) if memory else f"{each:g}" for each in (amount_used, nominal)]
+    shown = [format.size(quantity) if memory else f"{quantity:g}" for quantity in (amount_used, nominal)]
     over = f" ({amount(resource, flavor['borrowed'])} borrowed)" if flavor["borrowed"] else ""
     return f"{'/'.join(shown)} {resource}{over}"
 

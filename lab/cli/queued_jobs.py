@@ -39,45 +39,45 @@ def queued_job(lab: Lab, job_id: str) -> tuple[Document | None, LabDownError | N
         return None, error
 
 
-def as_job(found: Document) -> Job:
+def as_job(described: Document) -> Job:
     """A job that Ray does not know now, in the form of those that it knows."""
-    made = found["attempts_made"]
+    made = described["attempts_made"]
     last = made[-1]["ended"] if made else ""
     over = last if last in JOB_FINAL else "STOPPED"
     return Job(
-        submission_id=found["name"],
-        status=over if found["status"] in OVER else QUEUED,
-        entrypoint=found["command"],
-        message=found["message"] or found["reason"],
+        submission_id=described["name"],
+        status=over if described["status"] in OVER else QUEUED,
+        entrypoint=described["command"],
+        message=described["message"] or described["reason"],
         started_at=None,
-        ended_at=found["finished_at"],
+        ended_at=described["finished_at"],
         node_id="",
         exit_code=None,
-        metadata={"job_name": found["job_name"], "raylab_recipe": found["recipe"]},
+        metadata={"job_name": described["job_name"], "raylab_recipe": described["recipe"]},
     )
 
 
-def attempts(found: Document, job_id: str) -> list[str]:
+def attempts(described: Document, job_id: str) -> list[str]:
     """The attempts that an id stands for: all those of a job, or the one of that id."""
-    ids = [each["submission_id"] for each in found["attempts_made"] if each["ended"] != UNSENT]
-    return [job_id] if job_id in ids and job_id != found["name"] else ids
+    ids = [attempt["submission_id"] for attempt in described["attempts_made"] if attempt["ended"] != UNSENT]
+    return [job_id] if job_id in ids and job_id != described["name"] else ids
 
 
-def newest(lab: Lab, found: Document, job_id: str) -> Job:
+def newest(lab: Lab, described: Document, job_id: str) -> Job:
     """The newest attempt as Ray knows it, else the job as the queues know it."""
-    for each in reversed(attempts(found, job_id)):
+    for submission_id in reversed(attempts(described, job_id)):
         try:
-            return lab.job(each)
+            return lab.job(submission_id)
         except NotFoundError:
             continue
-    return as_job(found)
+    return as_job(described)
 
 
-def cancelled(lab: Lab, found: Document, clock: Clock) -> Document:
+def cancelled(lab: Lab, described: Document, clock: Clock) -> Document:
     """The job once it has ended, or after a time. One that has ended stays as it is."""
-    if found["status"] not in OVER:
-        lab.queues.cancel(found["workload"], "stopped with labctl")
-    workload = found["workload"]
+    if described["status"] not in OVER:
+        lab.queues.cancel(described["workload"], "stopped with labctl")
+    workload = described["workload"]
     return settle(
         lambda: lab.queues.describe(workload),
         lambda now: now["status"] in OVER and now["stopping"] is None,
@@ -89,13 +89,13 @@ def cancelled(lab: Lab, found: Document, clock: Clock) -> Document:
 class Follower:
     """Follows a job from its place in a queue to its end, across preemptions."""
 
-    def __init__(self, lab: Lab, workload: str, clock: Clock, told: Callable[[str], None]) -> None:
-        """`told` gets each thing that happens around the log, in words."""
-        self._lab, self._clock, self._told = lab, clock, told
+    def __init__(self, lab: Lab, workload: str, clock: Clock, say: Callable[[str], None]) -> None:
+        """`say` gets each thing that happens around the log, in words."""
+        self._lab, self._clock, self._say = lab, clock, say
         self._last: object = None
         self._waited = False
         self.workload = workload
-        self.found: Document = {}
+        self.latest: Document = {}
         """The job as it was when it was asked for last."""
 
     def lines(self) -> Iterator[str]:
@@ -103,31 +103,31 @@ class Follower:
         seen = 0
         while True:
             self._look()
-            made = self.found["attempts_made"]
+            made = self.latest["attempts_made"]
             if seen < len(made) and made[seen]["ended"] == UNSENT:
                 seen += 1
             elif seen < len(made) and made[seen]["seen_at"] is not None:
                 self._begins(made[seen])
                 yield from self._attempt(seen)
                 seen += 1
-            elif self.found["status"] in OVER:
+            elif self.latest["status"] in OVER:
                 return
             else:
-                if self.found["status"] == "Pending":
+                if self.latest["status"] == "Pending":
                     self._say_why()
                 self._clock.sleep(POLL_SECONDS)
 
     def _look(self) -> None:
         """Ask for the job; a controller that starts again may be silent for a while."""
-        found = settle(
+        answer = settle(
             self._ask,
-            lambda each: not isinstance(each, LabError),
+            lambda answer: not isinstance(answer, LabError),
             timeout=PATIENCE_SECONDS,
             clock=self._clock,
         )
-        if isinstance(found, LabError):
-            raise found
-        self.found = found
+        if isinstance(answer, LabError):
+            raise answer
+        self.latest = answer
 
     def _ask(self) -> Document | LabError:
         try:
@@ -138,29 +138,29 @@ class Follower:
     def _begins(self, attempt: Document) -> None:
         number = attempt["number"]
         if number > 1:
-            self._told(f"attempt {number} of job {self.workload} begins: {attempt['submission_id']}")
+            self._say(f"attempt {number} of job {self.workload} begins: {attempt['submission_id']}")
         elif self._waited:
-            self._told(f"job {self.workload} is admitted by ClusterQueue {self.found['cluster_queue']}")
+            self._say(f"job {self.workload} is admitted by ClusterQueue {self.latest['cluster_queue']}")
         self._last = None
 
     def _attempt(self, seen: int) -> Iterator[str]:
         """The log of one attempt, to its end."""
-        submission_id = self.found["attempts_made"][seen]["submission_id"]
+        submission_id = self.latest["attempts_made"][seen]["submission_id"]
         try:
             yield from self._lab.jobs.follow(
-                submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._told
+                submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._say
             )
         except (NotFoundError, ClusterError, JobError):
             if not self._over(seen):
                 raise
         self._over(seen)
-        attempt = self.found["attempts_made"][seen]
+        attempt = self.latest["attempts_made"][seen]
         if attempt["evicted"]:
-            self._told(
+            self._say(
                 f"attempt {attempt['number']} of job {self.workload} was stopped: {self._evicted(attempt)}"
             )
         elif attempt["ended"] == "LOST":
-            self._told(
+            self._say(
                 f"Ray lost attempt {attempt['number']} of job {self.workload}; it goes back to its queue"
             )
 
@@ -169,28 +169,28 @@ class Follower:
 
         def ended() -> bool:
             self._look()
-            return bool(self.found["attempts_made"][seen]["ended"])
+            return bool(self.latest["attempts_made"][seen]["ended"])
 
         return settle(ended, bool, timeout=PATIENCE_SECONDS, clock=self._clock)
 
     def _evicted(self, attempt: Document) -> str:
-        for each in reversed(self.found["events"]):
-            if each["event"] in ("Preempted", "Deactivated") and each["message"]:
-                return f"{each['reason']}: {queue_words.with_sentence(each['message'])}"
+        for event in reversed(self.latest["events"]):
+            if event["event"] in ("Preempted", "Deactivated") and event["message"]:
+                return f"{event['reason']}: {queue_words.with_sentence(event['message'])}"
         return str(attempt["evicted"])
 
     def _say_why(self) -> None:
         """Say why the job waits, when that has changed."""
         keys = ("reason", "message", "position_in_cluster_queue", "away")
-        now = tuple(str(self.found[key]) for key in keys)
-        if now == self._last or not (self.found["reason"] or self.found["away"]):
+        now = tuple(str(self.latest[key]) for key in keys)
+        if now == self._last or not (self.latest["reason"] or self.latest["away"]):
             return
         self._last, self._waited = now, True
         try:
-            found = self._lab.queues.why(self.workload)
+            reasons = self._lab.queues.why(self.workload)
         except LabError:  # it is asked for again when it has changed
             return
-        if found["status"] == "Pending":
-            self._told(queue_words.waits(found))
-            if problem := queue_words.away(found):
-                self._told(problem)
+        if reasons["status"] == "Pending":
+            self._say(queue_words.waits(reasons))
+            if problem := queue_words.away(reasons):
+                self._say(problem)

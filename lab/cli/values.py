@@ -155,23 +155,23 @@ class JobName(click.ParamType[str]):
 
 def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """Parse `("s3=9000",)` as (name, number) pairs; LabSpec checks names and ranges. Raises UsageError."""
-    found: dict[str, int] = {}
+    by_name: dict[str, int] = {}
     for name, number in settings(pairs, "--port", "dashboard=8265").items():
         if not re.fullmatch(r"-?\d{1,9}", number):
             raise UsageError(f"--port {name}={number}: must be NAME=NUMBER", "as in --port dashboard=8265")
-        if int(number) in found.values():
+        if int(number) in by_name.values():
             raise UsageError(f"--port {name}={number}: number {number} is given to two ports")
-        found[name] = int(number)
-    return tuple(found.items())
+        by_name[name] = int(number)
+    return tuple(by_name.items())
 
 
 def names(text: str, option: str, example: str, noun: str) -> tuple[str, ...]:
     """Parse `kill,pause` as names of such nouns, given with this option. Raises UsageError."""
-    found = tuple(name.strip() for name in text.split(","))
-    if not all(found):
-        what = f"no {noun} is named" if not any(found) else "a name is empty"
+    listed = tuple(name.strip() for name in text.split(","))
+    if not all(listed):
+        what = f"no {noun} is named" if not any(listed) else "a name is empty"
         raise UsageError(f"{option} {text!r}: {what}", f"for example {option} {example}")
-    return found
+    return listed
 
 
 def gpu_names(text: str | None) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def gpu_names(text: str | None) -> tuple[str, ...]:
 
 def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
     """Parse `("delay=0.5",)` as a mapping of numbers. Raises UsageError."""
-    found = {}
+    by_name = {}
     for name, value in settings(pairs).items():
         try:
             number = float(value)
@@ -194,18 +194,18 @@ def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
             number = math.nan
         if not math.isfinite(number):
             raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults")
-        found[name] = number
-    return found
+        by_name[name] = number
+    return by_name
 
 
 def settings(pairs: tuple[str, ...], option: str = "-p", example: str = "epochs=5") -> dict[str, str]:
     """Parse `("epochs=3",)` as a mapping; errors name `option`. Raises UsageError."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for text in pairs:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"{option} {text}: must be NAME=VALUE", f"for example {option} {example}")
-        if name in found:
+        if name in by_name:
             raise UsageError(f"{option} {name} is given twice")
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name

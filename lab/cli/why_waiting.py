@@ -43,26 +43,26 @@ class Waits:
         if job.final or self._clock() < self._since + self._pause:
             return
         try:
-            found = self._lab.waiting_jobs().get(job.submission_id)
+            verdict = self._lab.waiting_jobs().get(job.submission_id)
         except LabError:  # a dashboard that is silent for a moment
             return
         finally:
             self._since = self._clock()
-        if found is not None and found.kind == "starting":
+        if verdict is not None and verdict.kind == "starting":
             return
-        runs = found is None and job.status == "RUNNING"
+        runs = verdict is None and job.status == "RUNNING"
         self._pause = min(2 * self._pause, MAX_SECONDS) if runs else SILENT_SECONDS
-        before, self._last = self._last, _essence(found)
+        before, self._last = self._last, _essence(verdict)
         if self._last == before:
             return
-        if found is None:
+        if verdict is None:
             self._out.note(f"job {job.submission_id} has what it waited for")
-        elif found.kind == "infeasible":
+        elif verdict.kind == "infeasible":
             if not self._known:
-                self._out.warn(format.waits(found), HOPE.format(job=job.submission_id))
+                self._out.warn(format.waits(verdict), HOPE.format(job=job.submission_id))
             self._known = False
-        elif found.kind == "others":
-            self._out.note(format.waits(found))
+        elif verdict.kind == "others":
+            self._out.note(format.waits(verdict))
 
 
 def _essence(item: Waiting | None) -> object:

@@ -1,4 +1,4 @@
-"""Ray's HTTP API on the dashboard: one door, with the token, and the nodes of the cluster.
+"""Client of Ray's HTTP API on the dashboard, with the token; the nodes of the cluster.
 
 Plain HTTP is enough for all that labctl asks, so labctl itself needs no Ray installation.
 """
@@ -196,9 +196,9 @@ def places(demand: Mapping[str, float], nodes: tuple[Node, ...], enough: int) ->
 
     Counting stops at `enough`, so that a demand of nothing has an answer.
     """
-    found = 0
+    count = 0
     for node in nodes:
         if node.alive and infeasible(demand, (node,)) is None:
             fits = [int(node.resources.get(k, 0.0) // v) for k, v in demand.items() if v > 0]
-            found += min(fits) if fits else enough
-    return min(found, enough)
+            count += min(fits) if fits else enough
+    return min(count, enough)

@@ -36,8 +36,8 @@ def earlier_jobs(store: Store, known: Collection[str]) -> tuple[Job, ...]:
 
 def earlier_job(store: Store, job: str) -> Job | None:
     """A job that Ray does not know; None where it has no ledger. Raises StoreError."""
-    found = [e for e in store.list(f"{LEDGER_PREFIX}/{job}/") if e.key.endswith(".jsonl")]
-    return _job(store, job, found) if found and not job.startswith(INTERACTIVE) else None
+    entries = [e for e in store.list(f"{LEDGER_PREFIX}/{job}/") if e.key.endswith(".jsonl")]
+    return _job(store, job, entries) if entries and not job.startswith(INTERACTIVE) else None
 
 
 def _job(store: Store, job: str, entries: Sequence[StoredObject]) -> Job:

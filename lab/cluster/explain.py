@@ -51,7 +51,7 @@ class Explanation:
     line: str
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The cause, and the words of the job that tell it."""
         return f"{self.cause.title} ({self.line})"
 
@@ -277,9 +277,9 @@ def _last_error(log: str) -> str:
 
 def _match(text: str) -> Explanation | None:
     """The cause whose words come last in the text."""
-    found = [(match.end(), cause) for cause in CAUSES for match in cause.says.finditer(text)]
-    if not found:
+    matches = [(match.end(), cause) for cause in CAUSES for match in cause.says.finditer(text)]
+    if not matches:
         return None
-    end, cause = max(found, key=lambda one: one[0])
+    end, cause = max(matches, key=lambda one: one[0])
     line = text[text.rfind("\n", 0, end) + 1 :].partition("\n")[0].strip()
     return Explanation(cause, line if len(line) <= LINE_WIDTH else f"{line[: LINE_WIDTH - 3]}...")

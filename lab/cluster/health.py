@@ -25,7 +25,7 @@ class Health:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
-        """`queues` is the door to the controller."""
+        """`queues` is the client of the controller."""
         self._queues = queues
 
     def view(self) -> Document:
@@ -46,19 +46,19 @@ class Health:
         """
         before = _times(self.view())
         ordered = self.run(node, check)["ordered"]
-        found: Document = {}
+        latest: Document = {}
 
         def look() -> Document | None:
-            nonlocal found
-            found = self.view()
-            return None if _missing(ordered, before, found) else found
+            nonlocal latest
+            latest = self.view()
+            return None if _missing(ordered, before, latest) else latest
 
         return poll(
             look,
             timeout=timeout,
             waited_for="the ordered checks",
             clock=clock,
-            state=lambda: f"no result yet: {', '.join(_missing(ordered, before, found)[:5])}",
+            state=lambda: f"no result yet: {', '.join(_missing(ordered, before, latest)[:5])}",
             hint="labctl health shows what is known; an agent that is silent answers to nothing",
         )
 
@@ -78,8 +78,8 @@ class Health:
         """
         if state not in ORDERABLE:
             raise UsageError(f"{state}: is no result of a check", f"one of {', '.join(ORDERABLE)}")
-        told = {"node": node, "device": device, "check": check, "state": state, "message": message}
-        return self._queues.ask("POST", "/health/override", {**told, "value": value})
+        order = {"node": node, "device": device, "check": check, "state": state, "message": message}
+        return self._queues.ask("POST", "/health/override", {**order, "value": value})
 
     def lift(self, node: str, device: str, check: str) -> Document:
         """End an override; one that is not there is ended."""
@@ -89,27 +89,27 @@ class Health:
 def worst(view: Document) -> dict[str, Document]:
     """Node -> its device in the worst state."""
     order = {state: place for place, state in enumerate(("PASS", "UNKNOWN", "WARN", "TESTING", "EVICT"))}
-    found: dict[str, Document] = {}
-    for each in view["devices"]:
-        known = found.get(each["node"])
-        if known is None or order[each["state"]] > order[known["state"]]:
-            found[each["node"]] = each
-    return found
+    worst_of: dict[str, Document] = {}
+    for device in view["devices"]:
+        known = worst_of.get(device["node"])
+        if known is None or order[device["state"]] > order[known["state"]]:
+            worst_of[device["node"]] = device
+    return worst_of
 
 
 def states(health: Health) -> dict[str, tuple[str, str]]:
     """Node -> state of its worst device, and the reason; nothing where the controller does not answer."""
     try:
-        return {node: (each["state"], each["reason"]) for node, each in worst(health.view()).items()}
+        return {node: (device["state"], device["reason"]) for node, device in worst(health.view()).items()}
     except LabError:
         return {}
 
 
 def _times(view: Document) -> dict[tuple[str, str, str], Any]:
     return {
-        (each["node"], each["device"], check["name"]): check["at"]
-        for each in view["devices"]
-        for check in each["checks"]
+        (device["node"], device["device"], check["name"]): check["at"]
+        for device in view["devices"]
+        for check in device["checks"]
     }
 
 

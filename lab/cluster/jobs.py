@@ -267,7 +267,7 @@ class Jobs:
 
     def wait(self, submission_id: str, timeout: float) -> Job:
         """The job once it has ended. Raises WaitTimeoutError with its last log lines."""
-        job = self._settle(lambda: self._ask(submission_id), lambda found: found.final, timeout)
+        job = self._settle(lambda: self._ask(submission_id), lambda known: known.final, timeout)
         if not job.final:
             raise _still(job, timeout, self.logs(submission_id))
         return job
@@ -288,7 +288,7 @@ class Jobs:
             raise ClusterError(f"Ray could not stop job {submission_id}: {_last_line(reply.data)}")
         if job.status == "PENDING":
             job = self._settle(
-                lambda: self.get(submission_id), lambda found: found.status != "PENDING", START_GRACE_SECONDS
+                lambda: self.get(submission_id), lambda known: known.status != "PENDING", START_GRACE_SECONDS
             )
         if job.status == "PENDING":
             self._give_up(submission_id)
@@ -342,8 +342,8 @@ class Jobs:
         job = _job(row)
         if job.final or not job.node_id or (ended := self._dead_heads.find(job.node_id)) is None:
             return job
-        told = lost_with_head(job.submission_id, UNNOTICED).message
-        return replace(job, status="FAILED", message=told, ended_at=ended, lost=True)
+        message = lost_with_head(job.submission_id, UNNOTICED).message
+        return replace(job, status="FAILED", message=message, ended_at=ended, lost=True)
 
     def _upload(self, folder: Path) -> str:
         return self._send(package(folder), str(folder))

@@ -46,8 +46,8 @@ class NodeSizes:
                 metadata=(("authorization", f"Bearer {self._token}"),) if self._token else (),
             )
         except grpc.RpcError as error:
-            told = error.details() if isinstance(error, grpc.Call) else repr(error)
-            raise ClusterError(f"Ray does not resize node {node_id[:8]}: {told}") from error
+            detail = error.details() if isinstance(error, grpc.Call) else repr(error)
+            raise ClusterError(f"Ray does not resize node {node_id[:8]}: {detail}") from error
 
 
 def request(node_id: str, cpus: float) -> bytes:

@@ -31,8 +31,8 @@ RECORDER = "raylab_ledger.train.Ledger"
 @cache
 def patches() -> tuple[Any, ...]:
     """PATCHES of the table; `raylab_switches.Patch` says what each entry has."""
-    found: tuple[Any, ...] = runpy.run_path(str(TABLE))["PATCHES"]
-    return found
+    table: tuple[Any, ...] = runpy.run_path(str(TABLE))["PATCHES"]
+    return table
 
 
 def callbacks() -> str:

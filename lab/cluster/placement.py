@@ -32,15 +32,15 @@ class Placement:
         return tuple(dict.fromkeys([*(service for _, service in self.workers), *filter(None, [self.driver])]))
 
 
-def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...]) -> str:
+def why_ranks_wait(ranks: int, per_rank: Mapping[str, float], nodes: tuple[Node, ...]) -> str:
     """The reason for which `ranks` workers that ask for `each` could not start here; empty if they could."""
-    why = infeasible(each, nodes)
+    why = infeasible(per_rank, nodes)
     if why:
         return f"{why} (for each rank)"
-    fit = places(each, nodes, ranks)
+    fit = places(per_rank, nodes, ranks)
     if fit >= ranks:
         return ""
-    asked = " and ".join(f"{amount:g} {resource}" for resource, amount in each.items() if amount > 0)
+    asked = " and ".join(f"{amount:g} {resource}" for resource, amount in per_rank.items() if amount > 0)
     return f"only {fit} of {ranks} ranks of {asked} fit on the nodes there are"
 
 

@@ -76,7 +76,7 @@ class QueueRequest:
     def asks_for_workers(self) -> bool:
         """Tell if it says anything of its workers."""
         given = (self.workers, self.gpus_per_worker, self.cpus_per_worker, self.memory_per_worker)
-        return any(each is not None for each in given)
+        return any(value is not None for value in given)
 
     @property
     def pod_set(self) -> dict[str, Any] | None:
@@ -144,12 +144,14 @@ def of_recipe(
     and written down: what runs is what was asked for. Raises UsageError, also for amounts that -p says.
     """
     _refuse_flags(recipe, request)
-    ranks, each = recipe.demand(settings)
+    ranks, per_rank = recipe.demand(settings)
     parameter = recipe.resources.get("GPU")
-    if parameter is not None and "GPU" not in each:
-        each = {**each, "GPU": 1.0 if gpus >= ranks else 0.0}
-        settings = {**settings, parameter: f"{each['GPU']:g}"}
-    wanted = replace(request, workers=ranks, gpus_per_worker=each.get("GPU"), cpus_per_worker=each.get("CPU"))
+    if parameter is not None and "GPU" not in per_rank:
+        per_rank = {**per_rank, "GPU": 1.0 if gpus >= ranks else 0.0}
+        settings = {**settings, parameter: f"{per_rank['GPU']:g}"}
+    wanted = replace(
+        request, workers=ranks, gpus_per_worker=per_rank.get("GPU"), cpus_per_worker=per_rank.get("CPU")
+    )
     return QueuedSubmission(recipe.submission(settings, num_cpus, num_gpus, job_name), wanted, recipe)
 
 

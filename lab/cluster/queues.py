@@ -35,13 +35,13 @@ FIRST = "labctl queue apply --example classroom"
 
 
 def _kinds(of: type[LabError]) -> Iterator[type[LabError]]:
-    for each in of.__subclasses__():
-        yield each
-        yield from _kinds(each)
+    for kind in of.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
 
 
 CODES: Mapping[int, type[LabError]] = {
-    each.exit_code: each for each in _kinds(LabError) if each.__module__ == LabError.__module__
+    kind.exit_code: kind for kind in _kinds(LabError) if kind.__module__ == LabError.__module__
 }
 
 
@@ -70,8 +70,8 @@ class Queues:
         """Send the working folder, as it is now, and put the job into a queue."""
         folder = job.submission.working_dir
         sha = "" if folder is None else self._send(package(folder))
-        found = self.ask("POST", "/jobs", {**_body(job), "package": sha})
-        return Submitted(found["submission_id"], workload=found["workload"])
+        created = self.ask("POST", "/jobs", {**_body(job), "package": sha})
+        return Submitted(created["submission_id"], workload=created["workload"])
 
     def dry_run(self, job: QueuedSubmission) -> Document:
         """What would be if this were submitted now, in the form of `why`. Nothing is changed."""
@@ -124,17 +124,17 @@ class Queues:
 
     def events(self, since: int = 0) -> Sequence[Document]:
         """What was decided, with numbers above `since`, oldest first; the controller tells some at a time."""
-        found: list[Document] = []
+        events: list[Document] = []
         while page := self._items(f"/events?since={since}", "events"):
-            found += page
-            since = max(each["number"] for each in page)
-        return found
+            events += page
+            since = max(event["number"] for event in page)
+        return events
 
     # HTTP
 
     def _items(self, path: str, name: str) -> Sequence[Document]:
-        found = self.ask("GET", path)
-        return tuple(found.get(name) or found.get("items") or ())
+        document = self.ask("GET", path)
+        return tuple(document.get(name) or document.get("items") or ())
 
     def _send(self, data: bytes) -> str:
         """Hand over a package, unless the controller has it already."""
@@ -147,12 +147,12 @@ class Queues:
         return sha
 
     def ask(self, method: str, path: str, body: Document | None = None) -> Document:
-        """The answer of one page of the controller: for doors to its other pages."""
+        """The answer of one page of the controller: for clients of its other pages."""
         reply = self._request(method, path, None if body is None else json.dumps(body).encode())
         if reply.status >= 300:
             raise _error(reply)
-        found = _parsed(reply)
-        return found if isinstance(found, dict) else {"items": found}
+        document = _parsed(reply)
+        return document if isinstance(document, dict) else {"items": document}
 
     def _request(
         self, method: str, path: str, body: bytes | None = None, timeout: float = TIMEOUT_SECONDS
@@ -224,11 +224,11 @@ def _parsed(reply: http.Reply) -> Any:
 def _error(reply: http.Reply) -> LabError:
     """The error that an answer tells of."""
     try:
-        told = _parsed(reply)["error"]
-        message, hint = str(told["message"]), str(told.get("hint") or "")
-        kind = CODES.get(int(told.get("code") or 0), ClusterError)
+        failure = _parsed(reply)["error"]
+        message, hint = str(failure["message"]), str(failure.get("hint") or "")
+        kind = CODES.get(int(failure.get("code") or 0), ClusterError)
     except (KeyError, TypeError, ValueError, AttributeError):
         text = reply.data[:200].decode(errors="replace")
         return ClusterError(f"the queues' controller answered HTTP {reply.status}: {text}")
-    problems = told.get("problems")
+    problems = failure.get("problems")
     return RefusedFilesError(message, hint, problems) if problems else kind(message, hint)

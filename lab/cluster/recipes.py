@@ -138,11 +138,11 @@ class Recipe:
 
 def manifests(workspace: Path = WORKSPACE) -> dict[str, Path]:
     """Recipe -> its manifest: `FOLDER/recipe.json`, and `FOLDER/recipe-MORE.json` as `FOLDER-MORE`."""
-    found = {}
+    paths = {}
     for path in sorted(workspace.glob("*/recipe*.json")):
         if re.fullmatch(r"recipe(-[a-z0-9]+)?", path.stem):
-            found[path.parent.name + path.stem.removeprefix("recipe")] = path
-    return found
+            paths[path.parent.name + path.stem.removeprefix("recipe")] = path
+    return paths
 
 
 def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
@@ -163,11 +163,11 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
         packages = str(document.get("packages", ""))
         others: dict[str, dict[str, Any]] = {
             str(way): {
-                "command": _command(each),
-                "parameters": _parameters({**entries, **each.get("parameters", {})}, path),
-                "packages": str(each.get("packages", packages)),
+                "command": _command(variant),
+                "parameters": _parameters({**entries, **variant.get("parameters", {})}, path),
+                "packages": str(variant.get("packages", packages)),
             }
-            for way, each in document.get("fault_tolerance", {}).items()
+            for way, variant in document.get("fault_tolerance", {}).items()
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
@@ -176,7 +176,7 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
     for name in filter(None, [ranks, *resources.values()]):
         if name not in {p.name for p in parameters}:
             raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    for group in filter(None, [packages, *(each["packages"] for each in others.values())]):
+    for group in filter(None, [packages, *(variant["packages"] for variant in others.values())]):
         if group not in BUILDS_ON:
             raise UsageError(f"{path}: packages: there is no group {group!r} in requirements/")
     name = folder.name + path.stem.removeprefix("recipe")
@@ -188,8 +188,8 @@ def recipes(workspace: Path = WORKSPACE) -> tuple[Recipe, ...]:
     """Every recipe of the workspace, by name. Raises NotFoundError when there is no workspace."""
     if not os.path.isdir(workspace):
         raise NotFoundError(f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where recipes are")
-    found = manifests(workspace)
-    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(found.items()))
+    paths = manifests(workspace)
+    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(paths.items()))
 
 
 def find_recipe(name: str, workspace: Path = WORKSPACE) -> Recipe:

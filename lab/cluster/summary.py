@@ -52,7 +52,7 @@ class LabDetails:
         return f"lab {self.name} (runtime {self.runtime}): {state}"
 
     def _addresses(self) -> list[str]:
-        found = (
+        addresses = (
             ("dashboard", self.dashboard),
             ("jupyter", self.jupyter),
             ("s3", f"{self.s3}  bucket s3://{BUCKET}" if self.s3 else ""),
@@ -60,7 +60,7 @@ class LabDetails:
             ("grafana", self.grafana),
             ("queue", self.queue),
         )
-        return [f"  {name:12}  {url}" for name, url in found if url]
+        return [f"  {name:12}  {url}" for name, url in addresses if url]
 
     def _nodes(self) -> list[str]:
         if not self.nodes:
@@ -73,7 +73,7 @@ class LabDetails:
 def details(status: LabStatus, nodes: Sequence[Node]) -> LabDetails:
     """A lab's status and its cluster's nodes, dead ones included, as one answer."""
     living = tuple(sorted((n for n in nodes if n.alive), key=lambda n: (not n.head, n.service)))
-    urls = {each.service: each.url for each in status.services}
+    urls = {service.service: service.url for service in status.services}
     return LabDetails(
         name=status.name,
         runtime=status.runtime,

@@ -284,5 +284,5 @@ def _plain(error: Exception) -> str:
         (e.SSLError, "its certificate is not valid"),
         (e.ProtocolError, "the connection broke"),
     )
-    found = (text for kind, text in names if any(isinstance(each, kind) for each in chain))
-    return next(found, ADDRESS.sub("an address", str(error)))
+    texts = (text for kind, text in names if any(isinstance(link, kind) for link in chain))
+    return next(texts, ADDRESS.sub("an address", str(error)))

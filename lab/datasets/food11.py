@@ -112,22 +112,22 @@ def _choose(opened: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInf
     return chosen
 
 
-def _compare(found: Counter[tuple[str, str]], archive: Path) -> None:
+def _compare(counts: Counter[tuple[str, str]], archive: Path) -> None:
     """Raises SetupError unless each class has as many pictures as published."""
     wanted = {
         (split, kind): count for split in SPLITS for kind, count in zip(FOLDERS, COUNTS[split], strict=True)
     }
-    if not found:
+    if not counts:
         raise SetupError(f"{archive} holds no pictures in training, validation and evaluation", HINT)
     for split in SPLITS:
-        have = sum(number for (each, _), number in found.items() if each == split)
+        have = sum(number for (part, _), number in counts.items() if part == split)
         want = sum(COUNTS[split])
         if have != want:
             raise SetupError(f"{archive} holds {have} pictures in {split}; Food-11 has {want}", HINT)
     for where, want in wanted.items():
-        if found[where] != want:
+        if counts[where] != want:
             split, kind = where
-            raise SetupError(f"{archive} holds {found[where]} pictures in {split}/{kind}, not {want}", HINT)
+            raise SetupError(f"{archive} holds {counts[where]} pictures in {split}/{kind}, not {want}", HINT)
 
 
 def place(entry: str) -> tuple[str, str, str] | None:

@@ -167,14 +167,14 @@ def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> F
     """Fills a folder from an archive, which must have this SHA-256 where one is given."""
 
     def fill(folder: Path) -> None:
-        found = sha256_of(archive, on_progress)
-        if sha256 and found != sha256:
+        digest = sha256_of(archive, on_progress)
+        if sha256 and digest != sha256:
             raise ChecksumError(
-                f"the archive from {source} has the SHA-256 {found}, not {sha256}",
+                f"the archive from {source} has the SHA-256 {digest}, not {sha256}",
                 "it is damaged, or was replaced: --sha256 says which one you want",
             )
         food11.unpack(archive, folder, on_progress)
-        model.write(folder, source=source, sha256=found, synthetic=False)
+        model.write(folder, source=source, sha256=digest, synthetic=False)
 
     return fill
 

@@ -88,10 +88,10 @@ def store(path: Path, content: bytes) -> None:
 
 def make_folder(path: Path) -> Path:
     """`path`, a folder that every user may read, with the folders above it that are missing."""
-    for each in (*reversed(path.parents), path):
-        if not each.exists():
-            each.mkdir()
-            each.chmod(0o755)
+    for folder in (*reversed(path.parents), path):
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(0o755)
     return path
 
 
@@ -103,9 +103,9 @@ def _look(folder: Path) -> tuple[dict[str, dict[str, int]], int]:
         for kind in _entries(folder / split):
             if not kind.is_dir():
                 continue
-            found = [each for each in map(_size, _entries(kind)) if each is not None]
-            counts.setdefault(split, {})[kind.name] = len(found)
-            size += sum(found)
+            sizes = [length for length in map(_size, _entries(kind)) if length is not None]
+            counts.setdefault(split, {})[kind.name] = len(sizes)
+            size += sum(sizes)
     return counts, size
 
 
@@ -120,10 +120,10 @@ def _entries(folder: Path) -> list[Path]:
 def _size(path: Path) -> int | None:
     """Bytes of a picture; None for anything else, such as a dangling link."""
     try:
-        found = path.stat()
+        info = path.stat()
     except OSError:
         return None
-    return found.st_size if path.suffix.lower() in PICTURES and stat.S_ISREG(found.st_mode) else None
+    return info.st_size if path.suffix.lower() in PICTURES and stat.S_ISREG(info.st_mode) else None
 
 
 def _then(made: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:

@@ -66,23 +66,23 @@ class Shelf:
     def all(self) -> tuple[Dataset, ...]:
         """Every data set that is here, by name."""
         folders = sorted(self.folder.glob("[!.]*/")) if self.folder.is_dir() else []
-        return tuple(found for folder in folders if (found := model.read(folder)) is not None)
+        return tuple(dataset for folder in folders if (dataset := model.read(folder)) is not None)
 
     def find(self, name: str) -> Dataset | None:
         """The data set of that name (`food11` or `Food-11`), or None when it is not here."""
-        return next((each for each in self.all() if _same(each.name, name)), None)
+        return next((dataset for dataset in self.all() if _same(dataset.name, name)), None)
 
     def arrived(self, name: str) -> Partial | None:
         """The download of the data set of that name, or None."""
-        return next((each for each in self.partial() if _same(each.name, name)), None)
+        return next((partial for partial in self.partial() if _same(partial.name, name)), None)
 
     def get(self, name: str) -> Dataset:
         """The data set of that name. Raises NotFoundError when it is not here."""
-        found = self.find(name)
-        if found is None:
-            here = ", ".join(each.name for each in self.all()) or "none"
+        dataset = self.find(name)
+        if dataset is None:
+            here = ", ".join(dataset.name for dataset in self.all()) or "none"
             raise NotFoundError(f"there is no data set {name!r} in {self.folder}", f"there: {here}")
-        return found
+        return dataset
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
@@ -122,9 +122,9 @@ class Shelf:
                 _remove(new)
             raise
         _remove(self._old(name))
-        found = model.read(there)
-        assert found is not None
-        return found
+        dataset = model.read(there)
+        assert dataset is not None
+        return dataset
 
     def remove(self, name: str) -> Dataset | None:
         """Delete a data set, and what was downloaded of it; returns what it was, None for a download alone.
@@ -132,12 +132,12 @@ class Shelf:
         Raises NotFoundError, SetupError.
         """
         arrived = self.arrived(name)
-        found = self.find(name) if arrived else self.get(name)
+        dataset = self.find(name) if arrived else self.get(name)
         with self.busy():
-            if found is not None:
-                _remove(found.folder)
-            self.forget(found.name if found else arrived.name if arrived else name)
-        return found
+            if dataset is not None:
+                _remove(dataset.folder)
+            self.forget(dataset.name if dataset else arrived.name if arrived else name)
+        return dataset
 
     def _new(self, name: str) -> Path:
         return self.folder / f".new-{name}"

@@ -55,11 +55,11 @@ class JobLedger:
                 self._read.add(entry.key)
         # A write whose answer was lost is repeated under another name: the copy may come with a later poll.
         new = {hashlib.sha256(line.strip()).digest(): line for line in self._lines}
-        found = parse_events(line for digest, line in new.items() if digest not in self._seen)
+        events = parse_events(line for digest, line in new.items() if digest not in self._seen)
         self._lines = []
         self._seen.update(new)
-        if found:
-            self.events.extend(found)
+        if events:
+            self.events.extend(events)
             self.history = History.of(self.events)
         return self.history
 
@@ -84,26 +84,26 @@ def list_checkpoints(store: Store, job: str | None = None) -> tuple[CheckpointIn
         if match is not None and not entry.key.endswith("/"):
             uri = f"s3://{store.bucket}/{match['folder']}/{match['name']}"
             groups.setdefault(uri, []).append((match, entry))
-    found = []
+    checkpoints = []
     for uri, parts in groups.items():
-        told = known.get(uri, _Known())
-        if job is not None and told.job != job:
+        recorded = known.get(uri, _Known())
+        if job is not None and recorded.job != job:
             continue
         match = parts[0][0]
-        found.append(
+        checkpoints.append(
             CheckpointInfo(
                 uri=uri,
-                run=told.run or match["folder"].rsplit("/", 1)[-1],
+                run=recorded.run or match["folder"].rsplit("/", 1)[-1],
                 name=match["name"],
                 files=tuple(sorted(m["file"] for m, _ in parts)),
                 size=sum(entry.size for _, entry in parts),
                 modified=max(entry.modified for _, entry in parts),
-                epoch=told.epoch,
-                sha256=told.sha256,
-                job=told.job,
+                epoch=recorded.epoch,
+                sha256=recorded.sha256,
+                job=recorded.job,
             )
         )
-    return tuple(sorted(found, key=lambda c: (c.run, c.modified, c.name)))
+    return tuple(sorted(checkpoints, key=lambda c: (c.run, c.modified, c.name)))
 
 
 def stored_manifest(store: Store, uri: str) -> dict[str, str]:
@@ -143,7 +143,7 @@ def _known(store: Store, job: str) -> dict[str, _Known]:
     """Return what the job's ledger knows of checkpoints by URI, those never committed included."""
     ledger = JobLedger(store, job)
     history = ledger.poll()
-    found: dict[str, _Known] = {}
+    known: dict[str, _Known] = {}
     files: dict[str, dict[str, str]] = {}
     for event in ledger.events:
         uri, metrics = event.fields.get("uri"), event.fields.get("metrics")
@@ -156,12 +156,12 @@ def _known(store: Store, job: str) -> dict[str, _Known]:
         epochs = (number(metrics.get(key)) for key in EPOCH_KEYS) if isinstance(metrics, dict) else iter(())
         epoch = next((value for value in epochs if value is not None), None)
         sha256 = manifest_sha256(files[uri]) if uri in files else None
-        found[uri] = _Known(event.job, event.run or None, epoch, sha256)
+        known[uri] = _Known(event.job, event.run or None, epoch, sha256)
     for run in history.runs:
         for checkpoint in run.checkpoints:
             epoch = checkpoint.progress if run.progress_key in EPOCH_KEYS else None
-            found[checkpoint.uri] = _Known(run.job, run.name, epoch, checkpoint.sha256())
-    return found
+            known[checkpoint.uri] = _Known(run.job, run.name, epoch, checkpoint.sha256())
+    return known
 
 
 def _training_objects(store: Store) -> Iterable[StoredObject]:

@@ -66,7 +66,7 @@ class Check:
 def read(store: Store, job: str) -> Mapping[str, Any]:
     """The evidence that a job has stored. Raises NotFoundError for a job without; StoreError."""
     try:
-        found = parse_json(store.get(f"{PREFIX}/{job}.json"))
+        document = parse_json(store.get(f"{PREFIX}/{job}.json"))
     except MissingObjectError:
         raise NotFoundError(
             f"job {job} has stored no evidence of a batch of inference",
@@ -74,9 +74,9 @@ def read(store: Store, job: str) -> Mapping[str, Any]:
         ) from None
     except ValueError as error:
         raise StoreError(f"the evidence of job {job} cannot be read: {error}") from error
-    if wrong := next(misfits(found, EVIDENCE, "the evidence"), ""):
+    if wrong := next(misfits(document, EVIDENCE, "the evidence"), ""):
         raise StoreError(f"the evidence of job {job} cannot be read: {wrong}")
-    read: Mapping[str, Any] = found
+    read: Mapping[str, Any] = document
     return read
 
 
@@ -107,10 +107,10 @@ def judge(evidence: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(checks: Iterable[Check], lost: bool) -> Verdict:
-    found = [check.passed for check in checks]
-    if False in found:
+    answers = [check.passed for check in checks]
+    if False in answers:
         return Verdict.FAILED
-    if None in found:
+    if None in answers:
         return Verdict.NOT_VERIFIED
     return Verdict.RECOVERED if lost else Verdict.AS_EXPECTED
 
@@ -118,8 +118,8 @@ def _verdict(checks: Iterable[Check], lost: bool) -> Verdict:
 def _once(evidence: Mapping[str, Any]) -> Check:
     """Every prompt has one answer in the store, and there is no other one."""
     counts = Counter(answer["id"] for answer in evidence["answers"])
-    missing = [each for each in evidence["prompts"] if each not in counts]
-    twice = [each for each, count in counts.items() if count > 1]
+    missing = [prompt for prompt in evidence["prompts"] if prompt not in counts]
+    twice = [prompt for prompt, count in counts.items() if count > 1]
     foreign = sorted(counts.keys() - set(evidence["prompts"]))
     wrong = [
         f"{plural(len(ids), 'prompt')} {what} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
@@ -154,16 +154,16 @@ def _of_its_checkpoint(evidence: Mapping[str, Any]) -> Check:
 def _same(evidence: Mapping[str, Any]) -> Check:
     """Answers that were computed once more have the same SHA-256."""
     name, expected = "same answers", evidence["reference"]
-    found = [a for a in evidence["answers"] if a["id"] in expected]
-    if not found:
+    compared = [a for a in evidence["answers"] if a["id"] in expected]
+    if not compared:
         return Check(name, None, "no answer was computed once more")
-    other = [a["id"] for a in found if a["sha256"] != expected[a["id"]]]
+    other = [a["id"] for a in compared if a["sha256"] != expected[a["id"]]]
     if other:
-        return Check(name, False, f"{len(other)} of {len(found)} differ: {', '.join(other[:3])}")
-    again = sum(a["attempts"] > 1 for a in found)
+        return Check(name, False, f"{len(other)} of {len(compared)} differ: {', '.join(other[:3])}")
+    again = sum(a["attempts"] > 1 for a in compared)
     sent_again = [a for a in evidence["answers"] if a["attempts"] > 1]
     detail = (
-        f"{plural(len(found), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
+        f"{plural(len(compared), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
     )
     if sent_again and not again:
         return Check(name, None, f"{detail}, of {len(sent_again)}")

@@ -101,8 +101,8 @@ class FaultKind:
             ("scope", self.scope, Scope),
             ("expected", self.expected, Expected),
             ("traits", self.traits, Traits),
-            *(("parameters", each, Parameter) for each in self.parameters),
-            *(("needs", each, Feature) for each in self.needs),
+            *(("parameters", parameter, Parameter) for parameter in self.parameters),
+            *(("needs", feature, Feature) for feature in self.needs),
         ]
         for what, value, wanted in typed:
             if not isinstance(value, wanted):
@@ -195,8 +195,8 @@ class Scene:
 
     def state(self, service: str = "") -> State | None:
         """Return the state of `service`, by default of the target; None if the lab has no such service."""
-        found = self.runtime.status().service(service or self.target)
-        return found.state if found is not None else None
+        status = self.runtime.status().service(service or self.target)
+        return status.state if status is not None else None
 
     def start(self) -> None:
         """Start the target, if it does not run, and wait until it is healthy.
@@ -279,9 +279,9 @@ def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
 def rank_on_target(scene: Scene) -> RankProcess:
     """Return the rank that the parameter `rank` names, else the lowest on the target. Raises RefusedError."""
     wanted = scene.parameters.get("rank")
-    found = [r for r in scene.ranks if wanted is None or r.rank == int(wanted)]
-    if not found:
+    candidates = [r for r in scene.ranks if wanted is None or r.rank == int(wanted)]
+    if not candidates:
         there = ", ".join(str(r.rank) for r in scene.ranks) or "none"
         what = f"rank {int(wanted)}" if wanted is not None else "rank"
         raise RefusedError(f"{scene.target} runs no {what} of job {scene.job}", f"ranks there: {there}")
-    return min(found, key=lambda r: r.rank)
+    return min(candidates, key=lambda r: r.rank)

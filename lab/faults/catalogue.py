@@ -15,10 +15,10 @@ from lab.faults.own import defined_in, load_own
 
 def _built_in() -> dict[str, Callable[[], Fault]]:
     names = [m.name for m in pkgutil.iter_modules(kinds.__path__) if not m.name.startswith("_")]
-    found = [c for name in names for c in defined_in(import_module(f"{kinds.__name__}.{name}"))]
+    classes = [c for name in names for c in defined_in(import_module(f"{kinds.__name__}.{name}"))]
     scopes = list(Scope)
-    found.sort(key=lambda fault: (scopes.index(fault.kind.scope), fault.kind.name))
-    return {fault.kind.name: fault for fault in found}
+    classes.sort(key=lambda fault: (scopes.index(fault.kind.scope), fault.kind.name))
+    return {fault.kind.name: fault for fault in classes}
 
 
 FAULTS = _built_in()

@@ -70,14 +70,14 @@ def load_own(taken: Collection[str], uid: int | None = None) -> Own:
         except LabError as error:
             own.problems[source] = error
         except (Exception, SystemExit) as error:  # whatever that code raises is its own
-            own.problems[source] = UsageError(_told(source, "does not load", error), HOW)
+            own.problems[source] = UsageError(_sentence(source, "does not load", error), HOW)
     return own
 
 
 def defined_in(module: ModuleType) -> list[type[Fault]]:
     """Return the fault classes that this module defines, bases without a `kind` included."""
-    found = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Fault))
-    return list(dict.fromkeys(c for c in found if c.__module__ == module.__name__))
+    classes = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Fault))
+    return list(dict.fromkeys(c for c in classes if c.__module__ == module.__name__))
 
 
 def _sources(own: Own, uid: int) -> Iterator[tuple[str, Callable[[], ModuleType]]]:
@@ -137,18 +137,18 @@ def _refuse_untrusted(path: Path, info: os.stat_result, owners: Collection[int])
 def _checked(module: ModuleType, source: str) -> list[type[Fault]]:
     """Return the faults of a module. Raises UsageError when there is none, or one that cannot be used."""
     classes = defined_in(module)
-    found = [c for c in classes if hasattr(c, "kind")]
-    if not found:
+    faults = [c for c in classes if hasattr(c, "kind")]
+    if not faults:
         what = f"{classes[0].__name__} has no `kind`" if classes else "it defines no subclass of Fault"
         raise UsageError(f"{source} holds no fault: {what}", HOW)
-    for fault in found:
+    for fault in faults:
         if not isinstance(fault.kind, FaultKind):
             raise UsageError(f"{source}: {fault.__name__}.kind is no FaultKind", HOW)
         if inspect.isabstract(fault):
             lacks = ", ".join(sorted(fault.__abstractmethods__))
             raise UsageError(f"{source}: {fault.__name__} lacks the method {lacks}", HOW)
         fault()
-    return found
+    return faults
 
 
 def _blame(fault: type[Fault], source: str) -> None:
@@ -166,12 +166,12 @@ def _blamed(method: Callable[[Fault, Scene], Any], source: str, what: str) -> Ca
         except LabError:
             raise
         except Exception as error:
-            raise ServiceError(_told(source, what, error), HOW) from error
+            raise ServiceError(_sentence(source, what, error), HOW) from error
 
     return call
 
 
-def _told(source: str, what: str, error: BaseException) -> str:
+def _sentence(source: str, what: str, error: BaseException) -> str:
     """Return a sentence with what the code of this file or module has raised, and where."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None

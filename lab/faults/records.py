@@ -42,7 +42,7 @@ class FaultLog:
         """`job` is the one it hits. Writes nothing yet."""
         self._store, self.fault = store, fault
         """The fault as it is known now."""
-        self._told: LoggedFault | None = None
+        self._recorded: LoggedFault | None = None
         self.key = f"{FAULTS_PREFIX}/{job}/{int(fault.at * 1000)}-{fault.target}.json"
         self.problem = ""
         """The reason why the last record could not be written; empty if it was."""
@@ -55,9 +55,9 @@ class FaultLog:
     def record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
         """Record the fault, and when it was reverted: once for each change; `again` after a failure."""
         fault = replace(self.fault, reverted_at=reverted_at)
-        if fault == self._told and not (again and self.problem):
+        if fault == self._recorded and not (again and self.problem):
             return
-        self._told, self.problem = fault, ""
+        self._recorded, self.problem = fault, ""
         try:
             self._store.put(self.key, json.dumps(asdict(fault)).encode())
         except StoreError as error:

@@ -62,15 +62,15 @@ def compose_folder(spec: LabSpec) -> dict[str, bytes]:
     """Files of the folder: path -> content."""
     spec = replace(spec, gpu=numbered(spec))
     state = ComposeState(spec, {}, project.files(spec), {})
-    found = dict(_copied())
+    files = dict(_copied())
     override = relative(project.override(state), spec)
     names = (*state.files, OVERRIDE) if override else state.files
     if override:
-        found[f"compose/{OVERRIDE}"] = json.dumps(override, indent=1).encode() + b"\n"
-    found["compose/.env"] = env_text(state, names).encode()
-    found["secrets.sh"] = SECRETS.replace("RANDOM", RANDOM_IN_SHELL).encode()
-    found["README.md"] = readme(spec).encode()
-    return found
+        files[f"compose/{OVERRIDE}"] = json.dumps(override, indent=1).encode() + b"\n"
+    files["compose/.env"] = env_text(state, names).encode()
+    files["secrets.sh"] = SECRETS.replace("RANDOM", RANDOM_IN_SHELL).encode()
+    files["README.md"] = readme(spec).encode()
+    return files
 
 
 def numbered(spec: LabSpec) -> GpuPlan:
@@ -120,7 +120,7 @@ def _copied() -> Iterator[tuple[str, bytes]]:
     for part in PARTS:
         for path in sorted((ROOT / part).rglob("*")):
             inside = path.relative_to(ROOT)
-            if path.is_file() and not any(each in LEFT_OUT for each in inside.parts) and path.name != ".env":
+            if path.is_file() and not any(part in LEFT_OUT for part in inside.parts) and path.name != ".env":
                 if inside.parts[:2] == ("compose", "data") and path.name != ".gitignore":
                     continue
                 yield inside.as_posix(), path.read_bytes()

@@ -69,22 +69,22 @@ def lose_node(
         return (_aim(lab, job_id, target), answers) if answers >= after else None
 
     waited_for = f"{after} answers in {folder}"
-    found, answers = poll(begun, timeout=BEGIN_SECONDS, waited_for=waited_for, clock=clock)
+    node, answers = poll(begun, timeout=BEGIN_SECONDS, waited_for=waited_for, clock=clock)
     for number in range(1, KILLS + 1):
         lost = _attempts_lost(lab, job_id)
-        say(f"{answers} answers are there; {found} is killed")
+        say(f"{answers} answers are there; {node} is killed")
         try:
-            lab.runtime.kill(found)
+            lab.runtime.kill(node)
         finally:
-            lab.runtime.start(found, wait=False)
-        say(f"{found} is started again")
+            lab.runtime.start(node, wait=False)
+        say(f"{node} is started again")
         if number == KILLS or not _missed(lab, job_id, lost, clock):
             break
-        again = _aim_again(lab, job_id, target, found, clock)
+        again = _aim_again(lab, job_id, target, node, clock)
         if not again:
             break
-        say(f"no prompt was in work on {found}")
-        found, answers = again, len(lab.store.list(folder))
+        say(f"no prompt was in work on {node}")
+        node, answers = again, len(lab.store.list(folder))
 
     def ended() -> Job | None:
         now = lab.jobs.get(job_id)
@@ -139,14 +139,14 @@ def _aim(lab: Lab, job_id: str, target: str) -> str:
         serves = str(row.get("class_name") or "").startswith(mine) and row.get("state") == "ALIVE"
         return services.get(str(row.get("node_id")), "") if serves else ""
 
-    found = sorted({name for name in lab.api.rows("actors", replica) if is_worker(name)})
-    if not found:
+    replicas = sorted({name for name in lab.api.rows("actors", replica) if is_worker(name)})
+    if not replicas:
         raise NotFoundError(
             f"job {job_id} has no replica of Ray Serve on a worker",
             "only a batch with `-p through=serve` has",
         )
-    if target and target not in found:
+    if target and target not in replicas:
         raise RefusedError(
-            f"{target} runs no replica of the batch", f"choose one that does: {', '.join(found)}"
+            f"{target} runs no replica of the batch", f"choose one that does: {', '.join(replicas)}"
         )
-    return target or found[0]
+    return target or replicas[0]

@@ -275,5 +275,5 @@ def exit_code(codes: Sequence[int]) -> int:
 
     That one had nothing to do counts only if all had nothing.
     """
-    told = [code for code in codes if code != NOTHING_COLLECTED] or list(codes)
-    return next((code for code in told if code not in (0, TESTS_FAILED)), max(told, default=0))
+    outcomes = [code for code in codes if code != NOTHING_COLLECTED] or list(codes)
+    return next((code for code in outcomes if code not in (0, TESTS_FAILED)), max(outcomes, default=0))

@@ -59,11 +59,13 @@ def poll(
     The last look comes when `timeout` seconds have passed. Raises WaitTimeoutError that names what was
     `waited_for`, how long, and what `state` returns then: the last status, the last lines of a log.
     """
-    found = settle(look, lambda value: value is not None, timeout=timeout, clock=clock, every=every)
-    if found is None:
-        told = state()
-        raise WaitTimeoutError(f"{waited_for}: not after {timeout:g} s{f': {told}' if told else ''}", hint)
-    return found
+    value = settle(look, lambda value: value is not None, timeout=timeout, clock=clock, every=every)
+    if value is None:
+        detail = state()
+        raise WaitTimeoutError(
+            f"{waited_for}: not after {timeout:g} s{f': {detail}' if detail else ''}", hint
+        )
+    return value
 
 
 def settle(
@@ -80,8 +82,8 @@ def settle(
     """
     deadline = clock() + timeout
     while True:
-        found = look()
+        value = look()
         now = clock()
-        if done(found) or now >= deadline:
-            return found
+        if done(value) or now >= deadline:
+            return value
         clock.sleep(min(every, deadline - now))

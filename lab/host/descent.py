@@ -32,13 +32,13 @@ def descendants(pid: int) -> list[int]:
 def of_table(pid: int, table: Mapping[int, tuple[int, str]]) -> set[int]:
     """The same in a table of process id -> (id of its parent, name)."""
     children: dict[int, list[int]] = {}
-    for each, (parent, name) in table.items():
-        children.setdefault(parent, []).append(each)
+    for child, (parent, name) in table.items():
+        children.setdefault(parent, []).append(child)
         if fork_of(name):
-            children.setdefault(each, []).append(fork_of(name))
-    found, todo = {pid}, [pid]
-    for each in todo:
-        new = [child for child in children.get(each, ()) if child in table and child not in found]
-        found.update(new)
+            children.setdefault(child, []).append(fork_of(name))
+    family, todo = {pid}, [pid]
+    for ancestor in todo:
+        new = [child for child in children.get(ancestor, ()) if child in table and child not in family]
+        family.update(new)
         todo += new
-    return found
+    return family

@@ -1,4 +1,4 @@
-"""The one door for HTTP: pools, requests, and the reasons for which no answer comes."""
+"""The HTTP client: pools, requests, and the reasons for which no answer comes."""
 
 from __future__ import annotations
 

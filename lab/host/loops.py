@@ -121,7 +121,7 @@ class Loops:
         for loop in self._loops:
             loop.end(timeout)
 
-    def told(self, app: App, about: Callable[[], Mapping[str, Any]] = dict) -> App:
+    def reporting(self, app: App, about: Callable[[], Mapping[str, Any]] = dict) -> App:
         """The application, with a page HEALTH: 200 while every loop does its work, else 503.
 
         The page is `{"status": "ok" or "stuck", "detail", "loops": [{"name", "age", "error"}]}` and what

@@ -19,11 +19,11 @@ def build(kind: type[T], document: Any) -> T:
 
     Raises ValueError, TypeError, KeyError, or what `kind` raises, where the document does not fit.
     """
-    hints, found = _hints(cast("Any", kind)), dict[str, Any]()
+    hints, values = _hints(cast("Any", kind)), dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in document:
-            found[field.name] = _value(hints[field.name], document[field.name])
-    return kind(**found)
+            values[field.name] = _value(hints[field.name], document[field.name])
+    return kind(**values)
 
 
 def _value(hint: Any, value: Any) -> Any:
@@ -34,9 +34,9 @@ def _value(hint: Any, value: Any) -> Any:
         return None if value is None else _value(inner[0], value)
     if origin is tuple:
         kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
-        return tuple(_value(each, part) for each, part in zip(kinds, value, strict=True))
+        return tuple(_value(kind, part) for kind, part in zip(kinds, value, strict=True))
     if origin is not None and issubclass(origin, Mapping):
-        return {_value(inner[0], key): _value(inner[1], each) for key, each in value.items()}
+        return {_value(inner[0], key): _value(inner[1], content) for key, content in value.items()}
     if dataclasses.is_dataclass(hint):
         return build(hint, value)  # type: ignore[arg-type]
     if issubclass(hint, Enum):

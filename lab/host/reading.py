@@ -109,9 +109,9 @@ def _open(path: Path, *, handed_over: bool = False) -> tuple[IO[bytes], int]:
             raise OSError(errno.ENXIO, "is a socket, not a regular file", str(path)) from error
         raise
     try:
-        found = os.fstat(descriptor)
-        _refuse(found.st_mode, path, handed_over)
-        return os.fdopen(descriptor, "rb"), found.st_size
+        info = os.fstat(descriptor)
+        _refuse(info.st_mode, path, handed_over)
+        return os.fdopen(descriptor, "rb"), info.st_size
     except BaseException:
         os.close(descriptor)
         raise

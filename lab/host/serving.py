@@ -1,4 +1,4 @@
-"""The one door for serving HTTP: a small WSGI server, who may ask it, and its end on a signal."""
+"""The HTTP server: a small WSGI server, who may ask it, and its end on a signal."""
 
 from __future__ import annotations
 

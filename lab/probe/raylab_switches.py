@@ -208,9 +208,9 @@ def _names(listed: str) -> set[str]:
 
 def wanted(name: str, environ: Mapping[str, str] = os.environ) -> bool:
     """Tell whether a process with this environment is to have the patch, if it fits."""
-    (patch,) = (each for each in PATCHES if each.name == name)
+    (patch,) = (candidate for candidate in PATCHES if candidate.name == name)
     values = [(environ.get(variable, ""), value) for variable, value in patch.where]
-    here = not values or any(found == value if value else found for found, value in values)
+    here = not values or any(actual == value if value else actual for actual, value in values)
     return here and name not in turned_off(environ)
 
 

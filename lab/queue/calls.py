@@ -58,11 +58,11 @@ def workload_of(document: Object) -> Workload:
 
 
 def _read(objects: Sequence[Object]) -> Read:
-    text = "\n---\n".join(json.dumps(each, ensure_ascii=False) for each in objects)
-    found = read([("state", text)]) if objects else Read()
-    if found.errors:
-        raise ValueError("; ".join(str(each) for each in found.errors[:3]))
-    return found
+    text = "\n---\n".join(json.dumps(item, ensure_ascii=False) for item in objects)
+    state = read([("state", text)]) if objects else Read()
+    if state.errors:
+        raise ValueError("; ".join(str(error) for error in state.errors[:3]))
+    return state
 
 
 def _submit(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
@@ -96,8 +96,8 @@ def _gone(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
 
 
 def _apply(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
-    found = replace(setup_of(given["objects"]), lost=engine.setup.lost)
-    return [*engine.apply(found, now), *engine.drain(now)]
+    setup = replace(setup_of(given["objects"]), lost=engine.setup.lost)
+    return [*engine.apply(setup, now), *engine.drain(now)]
 
 
 def _lose(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:

@@ -63,7 +63,7 @@ def shrink(tree: Tree, lost: Usage) -> None:
     """Take what is lost from a tree that was just built."""
     for place, amount in sorted(lost.items()):
         rest = _lend_less(tree, place, amount)
-        for root in sorted(_roots(tree), key=lambda each: (-each.subtree.get(place, 0), each.name)):
+        for root in sorted(_roots(tree), key=lambda node: (-node.subtree.get(place, 0), node.name)):
             root.lost[place] = min(rest, root.subtree.get(place, 0))
             rest -= root.lost[place]
 
@@ -83,4 +83,4 @@ def _lend_less(tree: Tree, place: FlavorResource, amount: int) -> int:
 
 def _roots(tree: Tree) -> Iterator[Node]:
     nodes = (*tree.cohorts.values(), *tree.queues.values())
-    yield from (each for each in nodes if each.parent is None)
+    yield from (node for node in nodes if node.parent is None)

@@ -59,8 +59,8 @@ class Cycle:
 
     def run(self, heads: Iterable[Item]) -> list[Entry]:
         """Decide about each head."""
-        entries = [Entry(each) for each in heads]
-        nominated = [each for each in entries if self._nominated(each)]
+        entries = [Entry(head) for head in heads]
+        nominated = [entry for entry in entries if self._nominated(entry)]
         for entry in self._ordered(nominated):
             self._process(entry)
         for node, usage in self._reserved:
@@ -115,13 +115,15 @@ class Cycle:
         best: dict[tuple[int, ...], tuple[Assignment, list[Victim]]] = {}
 
         def good(counts: Sequence[int]) -> bool:
-            found = finder.find(counts)
-            gone = self._victims(item, found)
-            best[tuple(counts)] = found, gone
-            return found.mode == Mode.FIT or bool(gone)
+            assignment = finder.find(counts)
+            gone = self._victims(item, assignment)
+            best[tuple(counts)] = assignment, gone
+            return assignment.mode == Mode.FIT or bool(gone)
 
         pod_sets = item.workload.pod_sets
-        counts = reduced([each.count for each in pod_sets], [each.min_count for each in pod_sets], good)
+        counts = reduced(
+            [pod_set.count for pod_set in pod_sets], [pod_set.min_count for pod_set in pod_sets], good
+        )
         return (whole, []) if counts is None else best[counts]
 
     def _victims(self, item: Item, assignment: Assignment) -> list[Victim]:
@@ -149,9 +151,9 @@ class Cycle:
 
     def _ordered(self, entries: list[Entry]) -> Iterator[Entry]:
         if self.snapshot.setup.config.strategies is None:
-            return iter(sorted(entries, key=lambda each: (each.assignment.borrowing, *self._rank(each))))
-        by_queue = {each.item.cluster_queue: (self.snapshot.node(each.item), each) for each in entries}
-        return iter(Tournament(by_queue, lambda each: each.assignment.usage, self._rank))
+            return iter(sorted(entries, key=lambda entry: (entry.assignment.borrowing, *self._rank(entry))))
+        by_queue = {entry.item.cluster_queue: (self.snapshot.node(entry.item), entry) for entry in entries}
+        return iter(Tournament(by_queue, lambda entry: entry.assignment.usage, self._rank))
 
     def _rank(self, entry: Entry) -> tuple[object, ...]:
         return -entry.item.priority, entry.item.queue_time(self.snapshot.setup.config)
@@ -191,7 +193,7 @@ class Cycle:
         """Search again in the flavors found before, as if those preempted in this cycle were gone."""
         item = entry.item
         item.tried = None
-        pinned = [dict(each.flavors) for each in entry.assignment.pod_sets]
+        pinned = [dict(pod_set.flavors) for pod_set in entry.assignment.pod_sets]
         pinned += [{} for _ in range(len(item.workload.pod_sets) - len(pinned))]
         with self.snapshot.hidden(self._preempted.values()):
             assignment, victims = self._assign(item, pinned)
@@ -210,8 +212,8 @@ class Cycle:
         self._reserve(node, entry.assignment.usage)
         entry.preempts = True
         entry.item.tried = None
-        told = f"{entry.assignment.message}. Pending the preemption of {len(entry.victims)} workload(s)"
-        self._again(entry, reasons.WAITING_FOR_PREEMPTED, told)
+        message = f"{entry.assignment.message}. Pending the preemption of {len(entry.victims)} workload(s)"
+        self._again(entry, reasons.WAITING_FOR_PREEMPTED, message)
 
     def _reserve(self, node: Node, usage: Usage) -> None:
         """Count this as used until the end of the cycle."""
@@ -245,6 +247,6 @@ def preemption_messages(snapshot: Snapshot, entry: Entry) -> list[tuple[Victim, 
     item = entry.item
     own = snapshot.path(item.cluster_queue)
     return [
-        (each, reasons.preempted(item.uid, each.reason, own, snapshot.path(each.item.cluster_queue)))
-        for each in entry.victims
+        (victim, reasons.preempted(item.uid, victim.reason, own, snapshot.path(victim.item.cluster_queue)))
+        for victim in entry.victims
     ]

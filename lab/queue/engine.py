@@ -112,8 +112,8 @@ class Engine(Places):
     def apply(self, setup: Setup, now: float) -> list[Change]:
         """Go on with other quotas and queues. Running workloads keep what they hold."""
         before = self.setup
-        waiting = [each for each in self.items.values() if each.state == PENDING]
-        held = [each for each in self.items.values() if each.state == ADMITTED and not each.unmanaged]
+        waiting = [item for item in self.items.values() if item.state == PENDING]
+        held = [item for item in self.items.values() if item.state == ADMITTED and not item.unmanaged]
         history = self.history
         sticky = {id(pending.sticky) for pending in self.pending.values()}
         self.setup = setup
@@ -155,12 +155,12 @@ class Engine(Places):
 
     def next_due(self) -> float | None:
         """The time at which `due` has something to do."""
-        times = [each.next_wake() for each in self.pending.values()]
+        times = [queue.next_wake() for queue in self.pending.values()]
         while self._deadlines and not self._valid(self._deadlines[0]):
             heapq.heappop(self._deadlines)
         if self._deadlines:
             times.append(self._deadlines[0][0])
-        return min((each for each in times if each is not None), default=None)
+        return min((time for time in times if time is not None), default=None)
 
     def due(self, now: float) -> list[Change]:
         """Do all whose time has come: back-offs end, timeouts and execution times run out."""
@@ -179,7 +179,7 @@ class Engine(Places):
     def sample(self, now: float) -> None:
         """Look at the usage of LocalQueues, where admission fair sharing goes by it."""
         if self.history is not None:
-            self.history.sample(now, (each for held in self.snapshot.held.values() for each in held.values()))
+            self.history.sample(now, (item for held in self.snapshot.held.values() for item in held.values()))
             self._dirty.update(self._family.values())
 
     @staticmethod
@@ -191,18 +191,18 @@ class Engine(Places):
         """Evict what took too long to start, and deactivate what ran too long."""
         stop_at = self._stop_at(item)
         if stop_at is not None and now >= stop_at - 1e-9:
-            told = "The workload exceeded its maximum execution time"
-            return self._deactivate(item, now, reasons.EXECUTION_TIME, told)
+            message = "The workload exceeded its maximum execution time"
+            return self._deactivate(item, now, reasons.EXECUTION_TIME, message)
         waits, ready_by = self.setup.config.pods_ready, self._ready_by(item)
         if waits is None or ready_by is None or now < ready_by - 1e-9:
             return []
         item.requeues += 1
         if waits.backoff_limit is not None and item.requeues > waits.backoff_limit:
-            told = "exceeding the maximum number of re-queuing retries"
-            return self._deactivate(item, now, reasons.REQUEUING_LIMIT, told)
+            message = "exceeding the maximum number of re-queuing retries"
+            return self._deactivate(item, now, reasons.REQUEUING_LIMIT, message)
         item.requeue_at = now + waits.backoff(item.requeues)
-        told = f"Exceeded the PodsReady timeout {item.key}"
-        return self.evict(item, now, reasons.PODS_READY_TIMEOUT, told)
+        message = f"Exceeded the PodsReady timeout {item.key}"
+        return self.evict(item, now, reasons.PODS_READY_TIMEOUT, message)
 
     # Cycles
 
@@ -216,12 +216,12 @@ class Engine(Places):
         changes = []
         for item in list(self._held()):
             queue = self.setup.cluster_queues[item.cluster_queue]
-            door = self.setup.local_queues.get(item.queue)
+            local_queue = self.setup.local_queues.get(item.queue)
             if not item.active:
                 changes += self._deactivate(item, now, "", "The workload is deactivated")
             elif queue.stop == HOLD_AND_DRAIN:
                 changes += self.evict(item, now, reasons.QUEUE_STOPPED, "The ClusterQueue is stopped")
-            elif door is not None and door.stop == HOLD_AND_DRAIN:
+            elif local_queue is not None and local_queue.stop == HOLD_AND_DRAIN:
                 changes += self.evict(item, now, reasons.LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
         return changes
 
@@ -254,15 +254,15 @@ class Engine(Places):
                     heads.append(item)
         self.snapshot.now = now
         if self.history is not None:
-            doors = {each.queue for each in self._held() if self._by_usage(each.cluster_queue)}
-            self.snapshot.local_usage = {door: self.history.of(door) for door in doors}
+            keys = {item.queue for item in self._held() if self._by_usage(item.cluster_queue)}
+            self.snapshot.local_usage = {key: self.history.of(key) for key in keys}
         waits = self.setup.config.pods_ready
         blocked = waits is not None and waits.block_admission and bool(self._unready)
         entries = Cycle(self.snapshot, self._generations, self.cycles, blocked=blocked).run(heads)
         changes: list[Change] = []
         for entry in entries:
             changes += self._conclude(entry, now)
-        active = {self._family[each.item.cluster_queue] for each in entries if self._moved(each)}
+        active = {self._family[entry.item.cluster_queue] for entry in entries if self._moved(entry)}
         self._dirty.intersection_update(active)
         return changes
 
@@ -286,8 +286,8 @@ class Engine(Places):
             if pending.sticky is item:
                 pending.sticky = None
             flavors = entry.admission.flavors()
-            told = f"Quota reserved in ClusterQueue {name}; admitted by ClusterQueue {name}"
-            return [Change(now, "Admitted", item.key, "Admitted", told, name, flavors)]
+            message = f"Quota reserved in ClusterQueue {name}; admitted by ClusterQueue {name}"
+            return [Change(now, "Admitted", item.key, "Admitted", message, name, flavors)]
         changes = []
         if entry.preempts:
             preempted = self._preempt(entry, now)
@@ -314,7 +314,7 @@ class Engine(Places):
 
     def _preempt(self, entry: Entry, now: float) -> list[Change]:
         changes = []
-        for victim, told in preemption_messages(self.snapshot, entry):
+        for victim, message in preemption_messages(self.snapshot, entry):
             item = victim.item
             if item.evicted:
                 continue  # on its way out already
@@ -322,7 +322,7 @@ class Engine(Places):
             self._leaving[item.key] = item
             flavors = item.admission.flavors() if item.admission is not None else {}
             changes.append(
-                Change(now, "Preempted", item.key, victim.reason, told, item.cluster_queue, flavors)
+                Change(now, "Preempted", item.key, victim.reason, message, item.cluster_queue, flavors)
             )
         return changes
 
@@ -335,9 +335,9 @@ class Engine(Places):
                 changes += self._go_back(item, now, item.evicted, "Preempted; waits at its old place")
         return changes
 
-    def told(self, item: Item) -> tuple[str, str]:
+    def condition(self, item: Item) -> tuple[str, str]:
         """Reason and message of a workload that waits."""
         pending = self.pending.get(item.cluster_queue)
         if item.state != PENDING or pending is None:
             return item.reason, item.message
-        return pending.told(item)
+        return pending.condition(item)

@@ -34,27 +34,27 @@ class FairSearch:
             done = self._first(candidates, strategies[0])
             if not done and len(strategies) > 1:
                 done = self._second()
-        found = fill_back(self.snapshot, self.node, self.usage, self.gone, True) if done else []
-        for victim in found if done else self.gone:
+        victims = fill_back(self.snapshot, self.node, self.usage, self.gone, True) if done else []
+        for victim in victims if done else self.gone:
             self.snapshot.put_back(victim.item)
-        return found
+        return victims
 
     def _candidates(self) -> list[Item]:
         """Workloads of the own queue, and of every queue of the tree that borrows what is needed."""
-        found = self._of(self.node, self.policy.within)
+        candidates = self._of(self.node, self.policy.within)
         if self.node.parent is not None and self.policy.reclaim != NEVER:
             for queue in self.node.root.all_queues():
                 if queue is not self.node and not queue.within(self.places):
-                    found += self._of(queue, self.policy.reclaim)
-        return found
+                    candidates += self._of(queue, self.policy.reclaim)
+        return candidates
 
     def _of(self, queue: Node, policy: str) -> list[Item]:
         if policy == NEVER:
             return []
         return [
-            each
-            for each in self.snapshot.holding(queue.name)
-            if uses(each, self.places) and self.snapshot.may_preempt(self.item, each, policy)
+            other
+            for other in self.snapshot.holding(queue.name)
+            if uses(other, self.places) and self.snapshot.may_preempt(self.item, other, policy)
         ]
 
     def _fits_without(self, item: Item, reason: str) -> bool:
@@ -153,9 +153,9 @@ class Targets:
             return self._own if self._own not in self._pruned and self.has(self._own) else None
         root = self._own.root
         while root not in self._pruned:
-            found = self._descend(root)
-            if found is not None:
-                return found
+            queue = self._descend(root)
+            if queue is not None:
+                return queue
         return None
 
     def _descend(self, cohort: Node) -> Node | None:
@@ -165,23 +165,23 @@ class Targets:
         for queue in cohort.queues:
             if queue in self._pruned:
                 continue
-            found = share(queue)
-            if (not found.borrowing and queue is not self._own) or not self.has(queue):
+            standing = share(queue)
+            if (not standing.borrowing and queue is not self._own) or not self.has(queue):
                 self._pruned.add(queue)
-            elif found.key > highest or (
-                best is not None and found.key == highest and self._sooner(queue, best)
+            elif standing.key > highest or (
+                best is not None and standing.key == highest and self._sooner(queue, best)
             ):
-                best, highest = queue, found.key
+                best, highest = queue, standing.key
         below: Node | None = None
         highest_below = (-1.0, 0.0)
         for child in cohort.cohorts:
             if child in self._pruned:
                 continue
-            found = share(child)
-            if not found.borrowing and child not in self._above:
+            below_it = share(child)
+            if not below_it.borrowing and child not in self._above:
                 self._pruned.add(child)
-            elif found.key >= highest_below:
-                below, highest_below = child, found.key
+            elif below_it.key >= highest_below:
+                below, highest_below = child, below_it.key
         if below is not None and highest_below >= highest:
             return self._descend(below)
         if best is None:
@@ -191,5 +191,5 @@ class Targets:
     def _sooner(self, queue: Node, other: Node) -> bool:
         """Tell if the next candidate of the first queue is to go before that of the second."""
         snapshot = self._search.snapshot
-        a, b = (snapshot.order(self._left[each.name][-1], self._own.name) for each in (queue, other))
+        a, b = (snapshot.order(self._left[node.name][-1], self._own.name) for node in (queue, other))
         return a < b

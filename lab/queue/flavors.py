@@ -78,16 +78,16 @@ class Assignment:
     @property
     def mode(self) -> Mode:
         """The worst over the pod sets; anything that needs a preemption is told as PREEMPT."""
-        worst = min((each.mode for each in self.pod_sets), default=Mode.NO_FIT)
+        worst = min((pod_set.mode for pod_set in self.pod_sets), default=Mode.NO_FIT)
         return Mode.PREEMPT if Mode.NO_FIT < worst < Mode.FIT else worst
 
     @property
     def need_preemption(self) -> set[FlavorResource]:
         """Every flavor's resource that is not free."""
         return {
-            FlavorResource(each.flavors[resource], resource)
-            for each in self.pod_sets
-            for resource, mode in each.modes.items()
+            FlavorResource(pod_set.flavors[resource], resource)
+            for pod_set in self.pod_sets
+            for resource, mode in pod_set.modes.items()
             if mode < Mode.FIT
         }
 
@@ -95,21 +95,21 @@ class Assignment:
     def reason(self) -> str:
         """The most severe reason of those pod sets that fit nowhere."""
         worst = ""
-        for each in self.pod_sets:
-            if each.mode == Mode.NO_FIT:
-                found = reasons.NO_MATCHING_FLAVOR if not each.blockers else ""
-                for blocker in each.blockers.values():
-                    found = reasons.worse(found, blocker)
-                worst = reasons.worse(worst, found)
+        for pod_set in self.pod_sets:
+            if pod_set.mode == Mode.NO_FIT:
+                reason = reasons.NO_MATCHING_FLAVOR if not pod_set.blockers else ""
+                for blocker in pod_set.blockers.values():
+                    reason = reasons.worse(reason, blocker)
+                worst = reasons.worse(worst, reason)
         return worst
 
     @property
     def message(self) -> str:
         """Kueue's message, pod set by pod set."""
         return "; ".join(
-            f"couldn't assign flavors to pod set {each.name}: {', '.join(sorted(each.reasons))}"
-            for each in self.pod_sets
-            if each.reasons
+            f"couldn't assign flavors to pod set {pod_set.name}: {', '.join(sorted(pod_set.reasons))}"
+            for pod_set in self.pod_sets
+            if pod_set.reasons
         )
 
     def admission(self, cluster_queue: str) -> Admission:
@@ -118,9 +118,12 @@ class Assignment:
             cluster_queue,
             tuple(
                 PodSetAdmission(
-                    each.name, each.count, dict(each.flavors), {r: each.requests[r] for r in each.flavors}
+                    pod_set.name,
+                    pod_set.count,
+                    dict(pod_set.flavors),
+                    {r: pod_set.requests[r] for r in pod_set.flavors},
                 )
-                for each in self.pod_sets
+                for pod_set in self.pod_sets
             ),
         )
 
@@ -141,73 +144,73 @@ class Finder:
     def find(self, counts: Sequence[int] | None = None) -> Assignment:
         """Assign flavors to every pod set, with these counts instead of the full ones."""
         pod_sets = self.item.workload.pod_sets
-        found = Assignment()
+        assignment = Assignment()
         places: list[dict[str, int]] = []
         covers_pods = self.queue.group_of(PODS) is not None
-        whole = [each.count for each in pod_sets] if counts is None else list(counts)
+        whole = [pod_set.count for pod_set in pod_sets] if counts is None else list(counts)
         for number, wanted in enumerate(requests(pod_sets, counts)):
             if covers_pods:
                 wanted[PODS] = whole[number]
-            each = PodSetAssignment(pod_sets[number].name, whole[number], wanted)
-            tried = self._pod_set(number, each, found.usage)
-            found.pod_sets.append(each)
+            assigned = PodSetAssignment(pod_sets[number].name, whole[number], wanted)
+            tried = self._pod_set(number, assigned, assignment.usage)
+            assignment.pod_sets.append(assigned)
             for resource, (borrowing, place) in tried.items():
-                found.borrowing = max(found.borrowing, borrowing)
-                at = FlavorResource(each.flavors[resource], resource)
-                found.usage[at] = found.usage.get(at, 0) + wanted[resource]
+                assignment.borrowing = max(assignment.borrowing, borrowing)
+                at = FlavorResource(assigned.flavors[resource], resource)
+                assignment.usage[at] = assignment.usage.get(at, 0) + wanted[resource]
                 tried[resource] = (borrowing, place)
             places.append({resource: place for resource, (_, place) in tried.items()})
-            if each.mode == Mode.NO_FIT:
+            if assigned.mode == Mode.NO_FIT:
                 break
-        found.tried = Tried(tuple(places), self.generation, self.cycle)
-        return found
+        assignment.tried = Tried(tuple(places), self.generation, self.cycle)
+        return assignment
 
     def _pod_set(
-        self, number: int, each: PodSetAssignment, used: Mapping[FlavorResource, int]
+        self, number: int, assigned: PodSetAssignment, used: Mapping[FlavorResource, int]
     ) -> dict[str, tuple[int, int]]:
         """Fill in the flavors of one pod set; resource -> borrowing level and place of the last flavor."""
         tried: dict[str, tuple[int, int]] = {}
-        for resource in sorted(each.requests, key=rank):
-            if resource in each.flavors:
+        for resource in sorted(assigned.requests, key=rank):
+            if resource in assigned.flavors:
                 continue
             group = self.queue.group_of(resource)
             if group is None:
-                if each.requests[resource] == 0 or self.setup.config.ignore_undeclared:
+                if assigned.requests[resource] == 0 or self.setup.config.ignore_undeclared:
                     continue
-                each.reasons = [f"resource {resource} unavailable in ClusterQueue"]
-                each.flavors, each.modes = {}, {}
+                assigned.reasons = [f"resource {resource} unavailable in ClusterQueue"]
+                assigned.flavors, assigned.modes = {}, {}
                 return {}
-            best, told, at = self._group(number, each, group, resource, used)
+            best, reasons_of_group, at = self._group(number, assigned, group, resource, used)
             if not best:
-                each.reasons, each.flavors, each.modes = told, {}, {}
+                assigned.reasons, assigned.flavors, assigned.modes = reasons_of_group, {}, {}
                 return {}
-            each.reasons += told
+            assigned.reasons += reasons_of_group
             for name, (flavor, mode, borrowing) in best.items():
-                each.flavors[name], each.modes[name] = flavor, mode
+                assigned.flavors[name], assigned.modes[name] = flavor, mode
                 tried[name] = (borrowing, at)
         return tried
 
     def _group(
         self,
         number: int,
-        each: PodSetAssignment,
+        assigned: PodSetAssignment,
         group: ResourceGroup,
         resource: str,
         used: Mapping[FlavorResource, int],
     ) -> tuple[dict[str, tuple[str, Mode, int]], list[str], int]:
         """Try the flavors of a group: resource -> flavor, mode and borrowing; the reasons; the last place."""
-        wanted = [name for name in sorted(each.requests, key=rank) if name in group.resources]
+        wanted = [name for name in sorted(assigned.requests, key=rank) if name in group.resources]
         tried = self.item.tried
         place = -1
         best: dict[str, tuple[str, Mode, int]] = {}
         best_grade = WORST
-        told: list[str] = []
+        refusals: list[str] = []
         begin = tried.first(number, resource) if tried is not None else 0
         index = self.queue.groups.index(group)
         for place in range(begin, len(group.flavors)):
             name = group.flavors[place].name
             if self.pinned is not None and self.pinned[number].get(resource) != name:
-                told.append(
+                refusals.append(
                     f"skipping flavor {name} as it is not found in the nomination mapping for "
                     f"resource {resource}"
                 )
@@ -216,31 +219,31 @@ class Finder:
             pod_set = self.item.workload.pod_sets[number]
             refused = f"flavor {name} not found" if flavor is None else refusal(pod_set, flavor)
             if refused:
-                told.append(refused)
-                self._blocked(each, index, reasons.NO_MATCHING_FLAVOR)
+                refusals.append(refused)
+                self._blocked(assigned, index, reasons.NO_MATCHING_FLAVOR)
                 continue
             grade: Grade = (Mode.FIT, 0)
             here: dict[str, tuple[str, Mode, int]] = {}
             blocker = ""
             for one in wanted:
                 at = FlavorResource(name, one)
-                mode, borrowing, why, kind = self._one(at, used.get(at, 0), each.requests[one])
+                mode, borrowing, why, kind = self._one(at, used.get(at, 0), assigned.requests[one])
                 if why:
-                    told.append(why)
+                    refusals.append(why)
                     blocker = reasons.worse(blocker, kind)
                 if preferred(grade, (mode, borrowing), self.queue.fungibility):
                     grade = (mode, borrowing)
                 if grade[0] != Mode.NO_FIT:
                     here[one] = (name, mode, borrowing)
             if grade[0] == Mode.NO_FIT:
-                self._blocked(each, index, blocker)
+                self._blocked(assigned, index, blocker)
             if not go_on(grade, self.queue.fungibility):
                 best, best_grade = here, grade
                 break
             if preferred(grade, best_grade, self.queue.fungibility):
                 best, best_grade = here, grade
         last = -1 if place == len(group.flavors) - 1 else place
-        return best, [] if best_grade[0] == Mode.FIT else told, last
+        return best, [] if best_grade[0] == Mode.FIT else refusals, last
 
     def _one(self, at: FlavorResource, before: int, value: int) -> tuple[Mode, int, str, str]:
         """Mode, borrowing level, reason in words and in short, for one resource in one flavor."""
@@ -265,10 +268,10 @@ class Finder:
         return policy.borrow != NEVER or (fair and policy.reclaim != NEVER)
 
     @staticmethod
-    def _blocked(each: PodSetAssignment, group: int, reason: str) -> None:
-        known = each.blockers.get(group)
+    def _blocked(assigned: PodSetAssignment, group: int, reason: str) -> None:
+        known = assigned.blockers.get(group)
         if known is None or reasons.SEVERITY.get(reason, 0) < reasons.SEVERITY.get(known, 0):
-            each.blockers[group] = reason
+            assigned.blockers[group] = reason
 
 
 @cache

@@ -90,7 +90,7 @@ def usual_times(finished: Iterable[tuple[str, float]]) -> dict[str, Length]:
     times: dict[str, list[float]] = {}
     for kind, seconds in finished:
         times.setdefault(kind, []).append(seconds)
-    return {kind: Length(median(each), USUAL, len(each)) for kind, each in times.items()}
+    return {kind: Length(median(seconds), USUAL, len(seconds)) for kind, seconds in times.items()}
 
 
 def length_of(workload: Workload, usual: Length | None) -> Length | None:
@@ -114,13 +114,15 @@ def outlook(
     `usual` has the usual time of a workload where one is known, `history` what LocalQueues used so far;
     `name` says whose a holder is.
     """
-    lengths = {each.key: length_of(each, usual.get(each.key)) for each in workloads}
-    run = Run(setup, [_timed(each, lengths[each.key]) for each in workloads], everything=True, start=now)
+    lengths = {workload.key: length_of(workload, usual.get(workload.key)) for workload in workloads}
+    run = Run(
+        setup, [_timed(workload, lengths[workload.key]) for workload in workloads], everything=True, start=now
+    )
     if run.engine.history is not None and history is not None:
         run.engine.history.take_over(copy.deepcopy(history))
     run.at_start()
     engine, item = run.engine, run.engine.items[key]
-    reason, message = engine.told(item)
+    reason, message = engine.condition(item)
     short = shortages(engine, item) if item.state == PENDING and reason not in FOR_EVER else ()
     first = Outlook(
         admitted=item.state == ADMITTED,
@@ -128,7 +130,7 @@ def outlook(
         reason=reason,
         message=message,
         flavors={} if item.admission is None else item.admission.flavors(),
-        preempts=tuple(each.workload for each in run.found.changes if each.event == "Preempted"),
+        preempts=tuple(change.workload for change in run.result.changes if change.event == "Preempted"),
         position=position(engine, item),
         shortages=short,
         holders=holders(engine, item, short),
@@ -147,8 +149,8 @@ def _forecast(
     run: Run, item: Item, short: tuple[Shortage, ...], lengths: Mapping[str, Length | None], moments: int
 ) -> Forecast:
     """Run on until the workload holds quota, or nothing more happens."""
-    engine, places = run.engine, {each.place for each in short}
-    if item.state == PENDING and engine.told(item)[0] in FOR_EVER:
+    engine, places = run.engine, {shortage.place for shortage in short}
+    if item.state == PENDING and engine.condition(item)[0] in FOR_EVER:
         return Forecast(why=NEVER)
     left = moments
     while item.state == PENDING and left and run.step():
@@ -164,8 +166,8 @@ def _ends(
 ) -> Iterator[End]:
     """Ends before the start of the workload that free what it was short of, in their order."""
     start = item.since(run.now)
-    for span in sorted(run.found.spans, key=lambda each: (each.end or 0.0, each.workload)):
-        at, length = run.found.start + (span.end or 0.0), lengths.get(span.workload)
+    for span in sorted(run.result.spans, key=lambda span: (span.end or 0.0, span.workload)):
+        at, length = run.result.start + (span.end or 0.0), lengths.get(span.workload)
         finished = span.ended_by in ("Succeeded", reasons.EXECUTION_TIME) and at <= start
         freed = not places or not places.isdisjoint(span.usage)
         if span.workload != item.key and finished and freed and length is not None:
@@ -174,9 +176,9 @@ def _ends(
 
 def _without_length(engine: Engine, item: Item, lengths: Mapping[str, Length | None]) -> Iterator[str]:
     """Workloads that hold what this one waits for, or anything in its family, and never end."""
-    found = [each.workload for each in holders(engine, item, shortages(engine, item))]
-    if not found:
+    keys = [holder.workload for holder in holders(engine, item, shortages(engine, item))]
+    if not keys:
         root = engine.tree.queues[item.cluster_queue].root
-        names = {item.cluster_queue, *(each.name for each in root.all_queues())}
-        found = [key for name in sorted(names) for key in engine.snapshot.held[name]]
-    return (key for key in found if lengths.get(key) is None)
+        names = {item.cluster_queue, *(queue.name for queue in root.all_queues())}
+        keys = [key for name in sorted(names) for key in engine.snapshot.held[name]]
+    return (key for key in keys if lengths.get(key) is None)

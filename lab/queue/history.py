@@ -10,7 +10,7 @@ from lab.queue.item import Item
 from lab.queue.model import AdmissionFairSharing
 from lab.queue.quantity import CPU
 
-Door = tuple[str, str]
+QueueKey = tuple[str, str]
 """Namespace and name of a LocalQueue."""
 
 
@@ -22,20 +22,20 @@ class History:
     updateAfsConsumedUsage).
     """
 
-    def __init__(self, settings: AdmissionFairSharing, weights: Mapping[Door, float]) -> None:
+    def __init__(self, settings: AdmissionFairSharing, weights: Mapping[QueueKey, float]) -> None:
         """`weights` are of the LocalQueues; one that is not in it has weight 1."""
         self.settings, self.weights = settings, weights
-        self._used: dict[Door, dict[str, float]] = {}
+        self._used: dict[QueueKey, dict[str, float]] = {}
         self._sampled: float | None = None
-        self._settled: dict[Door, float] = {}
+        self._settled: dict[QueueKey, float] = {}
         """Time of the last grant of a LocalQueue, where that was after the last sample."""
 
-    def of(self, door: Door) -> float:
+    def of(self, key: QueueKey) -> float:
         """The weighted sum of what a LocalQueue used, over its weight."""
-        return self._weighed(door, self._used.get(door, {}))
+        return self._weighed(key, self._used.get(key, {}))
 
-    def _weighed(self, door: Door, amounts: Mapping[str, float]) -> float:
-        weight = self.weights.get(door, 1.0)
+    def _weighed(self, key: QueueKey, amounts: Mapping[str, float]) -> float:
+        weight = self.weights.get(key, 1.0)
         if weight <= 0:
             return math.inf
         return sum(self.settings.weights.get(name, 1.0) * amounts[name] for name in sorted(amounts)) / weight
@@ -48,8 +48,8 @@ class History:
         """All that was counted, as plain JSON."""
         return {
             "sampled": self._sampled,
-            "used": [[*door, amounts] for door, amounts in self._used.items()],
-            "settled": [[*door, at] for door, at in self._settled.items()],
+            "used": [[*key, amounts] for key, amounts in self._used.items()],
+            "settled": [[*key, at] for key, at in self._settled.items()],
         }
 
     def restore(self, status: Mapping[str, Any]) -> None:
@@ -65,17 +65,17 @@ class History:
 
         `holding` are those that hold quota, this one included.
         """
-        door = item.queue
-        self._advance(door, now, _amounts(held for held in holding if held.queue == door))
-        self._settled[door] = max(now, self._since(door, now))
-        _add(self._used[door], _amounts([item])[door], self._fading(self.settings.sampling))
+        key = item.queue
+        self._advance(key, now, _amounts(held for held in holding if held.queue == key))
+        self._settled[key] = max(now, self._since(key, now))
+        _add(self._used[key], _amounts([item])[key], self._fading(self.settings.sampling))
 
     def next_sample(self, now: float) -> float:
         """The time at which usage is looked at next."""
         return now if self._sampled is None else self._sampled + self.settings.sampling
 
     def skip(
-        self, now: float, until: float, holding: Iterable[Item], waiting: Iterable[Iterable[Door]]
+        self, now: float, until: float, holding: Iterable[Item], waiting: Iterable[Iterable[QueueKey]]
     ) -> float:
         """The last sample before `until`, or before another LocalQueue is first among those that wait.
 
@@ -86,16 +86,16 @@ class History:
         if self._sampled is None or self._settled or following >= until:
             return following
         current = _amounts(holding)
-        for doors in waiting:
-            until = min(until, self._sampled + self._overtaken(list(doors), current))
+        for keys in waiting:
+            until = min(until, self._sampled + self._overtaken(list(keys), current))
         steps = math.ceil((until - self._sampled) / self.settings.sampling) - 1
         return max(following, self._sampled + steps * self.settings.sampling)
 
-    def _overtaken(self, doors: Sequence[Door], current: Mapping[Door, Mapping[str, float]]) -> float:
+    def _overtaken(self, keys: Sequence[QueueKey], current: Mapping[QueueKey, Mapping[str, float]]) -> float:
         """Seconds after the last sample until the lowest usage is that of another LocalQueue."""
-        ends = [self._weighed(door, current.get(door, {})) for door in doors]
+        ends = [self._weighed(key, current.get(key, {})) for key in keys]
         gaps = [
-            self._weighed(door, self._used.get(door, {})) - end for door, end in zip(doors, ends, strict=True)
+            self._weighed(key, self._used.get(key, {})) - end for key, end in zip(keys, ends, strict=True)
         ]
         lines = [(end, gap) for end, gap in zip(ends, gaps, strict=True) if math.isfinite(end)]
         if len(lines) < 2 or self.settings.half_life == 0:
@@ -103,28 +103,28 @@ class History:
         end, gap = min(lines, key=sum)
         # the share of the old that is left when two of the lines meet
         meeting = [(other - end) / (gap - slope) for other, slope in lines if slope != gap]
-        left = max((each for each in meeting if 0 < each <= 1), default=0.0)
+        left = max((moment for moment in meeting if 0 < moment <= 1), default=0.0)
         return math.inf if left == 0 else -math.log2(left) * self.settings.half_life
 
     def sample(self, now: float, holding: Iterable[Item]) -> None:
         """Let old usage fade, and count what is held now."""
         current = _amounts(holding)
-        for door in {*self._used, *current}:
-            self._advance(door, now, current)
+        for key in {*self._used, *current}:
+            self._advance(key, now, current)
         self._settled = {}
         self._sampled = now
 
-    def _advance(self, door: Door, now: float, current: Mapping[Door, Mapping[str, float]]) -> None:
+    def _advance(self, key: QueueKey, now: float, current: Mapping[QueueKey, Mapping[str, float]]) -> None:
         """Let the usage of one LocalQueue fade until now, towards what it holds."""
-        share = self._fading(max(0.0, now - self._since(door, now)))
+        share = self._fading(max(0.0, now - self._since(key, now)))
         faded: dict[str, float] = {}
-        _add(faded, self._used.get(door, {}), 1 - share)
-        _add(faded, current.get(door, {}), share)
-        self._used[door] = faded
+        _add(faded, self._used.get(key, {}), 1 - share)
+        _add(faded, current.get(key, {}), share)
+        self._used[key] = faded
 
-    def _since(self, door: Door, now: float) -> float:
+    def _since(self, key: QueueKey, now: float) -> float:
         """The time until which the usage of a LocalQueue is counted; a clock may have been set back since."""
-        return self._settled.get(door, now if self._sampled is None else self._sampled)
+        return self._settled.get(key, now if self._sampled is None else self._sampled)
 
     def _fading(self, elapsed: float) -> float:
         """The share of the old that is forgotten after so many seconds."""
@@ -133,14 +133,14 @@ class History:
         return float(1.0 - 0.5 ** (elapsed / self.settings.half_life))
 
 
-def _amounts(holding: Iterable[Item]) -> dict[Door, dict[str, float]]:
+def _amounts(holding: Iterable[Item]) -> dict[QueueKey, dict[str, float]]:
     """What each LocalQueue holds: resource -> amount."""
-    found: dict[Door, dict[str, float]] = {}
+    held: dict[QueueKey, dict[str, float]] = {}
     for item in holding:
-        sums = found.setdefault(item.queue, {})
+        sums = held.setdefault(item.queue, {})
         for (_, resource), value in item.usage.items():
             sums[resource] = sums.get(resource, 0.0) + _natural(resource, value)
-    return found
+    return held
 
 
 def _add(sums: dict[str, float], amounts: Mapping[str, float], share: float) -> None:

@@ -60,23 +60,23 @@ def shortages(engine: Engine, item: Item) -> tuple[Shortage, ...]:
     node = engine.tree.queues[item.cluster_queue]
     if queue.group_of(PODS) is not None:
         asked[PODS] = sum(_counts(item))
-    found: list[Shortage] = []
+    short: list[Shortage] = []
     for group in queue.groups:
         wanted = {resource: asked[resource] for resource in group.resources if asked.get(resource)}
-        found += _of_group(engine, item, node, group, wanted) if wanted else ()
-    return tuple(found)
+        short += _of_group(engine, item, node, group, wanted) if wanted else ()
+    return tuple(short)
 
 
 def _counts(item: Item) -> list[int]:
     """The fewest pods of each pod set with which the workload can start."""
     pod_sets = item.workload.pod_sets
-    return [each.count if each.min_count is None else each.min_count for each in pod_sets]
+    return [pod_set.count if pod_set.min_count is None else pod_set.min_count for pod_set in pod_sets]
 
 
 def _asked(item: Item) -> dict[str, int]:
     total: dict[str, int] = {}
-    for each in requests(item.workload.pod_sets, _counts(item)):
-        for resource, value in each.items():
+    for request in requests(item.workload.pod_sets, _counts(item)):
+        for resource, value in request.items():
             total[resource] = total.get(resource, 0) + value
     return total
 
@@ -85,12 +85,12 @@ def _of_group(
     engine: Engine, item: Item, node: Node, group: ResourceGroup, wanted: dict[str, int]
 ) -> list[Shortage]:
     """Shortages in the flavors that could serve, or none where one of them has room."""
-    found: list[Shortage] = []
-    for each in group.flavors:
-        flavor = engine.setup.flavors.get(each.name)
+    shortages: list[Shortage] = []
+    for quotas in group.flavors:
+        flavor = engine.setup.flavors.get(quotas.name)
         if flavor is None or any(refusal(pod_set, flavor) for pod_set in item.workload.pod_sets):
             continue
-        places = {FlavorResource(each.name, resource): value for resource, value in wanted.items()}
+        places = {FlavorResource(quotas.name, resource): value for resource, value in wanted.items()}
         if any(value > node.potential(place) for place, value in places.items()):
             continue
         short = [
@@ -100,8 +100,8 @@ def _of_group(
         ]
         if not short:
             return []
-        found += short
-    return found
+        shortages += short
+    return shortages
 
 
 def holders(engine: Engine, item: Item, short: tuple[Shortage, ...]) -> tuple[Holder, ...]:
@@ -109,18 +109,20 @@ def holders(engine: Engine, item: Item, short: tuple[Shortage, ...]) -> tuple[Ho
     if not short:
         return ()
     node = engine.tree.queues[item.cluster_queue]
-    places = {each.place for each in short}
+    places = {shortage.place for shortage in short}
     root = node.root
-    family = {node.name} if root is node else {each.name for each in root.all_queues()}
-    found = []
+    family = {node.name} if root is node else {queue.name for queue in root.all_queues()}
+    rows = []
     for name in sorted(family):
-        for each in engine.snapshot.held[name].values():
-            used = {place: each.usage[place] for place in places if each.usage.get(place)}
-            if used and (name == node.name or _helps(engine, node, each, used)):
-                found.append(
-                    Holder(each.key, each.queue, name, each.priority, used, each.admitted_at, each.evicted)
+        for other in engine.snapshot.held[name].values():
+            used = {place: other.usage[place] for place in places if other.usage.get(place)}
+            if used and (name == node.name or _helps(engine, node, other, used)):
+                rows.append(
+                    Holder(
+                        other.key, other.queue, name, other.priority, used, other.admitted_at, other.evicted
+                    )
                 )
-    return tuple(sorted(found, key=lambda each: (each.since or 0.0, each.workload)))
+    return tuple(sorted(rows, key=lambda holder: (holder.since or 0.0, holder.workload)))
 
 
 def _helps(engine: Engine, node: Node, other: Item, used: dict[FlavorResource, int]) -> bool:
@@ -132,10 +134,10 @@ def _helps(engine: Engine, node: Node, other: Item, used: dict[FlavorResource, i
 
 def positions(engine: Engine) -> dict[str, Position]:
     """The place of each workload that waits in a ClusterQueue."""
-    found: dict[str, Position] = {}
+    places: dict[str, Position] = {}
     for pending in engine.pending.values():
-        found.update(_positions(list(pending)))
-    return found
+        places.update(_positions(list(pending)))
+    return places
 
 
 def position(engine: Engine, item: Item) -> Position | None:

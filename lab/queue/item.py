@@ -29,7 +29,7 @@ class Tried:
     @property
     def pending(self) -> bool:
         """Tell if flavors are left to try."""
-        return any(place != -1 for each in self.places for place in each.values())
+        return any(place != -1 for tried in self.places for place in tried.values())
 
     def first(self, pod_set: int, resource: str) -> int:
         """Place of the flavor to begin with."""
@@ -115,14 +115,14 @@ def shape(workload: Workload) -> Any:
         workload.priority,
         tuple(
             (
-                each.name,
-                each.count,
-                each.min_count,
-                tuple(sorted(each.requests.items())),
-                tuple(sorted(each.node_selector.items())),
-                each.affinity,
-                each.tolerations,
+                pod_set.name,
+                pod_set.count,
+                pod_set.min_count,
+                tuple(sorted(pod_set.requests.items())),
+                tuple(sorted(pod_set.node_selector.items())),
+                pod_set.affinity,
+                pod_set.tolerations,
             )
-            for each in workload.pod_sets
+            for pod_set in workload.pod_sets
         ),
     )

@@ -119,7 +119,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class LocalQueue:
-    """The door of a namespace to a ClusterQueue."""
+    """A queue of a namespace, to which jobs are submitted; it leads to a ClusterQueue."""
 
     namespace: str
     name: str
@@ -213,7 +213,7 @@ class Admission:
 
     def flavors(self) -> dict[str, dict[str, str]]:
         """Pod set -> resource -> flavor."""
-        return {each.name: dict(each.flavors) for each in self.pod_sets}
+        return {pod_set.name: dict(pod_set.flavors) for pod_set in self.pod_sets}
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Pending:
 
     def wake(self, now: float) -> list[Item]:
         """Bring back those whose time has come."""
-        due = [each for each in self._later.values() if each.requeue_at is None or each.requeue_at <= now]
+        due = [item for item in self._later.values() if item.requeue_at is None or item.requeue_at <= now]
         for item in due:
             del self._later[item.key]
             self.push(item)
@@ -97,7 +97,7 @@ class Pending:
 
     def next_wake(self) -> float | None:
         """The time at which the next one is due."""
-        return min((each.requeue_at or 0.0 for each in self._later.values()), default=None)
+        return min((item.requeue_at or 0.0 for item in self._later.values()), default=None)
 
     def pop(self) -> Item | None:
         """Take out the head; None when all wait for an event or there are none."""
@@ -107,18 +107,18 @@ class Pending:
             item.ticket += 1
         return item
 
-    def doors(self) -> set[tuple[str, str]]:
+    def local_queues(self) -> set[tuple[str, str]]:
         """LocalQueues that have somebody here to try."""
         tops = (self._top(group) for group in list(self._heaps) if group[0] not in self._parked)  # type: ignore[index]
-        return {each.queue for each in tops if each is not None}
+        return {top.queue for top in tops if top is not None}
 
     def __iter__(self) -> Iterator[Item]:
         """Everything that waits, in the order of the queue."""
-        found = [item for heap in self._heaps.values() for _, ticket, item in heap if ticket == item.ticket]
-        found += [*self._alone.values(), *self._later.values()]
-        return iter(sorted((each for each in found if each.queued), key=self._order))
+        waiting = [item for heap in self._heaps.values() for _, ticket, item in heap if ticket == item.ticket]
+        waiting += [*self._alone.values(), *self._later.values()]
+        return iter(sorted((item for item in waiting if item.queued), key=self._order))
 
-    def told(self, item: Item) -> tuple[str, str]:
+    def condition(self, item: Item) -> tuple[str, str]:
         """Reason and message of a workload, also when only another one of its shape was tried."""
         if not item.reason and item.shape in self._parked:
             return self._parked[item.shape]
@@ -161,7 +161,7 @@ class Pending:
     def _head(self) -> Item | None:
         if self._usage is not None:
             tops = (self._top(group) for group in list(self._heaps) if group[0] not in self._parked)  # type: ignore[index]
-            return min((each for each in tops if each is not None), key=self._order, default=None)
+            return min((top for top in tops if top is not None), key=self._order, default=None)
         if self.sticky is not None and self._ready(self.sticky):
             return self.sticky
         while self._tops:

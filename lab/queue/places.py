@@ -61,8 +61,8 @@ class Places:
         self.inactive = dict(self._inactive())
         self.history: History | None = None
         fair = setup.config.admission_fair_sharing
-        if fair is not None and any(each.usage_based for each in setup.cluster_queues.values()):
-            weights = {door: each.weight for door, each in setup.local_queues.items()}
+        if fair is not None and any(queue.usage_based for queue in setup.cluster_queues.values()):
+            weights = {key: queue.weight for key, queue in setup.local_queues.items()}
             self.history = History(fair, weights)
         self.pending: dict[str, Pending] = {}
         for name, queue in setup.cluster_queues.items():
@@ -73,7 +73,7 @@ class Places:
         self._family: dict[str, tuple[str, ...]] = {}
         for name, node in self.tree.queues.items():
             root = node.root
-            self._family[name] = (name,) if root is node else tuple(each.name for each in root.all_queues())
+            self._family[name] = (name,) if root is node else tuple(queue.name for queue in root.all_queues())
         self._dirty: set[tuple[str, ...]] = set(self._family.values())
 
     def _inactive(self) -> Iterator[tuple[str, str]]:
@@ -220,15 +220,15 @@ class Places:
             item.evicted, item.evicted_at, item.requeue_at = "", None, None
             self._run(item, now)
             return [Change(now, "Admitted", item.key, "Admitted", "It names no queue, and runs at once")]
-        door = self.setup.local_queues.get(item.queue)
-        name = door.cluster_queue if door is not None else ""
+        local_queue = self.setup.local_queues.get(item.queue)
+        name = local_queue.cluster_queue if local_queue is not None else ""
         item.cluster_queue = name
-        if door is None:
+        if local_queue is None:
             why = reasons.MISCONFIGURED, f"LocalQueue {item.queue[1]} doesn't exist"
         elif name not in self.pending:
             why = reasons.MISCONFIGURED, f"ClusterQueue {name} doesn't exist"
-        elif door.stop != NONE:
-            why = reasons.SUSPENDED, f"LocalQueue {door.name} is stopped"
+        elif local_queue.stop != NONE:
+            why = reasons.SUSPENDED, f"LocalQueue {local_queue.name} is stopped"
         else:
             stopped = self.setup.cluster_queues[name].stop != NONE
             why = reasons.SUSPENDED, f"ClusterQueue {name} is {'stopped' if stopped else 'inactive'}"

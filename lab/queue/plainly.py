@@ -76,7 +76,7 @@ def waits(engine: Engine, item: Item, name: Name) -> str:
 
     `name` says whose a holder is.
     """
-    reason, message = engine.told(item)
+    reason, message = engine.condition(item)
     if item.state != PENDING or not message:
         return ""
     held = ""

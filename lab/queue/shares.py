@@ -120,7 +120,7 @@ class Tournament(Generic[Entry]):
 
     def _key(self, cohort: Node, name: str) -> tuple[object, ...]:
         entry = self._entries[name][1]
-        found = self._shares[cohort.name, name]
+        share = self._shares[cohort.name, name]
         wanted = self._usage(entry)
-        borrows = any(wanted.get(place, 0) > 0 for place in found.borrowed)
-        return (borrows, found.key, self._order(entry))
+        borrows = any(wanted.get(place, 0) > 0 for place in share.borrowed)
+        return (borrows, share.key, self._order(entry))

@@ -61,12 +61,14 @@ def endless(setup: Setup, workloads: Iterable[Workload]) -> str:
     config = setup.config.pods_ready
     if config is None or config.backoff_limit is not None:
         return ""
-    tried = (each for each in workloads if each.active and not each.finished and not each.ready)
+    tried = (
+        workload for workload in workloads if workload.active and not workload.finished and not workload.ready
+    )
     return next(
         (
-            each.key
-            for each in tried
-            if each.ready_after is None and each.duration is None and each.max_execution is None
+            workload.key
+            for workload in tried
+            if workload.ready_after is None and workload.duration is None and workload.max_execution is None
         ),
         "",
     )
@@ -85,13 +87,17 @@ class Run:
     ) -> None:
         """Begin at `start`, or where the workloads say; with `everything`, all of them are there then."""
         start = _start(workloads, everything) if start is None else start
-        self.found = Simulation(Engine(setup), start)
-        self.engine = self.found.engine
+        self.result = Simulation(Engine(setup), start)
+        self.engine = self.result.engine
         self.now = start
-        ordered = sorted(workloads, key=lambda each: (each.created, each.order, each.uid, each.key))
-        self._arrivals = [each for each in reversed(ordered) if each.created > start and not everything]
-        present = {each.key for each in self._arrivals}
-        self._present = [each for each in ordered if each.key not in present]
+        ordered = sorted(
+            workloads, key=lambda workload: (workload.created, workload.order, workload.uid, workload.key)
+        )
+        self._arrivals = [
+            workload for workload in reversed(ordered) if workload.created > start and not everything
+        ]
+        present = {workload.key for workload in self._arrivals}
+        self._present = [workload for workload in ordered if workload.key not in present]
         self._ends: list[End] = []
         self._serial = 0
         self._open: dict[str, Span] = {}
@@ -114,7 +120,7 @@ class Run:
 
     def to_the_end(self, until: float | None) -> None:
         """Go from one moment at which something happens to the next."""
-        last = None if until is None else self.found.start + until
+        last = None if until is None else self.result.start + until
         while self.step(last):
             pass
 
@@ -138,11 +144,11 @@ class Run:
 
     def close(self, until: float | None) -> Simulation:
         """Finish the books."""
-        found = self.found
-        found.end = self.now - found.start if until is None else max(until, self.now - found.start)
-        found.spans += self._open.values()
-        found.spans.sort(key=lambda each: (each.begin, each.workload))
-        return found
+        result = self.result
+        result.end = self.now - result.start if until is None else max(until, self.now - result.start)
+        result.spans += self._open.values()
+        result.spans.sort(key=lambda span: (span.begin, span.workload))
+        return result
 
     # One moment
 
@@ -154,19 +160,19 @@ class Run:
             heapq.heappop(self._ends)
         if self._ends:
             times.append(self._ends[0][0])
-        moment = min((each for each in times if each is not None), default=None)
+        moment = min((time for time in times if time is not None), default=None)
         history = self.engine.history
         if moment is not None and history is not None:
-            held = (each for held in self.engine.snapshot.held.values() for each in held.values())
-            waiting = [each.doors() for each in self.engine.pending.values() if each.by_usage]
+            held = (item for held in self.engine.snapshot.held.values() for item in held.values())
+            waiting = [pending.local_queues() for pending in self.engine.pending.values() if pending.by_usage]
             moment = min(moment, history.skip(self.now, moment, held, waiting))
         return None if moment is None else max(moment, self.now)
 
     def _settle(self) -> None:
         """Make cycles until nothing changes, also by pods that are ready at once."""
         before = -1
-        while before != len(self.found.changes):
-            before = len(self.found.changes)
+        while before != len(self.result.changes):
+            before = len(self.result.changes)
             self._note(self.engine.settle(self.now))
             while self._ends and self._ends[0][0] <= self.now and self._ends[0][4] == "ready":
                 self._over(heapq.heappop(self._ends))
@@ -189,7 +195,7 @@ class Run:
     def _begun(self, item: Item) -> None:
         """Foresee the end of a workload that now holds quota."""
         began, workload = item.since(self.now), item.workload
-        self._open[item.key] = Span(item.key, item.cluster_queue, dict(item.usage), began - self.found.start)
+        self._open[item.key] = Span(item.key, item.cluster_queue, dict(item.usage), began - self.result.start)
         if workload.duration is not None:
             self._foresee(max(self.now, began + workload.duration - item.executed), item, "end")
         if workload.ready_after is not None and not item.ready:
@@ -201,7 +207,7 @@ class Run:
 
     def _note(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            self.found.changes.append(change)
+            self.result.changes.append(change)
             if change.event == "Admitted":
                 self._begun(self.engine.items[change.workload])
             elif change.event in ("Finished", "Requeued", "Deactivated"):
@@ -210,29 +216,31 @@ class Run:
     def _ended(self, change: Change) -> None:
         span = self._open.pop(change.workload, None)
         if span is not None:
-            end = self.now - self.found.start
-            self.found.spans.append(
+            end = self.now - self.result.start
+            self.result.spans.append(
                 Span(span.workload, span.cluster_queue, span.usage, span.begin, end, change.reason)
             )
 
     def _record(self) -> None:
         """Note the usage of every queue in which it changed."""
-        at = self.now - self.found.start
+        at = self.now - self.result.start
         for name, node in self.engine.tree.queues.items():
-            seen = self.found.usage.setdefault(name, [])
+            seen = self.result.usage.setdefault(name, [])
             used = {place: value for place, value in node.usage.items() if value}
             if not seen or seen[-1][1] != used:
                 seen.append((at, used))
 
 
 def _start(workloads: Sequence[Workload], everything: bool) -> float:
-    told = [
+    recorded = [
         time
-        for each in workloads
-        for time in (each.reserved_at, each.admitted_at, each.evicted_at)
+        for workload in workloads
+        for time in (workload.reserved_at, workload.admitted_at, workload.evicted_at)
         if time is not None
     ]
-    created = [each.created for each in workloads if not each.order] or [each.created for each in workloads]
-    if everything or (told and not created):
-        return max([*told, *created], default=0.0)
-    return max(told) if told else min(created, default=0.0)
+    created = [workload.created for workload in workloads if not workload.order] or [
+        workload.created for workload in workloads
+    ]
+    if everything or (recorded and not created):
+        return max([*recorded, *created], default=0.0)
+    return max(recorded) if recorded else min(created, default=0.0)

@@ -94,11 +94,11 @@ class Snapshot:
 
     def sorted(self, candidates: Iterable[Item], queue: str) -> list[Item]:
         """Candidates in the order in which they are preempted."""
-        found = sorted(candidates, key=lambda each: self.order(each, queue))
+        ordered = sorted(candidates, key=lambda candidate: self.order(candidate, queue))
         if self.setup.config.admission_fair_sharing is None:
-            return found
-        found.sort(key=cmp_to_key(partial(self._compare, queue)))
-        return found
+            return ordered
+        ordered.sort(key=cmp_to_key(partial(self._compare, queue)))
+        return ordered
 
     def order(self, candidate: Item, queue: str) -> tuple[object, ...]:
         """Sort key of candidates: the first one is preempted first."""
@@ -124,7 +124,7 @@ class Snapshot:
     def path(self, queue: str) -> str:
         """The place of a ClusterQueue in the tree, from the root down."""
         node = self.tree.queues[queue]
-        return "/" + "/".join([*(each.name for each in reversed(list(node.ancestors()))), queue])
+        return "/" + "/".join([*(ancestor.name for ancestor in reversed(list(node.ancestors()))), queue])
 
 
 def uses(item: Item, places: set[FlavorResource]) -> bool:

@@ -17,50 +17,54 @@ from lab.queue.writing import natural
 SCHEMA = "queue-simulation/1"
 
 
-def document(found: Simulation) -> dict[str, Any]:
+def document(simulation: Simulation) -> dict[str, Any]:
     """The whole run; times are in seconds after its start."""
-    engine = found.engine
+    engine = simulation.engine
     spans: dict[str, list[Span]] = defaultdict(list)
-    for span in found.spans:
+    for span in simulation.spans:
         spans[span.workload].append(span)
     positions = {item.key: place for pending in engine.pending.values() for place, item in enumerate(pending)}
-    counts = Counter(each.workload for each in found.changes if each.event == "Preempted")
-    finished = {each.workload: _at(found, each.at) for each in found.changes if each.event == "Finished"}
+    counts = Counter(change.workload for change in simulation.changes if change.event == "Preempted")
+    finished = {
+        change.workload: _at(simulation, change.at)
+        for change in simulation.changes
+        if change.event == "Finished"
+    }
     return {
         "schema": SCHEMA,
-        "start": _time(found.start),
-        "end": _round(found.end),
+        "start": _time(simulation.start),
+        "end": _round(simulation.end),
         "cycles": engine.cycles,
-        "restless": sorted(_at(found, each) for each in engine.restless),
+        "restless": sorted(_at(simulation, moment) for moment in engine.restless),
         "events": [
             {
-                "at": _at(found, each.at),
-                "event": each.event,
-                "workload": each.workload,
-                "reason": each.reason,
-                "message": each.message,
-                "cluster_queue": each.cluster_queue,
-                "flavors": each.flavors,
+                "at": _at(simulation, change.at),
+                "event": change.event,
+                "workload": change.workload,
+                "reason": change.reason,
+                "message": change.message,
+                "cluster_queue": change.cluster_queue,
+                "flavors": change.flavors,
             }
-            for each in found.changes
+            for change in simulation.changes
         ],
         "workloads": [
             {
-                **_workload(found, item, spans[key]),
+                **_workload(simulation, item, spans[key]),
                 "position": positions.get(key) if item.state == PENDING else None,
                 "preemptions": counts[key],
                 "finished_at": finished.get(key),
             }
             for key, item in engine.items.items()
         ],
-        "cluster_queues": [_queue(found, name) for name in engine.setup.cluster_queues],
+        "cluster_queues": [_queue(simulation, name) for name in engine.setup.cluster_queues],
     }
 
 
-def _workload(found: Simulation, item: Item, spans: list[Span]) -> dict[str, Any]:
-    reason, message = found.engine.told(item)
+def _workload(simulation: Simulation, item: Item, spans: list[Span]) -> dict[str, Any]:
+    reason, message = simulation.engine.condition(item)
     admission = item.admission
-    created = max(0.0, item.workload.created - found.start)
+    created = max(0.0, item.workload.created - simulation.start)
     return {
         "workload": item.key,
         "local_queue": item.queue[1],
@@ -69,7 +73,7 @@ def _workload(found: Simulation, item: Item, spans: list[Span]) -> dict[str, Any
         "state": item.state,
         "reason": reason,
         "message": message,
-        "waits": waits(found.engine, item, whose),
+        "waits": waits(simulation.engine, item, whose),
         "flavors": {} if admission is None else admission.flavors(),
         "waited": _round(max(0.0, spans[0].begin - created)) if spans else None,
         "held": [
@@ -84,8 +88,8 @@ def _workload(found: Simulation, item: Item, spans: list[Span]) -> dict[str, Any
     }
 
 
-def _queue(found: Simulation, name: str) -> dict[str, Any]:
-    engine = found.engine
+def _queue(simulation: Simulation, name: str) -> dict[str, Any]:
+    engine = simulation.engine
     queue, node = engine.setup.cluster_queues[name], engine.tree.queues[name]
     weighted = share(node).weighted
     return {
@@ -97,12 +101,14 @@ def _queue(found: Simulation, name: str) -> dict[str, Any]:
         "pending": sum(1 for _ in engine.pending[name]),
         "admitted": len(engine.snapshot.held[name]),
         "weighted_share": None if math.isinf(weighted) else math.ceil(weighted),
-        "usage": [{"at": _round(at), "flavors": natural(used)} for at, used in found.usage.get(name, [])],
+        "usage": [
+            {"at": _round(at), "flavors": natural(used)} for at, used in simulation.usage.get(name, [])
+        ],
     }
 
 
-def _at(found: Simulation, moment: float) -> float:
-    return _round(moment - found.start)
+def _at(simulation: Simulation, moment: float) -> float:
+    return _round(moment - simulation.start)
 
 
 def _round(seconds: float) -> float:

@@ -68,16 +68,16 @@ class Node:
 
     def potential(self, place: FlavorResource) -> int:
         """The most that could be used here if nothing were used anywhere."""
-        found = self._potential.get(place)
-        if found is None:
-            found = self.subtree.get(place, 0)
+        most = self._potential.get(place)
+        if most is None:
+            most = self.subtree.get(place, 0)
             if self.parent is not None:
                 top = self._borrowing(place)
-                found = self.local.get(place, 0) + self.parent.potential(place)
+                most = self.local.get(place, 0) + self.parent.potential(place)
                 if top is not None:
-                    found = min(found, self.subtree.get(place, 0) + top)
-            self._potential[place] = found
-        return found
+                    most = min(most, self.subtree.get(place, 0) + top)
+            self._potential[place] = most
+        return most
 
     def lendable(self) -> Mapping[str, int]:
         """Resource -> the most of it that could be used here, over all flavors of the tree."""
@@ -103,12 +103,12 @@ class Node:
         used, subtree = self.usage.get(place, 0), self.subtree.get(place, 0)
         if self.parent is None:
             return subtree - used - self.lost.get(place, 0)
-        found = self.parent.left(place)
+        free = self.parent.left(place)
         top = self._borrowing(place)
         local = self.local.get(place, 0)
         if top is not None:
-            found = min(found, subtree - local - max(0, used - local) + top)
-        return max(0, local - used) + found
+            free = min(free, subtree - local - max(0, used - local) + top)
+        return max(0, local - used) + free
 
     def available(self, place: FlavorResource) -> int:
         """As `left`, but never below zero."""
@@ -178,7 +178,7 @@ class Tree:
         self.queues: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
         parents = {}
-        for cohort in sorted(cohorts, key=lambda each: each.name):
+        for cohort in sorted(cohorts, key=lambda cohort: cohort.name):
             self.cohorts[cohort.name] = Node(cohort.name, quotas(cohort.groups), cohort.weight)
             parents[cohort.name] = cohort.parent
         for name in sorted({parent for parent in parents.values() if parent}):
@@ -188,7 +188,7 @@ class Tree:
             if parent and name not in looped:
                 self._join(self.cohorts[name], self.cohorts[parent], below_cohort=True)
         self.broken: set[str] = set()
-        for queue in sorted(queues, key=lambda each: each.name):
+        for queue in sorted(queues, key=lambda queue: queue.name):
             node = self.queues[queue.name] = Node(queue.name, quotas(queue.groups), queue.weight)
             if queue.cohort in looped:
                 self.broken.add(queue.name)

@@ -39,9 +39,9 @@ class Search:
         own = self._own()
         if not (above or others or own):
             return []
-        ordered = [each for group in (above, others, own) for each in self._sorted(group)]
-        if any(each.item.evicted for each in ordered):
-            ordered.sort(key=lambda each: not each.item.evicted)
+        ordered = [candidate for group in (above, others, own) for candidate in self._sorted(group)]
+        if any(candidate.item.evicted for candidate in ordered):
+            ordered.sort(key=lambda candidate: not candidate.item.evicted)
         forbidden = self.policy.borrow == NEVER
         if not (above or others) or (forbidden and not self._under_nominal()):
             attempts = [True]
@@ -50,30 +50,30 @@ class Search:
         else:
             attempts = [True, False]
         for borrowing in attempts:
-            found = self._attempt(ordered, borrowing)
-            if found:
-                return found
+            victims = self._attempt(ordered, borrowing)
+            if victims:
+                return victims
         return []
 
     def _sorted(self, group: list[Candidate]) -> list[Candidate]:
-        by_key = {each.item.key: each for each in group}
-        items = self.snapshot.sorted([each.item for each in group], self.item.cluster_queue)
+        by_key = {candidate.item.key: candidate for candidate in group}
+        items = self.snapshot.sorted([candidate.item for candidate in group], self.item.cluster_queue)
         return [by_key[item.key] for item in items]
 
     def _attempt(self, ordered: list[Candidate], borrowing: bool) -> list[Victim]:
         gone: list[Victim] = []
-        found: list[Victim] = []
-        for each in ordered:
-            if not self._valid(each, borrowing):
+        victims: list[Victim] = []
+        for candidate in ordered:
+            if not self._valid(candidate, borrowing):
                 continue
-            self.snapshot.take(each.item)
-            gone.append(Victim(each.item, _reason(each.variant)))
+            self.snapshot.take(candidate.item)
+            gone.append(Victim(candidate.item, _reason(candidate.variant)))
             if fits(self.node, self.usage, borrowing):
-                found = gone = fill_back(self.snapshot, self.node, self.usage, gone, borrowing)
+                victims = gone = fill_back(self.snapshot, self.node, self.usage, gone, borrowing)
                 break
         for victim in gone:
             self.snapshot.put_back(victim.item)
-        return found
+        return victims
 
     def _valid(self, candidate: Candidate, borrowing: bool) -> bool:
         """Tell if a candidate still counts after those before it are gone."""
@@ -98,9 +98,9 @@ class Search:
         if self.policy.within == NEVER:
             return []
         return [
-            Candidate(each, reasons.IN_CLUSTER_QUEUE)
-            for each in self.snapshot.holding(self.item.cluster_queue)
-            if uses(each, self.places) and self.snapshot.may_preempt(self.item, each, self.policy.within)
+            Candidate(other, reasons.IN_CLUSTER_QUEUE)
+            for other in self.snapshot.holding(self.item.cluster_queue)
+            if uses(other, self.places) and self.snapshot.may_preempt(self.item, other, self.policy.within)
         ]
 
     def _outside(self) -> tuple[list[Candidate], list[Candidate]]:
@@ -126,11 +126,11 @@ class Search:
         for queue in node.queues:
             if queue is self.node or queue.within(self.places):
                 continue
-            for each in self.snapshot.holding(queue.name):
-                if not uses(each, self.places):
+            for other in self.snapshot.holding(queue.name):
+                if not uses(other, self.places):
                     continue
-                if self.snapshot.may_preempt(self.item, each, self.policy.reclaim):
-                    yield Candidate(each, self._variant(each, advantage), top)
+                if self.snapshot.may_preempt(self.item, other, self.policy.reclaim):
+                    yield Candidate(other, self._variant(other, advantage), top)
 
     def _variant(self, candidate: Item, advantage: bool) -> str:
         if advantage:

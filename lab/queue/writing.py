@@ -34,7 +34,7 @@ def as_yaml(objects: Iterable[Object]) -> str:
     """One YAML text of several documents."""
     import yaml
 
-    return "---\n".join(yaml.safe_dump(each, sort_keys=False, width=100) for each in objects)
+    return "---\n".join(yaml.safe_dump(item, sort_keys=False, width=100) for item in objects)
 
 
 def objects(setup: Setup, workloads: Iterable[Workload] = ()) -> Iterator[Object]:
@@ -51,15 +51,15 @@ def objects(setup: Setup, workloads: Iterable[Workload] = ()) -> Iterator[Object
         yield _object("Cohort", cohort.name, _cohort(cohort))
     for queue in setup.cluster_queues.values():
         yield _object("ClusterQueue", queue.name, _queue(queue))
-    for door in setup.local_queues.values():
-        yield _object("LocalQueue", door.name, _door(door), namespace=door.namespace)
+    for local in setup.local_queues.values():
+        yield _object("LocalQueue", local.name, _local_queue(local), namespace=local.namespace)
     for workload in workloads:
         yield workload_object(workload)
 
 
 def _object(kind: str, name: str, spec: Object, **metadata: Any) -> Object:
-    found: Object = {"apiVersion": VERSION, "kind": kind, "metadata": _filled(name=name, **metadata)}
-    return {**found, "spec": spec} if spec or kind == "Cohort" else found
+    manifest: Object = {"apiVersion": VERSION, "kind": kind, "metadata": _filled(name=name, **metadata)}
+    return {**manifest, "spec": spec} if spec or kind == "Cohort" else manifest
 
 
 def _filled(**fields: Any) -> Object:
@@ -108,9 +108,9 @@ def _cohort(cohort: Cohort) -> Object:
     )
 
 
-def _door(door: LocalQueue) -> Object:
-    stop = door.stop if door.stop != NONE else None
-    return _filled(clusterQueue=door.cluster_queue, stopPolicy=stop, fairSharing=_fair(door.weight))
+def _local_queue(queue: LocalQueue) -> Object:
+    stop = queue.stop if queue.stop != NONE else None
+    return _filled(clusterQueue=queue.cluster_queue, stopPolicy=stop, fairSharing=_fair(queue.weight))
 
 
 def _groups(groups: Sequence[ResourceGroup]) -> list[Object]:
@@ -139,32 +139,37 @@ def _quota(resource: str, quota: Quota) -> Object:
 
 
 def _flavor(flavor: ResourceFlavor) -> Object:
-    taints = [_filled(key=each.key, value=each.value, effect=each.effect) for each in flavor.taints]
+    taints = [_filled(key=taint.key, value=taint.value, effect=taint.effect) for taint in flavor.taints]
     return _filled(nodeLabels=dict(flavor.labels), nodeTaints=taints, tolerations=_tolerations(flavor))
 
 
 def _tolerations(owner: ResourceFlavor | PodSet) -> list[Object]:
     return [
-        _filled(key=each.key, operator=each.operator, value=each.value, effect=each.effect)
-        for each in owner.tolerations
+        _filled(
+            key=toleration.key, operator=toleration.operator, value=toleration.value, effect=toleration.effect
+        )
+        for toleration in owner.tolerations
     ]
 
 
 def _requirements(requirements: Sequence[Requirement]) -> list[Object]:
-    return [_filled(key=each.key, operator=each.operator, values=list(each.values)) for each in requirements]
+    return [
+        _filled(key=requirement.key, operator=requirement.operator, values=list(requirement.values))
+        for requirement in requirements
+    ]
 
 
 def _priority(priority: PriorityClass) -> Object:
     kind = "PriorityClass" if priority.pods else "WorkloadPriorityClass"
-    found: Object = {
+    manifest: Object = {
         "apiVersion": "scheduling.k8s.io/v1" if priority.pods else VERSION,
         "kind": kind,
         "metadata": {"name": priority.name},
         "value": priority.value,
     }
     if priority.pods and priority.default:
-        found["globalDefault"] = True
-    return {**found, **_filled(description=priority.description)}
+        manifest["globalDefault"] = True
+    return {**manifest, **_filled(description=priority.description)}
 
 
 def _config(config: Config) -> Object:
@@ -220,7 +225,7 @@ def workload_object(workload: Workload) -> Object:
         "priority": workload.priority,
         "active": workload.active,
         **({} if limit is None else {"maximumExecutionTimeSeconds": int(limit)}),
-        "podSets": [_pod_set(each) for each in workload.pod_sets],
+        "podSets": [_pod_set(pod_set) for pod_set in workload.pod_sets],
     }
     created = None if workload.order else _time(workload.created)
     metadata = {
@@ -229,9 +234,9 @@ def workload_object(workload: Workload) -> Object:
         "creationTimestamp": created,
         "annotations": annotations,
     }
-    found = _object("Workload", workload.name, spec, **metadata)
+    manifest = _object("Workload", workload.name, spec, **metadata)
     status = _status(workload)
-    return {**found, "status": status} if status else found
+    return {**manifest, "status": status} if status else manifest
 
 
 def _pod_set(pod_set: PodSet) -> Object:
@@ -251,7 +256,7 @@ def _pod_set(pod_set: PodSet) -> Object:
 
 
 def _status(workload: Workload) -> Object:
-    conditions = [_condition(*each) for each in _conditions(workload)]
+    conditions = [_condition(*condition) for condition in _conditions(workload)]
     at = workload.requeue_at
     return _filled(
         conditions=conditions,
@@ -263,11 +268,11 @@ def _status(workload: Workload) -> Object:
 
 def _conditions(workload: Workload) -> Iterator[tuple[str, bool, str, float | None, str]]:
     """Type, status, reason, time and message of the conditions that are worth telling."""
-    told = workload.reason, None, workload.message
+    why = workload.reason, None, workload.message
     if workload.admission is not None:
         yield "QuotaReserved", True, "QuotaReserved", workload.reserved_at, ""
     elif workload.reason and not workload.finished:
-        yield "QuotaReserved", False, *told
+        yield "QuotaReserved", False, *why
     if workload.admitted_at is not None:
         yield "Admitted", True, "Admitted", workload.admitted_at, ""
     if workload.evicted:
@@ -295,12 +300,12 @@ def _admission(workload: Workload) -> Object:
     assert workload.admission is not None
     assignments = [
         {
-            "name": each.name,
-            "flavors": dict(each.flavors),
-            "resourceUsage": {name: shown(name, value) for name, value in each.usage.items()},
-            "count": each.count,
+            "name": pod_set.name,
+            "flavors": dict(pod_set.flavors),
+            "resourceUsage": {name: shown(name, value) for name, value in pod_set.usage.items()},
+            "count": pod_set.count,
         }
-        for each in workload.admission.pod_sets
+        for pod_set in workload.admission.pod_sets
     ]
     return {"clusterQueue": workload.admission.cluster_queue, "podSetAssignments": assignments}
 
@@ -316,7 +321,7 @@ def _seconds(seconds: float) -> str:
 
 def natural(usage: Mapping[Any, int]) -> dict[str, dict[str, float | int]]:
     """Usage as flavor -> resource -> amount; of cpu, whole cores."""
-    found: dict[str, dict[str, float | int]] = {}
+    amounts: dict[str, dict[str, float | int]] = {}
     for (flavor, resource), value in sorted(usage.items()):
-        found.setdefault(flavor, {})[resource] = value / 1000 if resource == "cpu" else value
-    return found
+        amounts.setdefault(flavor, {})[resource] = value / 1000 if resource == "cpu" else value
+    return amounts

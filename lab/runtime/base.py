@@ -119,7 +119,7 @@ class LabView(ABC):
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
         """A hint to run these commands of labctl; `in_python` goes on with the same in Python."""
-        return ", ".join(f"`labctl {each} --lab {self.lab}`" for each in commands) + in_python
+        return ", ".join(f"`labctl {command} --lab {self.lab}`" for command in commands) + in_python
 
 
 class Runtime(LabView):

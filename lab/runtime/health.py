@@ -138,7 +138,7 @@ class View:
     def statuses(self, seen: Mapping[str, Seen]) -> tuple[tuple[ServiceStatus, ...], str]:
         """The status of every service, and why Ray's nodes cannot be had, if so."""
         cluster = self.cluster(seen.get(HEAD))
-        return tuple(self.status(name, each, cluster) for name, each in seen.items()), cluster[1]
+        return tuple(self.status(name, sight, cluster) for name, sight in seen.items()), cluster[1]
 
     def _serves(self, service: str, seen: Seen, cluster: Cluster) -> tuple[bool, str]:
         """Whether a running service serves, and the reason why it does not, or what it says of itself."""

@@ -238,10 +238,10 @@ class HostedRuntime(Runtime, Generic[S]):
 
     def _status(self, current: S, seen: Mapping[str, Seen], notes: tuple[str, ...]) -> LabStatus:
         view, problem = self._view(current)
-        found, _ = view.statuses(seen)
-        up = any(s.state not in (State.ABSENT, State.EXITED) for s in found)
+        statuses, _ = view.statuses(seen)
+        up = any(s.state not in (State.ABSENT, State.EXITED) for s in statuses)
         all_notes = (*current.notes, *notes, *problem)
-        return LabStatus(self.lab, self.kind, up, found, current.spec.gpu, all_notes)
+        return LabStatus(self.lab, self.kind, up, statuses, current.spec.gpu, all_notes)
 
     def _nothing(self, notes: tuple[str, ...] = ()) -> LabStatus:
         """The status of a lab that is down."""
@@ -250,8 +250,8 @@ class HostedRuntime(Runtime, Generic[S]):
     def _to_start(self, current: S, on_progress: OnProgress) -> tuple[str, ...]:
         """The services that are not healthy, once each that runs has had the time to answer."""
         view, _ = self._view(current)
-        found = all_settled(lambda: view.statuses(self._seen(current)), on_progress, self._clock)
-        return tuple(each.service for each in found if each.state is not State.HEALTHY)
+        statuses = all_settled(lambda: view.statuses(self._seen(current)), on_progress, self._clock)
+        return tuple(status.service for status in statuses if status.state is not State.HEALTHY)
 
     def _rounds(self, current: S, on_progress: OnProgress) -> Iterator[tuple[str, ...]]:
         """The services that `up` has to start. Each round is started before the next is asked for.

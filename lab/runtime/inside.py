@@ -120,21 +120,21 @@ class InsideRuntime(Runtime):
             why = ""
         except (ClusterError, ServiceError) as error:
             nodes, why = (), error.message
-        found = [self._store(), *self._optional(), *self._queue(), *_node_states(nodes, why)]
+        statuses = [self._store(), *self._optional(), *self._queue(), *_node_states(nodes, why)]
         if not why:  # a head that was restarted has forgotten its workers
             listed = _newest(nodes)
-            found += [
+            statuses += [
                 ServiceStatus(name, State.STARTING, "not in Ray's node list")
                 for name in map(worker, range(self._expected()))
                 if name not in listed
             ]
-        found = [
+        statuses = [
             ServiceStatus(s.service, s.state, s.detail, self._url(s.service)) if not s.url else s
-            for s in found
+            for s in statuses
         ]
-        found.append(ServiceStatus(JUPYTER, State.HEALTHY, "this process runs in it", self._url(JUPYTER)))
+        statuses.append(ServiceStatus(JUPYTER, State.HEALTHY, "this process runs in it", self._url(JUPYTER)))
         up = not why
-        return LabStatus(self.lab, self.kind, up, tuple(found), self._plan(nodes), notes)
+        return LabStatus(self.lab, self.kind, up, tuple(statuses), self._plan(nodes), notes)
 
     def spec(self) -> LabSpec:
         """See Runtime.spec: as Ray's node list has it, without the ports and the GPUs' names.
@@ -175,7 +175,7 @@ class InsideRuntime(Runtime):
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
         del in_python
-        return f"on the host: {'; '.join(f'labctl {each} --lab {self.lab}' for each in commands)}"
+        return f"on the host: {'; '.join(f'labctl {command} --lab {self.lab}' for command in commands)}"
 
     def missing(self, feature: Feature) -> str:
         del feature
@@ -235,9 +235,11 @@ class InsideRuntime(Runtime):
 
     def _optional(self) -> list[ServiceStatus]:
         return [
-            ServiceStatus(each.name, State.HEALTHY)
-            for each in SERVICES
-            if each.optional and each.ports[0].published and self._serves(each.name, _within(each.name))
+            ServiceStatus(service.name, State.HEALTHY)
+            for service in SERVICES
+            if service.optional
+            and service.ports[0].published
+            and self._serves(service.name, _within(service.name))
         ]
 
     def _queue(self) -> list[ServiceStatus]:

@@ -49,13 +49,13 @@ def is_free(port: int) -> bool:
 
 def listeners(port: int) -> tuple[int, ...]:
     """Ids of the processes that listen on this port, on whatever address, as far as this user may see."""
-    found = []
+    pids = []
     with contextlib.suppress(psutil.Error, RuntimeError):
         for connection in psutil.net_connections("tcp"):
             local = connection.laddr[1] if connection.laddr else None
             if connection.status == psutil.CONN_LISTEN and local == port and connection.pid:
-                found.append(int(connection.pid))
-    return tuple(dict.fromkeys(found))
+                pids.append(int(connection.pid))
+    return tuple(dict.fromkeys(pids))
 
 
 def holder(port: int) -> str:
@@ -164,7 +164,7 @@ def assign(
 def had(folder: Path) -> dict[str, int]:
     """The ports that the lab with this folder had last; none where that is not known."""
     try:
-        found = read_json(folder / FILE, SMALL)
-        return {name: int(port) for name, port in found.items() if name in PORTS and 0 < int(port) < 65536}
+        numbers = read_json(folder / FILE, SMALL)
+        return {name: int(port) for name, port in numbers.items() if name in PORTS and 0 < int(port) < 65536}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

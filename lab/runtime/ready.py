@@ -21,7 +21,7 @@ def wait_ready(runtime: LabView, timeout: float, *, clock: Clock = MONOTONIC) ->
     Raises WaitTimeoutError after `timeout` seconds: which services are not, why, and what they wrote last.
     """
     status = settle(
-        runtime.status, lambda found: found.healthy, timeout=timeout, clock=clock, every=POLL_SECONDS
+        runtime.status, lambda status: status.healthy, timeout=timeout, clock=clock, every=POLL_SECONDS
     )
     if status.healthy:
         return status
@@ -33,10 +33,10 @@ def wait_ready(runtime: LabView, timeout: float, *, clock: Clock = MONOTONIC) ->
         why = "; ".join(status.notes) or "it is not up"
     if not status.up:
         raise WaitTimeoutError(f"{begin}: {why}", runtime.advice(["up"], ", or Lab.up, starts it"))
-    told = [f"{begin}: {why}"]
+    paragraphs = [f"{begin}: {why}"]
     for service in wrong:
         with contextlib.suppress(LabError):
             lines = last_lines("\n".join(runtime.logs(service.service, tail=LINES)), LINES)
-            told.append(f"{service.service}: {listing(lines)}")
+            paragraphs.append(f"{service.service}: {listing(lines)}")
     commands = [f"restart {s.service}" for s in wrong]
-    raise WaitTimeoutError("\n".join(told), runtime.advice(commands, " or Lab.restart starts it again"))
+    raise WaitTimeoutError("\n".join(paragraphs), runtime.advice(commands, " or Lab.restart starts it again"))

@@ -159,10 +159,10 @@ def _up_locally(folder: Path) -> bool:
     if (folder / COMPOSE_FILE).exists() and not (folder / state.FILE).exists():
         return False
     try:
-        found = state.load(folder)
+        current = state.load(folder)
     except StateError:
-        found = None
-    return bool(processes.services_of(folder)) if found is None else anything_alive(found)
+        current = None
+    return bool(processes.services_of(folder)) if current is None else anything_alive(current)
 
 
 def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:

@@ -34,15 +34,15 @@ def settled(service: str, look: Callable[[], tuple[ServiceStatus, str]], clock: 
     the cluster.
     """
 
-    def known(found: tuple[ServiceStatus, str]) -> bool:
-        return not found[1] or not is_node(service) or found[0].state is not State.RUNNING
+    def known(answer: tuple[ServiceStatus, str]) -> bool:
+        return not answer[1] or not is_node(service) or answer[0].state is not State.RUNNING
 
-    found = settle(look, known, timeout=ANSWER_SECONDS, clock=clock, every=ANSWER_POLL_SECONDS)
-    if known(found) or service == HEAD:
-        return found[0]
+    answer = settle(look, known, timeout=ANSWER_SECONDS, clock=clock, every=ANSWER_POLL_SECONDS)
+    if known(answer) or service == HEAD:
+        return answer[0]
     raise WaitTimeoutError(
         f"{service} was left alone: whether its node lives is not known after {ANSWER_SECONDS:g} s: "
-        f"{found[1]}",
+        f"{answer[1]}",
         f"`labctl status`; `labctl restart {service}` starts it anew whatever it does",
     )
 
@@ -56,24 +56,24 @@ def all_settled(
     the statuses, and why Ray's nodes cannot be had, if so.
     """
     begin = clock()
-    told: set[str] = set()
+    reported: set[str] = set()
 
-    def known(found: tuple[Sequence[ServiceStatus], str]) -> bool:
-        silent = _silent(*found)
+    def known(answer: tuple[Sequence[ServiceStatus], str]) -> bool:
+        silent = _silent(*answer)
         for status in silent if clock() - begin < ANSWER_SECONDS else ():
-            if status.service not in told:
-                told.add(status.service)
+            if status.service not in reported:
+                reported.add(status.service)
                 detail = f"runs, and gets {ANSWER_SECONDS:g} s to answer: {status.detail}"
                 on_progress(Progress(status.service, State.RUNNING, detail, clock() - begin))
         return not silent
 
-    found = settle(look, known, timeout=ANSWER_SECONDS, clock=clock, every=ANSWER_POLL_SECONDS)
-    return tuple(found[0])
+    answer = settle(look, known, timeout=ANSWER_SECONDS, clock=clock, every=ANSWER_POLL_SECONDS)
+    return tuple(answer[0])
 
 
-def _silent(found: Sequence[ServiceStatus], why: str) -> list[ServiceStatus]:
+def _silent(statuses: Sequence[ServiceStatus], why: str) -> list[ServiceStatus]:
     """Services that run and may serve or not. A node is asked through its head."""
-    running = [status for status in found if status.state is State.RUNNING]
+    running = [status for status in statuses if status.state is State.RUNNING]
     asked = bool(why) and any(status.service == HEAD for status in running)
     return [status for status in running if asked or not is_node(status.service)]
 

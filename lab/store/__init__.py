@@ -1,4 +1,4 @@
-"""The one door to the object store, whichever S3 server stands behind it.
+"""The only access to the object store, whichever S3 server serves it.
 
 Whatever goes wrong comes out as a StoreError that names the endpoint, the cause and what to do.
 """

@@ -30,8 +30,8 @@ class StoreBelow(Store):
         return self._store.read(self._prefix + key)
 
     def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
-        found = self._store.list(self._prefix + prefix, recursive)
-        return tuple(replace(entry, key=entry.key.removeprefix(self._prefix)) for entry in found)
+        entries = self._store.list(self._prefix + prefix, recursive)
+        return tuple(replace(entry, key=entry.key.removeprefix(self._prefix)) for entry in entries)
 
     def exists(self, key: str) -> bool:
         return self._store.exists(self._prefix + key)

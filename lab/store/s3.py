@@ -53,7 +53,7 @@ class ObjectStore(Store):
     def ensure_bucket(self, name: str = "") -> bool:
         with self._explain(ignore=("BucketAlreadyOwnedByYou", "BucketAlreadyExists")):
             # asked first: some servers answer 200 for a bucket that there is
-            if (name or self.bucket) not in {each.name for each in self._client.list_buckets()}:
+            if (name or self.bucket) not in {bucket.name for bucket in self._client.list_buckets()}:
                 self._client.make_bucket(name or self.bucket)
                 return True
         return False

@@ -93,7 +93,7 @@ def wait_for(
                 say(f"waiting for the object store: {error.message}")
             return error
 
-    answer = settle(ask, lambda found: isinstance(found, str), timeout=seconds, clock=clock)
+    answer = settle(ask, lambda reply: isinstance(reply, str), timeout=seconds, clock=clock)
     if isinstance(answer, str):
         return answer
     raise WaitTimeoutError(

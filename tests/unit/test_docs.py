@@ -32,6 +32,7 @@ PAGES = (
     "chaos",
     "commands",
     "compose",
+    "glossary",
     "gpus",
     "kubernetes",
     "lessons",
@@ -298,6 +299,17 @@ def test_a_message_that_labctl_never_prints_is_found() -> None:
 
 
 # README, links, examples
+
+
+def test_the_glossary_is_short_sorted_and_in_use() -> None:
+    terms = re.findall(r"^\| ([A-Z][^|]*) \| [^|]+ \|$", read("docs/glossary.md"), re.MULTILINE)
+    assert 0 < len(terms) <= 60
+    assert terms == sorted(set(terms), key=str.lower)
+    others = [read(name) for name in DOCUMENTS if name != "docs/glossary.md"]
+    text = "\n".join([*others, *(path.read_text() for path in (ROOT / "lab").rglob("*.py"))])
+    assert [term for term in terms if not re.search(rf"\b{re.escape(term)}", text, re.IGNORECASE)] == []
+    assert "(docs/glossary.md)" in read("README.md")
+    assert "(docs/glossary.md)" in read("CONTRIBUTING.md")
 
 
 def test_the_readme_opens_with_one_sentence_and_a_transcript() -> None:

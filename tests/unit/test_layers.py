@@ -51,7 +51,7 @@ RUNTIMES = ("compose", "inside", "local")
 """Each behind `lab.runtime.base`: only `lab.runtime.select` may know them, and none another."""
 
 EXEMPT = {
-    ("lab", "lab.lab"): "the package's own door: `from lab import Lab`, imported once it is asked for",
+    ("lab", "lab.lab"): "the package's own facade: `from lab import Lab`, imported once it is asked for",
     ("lab.flows.images", "lab.runtime.compose"): "images are of Docker alone, and `up` gets them too",
     (
         "lab.flows.compose_folder",

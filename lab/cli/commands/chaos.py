@@ -116,13 +116,13 @@ def chaos(
 
 def parameters(pairs: tuple[str, ...]) -> dict[str, dict[str, float]]:
     """Parse `s3-slow.delay=0.5` as fault -> parameter -> number. Raises UsageError."""
-    found: dict[str, dict[str, float]] = {}
+    by_fault: dict[str, dict[str, float]] = {}
     for name, value in values.numbers(pairs).items():
         fault, dot, parameter = name.partition(".")
         if not (fault and dot and parameter):
             raise UsageError(f"-p {name}={value:g}: must be FAULT.NAME=NUMBER", "-p s3-slow.delay=0.5")
-        found.setdefault(fault, {})[parameter] = value
-    return found
+        by_fault.setdefault(fault, {})[parameter] = value
+    return by_fault
 
 
 def show(app: App, result: ChaosResult) -> None:
@@ -170,8 +170,12 @@ def _row(number: int, step: StepResult) -> tuple[object, ...]:
     )
 
 
-def _weights(found: str | None) -> str:
-    return "" if found is None else f"compared with an undisturbed run: {WEIGHTS.get(found, found)}"
+def _weights(comparison: str | None) -> str:
+    return (
+        ""
+        if comparison is None
+        else f"compared with an undisturbed run: {WEIGHTS.get(comparison, comparison)}"
+    )
 
 
 def finish(app: App, result: ChaosResult) -> None:

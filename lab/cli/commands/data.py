@@ -91,25 +91,27 @@ def food11(
     step = meter(progress, app.clock)
     if synthetic is not None:
         chosen = datasets.SEED if seed is None else seed
-        found, made = datasets.draw_food11(shelf, synthetic, chosen, force=force, on_progress=step)
+        dataset, made = datasets.draw_food11(shelf, synthetic, chosen, force=force, on_progress=step)
     else:
         urls = datasets.URLS if url is None else (url,)
-        found, made = datasets.get_food11(
+        dataset, made = datasets.get_food11(
             shelf, urls=urls, file=file, sha256=sha256 or "", force=force, on_progress=step
         )
     progress.clear()
-    if app.out.as_json({"dataset": documents.dataset(found), "made": made}):
+    if app.out.as_json({"dataset": documents.dataset(dataset), "made": made}):
         return
-    app.out.line(f"{found.name}: {'' if made else 'there already: '}{described(found)}, in {found.folder}")
+    app.out.line(
+        f"{dataset.name}: {'' if made else 'there already: '}{described(dataset)}, in {dataset.folder}"
+    )
     if not made:
         app.out.note("--force makes it anew")
 
 
-def described(found: Dataset) -> str:
+def described(dataset: Dataset) -> str:
     """Number and kind of the pictures."""
-    splits = ", ".join(f"{found.split(name)} {name}" for name in found.counts)
-    kind = "drawn pictures" if found.synthetic else "photographs" if found.source else "pictures"
-    return f"{found.pictures} {kind} ({splits}; {format.size(found.bytes)})"
+    splits = ", ".join(f"{dataset.split(name)} {name}" for name in dataset.counts)
+    kind = "drawn pictures" if dataset.synthetic else "photographs" if dataset.source else "pictures"
+    return f"{dataset.pictures} {kind} ({splits}; {format.size(dataset.bytes)})"
 
 
 @data.command("list")
@@ -121,25 +123,28 @@ def list_(app: App) -> None:
     from lab.datasets import Shelf
 
     shelf = Shelf()
-    found, arrived = shelf.all(), shelf.partial()
-    rows = [documents.dataset(each) for each in found]
-    parts = [{"name": each.name, "bytes": each.bytes} for each in arrived]
+    complete, arrived = shelf.all(), shelf.partial()
+    rows = [documents.dataset(dataset) for dataset in complete]
+    parts = [{"name": partial.name, "bytes": partial.bytes} for partial in arrived]
     if app.out.as_json({"folder": str(shelf.folder), "datasets": rows, "downloads": parts}):
         return
-    if not found and not arrived:
+    if not complete and not arrived:
         app.out.line(f"no data sets in {shelf.folder}")
         app.out.note("get one with: labctl data food11, or labctl data food11 --synthetic 20")
         return
     columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
-    more = [(each.name, "download", "", "", "", format.size(each.bytes), "not unpacked") for each in arrived]
-    app.out.show(render.table(columns, [*map(_row, found), *more]))
+    more = [
+        (partial.name, "download", "", "", "", format.size(partial.bytes), "not unpacked")
+        for partial in arrived
+    ]
+    app.out.show(render.table(columns, [*map(_row, complete), *more]))
     app.out.note(f"they lie in {shelf.folder}")
 
 
-def _row(found: Dataset) -> tuple[str, ...]:
-    state = f"{found.missing} missing" if found.missing else "whole" if found.source else "not labctl's"
-    splits = (str(found.split(name)) for name in ("training", "validation", "evaluation"))
-    return (found.name, state, *splits, format.size(found.bytes), found.source)
+def _row(dataset: Dataset) -> tuple[str, ...]:
+    state = f"{dataset.missing} missing" if dataset.missing else "whole" if dataset.source else "not labctl's"
+    splits = (str(dataset.split(name)) for name in ("training", "validation", "evaluation"))
+    return (dataset.name, state, *splits, format.size(dataset.bytes), dataset.source)
 
 
 @data.command()
@@ -152,16 +157,16 @@ def rm(app: App, dataset: str, yes: bool) -> None:
 
     shelf = Shelf()
     arrived = shelf.arrived(dataset)
-    found = shelf.find(dataset) if arrived else shelf.get(dataset)
+    stored = shelf.find(dataset) if arrived else shelf.get(dataset)
     downloaded = [f"{format.size(arrived.bytes)} of a download"] if arrived else []
     if not yes:
-        there = [f"{described(found)} in {found.folder}"] if found else []
+        there = [f"{described(stored)} in {stored.folder}"] if stored else []
         app.confirm(f"this deletes, for good: {' and '.join([*there, *downloaded])}")
     shelf.remove(dataset)
-    name = found.name if found else arrived.name if arrived else dataset
-    if app.out.as_json({"name": name, "removed": str(found.folder if found else shelf.downloads)}):
+    name = stored.name if stored else arrived.name if arrived else dataset
+    if app.out.as_json({"name": name, "removed": str(stored.folder if stored else shelf.downloads)}):
         return
-    sizes = [*([format.size(found.bytes)] if found else []), *downloaded]
+    sizes = [*([format.size(stored.bytes)] if stored else []), *downloaded]
     app.out.line(f"{name}: deleted, {' and '.join(sizes)}")
 
 

@@ -149,17 +149,17 @@ def export_kubernetes(
     folder = Path(output)
     if output != STDOUT:
         refuse_taken(folder)
-    found = make(wanted, queues, others(app))
-    tell(app, found.report, whole=False)
-    for note in found.notes:
+    exported = make(wanted, queues, others(app))
+    tell(app, exported.report, whole=False)
+    for note in exported.notes:
         app.out.note(note)
     if output == STDOUT:
-        app.out.raw_line(found.stream().rstrip("\n"))
+        app.out.raw_line(exported.stream().rstrip("\n"))
         return
-    write_folder(folder, found.files)
-    if app.out.as_json(documents.exported(folder, tuple(found.files), found.report)):
+    write_folder(folder, exported.files)
+    if app.out.as_json(documents.exported(folder, tuple(exported.files), exported.report)):
         return
-    for path in sorted(found.files):
+    for path in sorted(exported.files):
         if not path.startswith("image/"):
             app.out.line(str(folder / path))
     app.out.note(f"next: {folder / 'README.md'} has the commands in their order")

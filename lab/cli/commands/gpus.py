@@ -80,7 +80,7 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
 
     lab = app.open()
     running = lab.runtime.spec() if lab.status().up else None
-    found, held = gpus_here(lab.runtime.kind), holders()
+    detections, held = gpus_here(lab.runtime.kind), holders()
     error: LabError | None = None
     plan: GpuPlan | None = None
     try:
@@ -93,9 +93,9 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
             pinning.check(views)
         except PinningError as caught:
             error = caught
-    document = _document(found, held, plan, lab.name, views if running else None)
+    document = _document(detections, held, plan, lab.name, views if running else None)
     if not app.out.json_wanted:
-        _show(app, found, held, plan)
+        _show(app, detections, held, plan)
         if running:
             _show_views(app, views, running.gpu)
     elif error is None:
@@ -106,15 +106,17 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
 
 
 def _document(
-    found: Sequence[Detection],
+    detections: Sequence[Detection],
     held: Mapping[str, Holder],
     plan: GpuPlan | None,
     name: str,
     views: Sequence[WorkerView] | None,
 ) -> documents.Document:
     return {
-        "gpus": [documents.gpu(gpu, held.get(gpu.device)) for detection in found for gpu in detection.gpus],
-        "problems": [detection.problem for detection in found if detection.problem],
+        "gpus": [
+            documents.gpu(gpu, held.get(gpu.device)) for detection in detections for gpu in detection.gpus
+        ],
+        "problems": [detection.problem for detection in detections if detection.problem],
         "plan": None if plan is None else documents.gpu_plan(plan),
         "lab": {
             "name": name,
@@ -124,10 +126,12 @@ def _document(
     }
 
 
-def _show(app: App, found: Sequence[Detection], held: Mapping[str, Holder], plan: GpuPlan | None) -> None:
+def _show(
+    app: App, detections: Sequence[Detection], held: Mapping[str, Holder], plan: GpuPlan | None
+) -> None:
     from lab.host.gpus import sharing_note
 
-    here = [gpu for detection in found for gpu in detection.gpus]
+    here = [gpu for detection in detections for gpu in detection.gpus]
     if here:
         rows = (
             (g.vendor.value, g.index, g.uuid, g.label, _nodes(g.device_nodes), held.get(g.device) or "")
@@ -136,7 +140,7 @@ def _show(app: App, found: Sequence[Detection], held: Mapping[str, Holder], plan
         app.out.show(render.table(("GPU", "INDEX", "UUID", "NAME", "DEVICE", "HELD BY"), rows))
     else:
         app.out.line("this machine has no GPU that a lab can use")
-    for detection in found:
+    for detection in detections:
         if detection.problem:
             hint = f" -> {detection.hint}" if detection.hint else ""
             app.out.advise(f"note: {detection.problem}{hint}")

@@ -166,11 +166,11 @@ def down(app: App, volumes: bool, yes: bool) -> None:
 def stored(lab: Lab) -> str:
     """Name what --volumes would delete, and how much, as far as the object store can be asked."""
     try:
-        found = lab.checkpoints(None)
+        checkpoints = lab.checkpoints(None)
     except LabError:
         return "every stored object (how many cannot be said: the object store does not answer)"
-    amount = format.size(sum(c.size for c in found))
-    return f"{plural(len(found), 'checkpoint')} ({amount}) and every other stored object"
+    amount = format.size(sum(c.size for c in checkpoints))
+    return f"{plural(len(checkpoints), 'checkpoint')} ({amount}) and every other stored object"
 
 
 def lessons_kept(name: str) -> str:

@@ -38,12 +38,20 @@ def lesson_list(app: App) -> None:
     from lab.flows.lessons import lessons
     from lab.flows.lessons.run import results
 
-    found, checked = lessons(), results(app.open())
-    if app.out.as_json({"lessons": [documents.lesson(each, checked.get(each.number)) for each in found]}):
+    available, checked = lessons(), results(app.open())
+    if app.out.as_json(
+        {"lessons": [documents.lesson(lesson, checked.get(lesson.number)) for lesson in available]}
+    ):
         return
     rows = (
-        (each.number, each.title, f"{each.minutes} min", _standing(checked.get(each.number)), each.notebook)
-        for each in found
+        (
+            lesson.number,
+            lesson.title,
+            f"{lesson.minutes} min",
+            _standing(checked.get(lesson.number)),
+            lesson.notebook,
+        )
+        for lesson in available
     )
     app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
 
@@ -79,8 +87,8 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
         if not result.passed:
             break
     if app.out.json_wanted:
-        found = [result.to_json() for result in results]
-        app.out.document({"results": found} if every else found[0])
+        documents_of_all = [result.to_json() for result in results]
+        app.out.document({"results": documents_of_all} if every else documents_of_all[0])
     _judge(app, results[-1])
 
 
@@ -222,14 +230,14 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
 
 def _summary(report: dict[str, Any]) -> str:
     names = {"passed": report["passed"], "missing": report["missing"]}
-    return "".join(f"; {name}: {', '.join(map(str, found))}" for name, found in names.items() if found)
+    return "".join(f"; {name}: {', '.join(map(str, numbers))}" for name, numbers in names.items() if numbers)
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
     from lab.flows.lessons.report import copies, shown
 
-    told = [(file, *_read(file)) for file in files]
-    intact = {str(file): document for file, document, _ in told if document is not None}
+    documents_read = [(file, *_read(file)) for file in files]
+    intact = {str(file): document for file, document, _ in documents_read if document is not None}
     same = copies(intact)
     if app.out.json_wanted:
         reports = [
@@ -240,11 +248,11 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
                 "missing": document["missing"] if document else None,
                 "problems": list(problems),
             }
-            for file, document, problems in told
+            for file, document, problems in documents_read
         ]
         app.out.document({"reports": reports, "copies": list(same)})
     else:
-        for file, document, problems in told:
+        for file, document, problems in documents_read:
             whose = f" {document['student']}{_summary(document)}" if document else ""
             app.out.line(shown(f"{file}:{whose}"))
             for problem in problems:

@@ -24,10 +24,10 @@ def receipt(app: App, /, job: str, **options: str | None) -> None:
     from lab.flows.recovery.outside import judge_from_ledger
 
     place = Place.of(**options)
-    found = judge_from_ledger(place.store(), place.ledger, job)
-    if not app.out.as_json(found.to_json()):
-        receipt_panel.show(app.out, found.to_json())
-    judge(app, found)
+    judged = judge_from_ledger(place.store(), place.ledger, job)
+    if not app.out.as_json(judged.to_json()):
+        receipt_panel.show(app.out, judged.to_json())
+    judge(app, judged)
 
 
 COMMANDS = (receipt,)

@@ -63,12 +63,12 @@ def read_top(
     )
     order = [job.submission_id for job in snapshot.jobs]
     waits = sorted(waiting(snapshot).values(), key=lambda w: order.index(w.job))
-    told = {
+    conditions = {
         SHARED_HOST if shared else OWN_HOST: True,
         RAYS_OWN: any(node.service not in (usage or {}) for node in snapshot.nodes),
         SIMULATED: plan.vendor is Vendor.SIMULATED,
     }
-    notes = tuple(note for note, true in told.items() if true)
+    notes = tuple(note for note, true in conditions.items() if true)
     return TopView(clock(), nodes, tuple(waits), notes, health())
 
 
@@ -132,16 +132,16 @@ def gpu_loads(
     shown = [] if simulated else [row for row in reported if assigned is None or _is(row, assigned)]
     if not simulated and not shown:
         shown = list(reported)[: int(offered)]
-    found = []
+    loads = []
     for place in range(max(int(offered), len(shown) if offered else 0)):
         given = round(min(1.0, max(0.0, share - place)), 4)
         if place >= len(shown):
             name = "simulated" if simulated else assigned.name if assigned else ""
-            found.append(GpuLoad(place, name, simulated, given))
+            loads.append(GpuLoad(place, name, simulated, given))
             continue
         row = shown[place]
         busy = row.get("utilizationGpu")
-        found.append(
+        loads.append(
             GpuLoad(
                 index=int(row.get("index", place)),
                 name=str(row.get("name") or ""),
@@ -152,7 +152,7 @@ def gpu_loads(
                 memory_total=_bytes(row.get("memoryTotal")),
             )
         )
-    return tuple(found)
+    return tuple(loads)
 
 
 def _is(row: Mapping[str, Any], assigned: GpuAssignment) -> bool:
@@ -184,7 +184,7 @@ def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
     A reporter may see more GPUs than its node is pinned to by `plan`: those are left out.
     """
     services = {node.node_id: node.service for node in api.nodes() if node.alive}
-    found = []
+    reports = []
     for node_id, row in _reports(api).items():
         if node_id not in services:
             continue
@@ -194,7 +194,7 @@ def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
             known = [
                 float(busy) for gpu in own if (busy := gpu.get("utilizationGpu")) is not None and busy >= 0
             ]
-            found.append(
+            reports.append(
                 NodeReport(
                     services[node_id],
                     str(row.get("hostname") or node_id),
@@ -202,7 +202,7 @@ def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
                     round(sum(known) / len(known), 1) if known else None,
                 )
             )
-    return tuple(found)
+    return tuple(reports)
 
 
 def _reports(api: RayApi) -> dict[str, Mapping[str, Any]]:

@@ -85,8 +85,8 @@ class Snapshot:
 
     def owner(self, job_id: str) -> str:
         """The name of the job with Ray's own id `job_id`."""
-        found = next((job.submission_id for job in self.jobs if job.driver_id == job_id), "")
-        return found or f"driver {job_id}"
+        submission_id = next((job.submission_id for job in self.jobs if job.driver_id == job_id), "")
+        return submission_id or f"driver {job_id}"
 
     def service(self, node_id: str) -> str:
         """The service of a living node, or empty."""
@@ -115,10 +115,10 @@ def _actor(row: Mapping[str, Any]) -> Actor:
     group, bundle = "", None
     asked = row.get("required_resources") or {}
     for key in asked:
-        found = IN_GROUP.fullmatch(key)
-        if found:
-            group = found["group"]
-            bundle = int(found["bundle"]) if found["bundle"] is not None else bundle
+        match = IN_GROUP.fullmatch(key)
+        if match:
+            group = match["group"]
+            bundle = int(match["bundle"]) if match["bundle"] is not None else bundle
     return Actor(
         class_name=str(row["class_name"]),
         name=str(row.get("name") or ""),

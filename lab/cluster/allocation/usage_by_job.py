@@ -22,12 +22,12 @@ BLOCKED = ("RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT")
 
 def holdings(snapshot: Snapshot) -> tuple[Holding, ...]:
     """Everything that is held on the living nodes, by service."""
-    found = [
+    held = [
         *_of_groups(snapshot),
         *_of_actors(snapshot),
         *_of_tasks(snapshot),
     ]
-    return tuple(sorted(found, key=lambda h: (h.service, h.job, h.what)))
+    return tuple(sorted(held, key=lambda h: (h.service, h.job, h.what)))
 
 
 def free(nodes: Iterable[Node], held: Iterable[Holding]) -> dict[str, dict[str, float]]:

@@ -50,7 +50,7 @@ def waiting(snapshot: Snapshot) -> dict[str, Waiting]:
     held = holdings(snapshot)
     left = free(snapshot.nodes, held)
     living = {job.submission_id: job for job in snapshot.jobs if not job.final}
-    found: dict[str, Waiting] = {}
+    verdicts: dict[str, Waiting] = {}
     starting: list[Holding] = []
     for pending in sorted(_pending(snapshot), key=lambda p: (not p.placed, list(living).index(p.job))):
         verdict = _judge(pending, snapshot.nodes, (*held, *starting), left)
@@ -60,13 +60,13 @@ def waiting(snapshot: Snapshot) -> dict[str, Waiting]:
             continue
         if verdict.kind == "starting" and living[pending.job].status != "PENDING":
             continue
-        before = found.get(pending.job)
+        before = verdicts.get(pending.job)
         if before is None or URGENCY.index(verdict.kind) < URGENCY.index(before.kind):
-            found[pending.job] = verdict
+            verdicts[pending.job] = verdict
     for job in living.values():
-        if job.status == "PENDING" and job.submission_id not in found:
-            found[job.submission_id] = _begins(job.submission_id, {}, 1, "entrypoint")
-    return found
+        if job.status == "PENDING" and job.submission_id not in verdicts:
+            verdicts[job.submission_id] = _begins(job.submission_id, {}, 1, "entrypoint")
+    return verdicts
 
 
 def _pending(snapshot: Snapshot) -> Iterable[Pending]:
@@ -137,11 +137,11 @@ def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], lef
 def _never(pending: Pending, nodes: Sequence[Node]) -> str:
     """The reason for which even free nodes could not meet the demand; empty if they could, or may."""
     units = BUNDLES if pending.what == GROUP else pending.what
-    each = f" (for each of {len(pending.units)} {units})" if len(pending.units) > 1 else ""
+    every_unit = f" (for each of {len(pending.units)} {units})" if len(pending.units) > 1 else ""
     for unit in pending.units:
         why = infeasible(unit, tuple(nodes))
         if why:
-            return f"{why}{each}"
+            return f"{why}{every_unit}"
     fit = len(_fitting(pending.units, free(nodes, ())))
     if fit < len(pending.units) and (pending.hopeless or _alike(pending.units) or _beyond(pending, nodes)):
         asked = amounts(max(pending.units, key=_size))

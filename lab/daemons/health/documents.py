@@ -32,12 +32,12 @@ def read_kept(document: Mapping[str, Any] | None) -> Kept:
 
 def results(report: Mapping[str, Any]) -> list[Result]:
     """The results in an agent's report, which fits the schema."""
-    return [build(Result, {**each, "value": _number(each.get("value"))}) for each in report["results"]]
+    return [build(Result, {**row, "value": _number(row.get("value"))}) for row in report["results"]]
 
 
 def devices(report: Mapping[str, Any]) -> list[Device]:
     """The devices in an agent's report, which fits the schema."""
-    return [build(Device, each) for each in report["devices"]]
+    return [build(Device, row) for row in report["devices"]]
 
 
 def _number(value: float | None) -> float | None:
@@ -55,7 +55,7 @@ def health(item: Health) -> Document:
         "message": item.message,
         "since": item.since,
         "heard": item.heard,
-        "checks": [check(each) for each in item.checks],
+        "checks": [check(item_check) for item_check in item.checks],
     }
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lab.daemons.health.desk import Desk
 from lab.daemons.health.model import CPU, EVICT, PASS, SILENT, TESTING, UNKNOWN, WARN, CheckHealth
+from lab.daemons.health.monitor import HealthMonitor
 
 AUTOPILOT = "autopilot_health_checks"
 STATE = "raylab_health_state"
@@ -21,19 +21,19 @@ MEASURED = "pciebw"
 
 
 class Collector:
-    """Gives prometheus_client the metrics of one desk."""
+    """Gives prometheus_client the metrics of one monitor."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, monitor: HealthMonitor) -> None:
         """Nothing is read before the first question."""
-        self._desk = desk
+        self._monitor = monitor
 
     def collect(self) -> Iterator[Any]:
         """The metric families, as prometheus_client asks for them."""
         from prometheus_client.core import GaugeMetricFamily
 
-        with self._desk.lock:
-            found = self._desk.board.states()
-        models = {each.node: each.model for each in found if each.device == CPU}
+        with self._monitor.lock:
+            all_health = self._monitor.board.states()
+        models = {health.node: health.model for health in all_health if health.device == CPU}
         checks = GaugeMetricFamily(AUTOPILOT, "1 where a check fails, 0 where it passes.", labels=LABELS)
         states = GaugeMetricFamily(
             STATE, "1 for the state that a device has.", labels=("node", "deviceid", "state")
@@ -41,16 +41,16 @@ class Collector:
         values = GaugeMetricFamily(
             VALUE, "Last measured value of a check.", labels=("health", "node", "deviceid", "unit")
         )
-        for each in found:
-            gpu = each.model if each.device != CPU else ""
+        for health in all_health:
+            gpu = health.model if health.device != CPU else ""
             for state in STATES:
-                states.add_metric((each.node, each.device, state), float(state == each.state))
-            for check in each.checks if each.reason != SILENT else ():
-                labels = (check.name, each.node, models.get(each.node, ""), gpu, each.device)
+                states.add_metric((health.node, health.device, state), float(state == health.state))
+            for check in health.checks if health.reason != SILENT else ():
+                labels = (check.name, health.node, models.get(health.node, ""), gpu, health.device)
                 checks.add_metric(labels, gauge(check))
                 value = check.result.value
                 if value is not None:
-                    values.add_metric((check.name, each.node, each.device, check.result.unit), value)
+                    values.add_metric((check.name, health.node, health.device, check.result.unit), value)
         yield from (checks, states, values)
 
 

@@ -14,24 +14,26 @@ from dataclasses import replace
 from lab.daemons.health.model import BADNESS, PASS, UNKNOWN, CheckHealth, Result
 
 
-def settle(kept: CheckHealth | None, found: Result, now: float) -> CheckHealth:
+def settle(kept: CheckHealth | None, result: Result, now: float) -> CheckHealth:
     """The state of a check after one more result; see the rule of the module."""
     if kept is None or kept.state == UNKNOWN:
-        patient = not found.ordered and found.worse_after > 1 and BADNESS[found.state] > BADNESS[PASS]
+        patient = not result.ordered and result.worse_after > 1 and BADNESS[result.state] > BADNESS[PASS]
         return (
-            CheckHealth(found, PASS, now, (found.state,)) if patient else CheckHealth(found, found.state, now)
+            CheckHealth(result, PASS, now, (result.state,))
+            if patient
+            else CheckHealth(result, result.state, now)
         )
-    if found.state == UNKNOWN:
-        return replace(kept, result=found)
-    if found.ordered or found.state == kept.state:
-        since = kept.since if found.state == kept.state else now
-        return CheckHealth(found, found.state, since)
-    worse = BADNESS[found.state] > BADNESS[kept.state]
-    row = (*(each for each in kept.row if _beyond(each, kept.state, worse)), found.state)
-    if len(row) < (found.worse_after if worse else found.better_after):
-        return replace(kept, result=found, row=row)
+    if result.state == UNKNOWN:
+        return replace(kept, result=result)
+    if result.ordered or result.state == kept.state:
+        since = kept.since if result.state == kept.state else now
+        return CheckHealth(result, result.state, since)
+    worse = BADNESS[result.state] > BADNESS[kept.state]
+    row = (*(past for past in kept.row if _beyond(past, kept.state, worse)), result.state)
+    if len(row) < (result.worse_after if worse else result.better_after):
+        return replace(kept, result=result, row=row)
     mildest = (min if worse else max)(row, key=BADNESS.__getitem__)
-    return CheckHealth(found, mildest, now)
+    return CheckHealth(result, mildest, now)
 
 
 def _beyond(state: str, kept: str, worse: bool) -> bool:

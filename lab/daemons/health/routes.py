@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.daemons.health.desk import Desk
 from lab.daemons.health.documents import Document
+from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.queue.routes import Answer, Handler, Request
 
 
-def routes(desk: Desk) -> tuple[tuple[str, str, Handler], ...]:
+def routes(monitor: HealthMonitor) -> tuple[tuple[str, str, Handler], ...]:
     """Method, path and handler of each."""
 
     def taking(do: Callable[[bytes], Document]) -> Handler:
@@ -19,9 +19,9 @@ def routes(desk: Desk) -> tuple[tuple[str, str, Handler], ...]:
         return handler
 
     return (
-        ("GET", "/health", lambda _: Answer(document=desk.view())),
-        ("POST", "/health/report", taking(desk.report)),
-        ("POST", "/health/run", taking(desk.run)),
-        ("POST", "/health/override", taking(desk.override)),
-        ("POST", "/health/lift", taking(desk.lift)),
+        ("GET", "/health", lambda _: Answer(document=monitor.view())),
+        ("POST", "/health/report", taking(monitor.report)),
+        ("POST", "/health/run", taking(monitor.run)),
+        ("POST", "/health/override", taking(monitor.override)),
+        ("POST", "/health/lift", taking(monitor.lift)),
     )

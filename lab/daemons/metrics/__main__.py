@@ -42,7 +42,7 @@ def make_app(collector: Any, loops: Loops) -> App:
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return named(loops.told(make_wsgi_app(registry)), (*LOOPBACK_NAMES, METRICS))
+    return named(loops.reporting(make_wsgi_app(registry)), (*LOOPBACK_NAMES, METRICS))
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:

@@ -112,14 +112,14 @@ class ClusterSource:
 
 def metrics_addresses(summary: Any) -> dict[str, Address]:
     """Node id -> where the node serves its metrics, from the dashboard's `/nodes?view=summary`."""
-    found = {}
+    addresses = {}
     for row in summary["data"]["summary"]:
         raylet = row.get("raylet") or {}
         ip, port = str(row.get("ip") or ""), raylet.get("metricsExportPort")
         if raylet.get("state") == "ALIVE" and ip and port:
             host = f"[{ip}]" if ":" in ip else ip
-            found[str(raylet["nodeId"])] = Address(ip, f"{host}:{port}")
-    return found
+            addresses[str(raylet["nodeId"])] = Address(ip, f"{host}:{port}")
+    return addresses
 
 
 class StoreSource:
@@ -199,5 +199,5 @@ def run_view(job: str, run: Run) -> RunView:
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Number]:
-    found = {label(name): value for name in sorted(metrics) if (value := number(metrics[name])) is not None}
-    return dict(list(found.items())[:MAX_RUN_METRICS])
+    numbers = {label(name): value for name in sorted(metrics) if (value := number(metrics[name])) is not None}
+    return dict(list(numbers.items())[:MAX_RUN_METRICS])

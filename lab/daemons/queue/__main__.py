@@ -18,8 +18,8 @@ from pathlib import Path
 
 from lab.cluster.node_sizes import NodeSizes
 from lab.daemons import environment
-from lab.daemons.health.desk import Desk
 from lab.daemons.health.gauges import Collector
+from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.health.rayside import free_nodes
 from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue import aside
@@ -54,17 +54,17 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
     return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def make_app(controller: Controller, health: Desk, loops: Loops, token: str, note: str = "") -> App:
+def make_app(controller: Controller, health: HealthMonitor, loops: Loops, token: str, note: str = "") -> App:
     """The WSGI application, for whoever bears Ray's token, under the service's own names only.
 
     `note` is what a person should know while all is well.
     """
     routes = Routes(controller, exposition(controller, Collector(health)), health_pages(health))
-    app = loops.told(routes, lambda: {"away": dict(controller.away), "detail": note})
+    app = loops.reporting(routes, lambda: {"away": dict(controller.away), "detail": note})
     return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 
 
-def loops_of(reconciler: Reconciler, health: Desk) -> Loops:
+def loops_of(reconciler: Reconciler, health: HealthMonitor) -> Loops:
     """The loops of the controller: the queues, and who of the agents of health is silent."""
 
     def watch() -> float:
@@ -101,9 +101,9 @@ def main(
         queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
         resource, free = gpu_resource(environ), free_nodes(environment.ray(environ))
 
-        def begin(store: Store) -> tuple[Controller, Desk]:
+        def begin(store: Store) -> tuple[Controller, HealthMonitor]:
             made = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
-            return made, Desk(store, free, made.lock, made.clock, log)
+            return made, HealthMonitor(store, free, made.lock, made.clock, log)
 
         controller, health = aside.open_store(folder, begin, log)
         states, began = health.board.states, aside.set_aside_at(folder)

@@ -83,4 +83,4 @@ def _waiting(engine: Engine, sheet: Sheet, name: str) -> None:
     for item in pending:
         apart = name in engine.inactive or pending.apart(item)
         sheet.add("pending_workloads", name, "inadmissible" if apart else "active")
-        sheet.add("unadmitted_workloads", name, engine.told(item)[0] or "PendingEvaluation", "")
+        sheet.add("unadmitted_workloads", name, engine.condition(item)[0] or "PendingEvaluation", "")

@@ -59,8 +59,8 @@ class Collector:
             yield counter
         for name, (labels, _) in HISTOGRAMS.items():
             histogram = HistogramMetricFamily(PREFIX + name, MEANINGS[name], labels=[*labels, role])
-            for key, found in self._tally.histograms[name].items():
-                histogram.add_metric([*key, only], found.buckets(), found.sum)
+            for key, observed in self._tally.histograms[name].items():
+                histogram.add_metric([*key, only], observed.buckets(), observed.sum)
             yield histogram
 
     def _catch_up(self) -> None:
@@ -74,7 +74,9 @@ class Collector:
         jobs = self._reader.jobs
         for record in jobs.values():
             self._count_started(record)
-        self._started &= {each.submission_id for record in jobs.values() for each in record.job.attempts}
+        self._started &= {
+            attempt.submission_id for record in jobs.values() for attempt in record.job.attempts
+        }
         self._tally.forget_others(jobs)
 
     def _count_started(self, record: Record) -> None:

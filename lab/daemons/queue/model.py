@@ -95,7 +95,7 @@ class QueuedJob:
     metadata: Mapping[str, str] = field(default_factory=dict)
     num_cpus: float = 0
     num_gpus: float = 0
-    each: Mapping[str, float] = field(default_factory=dict)
+    per_rank: Mapping[str, float] = field(default_factory=dict)
     """Request of one rank: resource as Ray calls it (CPU, GPU, memory in bytes) -> amount."""
     owner: str = ""
     recipe: str = ""
@@ -114,7 +114,7 @@ class QueuedJob:
     @property
     def retries(self) -> int:
         """Number of resets that were charged."""
-        return sum(each.charged for each in self.attempts)
+        return sum(attempt.charged for attempt in self.attempts)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Record:
 
     def with_attempt(self, attempt: Attempt) -> Record:
         """The record with this as its newest attempt, new or changed."""
-        kept = tuple(each for each in self.job.attempts if each.number < attempt.number)
+        kept = tuple(earlier for earlier in self.job.attempts if earlier.number < attempt.number)
         return replace(self, job=replace(self.job, attempts=(*kept, attempt)))
 
 
@@ -175,11 +175,13 @@ def read_job(document: Mapping[str, Any]) -> tuple[QueuedJob, Stop | None]:
     """Inverse of `job_document`. Raises KeyError, TypeError for another document."""
     given = dict(document)
     stop = given.pop("stop")
-    given["attempts"] = tuple(Attempt(**each) for each in given["attempts"])
+    given["attempts"] = tuple(Attempt(**row) for row in given["attempts"])
     given["command"] = tuple(given["command"])
+    if "each" in given:  # as the controller of 0.1.0 called it
+        given["per_rank"] = given.pop("each")
     if given.get("retry") is not None:
         given["retry"] = read_policy(given["retry"])
-    unknown = set(given) - {each.name for each in fields(QueuedJob)}
+    unknown = set(given) - {known.name for known in fields(QueuedJob)}
     if unknown:
         raise KeyError(", ".join(sorted(unknown)))
     return QueuedJob(**given), None if stop is None else Stop(**stop)

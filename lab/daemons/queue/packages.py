@@ -41,9 +41,9 @@ class Packages:
     def put(self, sha256: str, data: bytes) -> None:
         """Keep a package: all of it or nothing. Raises UsageError for no zip, RefusedError for another."""
         path = self._path(sha256)
-        found = hashlib.sha256(data).hexdigest()
-        if found != sha256:
-            raise RefusedError(f"the package has SHA-256 {found}, not {sha256}", "send it once more")
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != sha256:
+            raise RefusedError(f"the package has SHA-256 {digest}, not {sha256}", "send it once more")
         _check_zip(data)
         try:
             replace_file(path, data, flush=True)

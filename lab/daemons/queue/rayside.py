@@ -1,4 +1,4 @@
-"""Ray and the object store as the controller sees them: a narrow door, behind which tests put their own."""
+"""Ray and the object store as the controller sees them: a narrow interface, which tests implement too."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def needs_room(snapshot: Snapshot, shut: Collection[str]) -> bool:
     Ray goes on to tell of the CPUs that a closed node began with.
     """
     left = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.service not in shut))
-    return any(each.kind != "starting" for each in waiting(left).values())
+    return any(verdict.kind != "starting" for verdict in waiting(left).values())
 
 
 class Cluster:
@@ -137,14 +137,14 @@ class Cluster:
         self._node_sizes.set_cpus(node_id, cpus)
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
-        found: dict[str, Counter[str]] = {}
+        used: dict[str, Counter[str]] = {}
         for holding in holdings(read(self._api)):
-            found.setdefault(holding.job, Counter()).update(holding.resources)
-        return found
+            used.setdefault(holding.job, Counter()).update(holding.resources)
+        return used
 
     def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
         ledger = self._ledgers.setdefault(submission_id, JobLedger(self._store, submission_id))
         history = ledger.poll()
         if not history.runs:
             return None
-        return any(each.event == COMMITTED and each.at > at for each in ledger.events)
+        return any(event.event == COMMITTED and event.at > at for event in ledger.events)

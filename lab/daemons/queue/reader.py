@@ -48,7 +48,7 @@ class Reader(Protocol):
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[Event]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""
 
-    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
+    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
         """Call `told` with what each step changed, under `lock`. It must be fast and raise nothing."""
 
 

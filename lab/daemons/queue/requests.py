@@ -49,10 +49,10 @@ def body(data: bytes, kind: str, package: str = "lab.daemons.queue") -> dict[str
     except ValueError as error:
         raise UsageError(f"the request is not JSON: {error}") from error
     schema = load_schema(package)["$defs"][kind]
-    found = list(misfits(document, schema, "the request"))
-    if found:
-        more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
-        raise UsageError(f"{'; '.join(found[:3])}{more}")
+    problems = list(misfits(document, schema, "the request"))
+    if problems:
+        more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
+        raise UsageError(f"{'; '.join(problems[:3])}{more}")
     _check_texts(document, "the request")
     return dict(document)
 
@@ -73,20 +73,20 @@ def _check_texts(value: Any, where: str) -> None:
 
 def plain(text: str) -> str:
     """A person's words, fit to be stored and shown in one line."""
-    return "".join(each if each.isprintable() else " " for each in text).strip()
+    return "".join(character if character.isprintable() else " " for character in text).strip()
 
 
 def queue_of(name: str, setup: Setup) -> tuple[str, str]:
     """Namespace and name of a LocalQueue, from `NAME` or `NAMESPACE/NAME`. NotFoundError, UsageError."""
     space, slash, local = name.rpartition("/")
-    found = [door for door in setup.local_queues if door[1] == local and (not slash or door[0] == space)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(sorted("/".join(door) for door in found))
+    matches = [key for key in setup.local_queues if key[1] == local and (not slash or key[0] == space)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(sorted("/".join(key) for key in matches))
         raise UsageError(f"{name} is a LocalQueue in several namespaces: {names}", "give NAMESPACE/NAME")
-    known = ["/".join(door) for door in setup.local_queues]
-    hint = meant(name, [*known, *(door[1] for door in setup.local_queues)])
+    known = ["/".join(key) for key in setup.local_queues]
+    hint = meant(name, [*known, *(key[1] for key in setup.local_queues)])
     first = "make some: labctl queue apply --example classroom"
     there = f"there are: {', '.join(sorted(known)[:20])}" if known else first
     raise NotFoundError(f"there is no LocalQueue {name}", hint or there)
@@ -96,13 +96,16 @@ def priority_of(name: str, setup: Setup) -> int:
     """The value of a WorkloadPriorityClass; without a name that of the default one, else 0. NotFoundError."""
     classes = setup.priority_classes
     if name:
-        found = [each for each in classes if each.name == name]
-        if not found:
-            known = [each.name for each in classes]
+        matches = [priority_class for priority_class in classes if priority_class.name == name]
+        if not matches:
+            known = [priority_class.name for priority_class in classes]
             hint = meant(name, known) or f"there are: {', '.join(known) or 'none'}"
             raise NotFoundError(f"there is no WorkloadPriorityClass {name}", hint)
-        return min(found, key=lambda each: each.pods).value
-    defaults = sorted((each for each in classes if each.default), key=lambda each: each.pods)
+        return min(matches, key=lambda priority_class: priority_class.pods).value
+    defaults = sorted(
+        (priority_class for priority_class in classes if priority_class.default),
+        key=lambda priority_class: priority_class.pods,
+    )
     return defaults[0].value if defaults else 0
 
 
@@ -150,7 +153,7 @@ def job(given: Mapping[str, Any]) -> QueuedJob:
         metadata=given.get("metadata", {}),
         num_cpus=given.get("num_cpus", 0),
         num_gpus=given.get("num_gpus", 0),
-        each=_each(given.get("workers")),
+        per_rank=_per_rank(given.get("workers")),
         owner=plain(given.get("owner", "")),
         recipe=plain(given.get("recipe", "")),
         ranks=given.get("ranks", ""),
@@ -161,25 +164,27 @@ def job(given: Mapping[str, Any]) -> QueuedJob:
     )
 
 
-def _each(workers: Mapping[str, Any] | None) -> dict[str, float]:
+def _per_rank(workers: Mapping[str, Any] | None) -> dict[str, float]:
     """Request of one rank, as Ray counts it."""
     names = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
     return {ray: workers[name] for ray, name in names.items() if workers and workers.get(name)}
 
 
 def _pod_sets(given: Mapping[str, Any], resource: str) -> tuple[PodSet, ...]:
-    found = []
+    pod_sets = []
     workers = given.get("workers")
     own = _requests(given.get("num_cpus", 0), given.get("num_gpus", 0), 0, resource)
     if own or workers is None:
-        found.append(PodSet(DRIVER, 1, own))
+        pod_sets.append(PodSet(DRIVER, 1, own))
     if workers is not None:
         count, least = workers["count"], workers.get("min_count")
         if least is not None and least > count:
             raise UsageError(f"workers.min_count: must be at most count, {count}")
-        each = _requests(workers.get("cpus", 0), workers.get("gpus", 0), workers.get("memory", 0), resource)
-        found.append(PodSet(WORKERS, count, each, least))
-    return tuple(found)
+        per_worker = _requests(
+            workers.get("cpus", 0), workers.get("gpus", 0), workers.get("memory", 0), resource
+        )
+        pod_sets.append(PodSet(WORKERS, count, per_worker, least))
+    return tuple(pod_sets)
 
 
 def _requests(cpus: float, gpus: float, memory: int, resource: str) -> dict[str, int]:

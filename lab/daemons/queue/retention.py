@@ -27,12 +27,15 @@ def outlived(records: Iterable[Record], now: float, kept: float | None, most: in
     One that succeeded is kept no longer than its retry policy says.
     """
     done = sorted(
-        (each for each in records if each.phase == DONE), key=lambda each: (each.finished_at or 0.0, each.key)
+        (record for record in records if record.phase == DONE),
+        key=lambda record: (record.finished_at or 0.0, record.key),
     )
     first = max(0, len(done) - most)
-    limits = (LEAST_SECONDS if place < first else _lasts(each, kept) for place, each in enumerate(done))
+    limits = (LEAST_SECONDS if place < first else _lasts(record, kept) for place, record in enumerate(done))
     return [
-        each.key for each, limit in zip(done, limits, strict=True) if (each.finished_at or 0.0) <= now - limit
+        record.key
+        for record, limit in zip(done, limits, strict=True)
+        if (record.finished_at or 0.0) <= now - limit
     ]
 
 
@@ -59,4 +62,4 @@ def _lasts(record: Record, kept: float | None) -> float:
     attempt, policy = record.attempt, record.job.retry
     succeeded = attempt is not None and attempt.ended == "SUCCEEDED"
     limits = (kept, policy.success_ttl if policy is not None and succeeded else None)
-    return max(min((each for each in limits if each is not None), default=float("inf")), LEAST_SECONDS)
+    return max(min((limit for limit in limits if limit is not None), default=float("inf")), LEAST_SECONDS)

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
-from lab.daemons.queue.desk import Desk
+from lab.daemons.queue.facade import QueueFacade
 from lab.daemons.queue.model import Event
 from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, problem_document
@@ -74,8 +74,8 @@ class Request:
         if not re.fullmatch(r"\d{1,18}", length):
             raise HttpError(HTTPStatus.LENGTH_REQUIRED, "the request does not say its Content-Length")
         if int(length) > most:
-            told = f"the request has {length} bytes; {most} are the most"
-            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told)
+            message = f"the request has {length} bytes; {most} are the most"
+            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
         data: bytes = self.environ["wsgi.input"].read(int(length))
         if len(data) < int(length):
             raise HttpError(HTTPStatus.BAD_REQUEST, "the request ended before its Content-Length")
@@ -113,7 +113,7 @@ class Routes:
     ) -> None:
         """Without `metrics` there is no such page. `more` are pages of others: method, path, handler."""
         self._controller = controller
-        self._desk = Desk(controller)
+        self._facade = QueueFacade(controller)
         job = r"/workloads/([^/]+)/([^/]+)"
         self._routes: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/workloads", self._workloads),
@@ -125,10 +125,10 @@ class Routes:
             ("GET", "/events", self._page(self._events)),
             ("GET", "/packages/([^/]+)", self._has_package),
             ("PUT", "/packages/([^/]+)", self._put_package),
-            ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._desk.submit(asked.body()))),
+            ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._facade.submit(asked.body()))),
             ("POST", "/dry-run", self._dry_run),
-            ("POST", "/apply", lambda asked: Answer(document=self._desk.apply(asked.body()))),
-            ("POST", "/delete", lambda asked: Answer(document=self._desk.delete(asked.body()))),
+            ("POST", "/apply", lambda asked: Answer(document=self._facade.apply(asked.body()))),
+            ("POST", "/delete", lambda asked: Answer(document=self._facade.delete(asked.body()))),
         )
         self._routes += tuple(more)
         if metrics is not None:
@@ -153,8 +153,8 @@ class Routes:
             if match is not None:
                 allowed.append(known)
         if allowed:
-            told = f"{path[:200]} takes {' and '.join(allowed)}, not {method}"
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, told)
+            message = f"{path[:200]} takes {' and '.join(allowed)}, not {method}"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
         raise NotFoundError(f"there is no page {path[:200]}")
 
     def _page(self, make: Callable[[Request], Any]) -> Handler:
@@ -170,19 +170,19 @@ class Routes:
         limit = asked.number("limit", 0, MOST_ROWS)
         status, queue = asked.parameter("status", "unfinished"), asked.parameter("queue")
         with self._controller.lock:
-            found = views.workloads(self._controller, status=status, queue=queue, limit=limit)
-        return Answer(document=found)
+            document = views.workloads(self._controller, status=status, queue=queue, limit=limit)
+        return Answer(document=document)
 
     def _order(self, asked: Request) -> Answer:
-        return Answer(document=self._desk.order(asked.key, asked.parts[2], asked.body()))
+        return Answer(document=self._facade.order(asked.key, asked.parts[2], asked.body()))
 
     def _events(self, asked: Request) -> list[dict[str, Any]]:
         since = asked.number("since", 0, 10**18 - 1)
-        found = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
-        return [event_document(each) for each in found]
+        events = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
+        return [event_document(event) for event in events]
 
     def _dry_run(self, asked: Request) -> Answer:
-        return Answer(document=views.dry_run(self._controller, self._desk.drafted(asked.body())))
+        return Answer(document=views.dry_run(self._controller, self._facade.drafted(asked.body())))
 
     def _has_package(self, asked: Request) -> Answer:
         if not self._controller.packages.has(asked.parts[0]):
@@ -214,7 +214,7 @@ def failure(error: LabError) -> Answer:
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
     if isinstance(error, HttpError):
         status = error.status
-    told: dict[str, Any] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+    answer: dict[str, Any] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
     if isinstance(error, BadObjectsError):
-        told["problems"] = [problem_document(each) for each in error.problems]
-    return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": told})
+        answer["problems"] = [problem_document(problem) for problem in error.problems]
+    return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": answer})

@@ -35,8 +35,8 @@ class Look:
 def closed(states: Iterable[Health], nodes: Iterable[str], waits: bool) -> frozenset[str]:
     """Services whose nodes take nothing new, of `nodes`; `waits` is true while a job needs room."""
     states = tuple(states)
-    bad = {each.node for each in states if not each.takes_work}
-    doubtful = {each.node for each in states if each.state == WARN} - bad
+    bad = {health.node for health in states if not health.takes_work}
+    doubtful = {health.node for health in states if health.state == WARN} - bad
     there = set(nodes)
     if waits or not there - bad - doubtful:
         doubtful = set()
@@ -47,18 +47,18 @@ def sizes(nodes: Iterable[Node], shut: Iterable[str]) -> dict[str, float]:
     """Node id -> CPUs that Ray may give out, of the living nodes that have any."""
     shut = frozenset(shut)
     return {
-        each.node_id: 0.0 if each.service in shut else each.resources["CPU"]
-        for each in nodes
-        if each.alive and each.resources.get("CPU")
+        node.node_id: 0.0 if node.service in shut else node.resources["CPU"]
+        for node in nodes
+        if node.alive and node.resources.get("CPU")
     }
 
 
 def ill(states: Iterable[Health], places: Mapping[str, float]) -> Health | None:
     """The device for which a job has to move that holds so many GPUs on these services."""
-    for each in states:
-        gpus = places.get(each.node)
-        if each.state == EVICT and gpus is not None and (each.device == CPU or gpus > 0):
-            return each
+    for health in states:
+        gpus = places.get(health.node)
+        if health.state == EVICT and gpus is not None and (health.device == CPU or gpus > 0):
+            return health
     return None
 
 
@@ -69,7 +69,7 @@ def lost(
 
     `gpu` is what quotas call a GPU. Amounts are as quotas count them.
     """
-    bad = {each.node for each in states if not each.takes_work}
+    bad = {health.node for health in states if not health.takes_work}
     total: dict[FlavorResource, int] = {}
     for node in nodes:
         if not node.alive or node.service not in bad:
@@ -118,7 +118,7 @@ def _flavor(setup: Setup, resource: str) -> str | None:
     return None
 
 
-class Doors:
+class Cordon:
     """Nodes of Ray, and which of them are closed. Its methods may be called from several threads."""
 
     def __init__(self, resize: Callable[[str, float], None]) -> None:

@@ -11,10 +11,10 @@ from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
 from lab.daemons.queue.rayside import RaySide
-from lab.daemons.queue.steering import Doors, Look, capacity, closed, ill, lost, rows, sizes
+from lab.daemons.queue.steering import Cordon, Look, capacity, closed, ill, lost, rows, sizes
 from lab.errors import LabError
 
-DOORS_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
+CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
 """Time between two closings of a node, two looks at what runs where, two at the nodes while all are open."""
 
 TOLD = (EVICT, TESTING, WARN)
@@ -34,7 +34,7 @@ class Steward:
         self, controller: Controller, ray: RaySide, states: States, say: Callable[[str], None]
     ) -> None:
         self._controller, self._ray, self._states, self._say = controller, ray, states, say
-        self._doors = Doors(ray.resize)
+        self._cordon = Cordon(ray.resize)
         self._nodes: tuple[Node, ...] = ()
         self._look = Look()
         self._shut: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class Steward:
     @property
     def sick(self) -> bool:
         """True while a device takes no work."""
-        return any(not each.takes_work for each in self._states())
+        return any(not health.takes_work for health in self._states())
 
     def steer(self, draft: Draft) -> None:
         """Let the quotas know what is lost, and record whose health has changed."""
@@ -56,10 +56,10 @@ class Steward:
 
     def take(self, draft: Draft, kind: str, value: Any) -> bool:
         """Take up what a look showed; False for one that is not of this."""
-        if kind not in ("nodes", "look", "doors"):
+        if kind not in ("nodes", "look", "cordon"):
             return False
         refused = value.message if isinstance(value, LabError) else ""
-        if kind == "doors":
+        if kind == "cordon":
             if refused and refused != self._refused:
                 self._say(f"nodes are not all open or closed as they should be: {refused}")
             elif not refused:
@@ -75,15 +75,19 @@ class Steward:
 
     def _record(self, draft: Draft) -> None:
         """Tell each device that is not healthy any more, or again."""
-        now = {(each.node, each.device): each for each in self._states()}
-        for key, each in now.items():
+        now = {(health.node, health.device): health for health in self._states()}
+        for key, health in now.items():
             old = self._seen.get(key)
-            bad = each.state in TOLD
-            if (old is not None and old.state != each.state and (bad or old.state in TOLD)) or (
+            bad = health.state in TOLD
+            if (old is not None and old.state != health.state and (bad or old.state in TOLD)) or (
                 old is None and bad
             ):
-                why = f" is {each.state}: {each.reason} {each.message}" if bad else f" is {each.state} again"
-                draft.tell("Health", "", each.state, f"{each.node} {each.device}{why}".strip())
+                why = (
+                    f" is {health.state}: {health.reason} {health.message}"
+                    if bad
+                    else f" is {health.state} again"
+                )
+                draft.tell("Health", "", health.state, f"{health.node} {health.device}{why}".strip())
         self._seen = now
 
     def _closed(self, draft: Draft, shut: frozenset[str]) -> None:
@@ -102,18 +106,20 @@ class Steward:
             attempt = record.attempt
             if record.phase != RUNNING or attempt is None:
                 continue
-            found = ill(states, self._look.gpus.get(attempt.submission_id, {}))
-            if found is not None:
-                told = f"{found.node} {found.device} is {found.state}: {found.reason} {found.message}".strip()
-                resets.order(draft, record, resets.UNHEALTHY, told, charged=False)
+            worst = ill(states, self._look.gpus.get(attempt.submission_id, {}))
+            if worst is not None:
+                message = (
+                    f"{worst.node} {worst.device} is {worst.state}: {worst.reason} {worst.message}".strip()
+                )
+                resets.order(draft, record, resets.UNHEALTHY, message, charged=False)
 
     def tasks(self) -> tuple[Task, ...]:
         """Looks and deeds in the background."""
         with self._controller.lock:
             states = self._states()
-            doors = self._doors_task(states) if self._nodes else None
-        places = {each.service for each in self._nodes if each.resources.get("CPU")}
-        worst = {each.state for each in states if each.node in places}
+            cordon = self._cordon_task(states) if self._nodes else None
+        places = {node.service for node in self._nodes if node.resources.get("CPU")}
+        worst = {health.state for health in states if health.node in places}
         shut = self._shut
         tasks: tuple[Task, ...] = (
             (
@@ -124,18 +130,18 @@ class Steward:
             ),
             ("look", LOOK_SECONDS, lambda: self._ray.look(shut), bool(worst & {EVICT, WARN})),
         )
-        return tasks if doors is None else (("doors", DOORS_SECONDS, doors, True), *tasks)
+        return tasks if cordon is None else (("cordon", CORDON_SECONDS, cordon, True), *tasks)
 
-    def _doors_task(self, states: Sequence[Health]) -> Callable[[], Any] | None:
+    def _cordon_task(self, states: Sequence[Health]) -> Callable[[], Any] | None:
         """The task that opens and closes nodes; None while nothing is to be done about them."""
-        services = [each.service for each in self._nodes if each.alive and each.resources.get("CPU")]
+        services = [node.service for node in self._nodes if node.alive and node.resources.get("CPU")]
         shut = closed(states, services, self._look.waits)
         wanted = sizes(self._nodes, shut)
-        if not shut and not self._shut and self._doors.all_open(wanted):
+        if not shut and not self._shut and self._cordon.all_open(wanted):
             return None
 
         def task() -> frozenset[str]:
-            self._doors.apply(wanted)
+            self._cordon.apply(wanted)
             return shut
 
         return task

@@ -17,7 +17,7 @@ def asked(job: QueuedJob, item: Item) -> dict[str, float]:
     """Resource as Ray calls it -> amount that the job asks for, with the ranks that it was granted."""
     count = granted_of(item) or 0
     own = {"CPU": job.num_cpus, "GPU": job.num_gpus, "memory": 0.0}
-    return {name: amount + count * job.each.get(name, 0.0) for name, amount in own.items()}
+    return {name: amount + count * job.per_rank.get(name, 0.0) for name, amount in own.items()}
 
 
 def covers(taken: Mapping[str, float], job: QueuedJob, item: Item) -> bool:

@@ -61,11 +61,11 @@ class Histogram:
 
     def buckets(self) -> list[tuple[str, float]]:
         """Upper bound and cumulative count of each, as Prometheus has them."""
-        found, total = [], 0
+        cumulative, total = [], 0
         for bound, count in zip((*map(str, self.upper), "+Inf"), self.counts, strict=True):
             total += count
-            found.append((bound, float(total)))
-        return found
+            cumulative.append((bound, float(total)))
+        return cumulative
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Tally:
             self._count("admitted_workloads", way, job.priority_class)
             self._observe("admission_wait_time_seconds", way, job, change.at - way.waits_since)
         elif change.event == "Preempted":
-            found = PREEMPTOR.search(change.message)
-            by = found[1] if found else change.cluster_queue
+            match = PREEMPTOR.search(change.message)
+            by = match[1] if match else change.cluster_queue
             self.counters["preempted_workloads"][by, change.reason] += 1
             self._evicted(way, job, PREEMPTED, "", change.at)
         elif change.event == "Evicted":
@@ -127,8 +127,8 @@ class Tally:
         """Count an attempt that was admitted then, and that Ray ran from `at` on."""
         way = self._progress.get(workload)
         if way is not None and admitted_at in way.admissions:
-            found = Progress(job.created, way.admissions[admitted_at])
-            self._observe("admitted_until_ready_wait_time_seconds", found, job, at - admitted_at)
+            progress = Progress(job.created, way.admissions[admitted_at])
+            self._observe("admitted_until_ready_wait_time_seconds", progress, job, at - admitted_at)
 
     def forget_others(self, workloads: Container[str]) -> None:
         """Keep the way of these only; what was counted stays counted."""

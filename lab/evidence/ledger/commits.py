@@ -33,12 +33,12 @@ def committed(events: Sequence[Event], key: str | None) -> tuple[CommittedCheckp
 def perhaps_committed(events: Iterable[Event]) -> frozenset[tuple[int, str]]:
     """Return attempt and URI of each checkpoint that was saved and whose commit is not recorded, where the
     record of the controller breaks off: the commit may have been its last act."""
-    told = list(events)
-    ended = {e.attempt for e in told if e.event == "attempt_ended"}
-    commits = Counter((e.attempt, e.fields.get("uri")) for e in told if e.event == "checkpoint_committed")
+    history = list(events)
+    ended = {e.attempt for e in history if e.event == "attempt_ended"}
+    commits = Counter((e.attempt, e.fields.get("uri")) for e in history if e.event == "checkpoint_committed")
     return frozenset(
         (attempt, uri)
-        for (attempt, uri), by_rank in _saves(told).items()
+        for (attempt, uri), by_rank in _saves(history).items()
         if attempt not in ended and max(map(len, by_rank.values())) > commits[attempt, uri]
     )
 

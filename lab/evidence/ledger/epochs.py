@@ -39,7 +39,7 @@ class Epochs:
         """The last one that is planned, in the script's count."""
         return self.planned - 1 if self.planned is not None and self.from_zero else self.planned
 
-    def told(self, epoch: Number) -> str:
+    def position(self, epoch: Number) -> str:
         """Return the place of an epoch among those planned, such as `epoch 4 of 20`."""
         if self.planned is None:
             return f"{self.key} {epoch}"

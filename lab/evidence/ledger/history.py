@@ -152,14 +152,14 @@ def _missing(events: Iterable[Event]) -> tuple[str, ...]:
     for event in events:
         seen.setdefault(event.stream, set()).add(event.number)
     uncounted = seen.pop("", None)
-    told = [
+    gaps = [
         f"{max(numbers) - len(numbers)} of the first {max(numbers)} events of {stream} are missing"
         for stream, numbers in sorted(seen.items())
         if len(numbers) < max(numbers)
     ]
     if uncounted is not None:
-        told.append("it does not count its events: whether some are missing is not known")
-    return tuple(told)
+        gaps.append("it does not count its events: whether some are missing is not known")
+    return tuple(gaps)
 
 
 def _without_controller(controllers: Iterable[Iterable[Event]]) -> Iterable[str]:

@@ -139,7 +139,7 @@ def _stretch(rank: int, process: Process, given: Mapping[str, Any]) -> Stretch |
     began, ms = number(given.get("began")), given.get("ms")
     if not (isinstance(first, int) and isinstance(ranks, int) and began is not None and isinstance(ms, list)):
         return None
-    offsets: list[Number] = [n for each in ms if (n := number(each)) is not None]
+    offsets: list[Number] = [n for offset in ms if (n := number(offset)) is not None]
     if len(offsets) != len(ms) or len(ms) >= MOST_STEPS:
         return None
     times = tuple(float(began) + so_far / 1000 for so_far in accumulate(offsets, initial=0))

@@ -75,8 +75,8 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
 
 def _last(times: Mapping[int, float], ranks: Iterable[int]) -> float | None:
     """Return the last of these times; None unless every rank has one."""
-    found = [times.get(rank) for rank in ranks] or [None]
-    return None if None in found else max(time for time in found if time is not None)
+    known = [times.get(rank) for rank in ranks] or [None]
+    return None if None in known else max(time for time in known if time is not None)
 
 
 def _loaded(run: Run, new: RunAttempt) -> float | None:

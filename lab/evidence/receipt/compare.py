@@ -211,10 +211,10 @@ def compare_curves(a: History, b: History, tolerance: float = 0.0) -> Curves:
         for name in names
     )
     apart = [
-        Difference(curve.name, point.epoch, found)
+        Difference(curve.name, point.epoch, difference)
         for curve in curves
         for point in curve.points
-        if (found := point.difference)
+        if (difference := point.difference)
     ]
     beyond = [d for d in apart if d.relative > tolerance]
     return Curves(
@@ -229,20 +229,20 @@ def compare_curves(a: History, b: History, tolerance: float = 0.0) -> Curves:
 
 def by_epoch(run: Run | None) -> dict[Number, dict[str, float]]:
     """Return epoch -> numeric metrics by name; of an epoch that was done twice, those of the later report."""
-    found: dict[Number, dict[str, float]] = {}
+    by_progress: dict[Number, dict[str, float]] = {}
     for attempt in run.attempts if run else ():
         for report in attempt.reports:
             if report.progress is not None:
-                found[report.progress] = metrics_of(report)
-    return found
+                by_progress[report.progress] = metrics_of(report)
+    return by_progress
 
 
 def metrics_of(report: Report) -> dict[str, float]:
     """Return the numeric metrics of a report, with NaN and infinity, without those that hold times."""
     return {
-        name: found
+        name: numeric
         for name, value in report.metrics.items()
-        if not CLOCKED.search(name) and (found := _numeric(value)) is not None
+        if not CLOCKED.search(name) and (numeric := _numeric(value)) is not None
     }
 
 

@@ -11,10 +11,10 @@ def gaps(case: Case) -> tuple[str, ...]:
     """Return a sentence for each part of the ledger that must have been there, and is not."""
     if case.run is None:
         return ()
-    told = [f"the ledger is incomplete: {why}" for why in case.run.missing]
+    reasons = [f"the ledger is incomplete: {why}" for why in case.run.missing]
     for attempt in (a for a in case.after if not case.void(a)):
-        told += [f"the ledger is incomplete: {why}" for why in _of_attempt(case, attempt)]
-    return tuple(told)
+        reasons += [f"the ledger is incomplete: {why}" for why in _of_attempt(case, attempt)]
+    return tuple(reasons)
 
 
 def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:

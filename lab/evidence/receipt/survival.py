@@ -187,12 +187,12 @@ class Survival:
         if not self.healings:
             return None
         since = max(healing.step for healing in self.healings)
-        found: dict[int, dict[int, str]] = {}
+        by_step: dict[int, dict[int, str]] = {}
         for state in self.steps.states:
             if state.step > since and state.at >= self.at:
-                found.setdefault(state.step, {})[state.rank] = state.sha256
-        shared = [step for step, by_rank in found.items() if by_rank.keys() >= self.nodes.keys()]
-        return (max(shared), found[max(shared)]) if shared else None
+                by_step.setdefault(state.step, {})[state.rank] = state.sha256
+        shared = [step for step, by_rank in by_step.items() if by_rank.keys() >= self.nodes.keys()]
+        return (max(shared), by_step[max(shared)]) if shared else None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; seconds to the millisecond."""

@@ -31,27 +31,32 @@ class Ordered(Fault):
         """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
         check, device = self.check(scene), self.device(scene)
         scene.note(check=check, device=device)
-        door = Health(queues_of(scene))
-        door.override(scene.target, device, check, self.state, message=self.message)
+        health = Health(queues_of(scene))
+        health.override(scene.target, device, check, self.state, message=self.message)
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
-        found = Health(queues_of(scene)).view()["overrides"]
-        return any((each["node"], each["check"]) == (scene.target, scene.memo.get("check")) for each in found)
+        overrides = Health(queues_of(scene)).view()["overrides"]
+        return any(
+            (override["node"], override["check"]) == (scene.target, scene.memo.get("check"))
+            for override in overrides
+        )
 
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
         if "check" in scene.memo:
-            door = Health(queues_of(scene))
-            door.lift(scene.target, scene.memo["device"], scene.memo["check"])
+            health = Health(queues_of(scene))
+            health.lift(scene.target, scene.memo["device"], scene.memo["check"])
 
 
 def gpu_of(scene: Scene) -> str:
     """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
     devices = Health(queues_of(scene)).view()["devices"]
-    found = [each["device"] for each in devices if each["node"] == scene.target and each["device"] != CPU]
-    if not found:
+    gpus = [
+        device["device"] for device in devices if device["node"] == scene.target and device["device"] != CPU
+    ]
+    if not gpus:
         raise RefusedError(
             f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
         )
-    return str(found[0])
+    return str(gpus[0])

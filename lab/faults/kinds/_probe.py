@@ -52,9 +52,9 @@ def _answer(output: str) -> dict[str, Any] | None:
     """Return the last line that is a JSON object; warnings may stand around it."""
     for line in reversed(output.splitlines()):
         try:
-            found = parse_json(line)
+            document = parse_json(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
-            return found
+        if isinstance(document, dict):
+            return document
     return None

@@ -33,7 +33,7 @@ class HeadKill(Fault):
         scene.start()
         spec = scene.runtime.spec()
         patience = REJOIN_SECONDS if spec.gcs_ft or not spec.stock_ray else 0.0
-        lost = settle(lambda: _lost(scene), lambda found: not found, timeout=patience, clock=self.clock)
+        lost = settle(lambda: _lost(scene), lambda nodes: not nodes, timeout=patience, clock=self.clock)
         problem: LabError | None = None
         for service in lost:
             try:

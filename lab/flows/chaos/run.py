@@ -252,11 +252,11 @@ def run_chaos(
     UnsupportedError, UsageError, LabDownError, WaitTimeoutError; later LabDownError alone.
     """
     check_plan(lab, plan)
-    running = [found for found in lab.jobs.list() if not found.final]
+    running = [candidate for candidate in lab.jobs.list() if not candidate.final]
     if not running and not job:
         raise RefusedError("no job is running, so there is nothing to disturb", f"start one: {SUBMIT}")
-    found = live_job(lab, job, f"another one: {SUBMIT}")
-    return Chaos(Watch(lab, found.submission_id, clock, outages(on_moment)), plan, on_moment).run(control)
+    live = live_job(lab, job, f"another one: {SUBMIT}")
+    return Chaos(Watch(lab, live.submission_id, clock, outages(on_moment)), plan, on_moment).run(control)
 
 
 def check_plan(lab: Lab, plan: Plan) -> None:

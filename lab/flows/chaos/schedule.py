@@ -126,15 +126,15 @@ class _Document:
             return str(node.value).strip()
         if node.id == "sequence":
             return [self._plain(child, (*place, number)) for number, child in enumerate(node.value)]
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in node.value:
             name = str(key.value)
             inner = (*place, name)
             self._key_lines[inner] = key.start_mark.line + 1
-            if name in found:
+            if name in values:
                 raise self.wrong(f"`{name}` is given twice", place, line=self._key_lines[inner])
-            found[name] = self._plain(value, inner)
-        return found
+            values[name] = self._plain(value, inner)
+        return values
 
     def validate(self) -> None:
         """Raises UsageError for what does not fit the schema; of several errors for the first."""
@@ -163,8 +163,8 @@ class _Document:
             guess = "".join(f" (did you mean `{close}`?)" for close in get_close_matches(name, known, 1))
             why = f"{what} has no `{name}`{guess}; it has {', '.join(known)}"
             return self.wrong(why, place, line=self._key_lines[unknown])
-        found = f", not {value!r}" if isinstance(value, str) and error.validator != "not" else ""
-        return self.wrong(f"{what} {schema['description']}{found}", place)
+        given = f", not {value!r}" if isinstance(value, str) and error.validator != "not" else ""
+        return self.wrong(f"{what} {schema['description']}{given}", place)
 
     def check(self, step: Step, place: Place) -> None:
         """Raises UsageError where the fault of this step makes no sense in a chaos run."""

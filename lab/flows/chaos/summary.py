@@ -33,18 +33,18 @@ def judge_steps(
     """
     from lab.evidence.receipt import judge
 
-    records = [each.record for each in done if each.record is not None]
+    records = [step.record for step in done if step.record is not None]
     steps = []
-    for each in done:
-        if each.record is None:
-            steps.append(each)
+    for step in done:
+        if step.record is None:
+            steps.append(step)
             continue
-        others = [record for record in records if record is not each.record]
+        others = [record for record in records if record is not step.record]
         receipt = judge(
-            gather(watch, each.record, each.problems, others=others, read=stored, control=control)
+            gather(watch, step.record, step.problems, others=others, read=stored, control=control)
         )
         say(keep(watch.lab, receipt))
-        steps.append(replace(each, receipt=receipt, downtime=downtime(watch.run, receipt)))
+        steps.append(replace(step, receipt=receipt, downtime=downtime(watch.run, receipt)))
     return steps
 
 
@@ -70,7 +70,7 @@ def lost_checkpoints(
     """
     from lab.evidence.checkpoints import stored_manifest
 
-    put_back = {uri for each in done if each.record for uri in each.record.damaged}
+    put_back = {uri for step in done if step.record for uri in step.record.damaged}
     lost = []
     for run in watch.history.runs:
         older, by_age = False, not (run.plan and run.plan.best_by)

@@ -57,7 +57,7 @@ def run_checks(
                 about_lab, running = running_checks(observe(opened, status)), True
         except LabError as error:
             about_lab = (Check("lab", "failed", error.message, error.hint),)
-    found = tools()
-    machine = machine_checks(facts(), found, workers, processes, running=running)
-    about_containers = () if processes else container_checks(containers(), found)
+    available = tools()
+    machine = machine_checks(facts(), available, workers, processes, running=running)
+    about_containers = () if processes else container_checks(containers(), available)
     return (*machine, *about_containers, *about_lab)

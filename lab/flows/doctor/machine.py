@@ -203,11 +203,11 @@ def docker(tools: Tools, unused_by: str) -> Check:
 
 def gpu(tools: Tools) -> Check:
     """Names the GPUs that workers can be pinned to."""
-    found = (*tools.nvidia.gpus, *tools.amd.gpus)
-    if not found:
+    gpus = (*tools.nvidia.gpus, *tools.amd.gpus)
+    if not gpus:
         reasons = "; ".join(filter(None, (tools.nvidia.problem, tools.amd.problem)))
         return Check("gpu", "skipped", f"none; labs simulate one per worker ({reasons or 'no driver found'})")
-    detail = ", ".join(f"{g.vendor.value} {g.index}: {g.label}" for g in found)
+    detail = ", ".join(f"{g.vendor.value} {g.index}: {g.label}" for g in gpus)
     partly = [d for d in (tools.nvidia, tools.amd) if d.gpus and d.problem]
     if partly:
         return Check(

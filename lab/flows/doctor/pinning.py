@@ -95,7 +95,7 @@ def parse(output: str) -> Answer:
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
         document = parse_json(line)
-        gpus = tuple(SeenGpu(str(each["gpu"]), str(each["name"])) for each in document["gpus"])
+        gpus = tuple(SeenGpu(str(gpu["gpu"]), str(gpu["name"])) for gpu in document["gpus"])
         return Answer(gpus, str(document["problem"]))
     except (ValueError, KeyError, TypeError):
         return Answer(problem=f"its answer is not understood: {_last(output)[:200]!r}")

@@ -75,14 +75,14 @@ class Group:
     def amount(self, resource: str) -> Fraction | None:
         """The limit of a resource, else the request; None where neither is there."""
         for kind in ("limits", "requests"):
-            if (found := quantity(self.resources(kind).get(resource))) is not None:
-                return found
+            if (amount := quantity(self.resources(kind).get(resource))) is not None:
+                return amount
         return None
 
     def env(self) -> Mapping[str, Any]:
         """Variables of the container: name -> value, None where it comes from elsewhere."""
-        listed = (mapping(each) for each in items(self.container.get("env")))
-        return {text(each.get("name")): each.get("value") for each in listed}
+        listed = (mapping(variable) for variable in items(self.container.get("env")))
+        return {text(variable.get("name")): variable.get("value") for variable in listed}
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class RayCluster:
         head = Group("head", (*self.path, "headGroupSpec"), mapping(self.value.get("headGroupSpec")), True)
         workers = (
             Group(
-                text(mapping(each).get("groupName")),
+                text(mapping(group).get("groupName")),
                 (*self.path, "workerGroupSpecs", place),
-                mapping(each),
+                mapping(group),
                 False,
             )
-            for place, each in enumerate(items(self.value.get("workerGroupSpecs")))
+            for place, group in enumerate(items(self.value.get("workerGroupSpecs")))
         )
         return (head, *workers)
 
@@ -134,10 +134,10 @@ def clusters(manifest: Manifest) -> Iterator[RayCluster]:
 
 def inside(value: Mapping[str, Any], path: Path_) -> Mapping[str, Any]:
     """The mapping at this path; an empty one where there is none."""
-    found: Any = value
+    inner: Any = value
     for part in path:
-        found = mapping(found).get(str(part))
-    return mapping(found)
+        inner = mapping(inner).get(str(part))
+    return mapping(inner)
 
 
 def whole(value: object, default: int) -> int:
@@ -170,12 +170,12 @@ def ray_version_of(image: str) -> str | None:
     repository, colon, tag = reference.rpartition(":")
     if not colon or "/" in tag:
         return None
-    found = version_in(tag)
+    version = version_in(tag)
     if repository == LAB_IMAGE or repository.endswith(f"/{LAB_IMAGE}"):
         return RAY_VERSION if tag.split("-")[0] == __version__ else None
     last = repository.rsplit("/", 1)[-1]
-    if last in RAY_IMAGES and found and tag.startswith(f"{found[0]}."):
-        return ".".join(map(str, found))
+    if last in RAY_IMAGES and version and tag.startswith(f"{version[0]}."):
+        return ".".join(map(str, version))
     match = re.search(r"ray[-_.:]?v?(\d+\.\d+\.\d+)", tag)
     return match[1] if match else None
 

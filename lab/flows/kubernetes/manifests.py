@@ -143,14 +143,14 @@ def line_of(root: At, path: Sequence[str | int]) -> int:
 def plain(at: At) -> Any:
     """The value in Python's types; merge keys are resolved, and times stay texts."""
     if at.node.id == "sequence":
-        return [plain(each) for each in at.items()]
+        return [plain(item) for item in at.items()]
     if at.node.id == "mapping":
         given = at.mapping()
         merged = plain(given.pop("<<")) if "<<" in given else {}
-        found: dict[str, Any] = {}
-        for each in reversed(merged if isinstance(merged, list) else [merged]):
-            found.update(mapping(each))
-        return found | {key: plain(value) for key, value in given.items()}
+        merged_in: dict[str, Any] = {}
+        for inherited in reversed(merged if isinstance(merged, list) else [merged]):
+            merged_in.update(mapping(inherited))
+        return merged_in | {key: plain(value) for key, value in given.items()}
     value, tag = str(at.node.value), at.tag
     if tag == NULL:
         return None
@@ -195,15 +195,15 @@ def texts_of(paths: Iterable[Path]) -> list[tuple[str, str]]:
 
     Raises NotFoundError, UsageError.
     """
-    found = []
+    texts = []
     for path in paths:
         files = [path]
         if path.is_dir():
-            files = sorted(each for each in path.rglob("*") if each.suffix in ENDINGS and each.is_file())
+            files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
             if not files:
                 raise NotFoundError(f"{path}: holds no file that ends with {', '.join(ENDINGS)}")
-        found += [named_text(file, "manifest", "a YAML file with manifests") for file in files]
-    return found
+        texts += [named_text(file, "manifest", "a YAML file with manifests") for file in files]
+    return texts
 
 
 def read_manifests(
@@ -211,7 +211,7 @@ def read_manifests(
 ) -> tuple[list[Manifest], list[Finding]]:
     """Every object of these texts, those inside of lists and AppWrappers too, and what cannot be read."""
     problems = Problems()
-    found: list[Manifest] = []
+    objects: list[Manifest] = []
     wrong: list[Finding] = []
     for file, content in texts:
         for root in documents(content, file, problems):
@@ -219,32 +219,32 @@ def read_manifests(
             if not isinstance(value, dict):
                 wrong.append(Finding("yaml", ERROR, file, root.line, "", "is no object: expected a mapping"))
                 continue
-            found += _objects(Manifest(root, value, given_namespace=namespace))
+            objects += _objects(Manifest(root, value, given_namespace=namespace))
     wrong += [
-        Finding("yaml", ERROR, each.file, each.line, each.path, each.message, each.hint)
-        for each in problems.errors
+        Finding("yaml", ERROR, error.file, error.line, error.path, error.message, error.hint)
+        for error in problems.errors
     ]
     kept = []
-    for each in found:
-        missing = [name for name in ("apiVersion", "kind") if not text(each.value.get(name))]
+    for manifest in objects:
+        missing = [name for name in ("apiVersion", "kind") if not text(manifest.value.get(name))]
         if missing:
-            wrong.append(each.finding("yaml", ERROR, (), f"{' and '.join(missing)} missing: no object"))
-        elif each.kind not in SKIPPED:
-            kept.append(each)
+            wrong.append(manifest.finding("yaml", ERROR, (), f"{' and '.join(missing)} missing: no object"))
+        elif manifest.kind not in SKIPPED:
+            kept.append(manifest)
     return kept, wrong
 
 
 def _objects(manifest: Manifest) -> Iterator[Manifest]:
     """The object and those inside it."""
     if manifest.kind == "List":
-        for place, each in enumerate(items(manifest.value.get("items"))):
+        for place, item in enumerate(items(manifest.value.get("items"))):
             path = (*manifest.path, "items", place)
-            inner = Manifest(manifest.root, mapping(each), path, "", manifest.given_namespace)
+            inner = Manifest(manifest.root, mapping(item), path, "", manifest.given_namespace)
             yield from _objects(inner)
         return
     yield manifest
     if manifest.kind == APP_WRAPPER:
-        for place, each in enumerate(items(manifest.spec.get("components"))):
+        for place, component in enumerate(items(manifest.spec.get("components"))):
             path = (*manifest.path, "spec", "components", place, "template")
-            part = mapping(mapping(each).get("template"))
+            part = mapping(mapping(component).get("template"))
             yield from _objects(Manifest(manifest.root, part, path, APP_WRAPPER, manifest.namespace))

@@ -18,22 +18,22 @@ LANE = 0.27
 
 def picture(ladder: Ladder) -> bytes | None:
     """Return the picture as PNG; None where no rung was measured."""
-    shown = [(rung, found) for rung in ladder.rungs if (found := ladder.typical(rung)) is not None]
+    shown = [(rung, typical) for rung in ladder.rungs if (typical := ladder.typical(rung)) is not None]
     if not shown:
         return None
     with styled():
-        return render(_draw(ladder.fault, [(rung.name, found) for rung, found in shown]), "png")
+        return render(_draw(ladder.fault, [(rung.name, typical) for rung, typical in shown]), "png")
 
 
 def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Any:
-    end = AFTER + max(max(found.all_back or 0.0, found.longest_gap or 0.0) for _, found in shown)
-    lanes = sum(len(found.rows) + 1 for _, found in shown)
+    end = AFTER + max(max(measured.all_back or 0.0, measured.longest_gap or 0.0) for _, measured in shown)
+    lanes = sum(len(measured.rows) + 1 for _, measured in shown)
     drawn = figure(0.95 + LANE * lanes)
     axes = drawn.add_subplot()
     labels: list[tuple[int, str]] = []
     place = lanes - 1
-    for name, found in shown:
-        for number, row in enumerate(found.rows):
+    for name, measured in shown:
+        for number, row in enumerate(measured.rows):
             draw_row(axes, place, within(row, -BEFORE, end))
             labels.append((place, f"{name if not number else ''}   rank {row.rank}"))
             place -= 1

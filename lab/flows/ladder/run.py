@@ -193,7 +193,7 @@ def wait_for_last_rank(lab: Lab, job: str, clock: Clock) -> str:
     Raises RefusedError for a job that has ended before, WaitTimeoutError.
     """
 
-    def found() -> str | None:
+    def last_rank() -> str | None:
         known = lab.jobs.get(job)
         if known.final:
             raise ended(lab, known, f"labctl job logs {job}", "its rank could be lost")
@@ -205,6 +205,6 @@ def wait_for_last_rank(lab: Lab, job: str, clock: Clock) -> str:
         return services.get(attempt.nodes[max(attempt.nodes)])
 
     return poll(
-        found, timeout=START_SECONDS, waited_for=f"{CHECKPOINTS} checkpoints of job {job}", clock=clock,
+        last_rank, timeout=START_SECONDS, waited_for=f"{CHECKPOINTS} checkpoints of job {job}", clock=clock,
         hint=f"labctl job logs {job}",
     )  # fmt: skip

@@ -140,8 +140,8 @@ class Lesson:
 
 def job_record(job: Job) -> dict[str, Any]:
     """The job as a result has it. `started_at`, by Ray's clock, is left out when Ray does not say."""
-    told = {"submission_id": job.submission_id, "status": job.status}
-    return told if job.started_at is None else {**told, "started_at": round(job.started_at, 3)}
+    record = {"submission_id": job.submission_id, "status": job.status}
+    return record if job.started_at is None else {**record, "started_at": round(job.started_at, 3)}
 
 
 @dataclass(frozen=True, repr=False)

@@ -105,7 +105,7 @@ class _Reader:
 
 def _event(line: str) -> dict[str, Any]:
     try:
-        found = parse_json(line)
+        event = parse_json(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return event if isinstance(event, dict) else {}

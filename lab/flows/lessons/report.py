@@ -32,16 +32,16 @@ def make_report(results: Mapping[int, Document], student: str, at: float) -> Doc
         raise UsageError(f"--student {student!r}: not a name", f"1 to {MOST_CHARACTERS} letters")
     if not results:
         raise RefusedError("no lesson of this lab has a result yet", "`labctl lesson run 1`, or `check 1`")
-    told = [signed({**results[number], "student": name}) for number in sorted(results)]
+    documents = [signed({**results[number], "student": name}) for number in sorted(results)]
     return signed(
         {
             "schema": REPORT_SCHEMA,
             "student": name,
             "at": round(at, 3),
             "versions": {"raylab": __version__},
-            "passed": [each["lesson"] for each in told if each["passed"]],
+            "passed": [document["lesson"] for document in documents if document["passed"]],
             "missing": [number for number in numbers() if number not in results],
-            "results": told,
+            "results": documents,
         }
     )
 
@@ -114,8 +114,8 @@ def _contradictions(report: Document) -> Iterator[str]:
 
 
 def _asked(lesson: int) -> int:
-    found = find_lesson(lesson)
-    return len(found.checks) + len(found.checks_after_down)
+    known = find_lesson(lesson)
+    return len(known.checks) + len(known.checks_after_down)
 
 
 LEAST_SHARED = 2
@@ -141,7 +141,7 @@ def copies(reports: Mapping[str, Document]) -> tuple[str, ...]:
                     shared.setdefault((file, first, student), {})[key] = result["lesson"]
     return tuple(
         f"lesson {lesson} in {file} has the jobs of {student}'s in {first}"
-        for (file, first, student), found in shared.items()
-        if len(found) >= LEAST_SHARED
-        for lesson in sorted(set(found.values()))
+        for (file, first, student), lessons in shared.items()
+        if len(lessons) >= LEAST_SHARED
+        for lesson in sorted(set(lessons.values()))
     )

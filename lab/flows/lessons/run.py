@@ -76,7 +76,7 @@ def collect(lab: Lab) -> str:
     folder = place(lab.name)
     try:
         status = lab.status()
-        store = next((each for each in status.services if each.service == STORE), None)
+        store = next((service for service in status.services if service.service == STORE), None)
         if not status.up:
             return f"lab {lab.name} is down"
         if store is not None and store.state in (State.ABSENT, State.EXITED):
@@ -148,7 +148,7 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
             Step("note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}")
         )
         return
-    for job in (each for each in mine if not each.final):
+    for job in (candidate for candidate in mine if not candidate.final):
         on_step(Step("note", f"stopping job {job.submission_id}"))
         try:
             lab.jobs.stop(job.submission_id)
@@ -159,10 +159,14 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
 def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
     """Workloads of the lesson that have not ended; none where no controller answers."""
     try:
-        found = lab.queues.list()["workloads"]
+        workloads = lab.queues.list()["workloads"]
     except LabError:
         return ()
-    return tuple(each["workload"] for each in found if each["name"].startswith(job_prefix(lesson.number)))
+    return tuple(
+        workload["workload"]
+        for workload in workloads
+        if workload["name"].startswith(job_prefix(lesson.number))
+    )
 
 
 def check_lab(lab: Lab) -> None:
@@ -211,8 +215,8 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
             f"`labctl up`, then `labctl lesson run {lesson.number}`",
         )
     answered = tuple(
-        Check(each["name"], "passed" if each["passed"] else "failed", each["detail"])
-        for each in before["checks"][: len(lesson.checks)]
+        Check(check["name"], "passed" if check["passed"] else "failed", check["detail"])
+        for check in before["checks"][: len(lesson.checks)]
     )
     return LessonResult(
         lesson=lesson.number,

@@ -85,13 +85,13 @@ class Session:
         for line in lines:
             self._say(line)
             last.append(line)
-        found = seen[-1]
-        if found.status != "SUCCEEDED":
+        ended = seen[-1]
+        if ended.status != "SUCCEEDED":
             raise JobError(
-                f"job {job} ended {found.status}: {found.message}{_tail(last)}",
+                f"job {job} ended {ended.status}: {ended.message}{_tail(last)}",
                 "correct it, then run the notebook from its first cell: an id can be used once",
             )
-        return found
+        return ended
 
     def why(self, job: str) -> str:
         """The reason why a job waits, or an empty text. Raises NotFoundError, ClusterError."""
@@ -142,10 +142,10 @@ class Session:
             except (NotFoundError, ClusterError) as error:  # a busy machine's dashboard can be silent, too
                 return error
 
-        found = settle(look, lambda seen: isinstance(seen, Job), timeout=KNOWN_SECONDS, clock=self._clock)
-        if isinstance(found, LabError):
-            raise found
-        return found
+        answer = settle(look, lambda seen: isinstance(seen, Job), timeout=KNOWN_SECONDS, clock=self._clock)
+        if isinstance(answer, LabError):
+            raise answer
+        return answer
 
 
 def _tail(lines: Iterable[str]) -> str:

@@ -39,49 +39,49 @@ class Bar:
     preempted: bool
 
 
-def draw(found: Simulation) -> tuple[bytes, str] | None:
+def draw(simulation: Simulation) -> tuple[bytes, str] | None:
     """The picture as SVG, and what it shows in words; nothing where no queue has a quota."""
-    resource = _resource(found)
-    names = list(found.engine.setup.cluster_queues)[:MOST_QUEUES]
+    resource = _resource(simulation)
+    names = list(simulation.engine.setup.cluster_queues)[:MOST_QUEUES]
     if not resource or not names:
         return None
     scale = 1000 if resource == "cpu" else 1
-    rows = {name: bars(found, name, resource, scale) for name in names}
-    places = {key: place for place, key in enumerate(found.engine.items)}
+    rows = {name: bars(simulation, name, resource, scale) for name in names}
+    places = {key: place for place, key in enumerate(simulation.engine.items)}
     with styled():
         drawn = figure(0.5 + 1.15 * len(names))
         grid = drawn.subplots(len(names), 1, squeeze=False, sharex=True)
         for (axes,), name in zip(grid, names, strict=True):
-            nominal = _nominal(found, name, resource) / scale
+            nominal = _nominal(simulation, name, resource) / scale
             if sum(map(len, rows.values())) > MOST_BARS:
-                _used(axes, found, name, resource, scale)
+                _used(axes, simulation, name, resource, scale)
             else:
-                _bars(axes, rows[name], places, found.end)
+                _bars(axes, rows[name], places, simulation.end)
             axes.axhline(nominal, color=INK, linewidth=1, linestyle=(0, (4, 2)), zorder=5)
             axes.set_title(f"{name}: quota {nominal:g}", fontsize=9)
-            axes.set_ylim(0, _height(found, name, resource, scale, nominal))
+            axes.set_ylim(0, _height(simulation, name, resource, scale, nominal))
             axes.yaxis.get_major_locator().set_params(integer=True, nbins=4)
             axes.grid(visible=False, axis="y")
-        grid[-1][0].set_xlim(0, max(found.end, 1.0))
+        grid[-1][0].set_xlim(0, max(simulation.end, 1.0))
         grid[-1][0].set_xlabel(f"seconds after the start; height: {resource}, dashed: quota of the queue")
-        return render(drawn, "svg"), _alt(found, rows, resource)
+        return render(drawn, "svg"), _alt(simulation, rows, resource)
 
 
-def bars(found: Simulation, queue: str, resource: str, scale: int = 1) -> list[Bar]:
+def bars(simulation: Simulation, queue: str, resource: str, scale: int = 1) -> list[Bar]:
     """The stretches of a queue, each on the lowest free place."""
     placed: list[Bar] = []
     running: list[Bar] = []
-    for span in found.spans:
+    for span in simulation.spans:
         amount = sum(value for place, value in span.usage.items() if place.resource == resource) / scale
         if span.cluster_queue != queue or amount == 0:
             continue
-        begin, end = max(0.0, span.begin), found.end if span.end is None else span.end
-        running = sorted((each for each in running if each.end > begin), key=lambda each: each.low)
+        begin, end = max(0.0, span.begin), simulation.end if span.end is None else span.end
+        running = sorted((bar for bar in running if bar.end > begin), key=lambda bar: bar.low)
         low = 0.0
-        for each in running:
-            if each.low - low >= amount:
+        for neighbour in running:
+            if neighbour.low - low >= amount:
                 break
-            low = max(low, each.low + each.high)
+            low = max(low, neighbour.low + neighbour.high)
         bar = Bar(span.workload, begin, end, low, amount, span.ended_by == PREEMPTED)
         running.append(bar)
         placed.append(bar)
@@ -109,19 +109,19 @@ def _bars(axes: Any, row: list[Bar], places: dict[str, int], end: float) -> None
             )  # fmt: skip
 
 
-def _used(axes: Any, found: Simulation, name: str, resource: str, scale: int) -> None:
+def _used(axes: Any, simulation: Simulation, name: str, resource: str, scale: int) -> None:
     seen = [
         (at, sum(value for place, value in used.items() if place.resource == resource) / scale)
-        for at, used in found.usage.get(name, [])
+        for at, used in simulation.usage.get(name, [])
     ]
-    seen.append((found.end, seen[-1][1] if seen else 0.0))
+    seen.append((simulation.end, seen[-1][1] if seen else 0.0))
     times, values = zip(*seen, strict=True)
     axes.fill_between(times, values, step="post", color=COLOURS[0], alpha=0.6, linewidth=0)
     axes.step(times, values, where="post", color=QUIET, linewidth=0.4)
 
 
-def _height(found: Simulation, name: str, resource: str, scale: int, nominal: float) -> float:
-    seen = found.usage.get(name, [])
+def _height(simulation: Simulation, name: str, resource: str, scale: int, nominal: float) -> float:
+    seen = simulation.usage.get(name, [])
     most = max(
         (sum(value for place, value in used.items() if place.resource == resource) for _, used in seen),
         default=0,
@@ -129,24 +129,24 @@ def _height(found: Simulation, name: str, resource: str, scale: int, nominal: fl
     return max(nominal, most / scale, 1.0) * 1.15
 
 
-def _nominal(found: Simulation, name: str, resource: str) -> int:
-    groups = found.engine.setup.cluster_queues[name].groups
+def _nominal(simulation: Simulation, name: str, resource: str) -> int:
+    groups = simulation.engine.setup.cluster_queues[name].groups
     return sum(quota.nominal for place, quota in quotas(groups) if place.resource == resource)
 
 
-def _resource(found: Simulation) -> str:
+def _resource(simulation: Simulation) -> str:
     """The resource that is drawn: GPUs, where there are quotas of them."""
     names = {
         place.resource
-        for queue in found.engine.setup.cluster_queues.values()
+        for queue in simulation.engine.setup.cluster_queues.values()
         for place, _ in quotas(queue.groups)
     }
-    return min(names, key=lambda each: (not each.lower().endswith("gpu"), each != "cpu", each), default="")
+    return min(names, key=lambda name: (not name.lower().endswith("gpu"), name != "cpu", name), default="")
 
 
-def _alt(found: Simulation, rows: dict[str, list[Bar]], resource: str) -> str:
-    told = [
+def _alt(simulation: Simulation, rows: dict[str, list[Bar]], resource: str) -> str:
+    sentences = [
         f"{name}: {len(row)} stretches, {sum(bar.preempted for bar in row)} of them ended by preemption"
         for name, row in rows.items()
     ]
-    return f"{resource} in use over {found.end:g} seconds, queue by queue. {'; '.join(told)}."
+    return f"{resource} in use over {simulation.end:g} seconds, queue by queue. {'; '.join(sentences)}."

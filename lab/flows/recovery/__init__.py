@@ -126,18 +126,18 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
 
     One that died with its head is submitted again before, one that was preempted followed through its turns.
     """
-    found, expected = list(injection.problems), injection.record().expected
+    problems, expected = list(injection.problems), injection.record().expected
     if expected is Expected.PREEMPTED:
-        return preempted(watch, injection.record(), on_moment, found)
+        return preempted(watch, injection.record(), on_moment, problems)
     if expected in (Expected.SICK, Expected.DOUBTED):
-        return steered(watch, injection.record(), on_moment, found)
+        return steered(watch, injection.record(), on_moment, problems)
     later: tuple[Watch, ...] = ()
-    if expected is Expected.HEAD_LOST and not found and died(watch) and watch.lab.runtime.spec().gcs_ft:
+    if expected is Expected.HEAD_LOST and not problems and died(watch) and watch.lab.runtime.spec().gcs_ft:
         try:
             later = (resubmit(watch, on_moment),)
         except LabError as error:
-            found.append(f"the job could not be submitted again: {error.message}")
-    return gather(watch, injection.record(), found, later=later)
+            problems.append(f"the job could not be submitted again: {error.message}")
+    return gather(watch, injection.record(), problems, later=later)
 
 
 __all__ = [

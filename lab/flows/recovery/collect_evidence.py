@@ -51,14 +51,14 @@ def gather(
 
     lab, last = watch.lab, later[-1] if later else watch
     events = joined(watch, later)
-    found = [*last.problems, *problems]
-    stored = _stored(lab.store, History.of(events), record, found, {} if read is None else read)
+    all_problems = [*last.problems, *problems]
+    stored = _stored(lab.store, History.of(events), record, all_problems, {} if read is None else read)
     services: tuple[ServiceStatus, ...] = ()
     not_asked = lab.runtime.not_asked
     try:
         services = lab.status().services
     except LabError as error:
-        found.append(f"the state of the services is not known: {error.message}")
+        all_problems.append(f"the state of the services is not known: {error.message}")
     job = last.job
     return Evidence(
         submission_id=watch.submission_id,
@@ -74,7 +74,7 @@ def gather(
         ),
         stored=stored,
         services=services,
-        problems=tuple(found),
+        problems=tuple(all_problems),
         resubmitted_as=last.submission_id if later else "",
         preemption=preemption,
         health=health,

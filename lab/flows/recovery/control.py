@@ -107,8 +107,8 @@ def _another_run(job: Job, now: float) -> dict[str, str]:
 
 def control_of(jobs: tuple[Job, ...], job_id: str) -> Job | None:
     """The newest control run of a job that succeeded, among these, newest first; None when there is none."""
-    found = (job for job in jobs if job.metadata.get(CONTROL_OF) == job_id and job.status == "SUCCEEDED")
-    return next(found, None)
+    candidates = (job for job in jobs if job.metadata.get(CONTROL_OF) == job_id and job.status == "SUCCEEDED")
+    return next(candidates, None)
 
 
 def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment) -> Job:

@@ -45,7 +45,7 @@ def down_by_itself(lab: Lab, status: LabStatus) -> tuple[str, ...]:
     except UnsupportedError:
         return ()
     on_purpose = {fault.target for fault in faults}
-    ended = (each.service for each in status.services if each.state in (State.ABSENT, State.EXITED))
+    ended = (service.service for service in status.services if service.state in (State.ABSENT, State.EXITED))
     return tuple(service for service in ended if service not in on_purpose)
 
 

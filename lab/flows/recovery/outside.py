@@ -56,18 +56,18 @@ def ledger_store(
     The key comes from AWS' variables or files; `home` is the person's folder. Nothing is asked of the server.
     Raises UsageError.
     """
-    found = LEDGER.fullmatch(ledger)
-    if found is None:
+    match = LEDGER.fullmatch(ledger)
+    if match is None:
         raise UsageError(f"--ledger {ledger!r}: not a bucket", "such as s3://ray or s3://bucket/folder")
     where = endpoint or environ.get("AWS_ENDPOINT_URL", "")
     if where and not ENDPOINT.fullmatch(where):
         raise UsageError(f"--endpoint {where!r}: not an address", "such as http://minio.store:9000")
     key = _key(environ, home or Path.home())
-    folder = found["folder"].strip("/")
+    folder = match["folder"].strip("/")
     if folder == LEDGER_PREFIX or folder.endswith(f"/{LEDGER_PREFIX}"):
         folder = folder.removesuffix(LEDGER_PREFIX).rstrip("/")
     server = where.rstrip("/") or f"https://s3.{region or REGION}.amazonaws.com"
-    return StoreBelow(ObjectStore(server, key, region or REGION, found["bucket"]), folder)
+    return StoreBelow(ObjectStore(server, key, region or REGION, match["bucket"]), folder)
 
 
 def _key(environ: Mapping[str, str], home: Path) -> Credentials:

@@ -169,9 +169,9 @@ def _longest(run: Run) -> float:
 
 def _furthest(run: Run) -> float:
     """The furthest epoch of a run, and where it counts none, the number of its checkpoints or reports."""
-    found = [attempt.furthest for attempt in run.attempts if attempt.furthest is not None]
-    if found and not run.progress_repeats:
-        return float(max(found))
+    reached = [attempt.furthest for attempt in run.attempts if attempt.furthest is not None]
+    if reached and not run.progress_repeats:
+        return float(max(reached))
     return float(len(run.checkpoints) or sum(len(attempt.reports) for attempt in run.attempts))
 
 

@@ -37,8 +37,8 @@ def resubmit(watch: Watch, on_moment: OnMoment) -> Watch:
         recipe_folder(job.recipe),
         environment={RESUME_VARIABLE: run.name} if run else {},
     )
-    told = f"job {watch.submission_id} died with its head; submitted again as {again}"
-    on_moment(Moment("resubmitted", None, told))
+    message = f"job {watch.submission_id} died with its head; submitted again as {again}"
+    on_moment(Moment("resubmitted", None, message))
     second = Watch(watch.lab, again, watch.clock, outages(on_moment))
     follow_to_end(second)
     return second

@@ -72,22 +72,24 @@ class Timeline:
             return
         steps = steps_of(e for e in self._watch.events if e.run == run.name)
         newest = next((a for a in run.attempts if a.number == hit.number), hit)
-        found = Survival(newest, steps, self._aim.node.node_id, self.at)
+        survival = Survival(newest, steps, self._aim.node.node_id, self.at)
         alone = [
             (at, rank, ranks)
-            for rank in found.nodes
+            for rank in survival.nodes
             for at, _, ranks in steps.of(rank)
-            if at > self.at and ranks < len(found.nodes)
+            if at > self.at and ranks < len(survival.nodes)
         ]
         if alone:
             at, rank, ranks = min(alone)
             self.emit(
-                "survivors", at, f"rank {rank} trains on, {ranks} of {len(found.nodes)} ranks take part"
+                "survivors", at, f"rank {rank} trains on, {ranks} of {len(survival.nodes)} ranks take part"
             )
-        for healing in found.healings:
+        for healing in survival.healings:
             source = healing.source.replace("rank", "rank ") or "a neighbour"
-            told = f"rank {healing.rank} trains again at step {healing.step + 1}, with the state of {source}"
-            self.emit(f"rejoined {healing.rank}", healing.at, told)
+            message = (
+                f"rank {healing.rank} trains again at step {healing.step + 1}, with the state of {source}"
+            )
+            self.emit(f"rejoined {healing.rank}", healing.at, message)
 
     def _progress(self, run: Run) -> None:
         last = run.last

@@ -107,7 +107,7 @@ def ended(lab: Lab, job: Job, hint: str, before: str = "") -> RefusedError:
     if before:
         what = f"job {job.submission_id} ended ({job.status}) before {before}"
     why = lab.why_failed(job)
-    return RefusedError(what, hint) if why is None else RefusedError(f"{what}: {why.told}", why.advice)
+    return RefusedError(what, hint) if why is None else RefusedError(f"{what}: {why.summary}", why.advice)
 
 
 def live_job(lab: Lab, submission_id: str, hint: str) -> Job:

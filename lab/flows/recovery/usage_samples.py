@@ -88,7 +88,7 @@ class Sampler:
         self._lab, self._clock, self._period = lab, clock, period
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._found: list[Sample] = []
+        self._samples: list[Sample] = []
         self._problem = ""
         self._services: tuple[str, ...] = ()
 
@@ -103,12 +103,12 @@ class Sampler:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
-        return Samples(tuple(self._found), "" if self._found else self._problem)
+        return Samples(tuple(self._samples), "" if self._samples else self._problem)
 
     def look(self) -> None:
         """Take one sample of every service. Raises nothing."""
         try:
-            self._found.extend(self._measure())
+            self._samples.extend(self._measure())
         except Exception as error:
             self._problem = f"resource use could not be measured: {getattr(error, 'message', repr(error))}"
 
@@ -124,13 +124,13 @@ class Sampler:
             reported = self._reported(usage)
         except LabError as error:
             reported, self._problem = {}, f"Ray's view of the nodes is missing: {error.message}"
-        found = []
+        samples = []
         for service in dict.fromkeys((*usage, *reported)):
             own, (memory, gpu) = usage.get(service), reported.get(service, (None, None))
             if own is not None and own.memory_bytes is not None:
                 memory = own.memory_bytes
-            found.append(Sample(round(at, 3), service, own.cpu_percent if own else None, memory, gpu))
-        return found
+            samples.append(Sample(round(at, 3), service, own.cpu_percent if own else None, memory, gpu))
+        return samples
 
     def _named(self) -> tuple[str, ...]:
         if not self._services:

@@ -147,8 +147,8 @@ class Watch:
         on_target = [
             run for run in runs if node and (attempt := _live(run)) and node.node_id in attempt.nodes.values()
         ]
-        found = on_target or list(runs)
-        return found[-1] if found else None
+        candidates = on_target or list(runs)
+        return candidates[-1] if candidates else None
 
     @property
     def attempt(self) -> RunAttempt | None:
@@ -188,4 +188,4 @@ def progress_text(run: Run, progress: Number) -> str:
     epochs = epochs_of(run)
     if epochs is None or epochs.key != run.progress_key:
         return f"{progress_name(run)} {progress}"
-    return epochs.told(progress)
+    return epochs.position(progress)

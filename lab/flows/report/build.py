@@ -86,12 +86,12 @@ def build_report(evidence: Evidence) -> ReportData:
 
 def _steps(receipt: Mapping[str, Any], steps: Steps | None, origin: float) -> tuple[StepRow, ...]:
     """The steps around the fault, of a training whose survivors went on."""
-    found = receipt.get("survivors")
-    if steps is None or not found:
+    survival = receipt.get("survivors")
+    if steps is None or not survival:
         return ()
-    back = max((float(each["after"]) for each in found["rejoined"]), default=0.0)
-    end = max(back, float(found["full_strength"] or 0.0))
-    survivors = {each["rank"] for each in found["ranks"]}
+    back = max((float(rejoined["after"]) for rejoined in survival["rejoined"]), default=0.0)
+    end = max(back, float(survival["full_strength"] or 0.0))
+    survivors = {rank["rank"] for rank in survival["ranks"]}
     rows = []
     for rank in steps.ranks:
         near = [(at - origin, ranks) for at, _, ranks in steps.of(rank)]
@@ -185,7 +185,7 @@ def _bars(
     receipt: Mapping[str, Any], run: Run | None, attempts: list[dict[str, Any]], origin: float
 ) -> tuple[Bar, ...]:
     """A bar for each rank of each attempt. A rank whose node was lost ends with the fault."""
-    told = {a.number: a for a in run.attempts} if run else {}
+    by_number = {a.number: a for a in run.attempts} if run else {}
     target = str(receipt["fault"]["target"]) if receipt else ""
     lost = receipt.get("timeline", {}).get("node_dead") is not None
     bars = []
@@ -193,7 +193,7 @@ def _bars(
         if attempt["started_at"] is None:
             continue
         begin = attempt["started_at"] - origin
-        known = told.get(attempt["attempt"])
+        known = by_number.get(attempt["attempt"])
         following = next(
             (a["started_at"] for a in attempts[place + 1 :] if a["started_at"] is not None), None
         )
@@ -218,9 +218,9 @@ def _ended(
     signs: list[float | None] = [attempt["ended_at"], following]
     if known is not None:
         signs += [known.failure_detected_at, run.finished_at if run else None]
-    found = [at for at in signs if at is not None]
+    known_ends = [at for at in signs if at is not None]
     last = [r.at for r in known.reports] if known else []
-    return float(min(found) if found else max(last, default=attempt["started_at"])) - origin
+    return float(min(known_ends) if known_ends else max(last, default=attempt["started_at"])) - origin
 
 
 def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:

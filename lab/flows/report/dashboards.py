@@ -253,5 +253,5 @@ def themed(svg: str) -> str:
 
 def _alt(title: str, lines: Mapping[str, list[tuple[float, float]]], unit: str) -> str:
     """The last value of each line, in words."""
-    told = ", ".join(f"{name} {amount(points[-1][1], unit)}" for name, points in lines.items())
-    return f"{title}, {plural(len(lines), 'line')}. Last: {told}." if told else f"{title}: no data."
+    last = ", ".join(f"{name} {amount(points[-1][1], unit)}" for name, points in lines.items())
+    return f"{title}, {plural(len(lines), 'line')}. Last: {last}." if last else f"{title}: no data."

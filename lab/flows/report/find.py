@@ -133,15 +133,15 @@ def _receipts(lab: Lab) -> list[str]:
     """Names of the receipts in the store, the oldest first."""
     prefix = f"{RECEIPTS_PREFIX}/"
     names = [entry.key.removeprefix(prefix) for entry in lab.store.list(prefix)]
-    found = [n.removesuffix(".json") for n in names if n.endswith(".json")]
-    matches = [match for name in found if (match := NAME.fullmatch(name))]
+    stems = [n.removesuffix(".json") for n in names if n.endswith(".json")]
+    matches = [match for name in stems if (match := NAME.fullmatch(name))]
     return [match[0] for match in sorted(matches, key=lambda m: int(m["at"]))]
 
 
 def _listed(names: Any) -> str:
-    found = list(names)
-    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
-    return (", ".join(found[:LISTED]) + more) or "none"
+    listed = list(names)
+    more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+    return (", ".join(listed[:LISTED]) + more) or "none"
 
 
 def read_evidence(lab: Lab, subject: Subject) -> Evidence:
@@ -235,19 +235,19 @@ class _Reader:
             name = self._subject.job
             jobs = [j for j in self._lab.jobs.list() if name in (j.submission_id, j.metadata.get(RESUMES))]
             jobs.sort(key=lambda job: job.submission_id != name)  # one that died with its head is resumed
-            told = [{"status": j.status, "entrypoint": j.entrypoint, "recipe": j.recipe} for j in jobs]
+            submitted = [{"status": j.status, "entrypoint": j.entrypoint, "recipe": j.recipe} for j in jobs]
             services = {node.node_id: node.service for node in nodes}
             workers = tuple(sorted(filter(is_worker, set(services.values()))))
-            return {"services": services, **({"workers": workers, "job": told[0]} if told else {})}
+            return {"services": services, **({"workers": workers, "job": submitted[0]} if submitted else {})}
         return {}
 
     def _control(self, history: History | None) -> dict[str, Any]:
         """The control run that the receipt names, or the newest one of the job."""
         from lab.evidence.receipt import compare_curves
 
-        told = (self._subject.receipt or {}).get("control") or {}
-        named = str(told.get("submission_id") or "")
-        tolerance = number((told.get("curves") or {}).get("tolerance")) or 0.0
+        comparison = (self._subject.receipt or {}).get("control") or {}
+        named = str(comparison.get("submission_id") or "")
+        tolerance = number((comparison.get("curves") or {}).get("tolerance")) or 0.0
         with self._noted("the control run could not be read"):
             newest = control_of(self._lab.jobs.list(), self._subject.job) if not named else None
             job = named or (newest.submission_id if newest else "")
@@ -275,9 +275,9 @@ class _Reader:
             return {}
         with self._noted("the lab's settings could not be read"):
             spec = self._lab.runtime.spec()
-            each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
+            size = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
             changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
-            return {"gpus": _gpus(spec.gpu), "settings": (("nodes", each), ("settings of Ray", changed))}
+            return {"gpus": _gpus(spec.gpu), "settings": (("nodes", size), ("settings of Ray", changed))}
         return {}
 
 
@@ -290,7 +290,7 @@ def _gpus(plan: GpuPlan) -> str:
 
 def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:
     started = [e.fields.get("environment") for e in events if e.event == "run_started"]
-    return next((found for found in reversed(started) if isinstance(found, dict)), {})
+    return next((machine for machine in reversed(started) if isinstance(machine, dict)), {})
 
 
 def _steps(events: tuple[Event, ...], subject: Subject) -> Steps | None:

@@ -68,7 +68,7 @@ def _clean(value: Any, hidden: Sequence[str]) -> Any:
     if isinstance(value, str):
         return private(value, hidden)
     if isinstance(value, Mapping):
-        return {key: _clean(each, hidden) for key, each in value.items()}
+        return {key: _clean(content, hidden) for key, content in value.items()}
     if isinstance(value, (tuple, list)):
-        return tuple(_clean(each, hidden) for each in value)
+        return tuple(_clean(content, hidden) for content in value)
     return value

@@ -58,13 +58,13 @@ def torch_source(
 
 def options(pip_config: str) -> dict[str, str]:
     """The output of `pip config list` as `pip install` takes it: option -> value."""
-    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for section, key, value in re.findall(r"^([\w:-]+)\.([\w.-]+)=(['\"].*['\"])$", pip_config, re.MULTILINE):
         with contextlib.suppress(SyntaxError, ValueError):  # a line that is no value
             text = str(ast.literal_eval(value)).strip()
-            if section in found and text:
-                found[section][key.lower().replace("_", "-")] = text
-    return {**found["global"], **found["install"], **found[":env:"]}
+            if section in sections and text:
+                sections[section][key.lower().replace("_", "-")] = text
+    return {**sections["global"], **sections["install"], **sections[":env:"]}
 
 
 QUIET = ("--progress-bar", "off", "--disable-pip-version-check", "--no-input", "--no-warn-script-location")

@@ -60,24 +60,24 @@ class Handover:
 
 def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
     """Translate the output of `pip config list`; a certificate may also stand in `environ`, as for pip."""
-    told: dict[str, str] = {}
+    variables: dict[str, str] = {}
     arguments: tuple[str, ...] = ()
     if bundle := environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE"):
-        told["SSL_CERT_FILE"] = bundle
+        variables["SSL_CERT_FILE"] = bundle
     for option, value in pip.options(pip_config).items():
         if option in ONE:
-            told |= dict.fromkeys(ONE[option], value.split(".")[0] if "timeout" in option else value)
+            variables |= dict.fromkeys(ONE[option], value.split(".")[0] if "timeout" in option else value)
         elif option in SEVERAL:
             variable, separator = SEVERAL[option]
             values = [os.path.expanduser(v) if v.startswith("~") else v for v in value.split()]
             if any(separator in v for v in values):
                 return Handover(refused=option)
-            told[variable] = separator.join(values)
+            variables[variable] = separator.join(values)
         elif option == "no-index":
             arguments = ("--no-index",) if value.lower() in TRUE else ()
         elif option not in WITHOUT_EFFECT:
             return Handover(refused=option)
-    return Handover(told, arguments)
+    return Handover(variables, arguments)
 
 
 def environment(environ: Mapping[str, str], handover: Handover) -> dict[str, str]:

@@ -106,8 +106,8 @@ class Venv:
 
     def _site_packages(self) -> str:
         patterns = ("lib/python3.*/site-packages", "Lib/site-packages")
-        found = [path for p in patterns for path in glob.glob(os.path.join(glob.escape(self.folder), p))]
-        return found[0] if found else os.path.join(self.folder, "lib")
+        folders = [path for p in patterns for path in glob.glob(os.path.join(glob.escape(self.folder), p))]
+        return folders[0] if folders else os.path.join(self.folder, "lib")
 
     def _half_installed(self) -> dict[str, str]:
         """Name and folder of every package whose installation was cut off: INSTALLER is written last."""

@@ -39,7 +39,11 @@ def amd_gpus(
         )
     gpus: list[Gpu] = []
     problems: list[tuple[str, str]] = []
-    nodes = [(folder, found) for folder, found in _kfd_nodes(topology) if found.get("simd_count", 0) > 0]
+    nodes = [
+        (folder, properties)
+        for folder, properties in _kfd_nodes(topology)
+        if properties.get("simd_count", 0) > 0
+    ]
     for index, (folder, properties) in enumerate(nodes):
         gpu = _amd_gpu(folder, properties, index)
         if left_out := _left_out(gpu, root, accessible):

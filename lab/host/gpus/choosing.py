@@ -17,14 +17,14 @@ SEE = "`labctl gpus` lists them"
 
 
 def choose(
-    request: GpuRequest, workers: int, found: Mapping[Vendor, Detection]
+    request: GpuRequest, workers: int, detections: Mapping[Vendor, Detection]
 ) -> tuple[Vendor, tuple[Gpu, ...]]:
     """The vendor and the GPUs that are named, in that order; each once.
 
     Raises GpuError for a GPU that is not there; UsageError when a name is ambiguous, a GPU is named twice or
     stands for several workers that may not share, vendors are mixed, or the number is wrong.
     """
-    gpus = [_one(name, found) for name in request.gpus]
+    gpus = [_one(name, detections) for name in request.gpus]
     vendors = {gpu.vendor for gpu in gpus}
     if len(vendors) > 1:
         raise UsageError(
@@ -48,16 +48,16 @@ def choose(
     return vendors.pop(), tuple(gpus) if number == workers else distinct
 
 
-def _one(name: str, found: Mapping[Vendor, Detection]) -> Gpu:
-    gpus = [gpu for detection in found.values() for gpu in detection.gpus]
+def _one(name: str, detections: Mapping[Vendor, Detection]) -> Gpu:
+    gpus = [gpu for detection in detections.values() for gpu in detection.gpus]
     matches = [gpu for gpu in gpus if _exactly(name, gpu)] or [gpu for gpu in gpus if _begins(name, gpu)]
     if len(matches) == 1:
         return matches[0]
     if not matches:
-        brands = " or ".join(BRANDS[vendor] for vendor in found)
+        brands = " or ".join(BRANDS[vendor] for vendor in detections)
         if not gpus:
-            reasons = "; ".join(d.problem for d in found.values() if d.problem)
-            hints = "; ".join(d.hint for d in found.values() if d.hint)
+            reasons = "; ".join(d.problem for d in detections.values() if d.problem)
+            hints = "; ".join(d.hint for d in detections.values() if d.hint)
             raise GpuError(f"--gpus {name}: this machine has no {brands} GPU ({reasons})", hints or SEE)
         there = ", ".join(_shown(gpu) for gpu in gpus)
         raise GpuError(f"--gpus {name}: there is no such {brands} GPU", f"there are {there}; {SEE}")

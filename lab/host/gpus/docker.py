@@ -56,11 +56,13 @@ def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = 
     if docker is None:
         return GpuHost()
     info = _info(docker, run or partial(command.run, timeout=ASK_SECONDS))
-    found = info.get("DiscoveredDevices") or ()
+    devices = info.get("DiscoveredDevices") or ()
     return GpuHost(
         answers=bool(info.get("ServerVersion")),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
-        cdi=tuple(sorted(str(each["ID"]) for each in found if isinstance(each, dict) and "ID" in each)),
+        cdi=tuple(
+            sorted(str(device["ID"]) for device in devices if isinstance(device, dict) and "ID" in device)
+        ),
         programs=tuple(name for name in (HOOK, TOOLKIT) if which(name)),
         desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
     )
@@ -103,11 +105,11 @@ def detectors(
     host = cache(ask or gather)
 
     def reachable(vendor: Vendor, detect: Detector) -> Detection:
-        found = detect()
-        if not found.gpus:
-            return found
+        detection = detect()
+        if not detection.gpus:
+            return detection
         why, todo = problem(vendor, host())
-        return Detection(problem=why, hint=todo) if why else found
+        return Detection(problem=why, hint=todo) if why else detection
 
     return (lambda: reachable(Vendor.NVIDIA, nvidia), lambda: reachable(Vendor.AMD, amd))
 
@@ -118,10 +120,11 @@ def listed(
     amd: Detector = amd_for_containers,
 ) -> tuple[Detection, Detection]:
     """All GPUs (NVIDIA's, AMD's) of this machine, with what keeps containers from them, if anything does."""
-    found = nvidia(), amd()
-    reachable = [detect() for detect in detectors(ask, lambda: found[0], lambda: found[1])]
+    detections = nvidia(), amd()
+    reachable = [detect() for detect in detectors(ask, lambda: detections[0], lambda: detections[1])]
     both = [
-        Detection(all_.gpus, some.problem, some.hint) for all_, some in zip(found, reachable, strict=True)
+        Detection(all_.gpus, some.problem, some.hint)
+        for all_, some in zip(detections, reachable, strict=True)
     ]
     return both[0], both[1]
 

@@ -52,11 +52,13 @@ def plan(
         )
     detectors = {Vendor.NVIDIA: nvidia, Vendor.AMD: amd}
     if request.gpus:
-        found = {each: detect() for each, detect in detectors.items() if choice in (AUTO, each.value)}
-        vendor, gpus = choose(request, workers, found)
+        detections = {
+            vendor: detect() for vendor, detect in detectors.items() if choice in (AUTO, vendor.value)
+        }
+        vendor, gpus = choose(request, workers, detections)
         _check_free(gpus, held)
         return _assigned(vendor, gpus, workers, "chosen with --gpus")
-    free = {each: partial(_free, each, detect, held) for each, detect in detectors.items()}
+    free = {vendor: partial(_free, vendor, detect, held) for vendor, detect in detectors.items()}
     if choice == AUTO:
         return _auto(workers, free, share=share)
     vendor = Vendor(choice)
@@ -116,30 +118,33 @@ def _auto(workers: int, detectors: Mapping[Vendor, Detector], *, share: bool) ->
     missing = []
     fewer: list[tuple[Vendor, Detection]] = []
     for vendor, detect in detectors.items():
-        found = detect()
-        if len(found.gpus) >= workers:
-            return _pinned(vendor, found, workers, "auto")
-        if found.gpus:
-            fewer.append((vendor, found))
+        detection = detect()
+        if len(detection.gpus) >= workers:
+            return _pinned(vendor, detection, workers, "auto")
+        if detection.gpus:
+            fewer.append((vendor, detection))
             missing.append(
-                f"{_counted(vendor, found)} for {workers} workers{found.problem and f'; {found.problem}'}"
-                f" (`--gpu {vendor.value} --workers {len(found.gpus)}` uses what there is,"
+                f"{_counted(vendor, detection)} for {workers} workers"
+                f"{detection.problem and f'; {detection.problem}'}"
+                f" (`--gpu {vendor.value} --workers {len(detection.gpus)}` uses what there is,"
                 " --share-gpu lets workers share)"
             )
         else:
             missing.append(
-                f"no {BRANDS[vendor]} GPU ({found.problem})" if found.problem else f"no {BRANDS[vendor]} GPU"
+                f"no {BRANDS[vendor]} GPU ({detection.problem})"
+                if detection.problem
+                else f"no {BRANDS[vendor]} GPU"
             )
     if share and fewer:
         return _pinned(*fewer[0], workers, "auto")
     return _simulated(workers, f"auto: {'; '.join(missing)}")
 
 
-def _pinned(vendor: Vendor, found: Detection, workers: int, why: str) -> GpuPlan:
+def _pinned(vendor: Vendor, detection: Detection, workers: int, why: str) -> GpuPlan:
     # Larger ones first: beside a card for training there is often a small one for the screen.
-    best = sorted(found.gpus, key=lambda gpu: -gpu.memory_bytes)[:workers]
-    best.sort(key=found.gpus.index)
-    return _assigned(vendor, best, workers, f"{why}: {_counted(vendor, found)} found")
+    best = sorted(detection.gpus, key=lambda gpu: -gpu.memory_bytes)[:workers]
+    best.sort(key=detection.gpus.index)
+    return _assigned(vendor, best, workers, f"{why}: {_counted(vendor, detection)} found")
 
 
 def _assigned(vendor: Vendor, gpus: Sequence[Gpu], workers: int, reason: str) -> GpuPlan:
@@ -154,22 +159,24 @@ def _assignment(service: str, gpu: Gpu) -> GpuAssignment:
     return GpuAssignment(service, str(gpu.index), gpu.label, gpu.device_nodes, gpu.groups)
 
 
-def _counted(vendor: Vendor, found: Detection) -> str:
-    return plural(len(found.gpus), f"{BRANDS[vendor]} GPU")
+def _counted(vendor: Vendor, detection: Detection) -> str:
+    return plural(len(detection.gpus), f"{BRANDS[vendor]} GPU")
 
 
 def _simulated(workers: int, reason: str) -> GpuPlan:
     return GpuPlan(Vendor.SIMULATED, tuple(GpuAssignment(worker(i)) for i in range(workers)), reason)
 
 
-def _too_few(vendor: Vendor, found: Detection, workers: int) -> GpuError:
+def _too_few(vendor: Vendor, detection: Detection, workers: int) -> GpuError:
     other = "or use --gpu simulated, which needs none"
-    if not found.gpus:
-        cause = found.problem or f"this machine has no {BRANDS[vendor]} GPU"
-        return GpuError(f"--gpu {vendor.value}: {cause}", f"{found.hint}; {other}" if found.hint else other)
-    detail = f"; {found.problem}" if found.problem else ""
+    if not detection.gpus:
+        cause = detection.problem or f"this machine has no {BRANDS[vendor]} GPU"
+        return GpuError(
+            f"--gpu {vendor.value}: {cause}", f"{detection.hint}; {other}" if detection.hint else other
+        )
+    detail = f"; {detection.problem}" if detection.problem else ""
     return GpuError(
-        f"--gpu {vendor.value}: {_counted(vendor, found)} for {workers} workers{detail}",
-        f"start as many workers as there are GPUs: --workers {len(found.gpus)}; let workers share them:"
+        f"--gpu {vendor.value}: {_counted(vendor, detection)} for {workers} workers{detail}",
+        f"start as many workers as there are GPUs: --workers {len(detection.gpus)}; let workers share them:"
         f" --share-gpu; {other}",
     )

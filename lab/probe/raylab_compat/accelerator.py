@@ -59,7 +59,7 @@ def choice(asked: Any, devices: Any, strategy: Any = "auto") -> tuple[Any, Any]:
     if by_strategy or not (asked in (*GPUS, "auto") or type(asked).__name__ == "CUDAAccelerator"):
         return asked, devices
     if isinstance(devices, str) and "," in devices:
-        devices = [each for each in devices.split(",") if each.strip()]
+        devices = [device for device in devices.split(",") if device.strip()]
     if isinstance(devices, (list, tuple)):
         return "cpu", len(devices)
     return "cpu", 1 if devices in (-1, "-1", None) else devices

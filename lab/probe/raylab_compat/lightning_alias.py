@@ -51,9 +51,9 @@ class _Package:
             part = import_module(package)
             sys.modules[f"{ALIAS}.{name}"] = part
             setattr(module, name, part)
-            for each in NAMES[name]:
-                setattr(module, each, getattr(part, each))
-        vars(module)["__all__"] = [each for names in NAMES.values() for each in names]
+            for attribute in NAMES[name]:
+                setattr(module, attribute, getattr(part, attribute))
+        vars(module)["__all__"] = [attribute for names in NAMES.values() for attribute in names]
 
 
 class _Modules:

@@ -101,11 +101,11 @@ class Armed:
         if self._fired:
             return None
         try:
-            found = os.lstat(self._path)
+            info = os.lstat(self._path)
         except OSError:
             self._order = None
             return None
-        if self._order is None and stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+        if self._order is None and stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid():
             self._order = self._read()
         return self._order
 
@@ -163,8 +163,8 @@ def _trainable(parameter: Any) -> bool:
 
 def _lightning_modules() -> tuple[type, ...]:
     packages = (sys.modules.get(name) for name in ("pytorch_lightning", "lightning.pytorch"))
-    found = (getattr(package, "LightningModule", None) for package in packages)
-    return tuple(module for module in found if isinstance(module, type))
+    bases = (getattr(package, "LightningModule", None) for package in packages)
+    return tuple(module for module in bases if isinstance(module, type))
 
 
 def main(argv: Sequence[str], folder: Path = FOLDER) -> int:

@@ -114,7 +114,7 @@ class Disk:
 def hold(
     thing: Any,
     pids: Sequence[int],
-    told: Callable[[], bool],
+    stopped: Callable[[], bool],
     full: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -126,7 +126,7 @@ def hold(
     """
     deadline, said = clock() + MAX_SECONDS, False
     try:
-        while clock() < deadline and not told() and not all(gone(pid) for pid in pids):
+        while clock() < deadline and not stopped() and not all(gone(pid) for pid in pids):
             if thing.take():
                 if not said:
                     full()
@@ -195,8 +195,8 @@ def _lives(pid: int, started: str) -> bool:
 
 def _hold(what: str, pids: Sequence[int]) -> int:
     """The process that is left behind."""
-    told: list[bool] = []
-    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+    signals: list[bool] = []
+    signal.signal(signal.SIGTERM, lambda *_: signals.append(True))
     said: list[bool] = []
 
     def full() -> None:
@@ -204,7 +204,7 @@ def _hold(what: str, pids: Sequence[int]) -> int:
         print("full", flush=True)
 
     try:
-        hold(Memory() if what == "memory" else Disk(), pids, lambda: bool(told), full)
+        hold(Memory() if what == "memory" else Disk(), pids, lambda: bool(signals), full)
     except OSError as error:
         print(f"the node's {what} cannot be taken: {error}", flush=True)
         return rank.NOT_SENT

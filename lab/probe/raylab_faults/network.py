@@ -121,14 +121,14 @@ def impair(run: Run, devices: Sequence[str], delay_ms: float, loss_percent: floa
 
 
 def _netem(delay_ms: float, loss_percent: float, rate_mbit: float) -> tuple[str, ...]:
-    found: tuple[str, ...] = ("netem", "limit", "10000")
+    rule: tuple[str, ...] = ("netem", "limit", "10000")
     if delay_ms:
-        found += ("delay", f"{delay_ms:g}ms")
+        rule += ("delay", f"{delay_ms:g}ms")
     if loss_percent:
-        found += ("loss", f"{loss_percent:g}%")
+        rule += ("loss", f"{loss_percent:g}%")
     if rate_mbit:
-        found += ("rate", f"{rate_mbit:g}mbit")
-    return found
+        rule += ("rate", f"{rate_mbit:g}mbit")
+    return rule
 
 
 def _tbf(rate_mbit: float) -> tuple[str, ...]:

@@ -90,7 +90,9 @@ def _origin(process: Any) -> list[Any]:
     import psutil
 
     name = f"{launcher.NAME}{process.pid}"
-    stand_in = next((each for each in psutil.process_iter(["name"]) if each.info["name"] == name), None)
+    stand_in = next(
+        (candidate for candidate in psutil.process_iter(["name"]) if candidate.info["name"] == name), None
+    )
     return [stand_in, *stand_in.parents()] if stand_in else [process, *process.parents()]
 
 

@@ -89,7 +89,7 @@ def describe(argv: Sequence[str], **more: Any) -> dict[str, Any]:
         "affinity": sorted(os.sched_getaffinity(0)),
         "oom_score": int(_content("/proc/self/oom_score_adj") or 0),
         "standing": standing(),
-        "blocked": sorted(int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "blocked": sorted(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "ignored": [
             int(number)
             for number in signal.valid_signals() - numbers(IGNORED_BY_PYTHON)
@@ -122,14 +122,14 @@ def _content(path: str) -> str:
 
 def descriptors() -> list[int]:
     """Descriptors that the command would inherit: those that are open and not closed on exec."""
-    found = []
+    numbers = []
     for name in os.listdir("/proc/self/fd"):
         try:
             if os.get_inheritable(int(name)):
-                found.append(int(name))
+                numbers.append(int(name))
         except OSError:  # that of the listing itself
             continue
-    return sorted(found)
+    return sorted(numbers)
 
 
 class RefusedError(Exception):

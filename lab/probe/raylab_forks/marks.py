@@ -45,15 +45,15 @@ class Marks:
     @classmethod
     def find(cls) -> Marks:
         """Look for them, once Ray's library is loaded. Raises NotFoundError."""
-        found: dict[str, list[int]] = {name: [] for name in VALUES}
+        by_name: dict[str, list[int]] = {name: [] for name in VALUES}
         for begin, end in _heap():
             data = ctypes.string_at(begin, end - begin)
             for name, mark in VALUES.items():
-                found[name] += [begin + at for at in _strings(data, mark)]
-        for name, places in found.items():
+                by_name[name] += [begin + at for at in _strings(data, mark)]
+        for name, places in by_name.items():
             if len(places) != 1:
                 raise NotFoundError(f"{len(places)} strings hold the mark of {name}, not one")
-        return cls({name: places[0] for name, places in found.items()})
+        return cls({name: places[0] for name, places in by_name.items()})
 
     def write(self, environ: Mapping[str, str]) -> None:
         """Let Ray's library have read these variables in `environ`; an absent one was empty.
@@ -71,21 +71,21 @@ class Marks:
 
 def _heap() -> list[tuple[int, int]]:
     """Begin and end of each piece of memory that can be written and belongs to no file."""
-    found = []
+    ranges = []
     with open("/proc/self/maps") as maps:
         for line in maps:
             fields = line.split()
             path = fields[5] if len(fields) > 5 else ""
             if fields[1].startswith("rw") and path in ("", "[heap]"):
                 begin, end = (int(number, 16) for number in fields[0].split("-"))
-                found.append((begin, end))
-    return found
+                ranges.append((begin, end))
+    return ranges
 
 
 def _strings(data: bytes, mark: bytes) -> list[int]:
     """Offsets in `data` of strings of the old ABI that are `mark`."""
-    found, at = [], -1
+    positions, at = [], -1
     while (at := data.find(mark + b"\0", at + 1)) >= 0:
         if at >= HEAD_BYTES and HEAD.unpack_from(data, at - HEAD_BYTES)[:2] == (len(mark), len(mark)):
-            found.append(at)
-    return found
+            positions.append(at)
+    return positions

@@ -157,8 +157,8 @@ def members(package: str) -> tuple[str, ...]:
     except ImportError:
         return ()
     places = spec.submodule_search_locations if spec else None
-    found = walk_packages(places, f"{package}.", onerror=lambda name: None) if places else ()
-    return tuple(info.name for info in found if ".tests" not in info.name)
+    infos = walk_packages(places, f"{package}.", onerror=lambda name: None) if places else ()
+    return tuple(info.name for info in infos if ".tests" not in info.name)
 
 
 @contextlib.contextmanager

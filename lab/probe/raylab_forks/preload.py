@@ -117,9 +117,9 @@ def spoilt() -> str:
 
 def top_level() -> set[str]:
     """The top-level names of all modules that were loaded from files, this package's own excepted."""
-    found = set()
+    names = set()
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
         if "." not in name and getattr(spec, "origin", None) not in (None, "built-in", "frozen"):
-            found.add(name)
-    return found - {"__main__"}
+            names.add(name)
+    return names - {"__main__"}

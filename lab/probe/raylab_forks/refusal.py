@@ -94,12 +94,12 @@ def runtime_context(argv: Sequence[str]) -> dict[str, Any] | None:
         return None
     for position, word in enumerate(argv):
         if word.startswith("--serialized-runtime-env-context="):
-            found = json.loads(word.partition("=")[2] or "{}")
+            context = json.loads(word.partition("=")[2] or "{}")
         elif word == "--serialized-runtime-env-context" and position + 1 < len(argv):
-            found = json.loads(argv[position + 1] or "{}")
+            context = json.loads(argv[position + 1] or "{}")
         else:
             continue
-        return found if isinstance(found, dict) else {}
+        return context if isinstance(context, dict) else {}
     return {}
 
 
@@ -259,10 +259,10 @@ def reason(
             script = os.path.join(request["cwd"], words[0])
             first = folder if words[0] in NO_SCRIPT else os.path.dirname(os.path.realpath(script))
         path = search_path(request, wanted, (), first)
-        for each in new_folders([entry for entry in path if entry], known):
-            found = hidden(os.path.join(folder, each), loaded)
-            if found:
-                return f"{each} has a module of its own called {found}"
+        for subfolder in new_folders([entry for entry in path if entry], known):
+            shadowed = hidden(os.path.join(folder, subfolder), loaded)
+            if shadowed:
+                return f"{subfolder} has a module of its own called {shadowed}"
     except ValueError as error:
         return str(error)
     return ""

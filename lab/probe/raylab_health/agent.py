@@ -74,14 +74,14 @@ class Agent:
     ) -> None:
         """`boot` names this life, `gpus` is their number as Ray was told, `address` that of a listener."""
         self.node, self.boot, self.address = node, boot, address
-        self.checks = {each.name: each for each in checks}
+        self.checks = {check.name: check for check in checks}
         self.devices: list[dict[str, str]] = []
         self._context, self._runner, self._post = context, runner, post
         self._gpus, self._chance = gpus, chance
         self._due: dict[Key, float] = {}
         self._results: dict[Key, dict[str, Any]] = {}
         """Results that were not told yet."""
-        self._told: dict[Key, tuple[str, bool]] = {}
+        self._reported: dict[Key, tuple[str, bool]] = {}
         """State, and whether it was ordered, as last told."""
         self._skipped: dict[str, str] = {}
         self._overrides: dict[Key, dict[str, Any]] = {}
@@ -151,7 +151,7 @@ class Agent:
         if answer is None:
             self._runner.kill()
         if not key[0]:
-            self._found((answer or {}).get("devices") or [{"name": CPU, "model": ""}])
+            self._begin_with((answer or {}).get("devices") or [{"name": CPU, "model": ""}])
             return
         check, after = self.checks[key[0]], self.checks[key[0]].interval
         if answer is None or "died" in answer:
@@ -171,7 +171,7 @@ class Agent:
             jitter = 1 + JITTER * (2 * self._chance() - 1)
             self._due[key] = self._context.monotonic() + after * jitter
 
-    def _found(self, devices: list[dict[str, str]]) -> None:
+    def _begin_with(self, devices: list[dict[str, str]]) -> None:
         """Begin with these devices: the first runs are spread, those of cheap checks over one interval."""
         self.devices = devices
         now = self._context.monotonic()
@@ -187,7 +187,7 @@ class Agent:
         key = (result["check"], result["device"])
         said = (result["state"], result["ordered"])
         self._results[key] = result
-        if said[0] != UNKNOWN and self._told.get(key) != said:
+        if said[0] != UNKNOWN and self._reported.get(key) != said:
             self._urgent = True
 
     # Telling
@@ -209,8 +209,8 @@ class Agent:
                     "interval": BEAT_SECONDS,
                     "devices": self.devices,
                     "checks": {
-                        name: each.invasive
-                        for name, each in self.checks.items()
+                        name: check.invasive
+                        for name, check in self.checks.items()
                         if any(self._has(name, device["name"]) for device in self.devices)
                     },
                     "address": self.address,
@@ -223,7 +223,7 @@ class Agent:
             return  # the controller is away: the newest results are told when it is back
         took = self._context.monotonic() - begin
         for key, result in sent:
-            self._told[key] = (result["state"], result["ordered"])
+            self._reported[key] = (result["state"], result["ordered"])
             if self._results.get(key) is result:
                 del self._results[key]
         self._obey(answer, wall, took)
@@ -233,7 +233,9 @@ class Agent:
         self._clocks = [*self._clocks, (took / 2, wall + took / 2 - float(answer["now"]))][-CLOCKS:]
         doubt, skew = min(self._clocks)
         self._facts = {"peers": answer.get("peers") or {}, "clock": {"skew": skew, "doubt": doubt}}
-        ordered = {(each["check"], each["device"]): each for each in answer.get("overrides") or ()}
+        ordered = {
+            (override["check"], override["device"]): override for override in answer.get("overrides") or ()
+        }
         for key in {*ordered, *self._overrides}:
             if ordered.get(key) != self._overrides.get(key) and self._has(*key):
                 self._due[key] = now
@@ -247,15 +249,16 @@ class Agent:
                 if self._has(name, device["name"]):
                     key = (name, device["name"])
                     self._due[key] = min(self._due.get(key, now + CONFIRM_SECONDS), now + CONFIRM_SECONDS)
-        for each in answer.get("granted") or ():
-            key = (each["check"], each["device"])
+        for grant in answer.get("granted") or ():
+            key = (grant["check"], grant["device"])
             if self._wishes.pop(key, 0) is None:
                 self._granted.add(key)
                 self._due[key] = now
 
     def _has(self, check: str, device: str) -> bool:
         """True when this node makes the check on this device."""
-        found = self.checks.get(check)
-        return found is not None and any(
-            each["name"] == device and (device != CPU) == (found.kind == GPU) for each in self.devices
+        known = self.checks.get(check)
+        return known is not None and any(
+            device_row["name"] == device and (device != CPU) == (known.kind == GPU)
+            for device_row in self.devices
         )

@@ -23,10 +23,10 @@ def read(context: Context, device: str, name: str) -> str:
 def number(context: Context, device: str, name: str) -> float:
     """The first number in a file of it. Raises LostError, NotHereError, UnreadableError."""
     text = read(context, device, name)
-    found = re.search(r"\d+(\.\d+)?", text)
-    if found is None:
+    match = re.search(r"\d+(\.\d+)?", text)
+    if match is None:
         raise UnreadableError(f"{name}: no number in {text[:40]!r}")
-    return float(found[0])
+    return float(match[0])
 
 
 def sensor(context: Context, device: str, name: str) -> float:

@@ -27,8 +27,8 @@ def _gpus(context: Context, simulated: int) -> list[Device]:
     if context.vendor == SIMULATED:
         return [{"name": f"gpu-{index}", "model": SIMULATED} for index in range(simulated)]
     if context.vendor == "amd" and simulated:
-        found, _ = gpus.amd(context.root, context.environ)
-        return [{"name": each["gpu"], "model": each["name"]} for each in found]
+        visible, _ = gpus.amd(context.root, context.environ)
+        return [{"name": gpu["gpu"], "model": gpu["name"]} for gpu in visible]
     if context.vendor == "nvidia" and simulated:
         return _nvidia(context)
     return []
@@ -37,22 +37,22 @@ def _gpus(context: Context, simulated: int) -> list[Device]:
 def _nvidia(context: Context) -> list[Device]:
     """Those that CUDA_VISIBLE_DEVICES names, or all that NVML lists."""
     named = [
-        each.strip() for each in context.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()
+        name.strip() for name in context.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()
     ]
     try:
         nvml = context.nvml()
-        found = {}
+        models = {}
         for index in range(nvml.nvmlDeviceGetCount()):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-                found[uuid] = ""
-                found[uuid] = _text(nvml.nvmlDeviceGetName(handle))
+                models[uuid] = ""
+                models[uuid] = _text(nvml.nvmlDeviceGetName(handle))
             except nvml.NVMLError:  # one that has fallen off the bus, or a driver that tells no names
                 continue
     except (NotHereError, UnreadableError):
-        found = {}
-    whole = {each: found.get(each) or found.get(f"GPU-{each}", "") for each in named} if named else found
+        models = {}
+    whole = {uuid: models.get(uuid) or models.get(f"GPU-{uuid}", "") for uuid in named} if named else models
     return [{"name": name, "model": model} for name, model in whole.items()]
 
 

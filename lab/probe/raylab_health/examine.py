@@ -32,9 +32,9 @@ def examine(
     its results are those that a fault orders, else PASS.
     """
     if override is not None:
-        told = override.get("message") or f"ordered: {check.name} says {override['state']}"
+        message = override.get("message") or f"ordered: {check.name} says {override['state']}"
         value = override.get("value")
-        finding = Finding(str(override["state"]), value, "", str(told), {"override": "a fault ordered it"})
+        finding = Finding(str(override["state"]), value, "", str(message), {"override": "a fault ordered it"})
         return _result(check, device, finding, context, ordered=True)
     try:
         if check.kind == GPU and context.vendor == SIMULATED:
@@ -55,8 +55,8 @@ def examine(
 
 def hung(check: Check, device: str, context: Context) -> dict[str, Any]:
     """The result of a run that did not end in time."""
-    told = f"did not end within {check.deadline:g} s"
-    return _result(check, device, Finding(check.hung, message=told), context)
+    message = f"did not end within {check.deadline:g} s"
+    return _result(check, device, Finding(check.hung, message=message), context)
 
 
 def _result(

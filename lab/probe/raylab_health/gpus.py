@@ -39,7 +39,7 @@ def nvidia(load: Callable[[], Any] | None = None) -> tuple[list[dict[str, str]],
     number = ctypes.c_int()
     if code := cuda.cuDeviceGetCount(ctypes.byref(number)):
         return [], f"CUDA's driver cannot count its GPUs: {cuda_error(cuda, code)}"
-    found: list[dict[str, str]] = []
+    visible: list[dict[str, str]] = []
     for index in range(number.value):
         device = ctypes.c_int()
         name, identity = ctypes.create_string_buffer(NAME_BYTES), (ctypes.c_ubyte * 16)()
@@ -49,9 +49,9 @@ def nvidia(load: Callable[[], Any] | None = None) -> tuple[list[dict[str, str]],
             or cuda.cuDeviceGetUuid_v2(identity, device)  # of a MIG slice its own, not its GPU's
         )
         if code:
-            return found, f"CUDA's driver does not tell GPU {index}: {cuda_error(cuda, code)}"
-        found.append({"gpu": str(uuid.UUID(bytes=bytes(identity))), "name": name.value.decode()})
-    return found, "" if found else "CUDA's driver is here but sees no GPU"
+            return visible, f"CUDA's driver does not tell GPU {index}: {cuda_error(cuda, code)}"
+        visible.append({"gpu": str(uuid.UUID(bytes=bytes(identity))), "name": name.value.decode()})
+    return visible, "" if visible else "CUDA's driver is here but sees no GPU"
 
 
 def amd(
@@ -63,24 +63,24 @@ def amd(
     topology = root / "sys/class/kfd/kfd/topology/nodes"
     if not accessible(root / "dev/kfd"):
         return [], "/dev/kfd is missing here, or may not be opened"
-    found: list[dict[str, str]] = []
+    openable: list[dict[str, str]] = []
     nodes = [node for node in topology.glob("*") if node.name.isdigit()] if topology.is_dir() else []
     for node in sorted(nodes, key=lambda node: int(node.name)):
         values = _numbers(node / "properties")
         render = f"renderD{values.get('drm_render_minor', 0)}"
         if values.get("simd_count", 0) > 0 and accessible(root / "dev/dri" / render):
-            found.append({"gpu": render, "name": _gfx(values.get("gfx_target_version", 0))})
+            openable.append({"gpu": render, "name": _gfx(values.get("gfx_target_version", 0))})
     visible = environment.get("HIP_VISIBLE_DEVICES")
     if visible is not None:
         wanted = [int(part) for part in visible.split(",") if part.strip().isdigit()]
-        found = [found[index] for index in wanted if index < len(found)]
-    return found, "" if found else "no /dev/dri/renderD of a GPU can be opened here"
+        openable = [openable[index] for index in wanted if index < len(openable)]
+    return openable, "" if openable else "no /dev/dri/renderD of a GPU can be opened here"
 
 
 def main(arguments: list[str]) -> int:
     """Print what `arguments[0]`, `nvidia` or `amd`, has here."""
-    found, problem = amd() if arguments[:1] == ["amd"] else nvidia()
-    print(json.dumps({"gpus": found, "problem": problem}))
+    visible, problem = amd() if arguments[:1] == ["amd"] else nvidia()
+    print(json.dumps({"gpus": visible, "problem": problem}))
     return 0
 
 

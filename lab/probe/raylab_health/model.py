@@ -78,7 +78,7 @@ class Check:
 
 
 class Context:
-    """The node as a check sees it: a narrow door, behind which tests put their own."""
+    """The node as a check sees it: a narrow interface, which tests implement too."""
 
     def __init__(
         self,

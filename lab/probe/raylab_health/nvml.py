@@ -26,18 +26,20 @@ def ask(context: Context, device: str, function: str, *arguments: Any) -> Any:
     nvml = context.nvml()
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(device)
-        values = [getattr(nvml, each) if isinstance(each, str) else each for each in arguments]
+        values = [
+            getattr(nvml, argument) if isinstance(argument, str) else argument for argument in arguments
+        ]
         return getattr(nvml, function)(handle, *values)
     except AttributeError as error:
         raise NotHereError(f"this NVML has no {function}") from error
     except nvml.NVMLError as error:
-        code, told = getattr(error, "value", None), f"{function}: {error}"
+        code, message = getattr(error, "value", None), f"{function}: {error}"
         if code in _codes(nvml, LOST):
-            raise LostError(told) from error
+            raise LostError(message) from error
         if code in _codes(nvml, ABSENT):
-            raise NotHereError(told) from error
-        raise UnreadableError(told) from error
+            raise NotHereError(message) from error
+        raise UnreadableError(message) from error
 
 
 def _codes(nvml: Any, names: tuple[str, ...]) -> set[int]:
-    return {getattr(nvml, each) for each in names if hasattr(nvml, each)}
+    return {getattr(nvml, name) for name in names if hasattr(nvml, name)}

@@ -96,10 +96,10 @@ def worker(checks: Mapping[str, Check], context: Context) -> Callable[[Mapping[s
             return {"devices": devices(context, int(request["devices"]))}
         context.facts = request.get("facts") or {}
         try:
-            found = examine(checks[request["check"]], request["device"], context, request.get("override"))
+            result = examine(checks[request["check"]], request["device"], context, request.get("override"))
         except NotHereError as error:
             return {"missing": str(error)}
-        return {"result": found}
+        return {"result": result}
 
     return work
 
@@ -112,8 +112,8 @@ def _send(line: socket.socket, document: Mapping[str, Any]) -> None:
 def _receive(line: socket.socket) -> dict[str, Any]:
     """Raises OSError when the other side has gone."""
     length = int.from_bytes(_exactly(line, LENGTH_BYTES), "big")
-    found: dict[str, Any] = json.loads(_exactly(line, length))
-    return found
+    document: dict[str, Any] = json.loads(_exactly(line, length))
+    return document
 
 
 def _exactly(line: socket.socket, count: int) -> bytes:

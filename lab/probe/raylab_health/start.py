@@ -41,7 +41,7 @@ def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, st
 
 def gpus(arguments: Sequence[str]) -> int:
     """The number of GPUs in `--num-gpus=N`."""
-    values = [each.partition("=")[2] for each in arguments if each.startswith("--num-gpus=")]
+    values = [argument.partition("=")[2] for argument in arguments if argument.startswith("--num-gpus=")]
     return int(values[-1]) if values and values[-1].isdigit() else 0
 
 
@@ -60,7 +60,7 @@ def serve(environ: Mapping[str, str], gpus: int, parent: int, *, loopback: bool)
     context = Context(dict(environ))
     me = os.getpid()
     runner = Runner(
-        worker({each.name: each for each in CHECKS}, context), lambda: companion.settle(me, NAME, 0)
+        worker({check.name: check for check in CHECKS}, context), lambda: companion.settle(me, NAME, 0)
     )
     node = environ["RAYLAB_SERVICE_NAME"]
     interface, host = ("127.0.0.1", "127.0.0.1") if loopback else ("0.0.0.0", node)
@@ -125,8 +125,8 @@ def poster(url: str, token_path: str) -> Callable[[Mapping[str, Any]], dict[str,
             body = answer.read()
             if answer.status != http.client.OK:
                 raise ValueError(f"HTTP {answer.status}: {body[:200]!r}")
-            found: dict[str, Any] = json.loads(body)
-            return found
+            document: dict[str, Any] = json.loads(body)
+            return document
         except http.client.HTTPException as error:
             raise OSError(repr(error)) from error
         finally:

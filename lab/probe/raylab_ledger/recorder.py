@@ -47,8 +47,8 @@ def filesystem_of(uri: str) -> tuple[Any, str]:
 
     if uri.startswith("s3://"):
         uri += f"{'&' if '?' in uri else '?'}allow_delayed_open=true"
-    found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
-    return found
+    filesystem: tuple[Any, str] = fs.FileSystem.from_uri(uri)
+    return filesystem
 
 
 def pyarrow_writer(uri: str) -> Write:

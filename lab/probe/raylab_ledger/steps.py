@@ -21,10 +21,10 @@ from raylab_ledger.weights import is_idle
 class Steps:
     """The number of optimizer steps in this process since `watch`; None where PyTorch did not train."""
 
-    def __init__(self, each: Callable[[int], object] | None = None) -> None:
-        """`each` is called with the number of every step, if the optimizer counts its steps."""
+    def __init__(self, on_step: Callable[[int], object] | None = None) -> None:
+        """`on_step` is called with the number of every step, if the optimizer counts its steps."""
         self.done: int | None = None
-        self._each = each
+        self._on_step = on_step
 
     def watch(self) -> None:
         """Count from now on, if the training function has imported PyTorch."""
@@ -39,9 +39,9 @@ class Steps:
         """Count a step that may have changed a parameter."""
         idle = is_idle(optimizer)
         self.done = (self.done or 0) + (not idle)
-        if self._each is not None and not idle:
+        if self._on_step is not None and not idle:
             with suppress(Exception):  # the training comes first
-                self._each(number_of(optimizer))
+                self._on_step(number_of(optimizer))
 
 
 def number_of(optimizer: Any) -> int:

@@ -194,8 +194,8 @@ def _add(digest: Any, value: Any) -> None:
             digest.update(f"{key}=".encode())
             _add(digest, value[key])
     elif isinstance(value, (list, tuple)):
-        for each in value:
-            _add(digest, each)
+        for item in value:
+            _add(digest, item)
     elif hasattr(value, "detach"):
         tensor = value.detach().cpu().contiguous()
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())

@@ -12,14 +12,14 @@ PACKAGES = ("ray", "torch", "pytorch-lightning")
 
 def environment() -> dict[str, Any]:
     """Versions of Python and of PACKAGES, cores, memory in bytes; what cannot be learned is left out."""
-    found: dict[str, Any] = {"python": platform.python_version()}
+    facts: dict[str, Any] = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            facts[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
     if cores := os.cpu_count():
-        found["cores"] = cores
+        facts["cores"] = cores
     if hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names):
-        found["memory_bytes"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return found
+        facts["memory_bytes"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return facts

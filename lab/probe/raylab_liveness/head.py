@@ -39,7 +39,7 @@ class Head:
         self._channel = connect(address)
         self._listing: Any = None
         self._next = 0.0
-        self._told: dict[bytes, tuple[float, Any]] = {}
+        self._notified: dict[bytes, tuple[float, Any]] = {}
         """Node -> when it was told of, and the call: gRPC ends one that nobody holds."""
         self.nodes: tuple[Node, ...] = ()
         """As of the last answer."""
@@ -57,12 +57,12 @@ class Head:
 
     def declare_dead(self, node: Node, why: str, now: float) -> bool:
         """Tell the head that a node is dead; false if it was told a moment ago."""
-        told = self._told.get(node.node_id)
-        if told is not None and now - told[0] < AGAIN_SECONDS:
+        notified = self._notified.get(node.node_id)
+        if notified is not None and now - notified[0] < AGAIN_SECONDS:
             return False
         request = self._messages.UnregisterNodeRequest(node_id=node.node_id)
         request.node_death_info.reason, request.node_death_info.reason_message = UNEXPECTED, why
-        self._told[node.node_id] = (now, self._call("UnregisterNode", request))
+        self._notified[node.node_id] = (now, self._call("UnregisterNode", request))
         self._next = 0.0
         return True
 

@@ -318,7 +318,7 @@ def saved_sums(job: str, uri: str) -> dict[str, str]:
     filesystem, path = fs.FileSystem.from_uri(root)
     infos = filesystem.get_file_info(fs.FileSelector(f"{path}/{job}", allow_not_found=True))
     ranks = [info for info in infos if info.base_name.startswith("rank") and info.extension == "jsonl"]
-    found: dict[str, set[str]] = {}
+    sums_of: dict[str, set[str]] = {}
     oldest = 0
     for info in sorted(ranks, key=lambda info: info.mtime_ns, reverse=True):
         if info.mtime_ns < oldest:
@@ -330,5 +330,5 @@ def saved_sums(job: str, uri: str) -> dict[str, str]:
             if event.get("event") == "checkpoint_saved" and event.get("uri") == uri:
                 oldest = info.mtime_ns - RANKS_APART_NS  # the other ranks saved at about that time
                 for name, entry in (event.get("files") or {}).items():
-                    found.setdefault(name, set()).add(entry["sha256"])
-    return {name: next(iter(sums)) for name, sums in found.items() if len(sums) == 1}
+                    sums_of.setdefault(name, set()).add(entry["sha256"])
+    return {name: next(iter(sums)) for name, sums in sums_of.items() if len(sums) == 1}

@@ -60,7 +60,7 @@ def look_again(
         last: tuple[float, Reserved | None] = getattr(self, "raylab_looked", (float("-inf"), None))
         if clock() - last[0] < INTERVAL_SECONDS:
             return last[1]
-        found: Reserved | None = None
+        usable: Reserved | None = None
         try:
             reserved = ask(self)
             dead = {
@@ -69,11 +69,11 @@ def look_again(
                 if row["NodeID"] in reserved
                 and not (row["Alive"] and takes(row["NodeManagerAddress"], row["NodeManagerPort"]))
             }
-            found = {node: resources for node, resources in reserved.items() if node not in dead}
+            usable = {node: resources for node, resources in reserved.items() if node not in dead}
         except Exception as error:  # whatever Ray raises: the controller tries again
             print(f"raylab: cannot find out how many ranks there is room for: {error!r}", flush=True)
-        self.raylab_looked = (clock(), found)
-        return found
+        self.raylab_looked = (clock(), usable)
+        return usable
 
     policy_class._get_reserved_resources = _get_reserved_resources
 

@@ -38,7 +38,7 @@ def place_of(address: str | None) -> tuple[str, int] | None:
     return (host, int(port)) if host and port.isdigit() else None
 
 
-def told(place: tuple[str, int]) -> str:
+def message_of(place: tuple[str, int]) -> str:
     """The sentence for a head that is down."""
     host, port = place
     return f"the head is down: nobody listens at {host}:{port}; `labctl status` says more, `up` repairs"
@@ -54,7 +54,7 @@ def wait_for_head(
     end = clock() + DOWN_SECONDS
     while not takes(*place):
         if clock() >= end:
-            raise ConnectionError(told(place))
+            raise ConnectionError(message_of(place))
         sleep(LOOK_SECONDS)
 
 
@@ -67,7 +67,7 @@ def news(place: tuple[str, int], takes: Takes = connects) -> Iterator[str]:
             missed = 0
         else:
             missed += 1
-            yield told(place) if missed == most else ""
+            yield message_of(place) if missed == most else ""
 
 
 def watch(place: tuple[str, int], connected: Callable[[], bool]) -> None:

@@ -107,7 +107,7 @@ class Keeper:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`session` asks the head which cluster it is; empty for no answer."""
-        self.told = False
+        self.stopping = False
         """True once the node is to end."""
         self._session, self._head, self._clock, self._sleep = session, head, clock, sleep
         self._ends = Ends()
@@ -129,7 +129,7 @@ class Keeper:
 
     def again(self, life: Life) -> bool:
         """Wait until the node is to be started again; false if it is to end."""
-        if self.told or (life.number == 1 and not life.session):
+        if self.stopping or (life.number == 1 and not life.session):
             return False
         if not self._head and life.session and self._failed_alone(life.session):
             return False
@@ -140,14 +140,14 @@ class Keeper:
         how = f"signal {-life.code}" if life.code < 0 else f"exit code {life.code}"
         say(f"Ray ended with {how}; it is started again{'' if self._head else ' once its head answers'}")
         self._wait(pause)
-        while not (self.told or self._head or self._session()):
+        while not (self.stopping or self._head or self._session()):
             self._sleep(LOOK_SECONDS)
-        return not self.told
+        return not self.stopping
 
     def _failed_alone(self, session: str) -> bool:
         """Tell whether the cluster of a worker that ended is there without it."""
         end = self._clock() + AWAY_SECONDS
-        while not self.told:
+        while not self.stopping:
             now = self._session()
             if now or self._clock() >= end:
                 return now == session
@@ -156,7 +156,7 @@ class Keeper:
 
     def _wait(self, seconds: float) -> None:
         end = self._clock() + seconds
-        while not self.told and self._clock() < end:
+        while not self.stopping and self._clock() < end:
             self._sleep(POLL_SECONDS)
 
 
@@ -217,7 +217,7 @@ def keep(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> P
     child: Child | None = None
 
     def hand_on(number: int, frame: Any) -> None:
-        keeper.told = keeper.told or number in ENDING
+        keeper.stopping = keeper.stopping or number in ENDING
         if child is not None:
             child.send(number)
 
@@ -226,14 +226,14 @@ def keep(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> P
         read, write = os.pipe()
         me, pid = os.getpid(), os.fork()
         if pid == 0:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
             os.close(read)
             companion.end_with(me)
             return Pulse(number, write)
         os.close(write)
         child = Child(number, pid, read)
-        if keeper.told:  # before there was a child to tell
+        if keeper.stopping:  # before there was a child to tell
             child.send(signal.SIGTERM)
         launcher.call_self(NAME)
         life = keeper.follow(child)

@@ -45,8 +45,8 @@ def ask_for_single_puts(storage: Any) -> None:
     def get_fs_and_path(storage_path: Any, storage_filesystem: Any = None) -> tuple[Any, str]:
         if storage_filesystem is None and str(storage_path).startswith("s3://"):
             return filesystem_of(str(storage_path))
-        found: tuple[Any, str] = find(storage_path, storage_filesystem)
-        return found
+        resolved: tuple[Any, str] = find(storage_path, storage_filesystem)
+        return resolved
 
     get_fs_and_path.raylab = True  # type: ignore[attr-defined]
     storage.get_fs_and_path = get_fs_and_path

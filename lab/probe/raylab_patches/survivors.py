@@ -77,8 +77,8 @@ class Survivors(ControllerCallback, WorkerCallback):
 
 def timeouts(environ: Mapping[str, str]) -> dict[str, int]:
     """The lighthouse's time-outs in milliseconds, as far as this environment has them."""
-    found = {name: environ.get(variable, "") for name, variable in TIMEOUTS.items()}
-    return {name: int(text) for name, text in found.items() if text.isdecimal()}
+    texts = {name: environ.get(variable, "") for name, variable in TIMEOUTS.items()}
+    return {name: int(text) for name, text in texts.items() if text.isdecimal()}
 
 
 def settle_timeouts(backend_class: Any, ours: Mapping[str, int]) -> None:

@@ -35,13 +35,13 @@ def config(at: At, old: bool) -> Config:
         },
         passed=("apiVersion", "kind", "metadata", *ELSEWHERE),
     )
-    found = Config()
+    settings = Config()
     if "fairSharing" in given:
-        found = replace(found, strategies=_strategies(given["fairSharing"], old))
+        settings = replace(settings, strategies=_strategies(given["fairSharing"], old))
     if "waitForPodsReady" in given:
-        found = replace(found, pods_ready=_pods_ready(given["waitForPodsReady"], old))
+        settings = replace(settings, pods_ready=_pods_ready(given["waitForPodsReady"], old))
     if "admissionFairSharing" in given:
-        found = replace(found, admission_fair_sharing=_admission(given["admissionFairSharing"]))
+        settings = replace(settings, admission_fair_sharing=_admission(given["admissionFairSharing"]))
     if "resources" in given:
         left_out = "what is asked for counts as it is"
         resources = given["resources"].fields(
@@ -54,10 +54,10 @@ def config(at: At, old: bool) -> Config:
         )
         if "quotaCheckStrategy" in resources:
             strategy = resources["quotaCheckStrategy"].choice(("BlockUndeclared", "IgnoreUndeclared"))
-            found = replace(found, ignore_undeclared=strategy == "IgnoreUndeclared")
+            settings = replace(settings, ignore_undeclared=strategy == "IgnoreUndeclared")
     if "objectRetentionPolicies" in given:
-        found = replace(found, keep_finished=_retention(given["objectRetentionPolicies"]))
-    return found
+        settings = replace(settings, keep_finished=_retention(given["objectRetentionPolicies"]))
+    return settings
 
 
 def _retention(at: At) -> float | None:
@@ -77,7 +77,7 @@ def _strategies(at: At, old: bool) -> tuple[str, ...] | None:
     if "preemptionStrategies" not in given:
         return FINAL_SHARE, INITIAL_SHARE
     names = tuple(
-        each.choice((FINAL_SHARE, INITIAL_SHARE)) for each in given["preemptionStrategies"].items(1)
+        strategy.choice((FINAL_SHARE, INITIAL_SHARE)) for strategy in given["preemptionStrategies"].items(1)
     )
     if names and names not in STRATEGIES:
         given["preemptionStrategies"].wrong(f"must be {FINAL_SHARE}, {INITIAL_SHARE}, or both in this order")
@@ -89,44 +89,44 @@ def _pods_ready(at: At, old: bool) -> WaitForPodsReady | None:
     given = at.fields((*known, *(("enable",) if old else ())))
     if old and not ("enable" in given and given["enable"].boolean()):
         return None
-    found = WaitForPodsReady(timeout=300.0, block_admission=True) if old else WaitForPodsReady()
+    policy = WaitForPodsReady(timeout=300.0, block_admission=True) if old else WaitForPodsReady()
     if "timeout" in given:
-        found = replace(found, timeout=given["timeout"].duration())
-        if found.timeout <= 0:
+        policy = replace(policy, timeout=given["timeout"].duration())
+        if policy.timeout <= 0:
             given["timeout"].wrong("must be more than 0")
     if "recoveryTimeout" in given:
-        found = replace(found, recovery_timeout=given["recoveryTimeout"].duration())
+        policy = replace(policy, recovery_timeout=given["recoveryTimeout"].duration())
     if "blockAdmission" in given:
-        found = replace(found, block_admission=given["blockAdmission"].boolean())
+        policy = replace(policy, block_admission=given["blockAdmission"].boolean())
     if "requeuingStrategy" in given:
-        found = _requeuing(found, given["requeuingStrategy"])
-    return found
+        policy = _requeuing(policy, given["requeuingStrategy"])
+    return policy
 
 
-def _requeuing(found: WaitForPodsReady, at: At) -> WaitForPodsReady:
+def _requeuing(policy: WaitForPodsReady, at: At) -> WaitForPodsReady:
     given = at.fields(("timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"))
     if "timestamp" in given:
-        found = replace(found, timestamp=given["timestamp"].choice((EVICTION, CREATION)))
+        policy = replace(policy, timestamp=given["timestamp"].choice((EVICTION, CREATION)))
     if "backoffLimitCount" in given:
-        found = replace(found, backoff_limit=given["backoffLimitCount"].integer(0))
+        policy = replace(policy, backoff_limit=given["backoffLimitCount"].integer(0))
     if "backoffBaseSeconds" in given:
-        found = replace(found, backoff_base=float(given["backoffBaseSeconds"].integer(0)))
+        policy = replace(policy, backoff_base=float(given["backoffBaseSeconds"].integer(0)))
     if "backoffMaxSeconds" in given:
-        found = replace(found, backoff_max=float(given["backoffMaxSeconds"].integer(0)))
-    return found
+        policy = replace(policy, backoff_max=float(given["backoffMaxSeconds"].integer(0)))
+    return policy
 
 
 def _admission(at: At) -> AdmissionFairSharing:
     known = ("usageHalfLifeTime", "usageSamplingInterval", "resourceWeights")
     given = at.fields(known)
-    found = AdmissionFairSharing(half_life=0.0)
+    fair = AdmissionFairSharing(half_life=0.0)
     if "usageHalfLifeTime" in given:
-        found = replace(found, half_life=given["usageHalfLifeTime"].duration())
+        fair = replace(fair, half_life=given["usageHalfLifeTime"].duration())
     else:
         at.warn("has no usageHalfLifeTime, so what a LocalQueue used does not count")
     if "usageSamplingInterval" in given:
-        found = replace(found, sampling=given["usageSamplingInterval"].duration())
-        if found.sampling <= 0:
+        fair = replace(fair, sampling=given["usageSamplingInterval"].duration())
+        if fair.sampling <= 0:
             given["usageSamplingInterval"].wrong("must be more than 0")
     if "resourceWeights" in given:
         weights = {}
@@ -134,5 +134,5 @@ def _admission(at: At) -> AdmissionFairSharing:
             weights[name] = value.number()
             if weights[name] < 0:
                 value.wrong("must be 0 or more")
-        found = replace(found, weights=weights)
-    return found
+        fair = replace(fair, weights=weights)
+    return fair

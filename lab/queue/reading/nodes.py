@@ -68,7 +68,7 @@ class Problems:
 
 def meant(word: str, known: Sequence[str]) -> str:
     """`did you mean ...?`, where a known word is close; else nothing."""
-    lowered = {each.lower(): each for each in known}
+    lowered = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
     return f"did you mean {lowered[close[0]]}?" if close and lowered[close[0]] != word else ""
 
@@ -131,18 +131,18 @@ class At(Spot):
 
     def mapping(self) -> dict[str, At]:
         """Key -> value; a key that comes twice is an error, and so is anything but a mapping."""
-        found: dict[str, At] = {}
+        values: dict[str, At] = {}
         if self.node.id != "mapping":
             if not self.null:
                 self.wrong(f"expected a mapping, found {self._shown()}")
-            return found
+            return values
         for key, value in self.node.value:
             name = str(key.value) if key.id == "scalar" else "?"
             inner = At(value, self.file, f"{self.path}.{name}" if self.path else name, self.problems)
-            if name in found:
+            if name in values:
                 At(key, self.file, inner.path, self.problems).wrong("comes twice")
-            found[name] = inner
-        return found
+            values[name] = inner
+        return values
 
     def fields(
         self,
@@ -157,20 +157,20 @@ class At(Spot):
         `refused` says of fields of Kueue why the lab does not take them; any other one is an error.
         """
         given = self.mapping()
-        found = {}
+        values = {}
         for name, value in given.items():
             if name in known:
                 if not value.null:
-                    found[name] = value
+                    values[name] = value
             elif refused is not None and name in refused:
                 if not value.empty():
                     value.refuse(f"left out by the lab: {refused[name]}")
             elif name not in passed:
                 value.wrong("unknown field", meant(name, [*known, *passed]))
         for name in required:
-            if name not in found:
+            if name not in values:
                 self.wrong(f"{name} is missing")
-        return found
+        return values
 
     def empty(self) -> bool:
         """Tell if there is nothing in it: null, an empty list or an empty mapping."""
@@ -292,8 +292,8 @@ class At(Spot):
             text = text[:-1] + "+00:00"
         text = re.sub(r"\.(\d{1,6})\d*", lambda match: f".{match[1]:0<6}", text)
         try:
-            found = datetime.fromisoformat(text)
-            seconds = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+            parsed = datetime.fromisoformat(text)
+            seconds = (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
         except ValueError:
             seconds = -1.0
         if not 0 <= seconds < YEAR_10000:
@@ -307,14 +307,14 @@ class At(Spot):
 
     def labels(self) -> dict[str, str]:
         """Labels: keys and values of a limited form."""
-        found = {}
+        labels = {}
         for name, value in self.mapping().items():
-            found[name] = value.text()
+            labels[name] = value.text()
             if not QUALIFIED.fullmatch(name):
                 value.wrong(f"{name!r} is no key of a label")
-            elif not LABEL.fullmatch(found[name]):
-                value.wrong(f"{found[name]!r} is no value of a label")
-        return found
+            elif not LABEL.fullmatch(labels[name]):
+                value.wrong(f"{labels[name]!r} is no value of a label")
+        return labels
 
     def _scalar(self) -> str:
         if self.node.id != "scalar" or self.null:
@@ -334,8 +334,8 @@ def documents(text: str, file: str, problems: Problems) -> Iterator[At]:
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     if (unsafe := _unsafe(text, loader)) is not None:
-        line, told = unsafe
-        problems.errors.append(Problem(file, line, "", f"not read: {told}"))
+        line, reason = unsafe
+        problems.errors.append(Problem(file, line, "", f"not read: {reason}"))
         return
     try:
         for node in yaml.compose_all(text, Loader=loader):

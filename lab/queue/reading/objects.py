@@ -90,7 +90,7 @@ class _Reader:
         self.problems = problems
         self.queues: dict[str, ClusterQueue] = {}
         self.cohorts: dict[str, Cohort] = {}
-        self.doors: dict[tuple[str, str], LocalQueue] = {}
+        self.local_queues: dict[tuple[str, str], LocalQueue] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.classes: list[PriorityClass] = []
         self.namespaces: dict[str, Mapping[str, str]] = {}
@@ -111,8 +111,8 @@ class _Reader:
         if len(self.problems.errors) > errors:
             return
         if kind.endswith("List") and (kind == "List" or kind[:-4] in KINDS):
-            for each in given["items"].items() if "items" in given else ():
-                self.document(each)
+            for item in given["items"].items() if "items" in given else ():
+                self.document(item)
             return
         group, _, number = version.rpartition("/")
         if kind in LEFT_OUT and group == KUEUE:
@@ -176,7 +176,7 @@ class _Reader:
         elif spec is None:
             at.wrong("spec is missing")
         else:
-            self.doors[space, name] = quotas.local_queue(space, name, spec)
+            self.local_queues[space, name] = quotas.local_queue(space, name, spec)
 
     def _metadata(self, kind: str, given: dict[str, At], at: At) -> dict[str, At] | None:
         if "metadata" not in given:
@@ -201,36 +201,45 @@ class _Reader:
         setup = Setup(
             self.queues,
             self.cohorts,
-            self.doors,
+            self.local_queues,
             self.flavors,
             tuple(self.classes),
             self.namespaces,
             self.config or Config(),
         )
-        first = min((each.workload.created for each in self.drafts if each.created), default=1.0) - 1.0
+        first = (
+            min((drafted.workload.created for drafted in self.drafts if drafted.created), default=1.0) - 1.0
+        )
         workloads = []
         for order, draft in enumerate(self.drafts, 1):
-            found = draft.workload
+            workload = draft.workload
             if not draft.created:
-                found = replace(found, created=first, order=order)
+                workload = replace(workload, created=first, order=order)
             if not draft.priority:
-                found = replace(found, priority=self._priority(draft))
-            self._check_workload(draft, found)
-            workloads.append(found)
+                workload = replace(workload, priority=self._priority(draft))
+            self._check_workload(draft, workload)
+            workloads.append(workload)
         wrong, surprising = _sorted(self.problems.errors), _sorted(self.problems.warnings)
         return Read(setup, tuple(workloads), wrong, surprising, self.places)
 
     def _priority(self, draft: Drafted) -> int:
         """The priority of the class that is named, else of the default class, else 0."""
         if draft.ref is not None:
-            for each in self.classes:
-                if (each.name, each.pods) == (draft.ref.name, draft.ref.pods):
-                    return each.value
+            for priority_class in self.classes:
+                if (priority_class.name, priority_class.pods) == (draft.ref.name, draft.ref.pods):
+                    return priority_class.value
             kind = "PriorityClass" if draft.ref.pods else "WorkloadPriorityClass"
-            names = [each.name for each in self.classes if each.pods == draft.ref.pods]
+            names = [
+                priority_class.name
+                for priority_class in self.classes
+                if priority_class.pods == draft.ref.pods
+            ]
             draft.ref.at.wrong(f"there is no {kind} {draft.ref.name}", meant(draft.ref.name, names))
             return 0
-        defaults = sorted((each for each in self.classes if each.default), key=lambda each: each.pods)
+        defaults = sorted(
+            (priority_class for priority_class in self.classes if priority_class.default),
+            key=lambda priority_class: priority_class.pods,
+        )
         return defaults[0].value if defaults else 0
 
     def _check_cohorts(self) -> None:
@@ -245,31 +254,33 @@ class _Reader:
             if len(line) > MOST_LEVELS:
                 at.wrong(f"more than {MOST_LEVELS} cohorts are above it")
             elif len(seen) < len(line):
-                told = "cohorts that are their own parents"
-                at.warn(f"leads into {told}, {' > '.join(line)}, so the queues below admit nothing")
+                circle = "cohorts that are their own parents"
+                at.warn(f"leads into {circle}, {' > '.join(line)}, so the queues below admit nothing")
 
     def _check_queues(self) -> None:
         for name, queue in self.queues.items():
             at = self.places["ClusterQueue", name]
-            for each in (flavor for group in queue.groups for flavor in group.flavors):
-                if each.name not in self.flavors:
-                    told = f"there is no ResourceFlavor {each.name}, so the queue admits nothing"
-                    at.warn(told, meant(each.name, list(self.flavors)))
-        for (space, name), door in self.doors.items():
-            if door.cluster_queue not in self.queues:
+            for flavor_quotas in (flavor for group in queue.groups for flavor in group.flavors):
+                if flavor_quotas.name not in self.flavors:
+                    message = f"there is no ResourceFlavor {flavor_quotas.name}, so the queue admits nothing"
+                    at.warn(message, meant(flavor_quotas.name, list(self.flavors)))
+        for (space, name), local in self.local_queues.items():
+            if local.cluster_queue not in self.queues:
                 at = self.places["LocalQueue", space, name]
-                told = f"there is no ClusterQueue {door.cluster_queue}, so its workloads wait for ever"
-                at.warn(told, meant(door.cluster_queue, list(self.queues)))
+                message = f"there is no ClusterQueue {local.cluster_queue}, so its workloads wait for ever"
+                at.warn(message, meant(local.cluster_queue, list(self.queues)))
 
-    def _check_workload(self, draft: Drafted, found: Workload) -> None:
-        door = (found.namespace, found.queue)
-        if door not in self.doors and found.admission is None:
-            names = [name for space, name in self.doors if space == found.namespace]
-            told = f"namespace {found.namespace} has no LocalQueue {found.queue}, so it waits for ever"
-            draft.at.warn(told, meant(found.queue, names))
-        if found.admission is None:
+    def _check_workload(self, draft: Drafted, workload: Workload) -> None:
+        key = (workload.namespace, workload.queue)
+        if key not in self.local_queues and workload.admission is None:
+            names = [name for space, name in self.local_queues if space == workload.namespace]
+            message = (
+                f"namespace {workload.namespace} has no LocalQueue {workload.queue}, so it waits for ever"
+            )
+            draft.at.warn(message, meant(workload.queue, names))
+        if workload.admission is None:
             return
-        name = found.admission.cluster_queue
+        name = workload.admission.cluster_queue
         if name not in self.queues:
             hint = meant(name, list(self.queues))
             draft.at.wrong(f"holds quota of ClusterQueue {name}, which is not there", hint)
@@ -280,13 +291,15 @@ class _Reader:
             for flavor in group.flavors
             for resource in flavor.quotas
         }
-        for place in found.admission.usage():
+        for place in workload.admission.usage():
             if tuple(place) not in covered:
-                told = (
+                message = (
                     f"holds {place.resource} of flavor {place.flavor}, of which ClusterQueue {name} has none"
                 )
-                draft.at.warn(told, meant(place.flavor, [flavor for flavor, _ in sorted(covered)]))
+                draft.at.warn(message, meant(place.flavor, [flavor for flavor, _ in sorted(covered)]))
 
 
 def _sorted(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    return tuple(sorted(set(problems), key=lambda each: (each.file, each.line, each.path, each.message)))
+    return tuple(
+        sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.path, problem.message))
+    )

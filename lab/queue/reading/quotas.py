@@ -39,8 +39,8 @@ def resource_name(at: At) -> str:
     if name in KNOWN:
         return name
     if name.lower() in KNOWN:
-        told = f"{name}: names of resources are case-sensitive; nothing asks for this one"
-        at.warn(told, meant(name, KNOWN))
+        message = f"{name}: names of resources are case-sensitive; nothing asks for this one"
+        at.warn(message, meant(name, KNOWN))
     elif "/" not in name and name not in BUILT_IN and not name.startswith("hugepages-") and name:
         at.warn(f"{name}: no resource of Kubernetes has this name", meant(f"nvidia.com/{name}", KNOWN))
     return name
@@ -48,9 +48,9 @@ def resource_name(at: At) -> str:
 
 def cluster_queue(name: str, spec: At | None, old: bool) -> ClusterQueue:
     """A ClusterQueue; `old` is v1beta1."""
-    found = ClusterQueue(name, selector=None)
+    queue = ClusterQueue(name, selector=None)
     if spec is None:
-        return found
+        return queue
     cohort = "cohort" if old else "cohortName"
     refused = {"admissionChecksStrategy": CHECKS, "concurrentAdmissionPolicy": CONCURRENT}
     if old:
@@ -63,7 +63,7 @@ def cluster_queue(name: str, spec: At | None, old: bool) -> ClusterQueue:
         refused=refused,
     )
     if "namespaceSelector" in given:
-        found = replace(found, selector=selector(given["namespaceSelector"]))
+        queue = replace(queue, selector=selector(given["namespaceSelector"]))
     else:
         spec.warn(
             "namespaceSelector is not there, so the queue takes workloads of no namespace",
@@ -71,20 +71,20 @@ def cluster_queue(name: str, spec: At | None, old: bool) -> ClusterQueue:
         )
     parent = given[cohort].optional_name() if cohort in given else ""
     groups = resource_groups(given.get("resourceGroups"), "cohort", bool(parent), capped=True)
-    found = replace(found, cohort=parent, groups=groups)
+    queue = replace(queue, cohort=parent, groups=groups)
     if "queueingStrategy" in given:
         strategy = given["queueingStrategy"].choice((model.BEST_EFFORT_FIFO, model.STRICT_FIFO))
-        found = replace(found, strategy=strategy)
+        queue = replace(queue, strategy=strategy)
     if "flavorFungibility" in given:
-        found = replace(found, fungibility=_fungibility(given["flavorFungibility"], old))
+        queue = replace(queue, fungibility=_fungibility(given["flavorFungibility"], old))
     if "preemption" in given:
-        found = replace(found, preemption=_preemption(given["preemption"]))
+        queue = replace(queue, preemption=_preemption(given["preemption"]))
     if "admissionScope" in given:
         scope = given["admissionScope"].fields(("admissionMode",), required=("admissionMode",))
         if "admissionMode" in scope:
             modes = ("UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing")
-            found = replace(found, usage_based=scope["admissionMode"].choice(modes) == modes[0])
-    return replace(found, stop=_stop(given), weight=_weight(given))
+            queue = replace(queue, usage_based=scope["admissionMode"].choice(modes) == modes[0])
+    return replace(queue, stop=_stop(given), weight=_weight(given))
 
 
 def cohort(name: str, spec: At | None, old: bool) -> Cohort:
@@ -123,7 +123,7 @@ def flavor(name: str, spec: At | None) -> ResourceFlavor:
             one["value"].text() if "value" in one else "",
             one["effect"].choice(EFFECTS) if "effect" in one else "",
         )
-        if any((each.key, each.effect) == (taint.key, taint.effect) for each in taints):
+        if any((other.key, other.effect) == (taint.key, taint.effect) for other in taints):
             at.wrong(f"a taint {taint.key} with effect {taint.effect} is there already")
         taints.append(taint)
     return ResourceFlavor(name, labels, tuple(taints), tolerations(given.get("tolerations"), most=8))
@@ -155,22 +155,22 @@ def resource_groups(
     for group in at.items(most=16) if at is not None else ():
         given = group.fields(("coveredResources", "flavors"), required=("coveredResources", "flavors"))
         covered = []
-        for each in given["coveredResources"].items(1, 64) if "coveredResources" in given else ():
-            name = resource_name(each)
+        for resource in given["coveredResources"].items(1, 64) if "coveredResources" in given else ():
+            name = resource_name(resource)
             if name in resources:
-                each.wrong(f"duplicate: {name} is in a group already")
+                resource.wrong(f"duplicate: {name} is in a group already")
             resources.add(name)
             covered.append(name)
-        found = []
-        for each in given["flavors"].items(1, 64) if "flavors" in given else ():
-            quotas = _flavor_quotas(each, covered, parent, has_parent, capped)
+        all_quotas = []
+        for entry in given["flavors"].items(1, 64) if "flavors" in given else ():
+            quotas = _flavor_quotas(entry, covered, parent, has_parent, capped)
             if quotas.name in flavors:
-                each.wrong(f"duplicate: flavor {quotas.name} is in a group already")
+                entry.wrong(f"duplicate: flavor {quotas.name} is in a group already")
             flavors.add(quotas.name)
-            found.append(quotas)
-        if sum(len(each.quotas) for each in found) > 512:
+            all_quotas.append(quotas)
+        if sum(len(quota.quotas) for quota in all_quotas) > 512:
             group.wrong("has more than 512 combinations of flavor and resource")
-        groups.append(ResourceGroup(tuple(covered), tuple(found)))
+        groups.append(ResourceGroup(tuple(covered), tuple(all_quotas)))
     if at is not None and (len(flavors) > 256 or len(resources) > 256):
         at.wrong("all groups together have more than 256 flavors or resources")
     return tuple(groups)
@@ -182,8 +182,8 @@ def _flavor_quotas(at: At, covered: list[str], parent: str, has_parent: bool, ca
     listed = given["resources"].items(1, 64) if "resources" in given else []
     if listed and len(listed) != len(covered):
         given["resources"].wrong(f"lists {len(listed)} resources, coveredResources has {len(covered)}")
-    for place, each in enumerate(listed):
-        one = each.fields(
+    for place, item in enumerate(listed):
+        one = item.fields(
             ("name", "nominalQuota", "borrowingLimit", "lendingLimit"), required=("name", "nominalQuota")
         )
         name = one["name"].qualified() if "name" in one else ""
@@ -208,37 +208,39 @@ def _fungibility(at: At, old: bool) -> Fungibility:
     given = at.fields(("whenCanBorrow", "whenCanPreempt", "preference"))
     borrow = {**BORROW, "Borrow": model.MAY_STOP_SEARCH} if old else BORROW
     preempt = {**BORROW, "Preempt": model.MAY_STOP_SEARCH} if old else BORROW
-    found = Fungibility()
+    fungibility = Fungibility()
     if "whenCanBorrow" in given:
-        found = replace(found, when_can_borrow=given["whenCanBorrow"].choice(borrow))
+        fungibility = replace(fungibility, when_can_borrow=given["whenCanBorrow"].choice(borrow))
     if "whenCanPreempt" in given:
-        found = replace(found, when_can_preempt=given["whenCanPreempt"].choice(preempt))
+        fungibility = replace(fungibility, when_can_preempt=given["whenCanPreempt"].choice(preempt))
     if "preference" in given:
         preference = given["preference"].choice(("BorrowingOverPreemption", "PreemptionOverBorrowing"))
-        found = replace(found, preference=preference)
-        if {found.when_can_borrow, found.when_can_preempt} != {model.TRY_NEXT_FLAVOR}:
+        fungibility = replace(fungibility, preference=preference)
+        if {fungibility.when_can_borrow, fungibility.when_can_preempt} != {model.TRY_NEXT_FLAVOR}:
             given["preference"].wrong("requires both whenCanBorrow and whenCanPreempt to be TryNextFlavor")
-    return found
+    return fungibility
 
 
 def _preemption(at: At) -> Preemption:
     given = at.fields(("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort"))
-    found = Preemption()
+    preemption = Preemption()
     if "withinClusterQueue" in given:
         options = (model.NEVER, model.LOWER_PRIORITY, model.LOWER_OR_NEWER)
-        found = replace(found, within=given["withinClusterQueue"].choice(options))
+        preemption = replace(preemption, within=given["withinClusterQueue"].choice(options))
     if "reclaimWithinCohort" in given:
         options = (model.NEVER, model.LOWER_PRIORITY, model.ANY)
-        found = replace(found, reclaim=given["reclaimWithinCohort"].choice(options))
+        preemption = replace(preemption, reclaim=given["reclaimWithinCohort"].choice(options))
     if "borrowWithinCohort" in given:
         borrow = given["borrowWithinCohort"].fields(("policy", "maxPriorityThreshold"))
         if "policy" in borrow:
-            found = replace(found, borrow=borrow["policy"].choice((model.NEVER, model.LOWER_PRIORITY)))
+            preemption = replace(
+                preemption, borrow=borrow["policy"].choice((model.NEVER, model.LOWER_PRIORITY))
+            )
         if "maxPriorityThreshold" in borrow:
-            found = replace(found, threshold=borrow["maxPriorityThreshold"].integer())
-        if found.borrow != model.NEVER and found.reclaim == model.NEVER:
+            preemption = replace(preemption, threshold=borrow["maxPriorityThreshold"].integer())
+        if preemption.borrow != model.NEVER and preemption.reclaim == model.NEVER:
             at.wrong("reclaimWithinCohort=Never and borrowWithinCohort.policy!=Never exclude each other")
-    return found
+    return preemption
 
 
 def _stop(given: Mapping[str, At]) -> str:
@@ -259,41 +261,41 @@ def selector(at: At) -> tuple[Requirement, ...]:
     """A label selector."""
     given = at.fields(("matchLabels", "matchExpressions"))
     labels = given["matchLabels"].labels() if "matchLabels" in given else {}
-    found = [Requirement(key, "In", (value,)) for key, value in labels.items()]
+    labelled = [Requirement(key, "In", (value,)) for key, value in labels.items()]
     if "matchExpressions" in given:
-        found += requirements(given["matchExpressions"].items(), ("In", "NotIn", "Exists", "DoesNotExist"))
-    return tuple(found)
+        labelled += requirements(given["matchExpressions"].items(), ("In", "NotIn", "Exists", "DoesNotExist"))
+    return tuple(labelled)
 
 
 def requirements(items: Iterable[At], operators: tuple[str, ...]) -> list[Requirement]:
     """Expressions over labels."""
-    found = []
-    for each in items:
-        one = each.fields(("key", "operator", "values"), required=("key", "operator"))
+    read = []
+    for item in items:
+        one = item.fields(("key", "operator", "values"), required=("key", "operator"))
         if "key" not in one or "operator" not in one:
             continue
         operator = one["operator"].choice(operators)
         values = tuple(value.text() for value in one["values"].items()) if "values" in one else ()
         if operator in ("In", "NotIn") and not values:
-            each.wrong(f"{operator} needs values")
+            item.wrong(f"{operator} needs values")
         if operator in ("Exists", "DoesNotExist") and values:
-            each.wrong(f"{operator} takes no values")
+            item.wrong(f"{operator} takes no values")
         if operator in ("Gt", "Lt") and len(values) != 1:
-            each.wrong(f"{operator} takes one value")
+            item.wrong(f"{operator} takes one value")
             continue
-        found.append(Requirement(one["key"].qualified(), operator, values))
-    return found
+        read.append(Requirement(one["key"].qualified(), operator, values))
+    return read
 
 
 def tolerations(at: At | None, most: int | None = None) -> tuple[Toleration, ...]:
     """Tolerations of pods or of a flavor."""
-    found = []
-    for each in at.items(most=most) if at is not None else ():
-        one = each.fields(("key", "operator", "value", "effect"), passed=("tolerationSeconds",))
+    read = []
+    for item in at.items(most=most) if at is not None else ():
+        one = item.fields(("key", "operator", "value", "effect"), passed=("tolerationSeconds",))
         operator = one["operator"].choice(("Equal", "Exists")) if "operator" in one else "Equal"
         if "key" not in one and operator != "Exists":
-            each.wrong("operator must be Exists when key is empty")
-        found.append(
+            item.wrong("operator must be Exists when key is empty")
+        read.append(
             Toleration(
                 one["key"].qualified() if "key" in one else "",
                 operator,
@@ -301,4 +303,4 @@ def tolerations(at: At | None, most: int | None = None) -> tuple[Toleration, ...
                 one["effect"].choice(EFFECTS) if "effect" in one else "",
             )
         )
-    return tuple(found)
+    return tuple(read)

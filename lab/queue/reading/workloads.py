@@ -73,9 +73,9 @@ def workload(namespace: str, name: str, at: At, meta: Mapping[str, At], old: boo
         if "spec" in given
         else {}
     )
-    pod_sets = tuple(_pod_set(each) for each in spec["podSets"].items(1, 18)) if "podSets" in spec else ()
+    pod_sets = tuple(_pod_set(item) for item in spec["podSets"].items(1, 18)) if "podSets" in spec else ()
     _check_pod_sets(spec, pod_sets)
-    found = Workload(
+    drafted = Workload(
         namespace,
         name,
         spec["queueName"].optional_name() if "queueName" in spec else "default",
@@ -87,19 +87,19 @@ def workload(namespace: str, name: str, at: At, meta: Mapping[str, At], old: boo
     )
     if "maximumExecutionTimeSeconds" in spec:
         limit = float(spec["maximumExecutionTimeSeconds"].integer(1))
-        found = replace(found, max_execution=limit)
+        drafted = replace(drafted, max_execution=limit)
     if "annotations" in meta:
-        found = _annotated(found, meta["annotations"])
+        drafted = _annotated(drafted, meta["annotations"])
     if "status" in given:
-        found = _status(found, given["status"], old)
-    return Drafted(at.spot(), found, "creationTimestamp" in meta, "priority" in spec, _ref(spec))
+        drafted = _status(drafted, given["status"], old)
+    return Drafted(at.spot(), drafted, "creationTimestamp" in meta, "priority" in spec, _ref(spec))
 
 
 def _check_pod_sets(spec: Mapping[str, At], pod_sets: tuple[PodSet, ...]) -> None:
-    names = [each.name for each in pod_sets]
-    for name in sorted({each for each in names if names.count(each) > 1}):
+    names = [pod_set.name for pod_set in pod_sets]
+    for name in sorted({repeated for repeated in names if names.count(repeated) > 1}):
         spec["podSets"].wrong(f"two pod sets are called {name}")
-    if sum(each.min_count is not None for each in pod_sets) > 1:
+    if sum(pod_set.min_count is not None for pod_set in pod_sets) > 1:
         spec["podSets"].wrong("at most one podSet can use minCount")
 
 
@@ -122,16 +122,16 @@ def _ref(spec: Mapping[str, At]) -> PriorityRef | None:
     return PriorityRef(at.spot(), at.name(), pods)
 
 
-def _annotated(found: Workload, at: At) -> Workload:
+def _annotated(drafted: Workload, at: At) -> Workload:
     for name, value in at.mapping().items():
         if name == DURATION:
-            found = replace(found, duration=value.duration())
+            drafted = replace(drafted, duration=value.duration())
         elif name == READY_AFTER:
             after = None if value.node.value == "never" else value.duration()
-            found = replace(found, ready_after=after)
+            drafted = replace(drafted, ready_after=after)
         elif name.startswith(PREFIX):
             value.wrong("unknown annotation of the lab", meant(name, ANNOTATIONS))
-    return found
+    return drafted
 
 
 # Pods
@@ -145,17 +145,17 @@ def _pod_set(at: At) -> PodSet:
         given["minCount"].wrong(f"must be at most count, {count}")
         least = count
     name = given["name"].name() if "name" in given else "main"
-    found = PodSet(name, count, min_count=least)
+    pod_set = PodSet(name, count, min_count=least)
     template = given["template"].fields(("spec",), passed=("metadata",)) if "template" in given else {}
     if "spec" not in template:
-        return found
+        return pod_set
     pod = template["spec"].fields(
         ("containers", "initContainers", "overhead", "resources", "nodeSelector", "affinity", "tolerations"),
         refused={"resourceClaims": "the lab knows no dynamic resource allocation"},
         passed=POD,
     )
     return replace(
-        found,
+        pod_set,
         requests=_pod_requests(pod),
         node_selector=pod["nodeSelector"].texts() if "nodeSelector" in pod else {},
         affinity=_affinity(pod["affinity"]) if "affinity" in pod else (),
@@ -202,15 +202,15 @@ def _resources(at: At) -> dict[str, int]:
 
 
 def _amounts(at: At) -> dict[str, int]:
-    found = {}
+    quantities = {}
     for name, value in at.mapping().items():
         if name == PODS:
             value.wrong("the key is reserved: pods are counted by themselves")
             continue
         if name not in KNOWN:
             resource_name(_key(value, name))
-        found[name] = value.amount(name)
-    return found
+        quantities[name] = value.amount(name)
+    return quantities
 
 
 def _key(value: At, name: str) -> At:
@@ -237,19 +237,19 @@ def _affinity(at: At) -> tuple[tuple[Requirement, ...], ...]:
     if required not in node:
         return ()
     terms = node[required].fields(("nodeSelectorTerms",), required=("nodeSelectorTerms",))
-    found = []
-    for each in terms["nodeSelectorTerms"].items(1) if "nodeSelectorTerms" in terms else ():
-        one = each.fields(("matchExpressions",), passed=("matchFields",))
+    alternatives = []
+    for term in terms["nodeSelectorTerms"].items(1) if "nodeSelectorTerms" in terms else ():
+        one = term.fields(("matchExpressions",), passed=("matchFields",))
         operators = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
         items = one["matchExpressions"].items() if "matchExpressions" in one else []
-        found.append(tuple(requirements(items, operators)))
-    return tuple(found)
+        alternatives.append(tuple(requirements(items, operators)))
+    return tuple(alternatives)
 
 
 # Status
 
 
-def _status(found: Workload, at: At, old: bool) -> Workload:
+def _status(drafted: Workload, at: At, old: bool) -> Workload:
     past = "accumulatedPastExexcutionTimeSeconds" if old else "accumulatedPastExecutionTimeSeconds"
     given = at.fields(
         ("conditions", "admission", "requeueState", past),
@@ -264,19 +264,19 @@ def _status(found: Workload, at: At, old: bool) -> Workload:
         passed=("resourceRequests", "schedulingStats"),
     )
     if past in given:
-        found = replace(found, executed=float(given[past].integer(0)))
+        drafted = replace(drafted, executed=float(given[past].integer(0)))
     if "requeueState" in given:
         state = given["requeueState"].fields(("count", "requeueAt"))
-        found = replace(
-            found,
+        drafted = replace(
+            drafted,
             requeues=state["count"].integer(0) if "count" in state else 0,
             requeue_at=state["requeueAt"].time() if "requeueAt" in state else None,
         )
-    admission = _admission(found, given["admission"]) if "admission" in given else None
-    found = replace(found, admission=admission)
+    admission = _admission(drafted, given["admission"]) if "admission" in given else None
+    drafted = replace(drafted, admission=admission)
     reserves, going = admission is not None, ""
-    for each in given["conditions"].items() if "conditions" in given else ():
-        one = each.fields(
+    for condition in given["conditions"].items() if "conditions" in given else ():
+        one = condition.fields(
             ("type", "status", "lastTransitionTime", "reason", "message"),
             required=("type", "status"),
             passed=("observedGeneration",),
@@ -289,24 +289,24 @@ def _status(found: Workload, at: At, old: bool) -> Workload:
         message = one["message"].text() if "message" in one else ""
         if kind == "QuotaReserved":
             reserves = holds
-            found = replace(found, reserved_at=when if holds else None)
+            drafted = replace(drafted, reserved_at=when if holds else None)
             if not holds:
-                found = replace(found, reason=reason, message=message)
+                drafted = replace(drafted, reason=reason, message=message)
             if holds and admission is None:
                 at.wrong("admission must be set while the QuotaReserved condition is true")
         elif kind == "Admitted" and holds:
-            found = replace(found, admitted_at=when)
+            drafted = replace(drafted, admitted_at=when)
         elif kind == "Evicted" and holds:
-            found = replace(found, evicted=reason or reasons.PREEMPTED, evicted_at=when)
+            drafted = replace(drafted, evicted=reason or reasons.PREEMPTED, evicted_at=when)
             going = message
         elif kind == "PodsReady":
             lost = not holds and reason == reasons.WAIT_FOR_RECOVERY
-            found = replace(found, ready=holds, unready_since=when if lost else None)
+            drafted = replace(drafted, ready=holds, unready_since=when if lost else None)
         elif kind == "Finished" and holds:
-            found = replace(found, finished=reason or "Succeeded", message=message)
+            drafted = replace(drafted, finished=reason or "Succeeded", message=message)
     if not reserves:
-        return replace(found, admission=None)
-    return replace(found, message=going) if found.evicted else found
+        return replace(drafted, admission=None)
+    return replace(drafted, message=going) if drafted.evicted else drafted
 
 
 def _assigned(at: At, count: int) -> dict[str, int]:
@@ -319,23 +319,23 @@ def _assigned(at: At, count: int) -> dict[str, int]:
     return usage
 
 
-def _admission(found: Workload, at: At) -> Admission:
+def _admission(drafted: Workload, at: At) -> Admission:
     needed = ("clusterQueue", "podSetAssignments")
     given = at.fields(needed, required=needed)
-    wanted = {each.name: each for each in found.pod_sets}
+    wanted = {pod_set.name: pod_set for pod_set in drafted.pod_sets}
     assignments: list[PodSetAdmission] = []
-    for each in given["podSetAssignments"].items(1) if "podSetAssignments" in given else ():
-        one = each.fields(
+    for item in given["podSetAssignments"].items(1) if "podSetAssignments" in given else ():
+        one = item.fields(
             ("name", "flavors", "resourceUsage", "count"),
             refused={"topologyAssignment": TOPOLOGY, "delayedTopologyRequest": TOPOLOGY},
         )
         name = one["name"].name() if "name" in one else "main"
         pod_set = wanted.get(name)
         if pod_set is None:
-            one.get("name", each).wrong(f"no pod set is called {name}", meant(name, list(wanted)))
+            one.get("name", item).wrong(f"no pod set is called {name}", meant(name, list(wanted)))
             continue
         if any(name == known.name for known in assignments):
-            one.get("name", each).wrong(f"a second assignment of pod set {name}")
+            one.get("name", item).wrong(f"a second assignment of pod set {name}")
             continue
         count = one["count"].integer(0) if "count" in one else pod_set.count
         flavors = one["flavors"].texts() if "flavors" in one else {}
@@ -346,7 +346,7 @@ def _admission(found: Workload, at: At) -> Admission:
         if PODS in flavors:
             usage.setdefault(PODS, count)
         assignments.append(PodSetAdmission(name, count, flavors, usage))
-    missing = [name for name in wanted if all(name != each.name for each in assignments)]
+    missing = [name for name in wanted if all(name != assignment.name for assignment in assignments)]
     if assignments and missing:
         given["podSetAssignments"].wrong(f"pod set {', '.join(missing)} has no assignment")
     queue = given["clusterQueue"].name() if "clusterQueue" in given else ""

@@ -128,25 +128,25 @@ class Boot:
 
     def start(self, service: str) -> None:
         """Start one container afresh; what runs in it is killed. Raises ServiceError, PortTakenError."""
-        found = self._containers().get(service)
-        if found is None:
+        container = self._containers().get(service)
+        if container is None:
             self.create()
-            found = self._containers().get(service)
-        if found is None:
+            container = self._containers().get(service)
+        if container is None:
             raise ServiceError(f"Compose made no container for {service}", "look at `labctl up --dry-run`")
-        self._start(service, found)
+        self._start(service, container)
 
-    def _start(self, service: str, found: Container) -> None:
+    def _start(self, service: str, container: Container) -> None:
         if service not in self._started:
             self._started.append(service)
         self._healthy.discard(service)
         self._tries[service] = self._tries.get(service, 0) + 1
         try:
-            if found.alive:
-                self._acts.kill(found, gone=True)
-            if found.cut:
-                network.reconnect(self._engine, found, self._engine.networks(self._target.project))
-            self._engine.act("start", [found.id], grace=START_SECONDS - ACT_SECONDS)
+            if container.alive:
+                self._acts.kill(container, gone=True)
+            if container.cut:
+                network.reconnect(self._engine, container, self._engine.networks(self._target.project))
+            self._engine.act("start", [container.id], grace=START_SECONDS - ACT_SECONDS)
         except EngineError as error:
             raise self._not_started(service, error) from error
         self._deadlines[service] = self._clock() + START_SECONDS
@@ -209,24 +209,24 @@ class Boot:
 
     def _set_up(self, again: bool) -> None:
         """Run the one-shot service that prepares the store, unless it has succeeded in this store's life."""
-        found = self._containers()[SETUP]
-        if found.state == "exited" and found.exit_code == 0 and not again:
+        container = self._containers()[SETUP]
+        if container.state == "exited" and container.exit_code == 0 and not again:
             return
         self.start(SETUP)
-        found = settle(
+        container = settle(
             lambda: self._containers()[SETUP],
             lambda setup: setup.state in ("exited", "dead"),
             timeout=START_SECONDS,
             clock=self._clock,
             every=POLL_SECONDS,
         )
-        if found.state not in ("exited", "dead"):
+        if container.state not in ("exited", "dead"):
             raise WaitTimeoutError(
-                f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._written.lines(found))}",
+                f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._written.lines(container))}",
                 self._written.keep(self._containers()[STORE]),
             )
-        if found.exit_code:
-            raise self._failed(SETUP, found)
+        if container.exit_code:
+            raise self._failed(SETUP, container)
         self._started.remove(SETUP)
 
     def _gave_up(self, service: str, container: Container) -> bool:
@@ -284,8 +284,8 @@ class Boot:
             if ran:
                 self._look(self._started, containers, ignore_progress, self._clock())
                 stays = staying(self._started, ran, self._healthy)
-            found = [containers[name] for name in reversed(self._started) if name in containers]
-            alive = [c.id for c in found if c.alive and c.service not in stays]
+            started = [containers[name] for name in reversed(self._started) if name in containers]
+            alive = [c.id for c in started if c.alive and c.service not in stays]
             if alive:
                 with contextlib.suppress(EngineError):
                     self._engine.act("kill", alive, gone=True)

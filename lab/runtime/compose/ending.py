@@ -40,19 +40,19 @@ class Acts:
 
         Raises EngineError.
         """
-        return self._do("kill", container, lambda found: not found.alive, gone=gone)
+        return self._do("kill", container, lambda current: not current.alive, gone=gone)
 
     def stop(self, container: Container, grace: int) -> Struck:
         """SIGTERM, and SIGKILL after `grace` seconds. Raises EngineError."""
-        return self._do("stop", container, lambda found: not found.alive, f"--time={grace}", grace=grace)
+        return self._do("stop", container, lambda current: not current.alive, f"--time={grace}", grace=grace)
 
     def pause(self, container: Container) -> Struck:
         """Freeze it. Raises EngineError."""
-        return self._do("pause", container, lambda found: found.state == "paused")
+        return self._do("pause", container, lambda current: current.state == "paused")
 
     def unpause(self, container: Container) -> None:
         """Let it go on. Raises EngineError."""
-        self._do("unpause", container, lambda found: found.state != "paused")
+        self._do("unpause", container, lambda current: current.state != "paused")
 
     def crash(self, container: Container) -> Struck:
         """See Runtime.crash. Raises UnsupportedError, EngineError, WaitTimeoutError.
@@ -98,7 +98,7 @@ class Acts:
         def over() -> bool:
             nonlocal problem
             try:
-                return all(done(found) for found in self._engine.inspect([container.id]))
+                return all(done(current) for current in self._engine.inspect([container.id]))
             except EngineError as error:  # it may be too busy to answer
                 problem = problem or error
                 return False

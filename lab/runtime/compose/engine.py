@@ -106,25 +106,25 @@ class Engine:
         with ThreadPoolExecutor(1) as pool:  # each takes a fifth of a second
             asked = pool.submit(self._answer, "compose", "version", "--short")
             self.check_engine()
-            found = asked.result()
-        if found.returncode:
+            answer = asked.result()
+        if answer.returncode:
             raise EngineError(
                 "Docker is here, but not its Compose plugin (`docker compose`)",
                 "install it: the package docker-compose-plugin, or docker-compose-v2 on Ubuntu",
             )
-        version = tuple(int(part) for part in re.findall(r"\d+", found.stdout)[:2])
+        version = tuple(int(part) for part in re.findall(r"\d+", answer.stdout)[:2])
         if version < LEAST_COMPOSE:
             least = ".".join(map(str, LEAST_COMPOSE))
             raise EngineError(
-                f"Compose {found.stdout.strip()} is too old: {least} is needed",
+                f"Compose {answer.stdout.strip()} is too old: {least} is needed",
                 "update the package docker-compose-plugin, or Docker Desktop",
             )
 
     def check_engine(self) -> None:
         """Raises EngineError unless an engine answers."""
-        found = self._answer("version", "--format", "{{.Server.Version}}")
-        if found.returncode:
-            raise no_answer(found.stderr)
+        answer = self._answer("version", "--format", "{{.Server.Version}}")
+        if answer.returncode:
+            raise no_answer(answer.stderr)
 
     def containers(self, project: str) -> tuple[Container, ...]:
         """The project's containers, those that do not run included."""
@@ -141,13 +141,13 @@ class Engine:
         """Container -> CPU in percent of one core, over the second that the engine takes to look."""
         if not ids:
             return {}
-        found = {}
+        percent = {}
         answer = self.ask("stats", "--no-stream", "--no-trunc", "--format", "{{json .}}", *ids)
         for line in answer.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 row = parse_json(line)
-                found[str(row["ID"])] = float(str(row["CPUPerc"]).rstrip("%"))
-        return found
+                percent[str(row["ID"])] = float(str(row["CPUPerc"]).rstrip("%"))
+        return percent
 
     def volumes(self, project: str) -> dict[str, Mapping[str, str]]:
         """The project's volumes: name -> labels."""
@@ -170,8 +170,8 @@ class Engine:
         """`around`, until the last event of these kinds: the engine tells of one only once it has acted."""
         window = ("--since", f"{around.first:.6f}", "--until", f"{around.last:.6f}")
         with contextlib.suppress(EngineError):
-            told = self.ask("events", *window, "--format", "{{json .}}")
-            if times := event_times(told, container, actions):
+            events = self.ask("events", *window, "--format", "{{json .}}")
+            if times := event_times(events, container, actions):
                 return Struck(around.first, max(times))
         return around
 
@@ -189,9 +189,9 @@ class Engine:
 
     def images(self, names: Sequence[str]) -> dict[str, ImageInfo]:
         """The images that the engine has, by the names asked for. Raises LabError."""
-        found: dict[str, ImageInfo] = {}
+        inspected: dict[str, ImageInfo] = {}
         if not names:
-            return found
+            return inspected
         code, lines = self._followed(self._argv("image", "inspect", "--format", "{{json .}}", *names))
         # Beside errors `docker` writes warnings, about its configuration say.
         errors = [line for line in lines if _ERROR.match(line) and "no such image" not in line.lower()]
@@ -202,10 +202,10 @@ class Engine:
 
     def ask(self, *arguments: str) -> str:
         """The output of `docker ARGUMENTS`. Raises EngineError when it fails."""
-        found = self._answer(*arguments)
-        if found.returncode:
-            raise no_answer(found.stderr)
-        return found.stdout
+        answer = self._answer(*arguments)
+        if answer.returncode:
+            raise no_answer(answer.stderr)
+        return answer.stdout
 
     # Doing
 
@@ -244,12 +244,12 @@ class Engine:
         command = self._argv("exec", container, *argv)
         with self._called(WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s")):
             if on_line is None:
-                found = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
+                result = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
             else:
-                found = self._stream(
+                result = self._stream(
                     command, on_line, timeout=timeout, env=clean_environment(), grace=ANSWER_END_SECONDS
                 )
-        return found.returncode, found.stdout
+        return result.returncode, result.stdout
 
     def run_helper(
         self, options: Sequence[str], image: str, argv: Sequence[str], timeout: float
@@ -260,10 +260,10 @@ class Engine:
         """
         command = self._argv("run", *options, image, *argv)
         with self._called(EngineError(f"`{' '.join(argv)}` has not ended after {timeout:g} s", _RESTART)):
-            found = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
-        if found.returncode == ENGINE_FAILED:
-            raise no_answer(found.stdout)
-        return found.returncode, found.stdout
+            result = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
+        if result.returncode == ENGINE_FAILED:
+            raise no_answer(result.stdout)
+        return result.returncode, result.stdout
 
     # Images: minutes and gigabytes, so their output is followed, and they end with labctl
 
@@ -371,24 +371,24 @@ class Engine:
 
     def _do(self, argv: Sequence[str], called: str, timeout: float, gone: bool = False) -> None:
         with self._called(EngineError(f"`{called}` has not ended after {timeout:g} s", _RESTART)):
-            found = self._run(argv, timeout=timeout, env=clean_environment())
-        if found.returncode:
-            lines = [line for line in found.stderr.splitlines() if line.strip()]
+            result = self._run(argv, timeout=timeout, env=clean_environment())
+        if result.returncode:
+            lines = [line for line in result.stderr.splitlines() if line.strip()]
             left = [line for line in lines if not (gone and _GONE.search(line))]
             if left or not lines:
-                raise no_answer("\n".join(left) or f"`{called}`: exit code {found.returncode}")
+                raise no_answer("\n".join(left) or f"`{called}`: exit code {result.returncode}")
 
     def _inspected(self, names: Sequence[str], *question: str) -> Sequence[Mapping[str, Any]]:
         """The engine's answers about these to `docker QUESTION NAMES`; one that is gone is left out."""
         if not names:
             return ()
-        found = self._answer(*question, *names)
+        answer = self._answer(*question, *names)
         try:
-            rows: list[Mapping[str, Any]] = parse_json(found.stdout or "[]")
+            rows: list[Mapping[str, Any]] = parse_json(answer.stdout or "[]")
         except ValueError as error:
-            raise no_answer(found.stderr or str(error)) from error
-        if found.returncode and "no such" not in found.stderr.lower():
-            raise no_answer(found.stderr)
+            raise no_answer(answer.stderr or str(error)) from error
+        if answer.returncode and "no such" not in answer.stderr.lower():
+            raise no_answer(answer.stderr)
         return rows
 
     def _named(self, kind: str, project: str) -> tuple[str, ...]:

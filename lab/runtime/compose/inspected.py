@@ -103,11 +103,11 @@ def _published(row: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 def seconds(text: str) -> float:
     """Docker's time, such as 2026-11-21T00:33:26.531790123Z, in seconds since the epoch; 0 for none."""
-    found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)$", text)
-    if not found or text.startswith("0001-"):
+    match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)$", text)
+    if not match or text.startswith("0001-"):
         return 0.0
-    whole = datetime.fromisoformat(found[1] + ("+00:00" if found[3] == "Z" else found[3])).timestamp()
-    return whole + float(found[2] or 0)
+    whole = datetime.fromisoformat(match[1] + ("+00:00" if match[3] == "Z" else match[3])).timestamp()
+    return whole + float(match[2] or 0)
 
 
 def is_called(record: Mapping[str, object], name: str) -> bool:
@@ -121,7 +121,7 @@ def is_called(record: Mapping[str, object], name: str) -> bool:
         return any(_short(full) == _short(tag) for tag in tags) or record.get("Id") == name
     repository, separator, tag = reference.rpartition(":")
     repository = repository if separator and "/" not in tag else reference
-    return any(_short(f"{repository}@{digest}") == _short(each) for each in digests)
+    return any(_short(f"{repository}@{digest}") == _short(known) for known in digests)
 
 
 def _short(name: str) -> str:

@@ -72,11 +72,11 @@ def abilities(engine: Engine, image: str) -> Mapping[Feature, str]:
     if code:
         raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}")
     try:
-        found: Mapping[str, str] = parse_json(_last(said))
+        support: Mapping[str, str] = parse_json(_last(said))
         return {
-            Feature.NETWORK: found["rate"],
-            Feature.NETWORK_DELAY: found["delay"],
-            Feature.NETWORK_LOSS: found["loss"],
+            Feature.NETWORK: support["rate"],
+            Feature.NETWORK_DELAY: support["delay"],
+            Feature.NETWORK_LOSS: support["loss"],
         }
     except (ValueError, KeyError, TypeError) as error:
         raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}") from error

@@ -39,10 +39,10 @@ def services(state: ComposeState) -> tuple[str, ...]:
     One that the lab has no port for came after the labctl that started it.
     """
     kept = (
-        each.name
-        for each in SERVICES
-        if each.name not in (*state.left_out, WORKER) and (state.spec.gcs_ft or not each.gcs_ft)
-        if all(port.name in state.ports for port in each.ports if port.published)
+        service.name
+        for service in SERVICES
+        if service.name not in (*state.left_out, WORKER) and (state.spec.gcs_ft or not service.gcs_ft)
+        if all(port.name in state.ports for port in service.ports if port.published)
     )
     return (*kept, *state.spec.worker_services)
 
@@ -61,8 +61,8 @@ def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
 
 def paths(state: ComposeState, folder: Path) -> tuple[Path, ...]:
     """Every Compose file of the lab, in order."""
-    found = [COMPOSE / file for file in state.files]
-    return (*found, folder / OVERRIDE_FILE) if override(state) else tuple(found)
+    files = [COMPOSE / file for file in state.files]
+    return (*files, folder / OVERRIDE_FILE) if override(state) else tuple(files)
 
 
 def command_line(state: ComposeState, folder: Path) -> tuple[str, ...]:

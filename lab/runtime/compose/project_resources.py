@@ -25,10 +25,10 @@ def by_service(containers: tuple[Container, ...]) -> dict[str, Container]:
 
 def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]:
     """The names of a project's volumes. Raises RefusedError unless all are of the lab with that folder."""
-    found = engine.volumes(project)
-    theirs = [name for name, labels in found.items() if labels.get(FOLDER_LABEL) != str(folder)]
+    volumes = engine.volumes(project)
+    theirs = [name for name, labels in volumes.items() if labels.get(FOLDER_LABEL) != str(folder)]
     if theirs:
-        owner = found[theirs[0]].get(FOLDER_LABEL)
+        owner = volumes[theirs[0]].get(FOLDER_LABEL)
         whose = f"belong to the lab of {owner}" if owner else "were not made by labctl"
         other = ", or that lab's RAYLAB_HOME" if owner else ""
         raise RefusedError(
@@ -36,7 +36,7 @@ def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]
             f"choose another --lab{other}; if nobody needs what they hold: "
             f"docker volume rm {' '.join(theirs)}",
         )
-    return tuple(found)
+    return tuple(volumes)
 
 
 class Holdings:
@@ -47,10 +47,10 @@ class Holdings:
 
     def containers(self) -> dict[str, Container]:
         """The lab's containers by service. Raises RefusedError when the project is somebody else's."""
-        found = self._engine.containers(self._project)
-        for container in found:
+        present = self._engine.containers(self._project)
+        for container in present:
             self._check_own(container)
-        return by_service(found)
+        return by_service(present)
 
     def stop(self, containers: Mapping[str, Container], on_progress: OnProgress) -> tuple[str, ...]:
         """Stop what runs: the nodes at once, the rest when asked, the store last. Returns their names."""

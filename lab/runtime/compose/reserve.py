@@ -73,7 +73,7 @@ def complete(current: ComposeState, asked: LabSpec, folder: Path, *, patience: f
     names = lacking(current)
     if not names:
         return current
-    fixed = dataclasses.replace(asked, ports=tuple(each for each in asked.ports if each[0] in names))
+    fixed = dataclasses.replace(asked, ports=tuple(port for port in asked.ports if port[0] in names))
     own = current.ports.values()
     with ports.reserved(fixed, names, folder, state.FILE, _held, patience, own) as (chosen, said):
         both, notes = {**current.ports, **chosen}, (*current.notes, *said)
@@ -87,7 +87,7 @@ def complete(current: ComposeState, asked: LabSpec, folder: Path, *, patience: f
 
 def _names(left_out: Collection[str]) -> tuple[str, ...]:
     """The ports that a lab without these services publishes."""
-    ports_there = (port for each in SERVICES if each.name not in left_out for port in each.ports)
+    ports_there = (port for service in SERVICES if service.name not in left_out for port in service.ports)
     return tuple(port.name for port in ports_there if port.published)
 
 
@@ -146,7 +146,7 @@ def check_readable(user: tuple[int, int], checkout: Path = ROOT) -> None:
         return
     # A mounted folder is reached without those above it.
     inside = {folder: [path for name in names for path in _way(name)] for folder, names in MOUNTED.items()}
-    for path in (checkout / folder / each for folder, below in inside.items() for each in below):
+    for path in (checkout / folder / name for folder, below in inside.items() for name in below):
         wanted = 0o5 if path.is_dir() else 0o4
         if _may(path, user) & wanted != wanted:
             # Not the whole checkout: compose/secrets stays closed.
@@ -180,11 +180,11 @@ def _way(name: str) -> list[Path]:
 def _may(path: Path, user: tuple[int, int]) -> int:
     """The bits of rwx that a user has, who is in no other group. Raises SetupError when it is not there."""
     try:
-        found = path.stat()
+        info = path.stat()
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror}", "is the checkout whole?") from error
     uid, gid = user
-    return found.st_mode >> (6 if found.st_uid == uid else 3 if found.st_gid == gid else 0) & 0o7
+    return info.st_mode >> (6 if info.st_uid == uid else 3 if info.st_gid == gid else 0) & 0o7
 
 
 def _held(folder: Path) -> Collection[int]:

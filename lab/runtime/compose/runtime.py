@@ -41,11 +41,11 @@ def images_of(spec: LabSpec, environment: Mapping[str, str], fetch: bool) -> Res
     """
     from lab.runtime.compose.images import WAYS, ensure, resolve
 
-    found = (ensure if fetch else resolve)(spec, environment)
-    if found.missing:
-        names = ", ".join(need.name for need in found.missing)
+    images = (ensure if fetch else resolve)(spec, environment)
+    if images.missing:
+        names = ", ".join(need.name for need in images.missing)
         raise SetupError(f"images of the lab are missing: {names}", f"get them with {WAYS}")
-    return found
+    return images
 
 
 class ComposeRuntime(HostedRuntime[ComposeState]):
@@ -161,8 +161,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     def kept(self) -> tuple[str, ...]:
         """See Runtime.kept: the store's volume, or its stand-in's. Raises EngineError, RefusedError."""
-        found = self._holdings.check_volumes()
-        return tuple(name for name in found if name.endswith(("_objects", "_objects-standin")))
+        volumes = self._holdings.check_volumes()
+        return tuple(name for name in volumes if name.endswith(("_objects", "_objects-standin")))
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
         """See LabView.usage. Memory is left to Ray, which knows the containers' limits."""
@@ -250,12 +250,12 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                 self._acts.calm(container)
             if container is not None and container.cut:
                 network.reconnect(self._engine, container, self._networks())
-            found = self._settled(current, service)
-            if found.state in (State.HEALTHY, State.PAUSED):
+            status = self._settled(current, service)
+            if status.state in (State.HEALTHY, State.PAUSED):
                 return
             boot = self._boot(current)
             begin = self._clock()
-            if found.state in (State.EXITED, State.ABSENT) or is_node(service):
+            if status.state in (State.EXITED, State.ABSENT) or is_node(service):
                 # What is left of a node that lost its cluster cannot be revived; it makes room.
                 boot.start(service)
                 on_progress(Progress(service, State.STARTING, "", 0.0))
@@ -283,14 +283,14 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
         def running() -> list[str]:
             try:
-                found = self._holdings.containers()
+                containers = self._holdings.containers()
             except RefusedError:  # somebody else's project
                 return []
             except EngineError:
                 if path.exists():
                     raise
                 return []  # as on a machine that never had an engine
-            return [name for name, container in found.items() if container.alive]
+            return [name for name, container in containers.items() if container.alive]
 
         return statefile.find(path, lambda: state.load(self._folder), self.lab, running)
 

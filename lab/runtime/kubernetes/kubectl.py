@@ -1,4 +1,4 @@
-"""kubectl: the one door to a cluster. Only verbs that a fault needs, and answers as JSON."""
+"""kubectl: the only access to a cluster. Only verbs that a fault needs, and answers as JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Kubectl:
         items = listed.get("items")
         if not isinstance(items, list):
             raise KubernetesError("kubectl get pods: its answer is no list of pods")
-        return tuple(_pod(each) for each in items if isinstance(each, dict))
+        return tuple(_pod(item) for item in items if isinstance(item, dict))
 
     def pod(self, name: str) -> Pod:
         """One pod. Raises NotFoundError."""
@@ -94,12 +94,12 @@ class Kubectl:
     def _json(self, *words: str) -> Mapping[str, Any]:
         said = self._ask(*words, "--output=json")
         try:
-            found = parse_json(said.encode())
+            document = parse_json(said.encode())
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             raise KubernetesError(f"kubectl {' '.join(words)}: its answer is no JSON: {said[:SHOWN]!r}")
-        return found
+        return document
 
     def _ask(self, *words: str) -> str:
         done = self._call(*words)
@@ -154,14 +154,14 @@ class Kubectl:
 
 def _pod(row: Mapping[str, Any]) -> Pod:
     def part(name: str) -> Mapping[str, Any]:
-        found = row.get(name)
-        return found if isinstance(found, dict) else {}
+        value = row.get(name)
+        return value if isinstance(value, dict) else {}
 
     metadata, status = part("metadata"), part("status")
     labels, conditions = metadata.get("labels"), status.get("conditions")
     ready = any(
-        isinstance(each, dict) and each.get("type") == "Ready" and each.get("status") == "True"
-        for each in (conditions if isinstance(conditions, list) else ())
+        isinstance(condition, dict) and condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in (conditions if isinstance(conditions, list) else ())
     )
     return Pod(
         name=str(metadata.get("name") or ""),

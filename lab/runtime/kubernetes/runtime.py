@@ -92,14 +92,14 @@ class KubernetesRuntime(OutsideRuntime):
         wanted = self._ready[pod.group]
 
         def ready() -> int:
-            return sum(each.ready and each.group == pod.group for each in self._kubectl.pods())
+            return sum(current.ready and current.group == pod.group for current in self._kubectl.pods())
 
-        found = settle(
+        count = settle(
             ready, lambda n: n >= wanted, timeout=BACK_SECONDS, clock=self._clock, every=LOOK_SECONDS
         )
-        if found < wanted:
+        if count < wanted:
             raise WaitTimeoutError(
-                f"group {pod.group[1]} of {pod.group[0]} has {plural(found, 'ready pod')} after "
+                f"group {pod.group[1]} of {pod.group[0]} has {plural(count, 'ready pod')} after "
                 f"{BACK_SECONDS:g} s, and had {wanted}",
                 "kubectl describe pods says what they wait for",
             )
@@ -126,15 +126,15 @@ class KubernetesRuntime(OutsideRuntime):
 
     def _delete(self, service: str, grace_seconds: float) -> Struck:
         pods = self._kubectl.pods()
-        pod = next((each for each in pods if each.name == service), None)
+        pod = next((candidate for candidate in pods if candidate.name == service), None)
         if pod is None:
             raise NotFoundError(
                 f"{self.lab} has no pod {service} of Ray's",
-                f"there are: {', '.join(each.name for each in pods) or 'none'}",
+                f"there are: {', '.join(candidate.name for candidate in pods) or 'none'}",
             )
         self._kubectl.refuse_without_rights("delete", "pods")
         self._cluster, self._before[service] = pod.labels.get(CLUSTER, ""), pod
-        self._ready = Counter(each.group for each in pods if each.ready)
+        self._ready = Counter(candidate.group for candidate in pods if candidate.ready)
         first = self._wall()
         self._kubectl.delete(service, grace_seconds=grace_seconds)
         return Struck(first, self._wall())

@@ -91,7 +91,7 @@ class Boot:
                 current = self.spawn(current, name)
                 on_progress(Progress(name, State.STARTING, "", self._clock() - begin))
                 if is_node(name):  # raylets that start at once in one session take the same names for sockets
-                    others = {each: current.leaders[each] for each in waiting}
+                    others = {other: current.leaders[other] for other in waiting}
                     current = self.join(current, name, on_progress, begin, others)
                 elif name == REDIS:  # the head needs it
                     self.wait(name, current.leaders[name], on_progress, begin)
@@ -195,8 +195,8 @@ class Boot:
             status = self._status(service, identity)
             if status.state is State.HEALTHY:
                 return status
-            for name, each in ((service, identity), *others.items()):
-                self._check_alive(name, each)
+            for name, leader in ((service, identity), *others.items()):
+                self._check_alive(name, leader)
             if self._clock() >= look_at_ports:
                 look_at_ports = self._clock() + PORTS_SECONDS
                 taken = self._shut_out(service, identity)
@@ -206,7 +206,7 @@ class Boot:
 
         status = settle(
             look,
-            lambda found: found.state is State.HEALTHY,
+            lambda status: status.state is State.HEALTHY,
             timeout=START_SECONDS,
             clock=self._clock,
             every=POLL_SECONDS,

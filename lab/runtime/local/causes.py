@@ -60,8 +60,8 @@ def shut_out(service: str, own: Collection[int], numbers: Mapping[str, int]) -> 
     Ray's head goes on without its dashboard then.
     """
     for name in ports_of([row(service)], scraped=False):
-        found = ports.listeners(numbers[name]) if name in numbers else ()
-        if found and not set(found) & set(own):
+        listeners = ports.listeners(numbers[name]) if name in numbers else ()
+        if listeners and not set(listeners) & set(own):
             return ports.taken(service, name, numbers[name])
     return None
 

@@ -140,11 +140,13 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
         living[process.pid] = process
         children.setdefault(info["ppid"], []).append(process.pid)
     session = _session_since(leader) if leader else None
-    found = [pid for pid, process in living.items() if _belongs(process, session, mark)]
-    for pid in found:  # grows while it is walked: descendants of descendants
+    pids = [pid for pid, process in living.items() if _belongs(process, session, mark)]
+    for pid in pids:  # grows while it is walked: descendants of descendants
         descended = [child for child in children.get(pid, ()) if _mark(living[child]) in ("", mark)]
-        found += [each for each in (*descended, *_fork_of(living[pid], living)) if each not in found]
-    return [living[pid] for pid in found]
+        pids += [
+            relative for relative in (*descended, *_fork_of(living[pid], living)) if relative not in pids
+        ]
+    return [living[pid] for pid in pids]
 
 
 def _fork_of(process: psutil.Process, living: Mapping[int, psutil.Process]) -> tuple[int, ...]:
@@ -201,21 +203,21 @@ def usage(groups: Mapping[str, Sequence[psutil.Process]], clock: Clock) -> dict[
     before = {name: _cpu_seconds(group) for name, group in groups.items()}
     clock.sleep(SAMPLE_SECONDS)
     passed = max(clock() - begin, SAMPLE_SECONDS)
-    found = {}
+    usages = {}
     for name, group in groups.items():
         after = _cpu_seconds(group)
         spent = sum(after[pid] - before[name].get(pid, after[pid]) for pid in after)
-        found[name] = (round(100 * spent / passed, 1), sum(map(memory, group)))
-    return found
+        usages[name] = (round(100 * spent / passed, 1), sum(map(memory, group)))
+    return usages
 
 
 def _cpu_seconds(group: Iterable[psutil.Process]) -> dict[int, float]:
-    found = {}
+    seconds = {}
     for process in group:
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
-            found[process.pid] = times.user + times.system
-    return found
+            seconds[process.pid] = times.user + times.system
+    return seconds
 
 
 def memory(process: psutil.Process) -> int:

@@ -94,7 +94,7 @@ def complete(current: LabState, asked: LabSpec, layout: Layout, *, patience: flo
     names = lacking(current)
     if not names:
         return current
-    fixed = dataclasses.replace(asked, ports=tuple(each for each in asked.ports if each[0] in names))
+    fixed = dataclasses.replace(asked, ports=tuple(port for port in asked.ports if port[0] in names))
     own = current.ports.values()
     with ports.reserved(fixed, names, layout.folder, state.FILE, _held, patience, own) as (chosen, said):
         both, notes = {**current.ports, **chosen}, (*current.notes, *said)

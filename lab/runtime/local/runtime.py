@@ -253,8 +253,8 @@ class LocalRuntime(HostedRuntime[LabState]):
     def resume(self, service: str) -> None:
         current = self._up()
         self._check_known(current, service)
-        found = processes.members(current.leaders.get(service), self._layout.mark(service))
-        processes.send(found, signal.SIGCONT)
+        group = processes.members(current.leaders.get(service), self._layout.mark(service))
+        processes.send(group, signal.SIGCONT)
 
     def crash(self, service: str) -> Struck:
         """See Runtime.crash: labctl is the supervisor, and starts it at once."""
@@ -277,12 +277,12 @@ class LocalRuntime(HostedRuntime[LabState]):
         if service in current.left_out:
             current = current.without({*current.left_out} - {service})
             state.save(self._folder, current)
-        found = self._settled(current, service)
-        if found.state in (State.HEALTHY, State.PAUSED):
+        status = self._settled(current, service)
+        if status.state in (State.HEALTHY, State.PAUSED):
             return
         boot = self._boot(current)
         identity = current.leaders.get(service)
-        if found.state is State.EXITED or identity is None or is_node(service):
+        if status.state is State.EXITED or identity is None or is_node(service):
             # What is left of a node that lost its cluster cannot be revived; it makes room.
             processes.end(identity, self._layout.mark(service), grace=0)
             current = boot.spawn(current, service)
@@ -328,8 +328,8 @@ class LocalRuntime(HostedRuntime[LabState]):
         return Boot(self._plan(current), self._view(current)[0])
 
     def _services(self, current: LabState) -> tuple[str, ...]:
-        found = services.services_of(current.spec, current.ports)
-        return tuple(name for name in found if name not in current.left_out)
+        names = services.services_of(current.spec, current.ports)
+        return tuple(name for name in names if name not in current.left_out)
 
     def _seen(self, current: LabState) -> dict[str, Seen]:
         return {name: current.seen(name, self._world) for name in self._services(current)}

@@ -355,8 +355,11 @@ def services_of(spec: LabSpec, ports: Mapping[str, int]) -> tuple[str, ...]:
         chosen = not service.ports or service.ports[0].name in ports
         return startable(service) and chosen and (spec.gcs_ft or not service.gcs_ft)
 
-    found = [each for each in SERVICES if has(each) and each.name != WORKER]
-    return (*(each.name for each in sorted(found, key=lambda each: each.is_node)), *spec.worker_services)
+    present = [service for service in SERVICES if has(service) and service.name != WORKER]
+    return (
+        *(service.name for service in sorted(present, key=lambda service: service.is_node)),
+        *spec.worker_services,
+    )
 
 
 def client_environment(plan: Plan) -> dict[str, str]:

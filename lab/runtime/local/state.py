@@ -19,7 +19,8 @@ from lab.topology import LabSpec, State
 SCHEMA = "raylab-local/2"
 FILE = statefile.LOCAL_FILE
 PORTS = ports_of(
-    (each for each in SERVICES if not (each.optional or each.gcs_ft or each.name == QUEUE)), scraped=False
+    (service for service in SERVICES if not (service.optional or service.gcs_ft or service.name == QUEUE)),
+    scraped=False,
 )
 """Ports that every lab has, those that an earlier labctl started included: they have no queues."""
 

@@ -46,20 +46,20 @@ def make(folder: Path) -> None:
 
     Raises SetupError when one of them is a link or is not this user's, or others can write to the parent.
     """
-    for each in (folder.parent, folder):
+    for path in (folder.parent, folder):
         try:
-            os.mkdir(each, 0o700)
+            os.mkdir(path, 0o700)
         except FileExistsError:
             pass
         except OSError as error:
             raise SetupError(
-                f"cannot make {each}: {error.strerror}", "free some space or check the owner of its parent"
+                f"cannot make {path}: {error.strerror}", "free some space or check the owner of its parent"
             ) from error
-        problem = _problem(each, rays=each == folder)
+        problem = _problem(path, rays=path == folder)
         if problem:
             raise SetupError(
-                f"{each}, for the lab's temporary files, {problem}",
-                f"look who made it, then remove it: rm -r {each}",
+                f"{path}, for the lab's temporary files, {problem}",
+                f"look who made it, then remove it: rm -r {path}",
             )
     os.chmod(folder.parent, 0o700)
 
@@ -78,15 +78,15 @@ def remove(folder: Path) -> None:
 def _problem(folder: Path, *, rays: bool = False) -> str:
     """The reason not to trust this folder, or nothing. The mode of Ray's own folder says nothing."""
     try:
-        found = os.lstat(folder)
+        info = os.lstat(folder)
     except OSError as error:
         return f"cannot be looked at ({error.strerror})"
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(info.st_mode):
         return "is a link to somewhere else"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(info.st_mode):
         return "is not a folder"
-    if found.st_uid != os.getuid():
-        return f"belongs to another user (uid {found.st_uid})"
-    if not rays and found.st_mode & OTHERS_MAY_WRITE:
-        return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    if info.st_uid != os.getuid():
+        return f"belongs to another user (uid {info.st_uid})"
+    if not rays and info.st_mode & OTHERS_MAY_WRITE:
+        return f"can be written by others (mode {stat.S_IMODE(info.st_mode):o})"
     return ""

@@ -92,8 +92,8 @@ def _clean_up(bench: Bench) -> Check:
             names = bench.keys()
             if not names:
                 return Check(name, "passed", f"nothing is left below {bench.prefix}")
-            for each in names:
-                bench.object("DELETE", each)
+            for object_name in names:
+                bench.object("DELETE", object_name)
         raise DeviationError("the objects stay in the listing")
     except (DeviationError, StoreError) as error:
         detail = f"objects below s3://{bench.bucket}/{bench.prefix} may be left: {error}"

@@ -102,18 +102,18 @@ def listing(bench: Bench) -> str:
     for name in ("l/a/1", "l/a/2", "l/b", "l/c/3"):
         bench.put(name, b"x")
     page = bench.page(("delimiter", "/"), prefix="l/").text
-    below = [each for part in page.split("<CommonPrefixes>")[1:] for each in values(part, "Prefix")[:1]]
+    below = [prefix for part in page.split("<CommonPrefixes>")[1:] for prefix in values(part, "Prefix")[:1]]
     same([p.removeprefix(f"{bench.prefix}/") for p in below], ["l/a/", "l/c/"], "the folders of a listing")
     same(values(page, "Key"), [bench.key("l/b")], "the objects of a listing with delimiter")
-    found: list[str] = []
+    keys: list[str] = []
     token: tuple[tuple[str, str], ...] = ()
     for _ in range(4):
         page = bench.page(("max-keys", "1"), *token, prefix="l/").text
-        found += values(page, "Key")
+        keys += values(page, "Key")
         if value(page, "IsTruncated") != "true":
             break
         token = (("continuation-token", value(page, "NextContinuationToken")),)
-    same(found, [bench.key(n) for n in ("l/a/1", "l/a/2", "l/b", "l/c/3")], "a listing page by page")
+    same(keys, [bench.key(n) for n in ("l/a/1", "l/a/2", "l/b", "l/c/3")], "a listing page by page")
     return "folders by delimiter, order, and pages that follow one another"
 
 
@@ -214,8 +214,8 @@ def file_system(bench: Bench) -> str:
         data = b"0123456789" * 1_200_000  # more than pyarrow sends at once, so that it uploads in parts
         with files.open_output_stream(f"{folder}/checkpoint/data") as stream:
             stream.write(data)
-        found = files.get_file_info(fs.FileSelector(folder, recursive=True))
-        kinds = sorted((info.base_name, info.type.name, info.size or 0) for info in found)
+        infos = files.get_file_info(fs.FileSelector(folder, recursive=True))
+        kinds = sorted((info.base_name, info.type.name, info.size or 0) for info in infos)
         same(kinds, [("checkpoint", "Directory", 0), ("data", "File", len(data))], "the listing")
         with files.open_input_file(f"{folder}/checkpoint/data") as source:
             same(source.read_at(10, 11_999_990), data[-10:], "the end of the file")

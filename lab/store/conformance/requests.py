@@ -34,8 +34,8 @@ class Answer(http.Reply):
 
 def value(xml: str, name: str) -> str:
     """The text of the first element `name`, or empty. For answers whose form is under test, so not strict."""
-    found = values(xml, name)
-    return found[0] if found else ""
+    matches = values(xml, name)
+    return matches[0] if matches else ""
 
 
 def values(xml: str, name: str) -> list[str]:
@@ -170,7 +170,7 @@ def want(answer: Answer, status: int, what: str) -> Answer:
     return answer
 
 
-def same(found: object, expected: object, what: str) -> None:
+def same(actual: object, expected: object, what: str) -> None:
     """Raises DeviationError when the two differ."""
-    if found != expected:
-        raise DeviationError(f"{what}: {str(found)[:80]!r} instead of {str(expected)[:80]!r}")
+    if actual != expected:
+        raise DeviationError(f"{what}: {str(actual)[:80]!r} instead of {str(expected)[:80]!r}")

@@ -70,7 +70,7 @@ def string_to_sign(
     amz = [f"{name}:{value.strip()}" for name, value in sorted(headers.items())]
     md5, kind = environ.get("HTTP_CONTENT_MD5", ""), environ.get("CONTENT_TYPE", "")
     head = "\n".join([environ["REQUEST_METHOD"], md5.strip(), kind.strip(), expires, *amz, raw_path])
-    signed = sorted((each for each in query if each[0] in SUBRESOURCES), key=lambda each: each[0])
+    signed = sorted((pair for pair in query if pair[0] in SUBRESOURCES), key=lambda pair: pair[0])
     resource = "&".join(f"{name}={value}" if value else name for name, value in signed)
     return head.encode("latin-1") + (f"?{resource}" if resource else "").encode()  # WSGI's text is latin-1
 

@@ -189,9 +189,9 @@ class Gateway:
         else:
             status = 200 if reply.status == 200 else 503
             server = reply.headers.get("Server", "")
-            told = f" ({server})" if server else ""
-            told = told if status == 200 else f": HTTP {reply.status} {_code(data)}".rstrip()
-            detail = f"gateway to {where}{told}"
+            suffix = f" ({server})" if server else ""
+            suffix = suffix if status == 200 else f": HTTP {reply.status} {_code(data)}".rstrip()
+            detail = f"gateway to {where}{suffix}"
         page = {"server": NAME, "version": f"to {self._upstream.url}", "detail": detail}
         return Response(json.dumps(page), status, mimetype="application/json")
 

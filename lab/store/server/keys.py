@@ -58,11 +58,11 @@ class Keyring:
 
     def find(self, access_key: str) -> Key | None:
         """The key of this name, unless it is disabled. Takes the same time for every name that is none."""
-        found = None
+        match = None
         for key in self._keys:
             if hmac.compare_digest(access_key.encode(), key.credentials.access_key.encode()):
-                found = key
-        return None if found is None or found.credentials.access_key in self._disabled else found
+                match = key
+        return None if match is None or match.credentials.access_key in self._disabled else match
 
     def get(self, access_key: str) -> Key:
         """`find`, of a key that must be there. Raises RefusalError."""
@@ -121,9 +121,9 @@ def only_bucket(listing: bytes, bucket: str) -> bytes:
     root = ET.fromstring(listing)
     namespace = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
     for buckets in root.iter(f"{namespace}Buckets"):
-        for each in list(buckets):
-            if each.findtext(f"{namespace}Name") != bucket:
-                buckets.remove(each)
+        for element in list(buckets):
+            if element.findtext(f"{namespace}Name") != bucket:
+                buckets.remove(element)
     return bytes(
         ET.tostring(root, encoding="utf-8", xml_declaration=True, default_namespace=namespace[1:-1] or None)
     )

@@ -13,7 +13,7 @@ from urllib3.exceptions import ProtocolError
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
-from lab.daemons.health.desk import Desk
+from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.queue.__main__ import make_app
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
@@ -143,7 +143,7 @@ class QueueWorld:
         store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
         self.controller = Controller(store, Packages(folder), clock=clock)
         self.reconciler = Reconciler(self.controller, self.ray, AtOnce())
-        self.health = Desk(store, lambda node: True, self.controller.lock, clock)
+        self.health = HealthMonitor(store, lambda node: True, self.controller.lock, clock)
         self.app = make_app(self.controller, self.health, Loops(()), TOKEN)
         self.asked: list[str] = []
         """Method and path of each request."""

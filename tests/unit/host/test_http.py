@@ -1,4 +1,4 @@
-"""The door for HTTP: what a request is, and the words for an answer that does not come."""
+"""The HTTP client: what a request is, and the words for an answer that does not come."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def page(
     def rest(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         return answer(start_response, "418 I'm a teapot", b'"the rest"', "application/json")
 
-    app = Loops(each.loop for each in work).told(rest, about)
+    app = Loops(each.loop for each in work).reporting(rest, about)
     body = app({"PATH_INFO": path, "REQUEST_METHOD": method}, lambda status, _: said.append(status))
     return said[0], json.loads(b"".join(body))
 

@@ -106,7 +106,7 @@ def test_without_a_slack_queue_fewer_are_admitted_and_all_return() -> None:
 
 def test_a_job_that_waits_for_lost_capacity_is_not_told_that_it_never_fits() -> None:
     engine = losing(setup(queue("a", 2)), 1, job("one", "a", 2))
-    assert engine.told(engine.items["ns/one"])[0] == "WaitingForQuota"
+    assert engine.condition(engine.items["ns/one"])[0] == "WaitingForQuota"
 
 
 def test_of_two_trees_the_larger_one_pays() -> None:

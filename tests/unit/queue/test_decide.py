@@ -17,7 +17,7 @@ def decide(given: Setup, workloads: list[Workload]) -> tuple[list[Change], dict[
     for workload in workloads:
         engine.submit(workload, 7.0)
     changes = engine.cycle(7.0)
-    waiting = {key: engine.told(item)[0] for key, item in engine.items.items() if item.state == PENDING}
+    waiting = {key: engine.condition(item)[0] for key, item in engine.items.items() if item.state == PENDING}
     return changes, waiting
 
 

@@ -75,7 +75,7 @@ def test_one_that_fits_after_the_preemptions_of_another_queue_is_not_overtaken(a
     engine.submit(job("first", "a", 2, created=2.0), 20.0)
     engine.submit(job("deferred", "b", 2, created=3.0), 20.0)
     engine.settle(20.0)
-    assert "will fit after these preemptions" in engine.told(engine.items["ns/deferred"])[1]
+    assert "will fit after these preemptions" in engine.condition(engine.items["ns/deferred"])[1]
     if applied:
         engine.apply(given, 21.0)
     engine.submit(job("urgent", "b", 2, created=4.0, priority=5), 22.0)

@@ -68,7 +68,7 @@ def test_a_shape_is_parked_with_all_that_have_it() -> None:
     pending.park(item, "WaitingForQuota", "too little")
     later = Item(job("d", "q", 1))
     pending.push(later)
-    assert pending.told(later) == ("WaitingForQuota", "too little")
+    assert pending.condition(later) == ("WaitingForQuota", "too little")
     assert popped(pending) == ["c"]
     assert [each.workload.name for each in pending] == ["a", "b", "d"]
     pending.unpark()
@@ -152,9 +152,9 @@ def test_after_a_failure_only_an_event_brings_it_back(workload: Workload, heads_
     engine.submit(running("held", "q", 1), 0.0)
     engine.submit(workload, 0.0)
     engine.settle(0.0)
-    assert bool(engine.pending["q"].doors()) == heads_again
+    assert bool(engine.pending["q"].local_queues()) == heads_again
     engine.finish("ns/held", 1.0)
-    assert engine.pending["q"].doors()
+    assert engine.pending["q"].local_queues()
 
 
 def test_flavors_that_are_left_to_try_are_tried_in_the_next_cycle() -> None:
@@ -167,4 +167,4 @@ def test_flavors_that_are_left_to_try_are_tried_in_the_next_cycle() -> None:
     engine.submit(job("new", "q", 2), 0.0)
     changes = engine.cycle(0.0)
     assert [each.event for each in changes] == ["Preempted", "Pending"]
-    assert engine.pending["q"].doors()
+    assert engine.pending["q"].local_queues()

@@ -21,7 +21,7 @@ def queue(app: App, ctx: click.Context) -> None:
         live.overview(app)
 
 
-for each in (*live.COMMANDS, *objects.COMMANDS, *receipt.COMMANDS, files.check, files.simulate):
-    queue.add_command(each)
+for command in (*live.COMMANDS, *objects.COMMANDS, *receipt.COMMANDS, files.check, files.simulate):
+    queue.add_command(command)
 
 COMMANDS = (queue,)

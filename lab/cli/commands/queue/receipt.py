@@ -24,12 +24,12 @@ def receipt(app: App, name: str, control: bool) -> None:
 
     lab = app.open()
     with Story(app.out) as story:
-        found = receipts(lab, name, story.moment, control=control)
-    documents = [each.to_json() for each in found]
+        judged = receipts(lab, name, story.moment, control=control)
+    documents = [receipt.to_json() for receipt in judged]
     if not app.out.as_json({"receipts": documents}):
-        for each in documents:
-            receipt_panel.show(app.out, each)
-    for made in found:
+        for document in documents:
+            receipt_panel.show(app.out, document)
+    for made in judged:
         judge(app, made)
 
 

@@ -28,19 +28,19 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
     if limit < 0:
         raise UsageError(f"limit {limit}: must not be negative")
     engine = reader.engine
-    doors = _doors(engine, queue) if queue else None
+    keys = _keys(engine, queue) if queue else None
     rows: list[tuple[tuple[Any, ...], Record, Item]] = []
     places = positions(engine)
     for number, record in enumerate(reader.jobs.values()):
         item = engine.items[record.key]
         state = state_of(item)
-        if not _wanted(status, state) or (doors is not None and item.queue not in doors):
+        if not _wanted(status, state) or (keys is not None and item.queue not in keys):
             continue
         where = places.get(record.key)
         place = number if where is None else where.in_cluster_queue
         order = (_ORDER[state], "" if state == FINISHED else item.cluster_queue)
         rows.append(((*order, -number if state == FINISHED else place), record, item))
-    rows.sort(key=lambda each: each[0])
+    rows.sort(key=lambda row: row[0])
     shown, plainly = rows[:limit] if limit else rows, Plainly(reader)
     return {
         "workloads": [
@@ -60,12 +60,12 @@ def _wanted(status: str, state: str) -> bool:
     return status in (ALL, state.lower())
 
 
-def _doors(engine: Engine, queue: str) -> set[tuple[str, str]]:
+def _keys(engine: Engine, queue: str) -> set[tuple[str, str]]:
     """The LocalQueues of this name. Raises NotFoundError."""
     space, _, name = queue.rpartition("/")
     known = engine.setup.local_queues
-    found = {door for door in known if door[1] == name and space in ("", door[0])}
-    if not found:
-        names = ", ".join(sorted("/".join(door) for door in known)) or "none"
+    matches = {key for key in known if key[1] == name and space in ("", key[0])}
+    if not matches:
+        names = ", ".join(sorted("/".join(key) for key in known)) or "none"
         raise NotFoundError(f"there is no LocalQueue {queue}", f"known: {names}")
-    return found
+    return matches

@@ -22,7 +22,7 @@ def describe(reader: Reader, key: str) -> Document:
     events = reader.events(limit=1_000_000, workload=record.key)[-LATEST:]
     return {
         **row(reader, record, item, position(engine, item), Plainly(reader)),
-        "pod_sets": [pod_set(each) for each in workload.pod_sets],
+        "pod_sets": [pod_set(requested) for requested in workload.pod_sets],
         "granted": _granted(item),
         "active": item.active,
         "max_time": workload.max_execution,
@@ -33,17 +33,17 @@ def describe(reader: Reader, key: str) -> Document:
         "requeue_at": item.requeue_at,
         "stopping": None if record.stop is None else asdict(record.stop),
         "retry": _retry(record, item),
-        "attempts_made": [asdict(each) for each in job.attempts],
+        "attempts_made": [asdict(attempt) for attempt in job.attempts],
         "events": [
             {
-                "number": each.number,
-                "at": each.change.at,
-                "event": each.change.event,
-                "reason": each.change.reason,
-                "message": each.change.message,
-                "cluster_queue": each.change.cluster_queue,
+                "number": event.number,
+                "at": event.change.at,
+                "event": event.change.event,
+                "reason": event.change.reason,
+                "message": event.change.message,
+                "cluster_queue": event.change.cluster_queue,
             }
-            for each in events
+            for event in events
         ],
         "now": reader.clock(),
         "away": dict(reader.away),
@@ -54,7 +54,7 @@ def _retry(record: Record, item: Item) -> Document:
     """Policy and state of the resets; `phase` is AppWrapper's."""
     job, attempt = record.job, record.attempt
     between = record.phase == RESETTING and attempt is not None
-    ended = [each for each in job.attempts if each.reset]
+    ended = [attempt for attempt in job.attempts if attempt.reset]
     return {
         "policy": None if job.retry is None else job.retry.document,
         "phase": resets.phase_of(record, item),
@@ -69,6 +69,11 @@ def _granted(item: Item) -> list[Document]:
     if item.admission is None:
         return []
     return [
-        {"name": each.name, "count": each.count, "flavors": dict(each.flavors), "usage": amounts(each.usage)}
-        for each in item.admission.pod_sets
+        {
+            "name": pod_set.name,
+            "count": pod_set.count,
+            "flavors": dict(pod_set.flavors),
+            "usage": amounts(pod_set.usage),
+        }
+        for pod_set in item.admission.pod_sets
     ]

@@ -27,7 +27,7 @@ def why(reader: Reader, key: str) -> Document:
     with reader.lock:
         record, item = find(reader, key)
         engine, state, now = reader.engine, state_of(item), reader.clock()
-        reason, message = engine.told(item)
+        reason, message = engine.condition(item)
         place = position(engine, item)
         look = _Look(reader, record.key) if state == PENDING else None
         base = {
@@ -38,8 +38,8 @@ def why(reader: Reader, key: str) -> Document:
             "ahead": _ahead(engine, item),
             "away": dict(reader.away),
         }
-    found = look() if look is not None else None
-    return {**base, **_prospects(reader, found, now)}
+    prospect = look() if look is not None else None
+    return {**base, **_prospects(reader, prospect, now)}
 
 
 def dry_run(reader: Reader, workload: Workload) -> Document:
@@ -48,23 +48,23 @@ def dry_run(reader: Reader, workload: Workload) -> Document:
         now = reader.clock()
         look = _Look(reader, workload.key, workload)
         away = dict(reader.away)
-    found = look()
+    prospect = look()
     return {
         "workload": None,
         "local_queue": workload.queue,
         "namespace": workload.namespace,
-        "cluster_queue": found.cluster_queue,
+        "cluster_queue": prospect.cluster_queue,
         "priority": workload.priority,
-        "status": ADMITTED if found.admitted else PENDING,
-        "reason": "" if found.admitted else found.reason,
-        "message": "" if found.admitted else found.message,
-        "waits": found.waits,
-        "flavors": found.flavors,
-        **_place(found.position),
-        "preempts": list(found.preempts),
-        "pod_sets": [pod_set(each) for each in workload.pod_sets],
+        "status": ADMITTED if prospect.admitted else PENDING,
+        "reason": "" if prospect.admitted else prospect.reason,
+        "message": "" if prospect.admitted else prospect.message,
+        "waits": prospect.waits,
+        "flavors": prospect.flavors,
+        **_place(prospect.position),
+        "preempts": list(prospect.preempts),
+        "pod_sets": [pod_set(requested) for requested in workload.pod_sets],
         "away": away,
-        **_prospects(reader, found, now),
+        **_prospects(reader, prospect, now),
     }
 
 
@@ -100,7 +100,9 @@ def _times(records: Iterable[Record]) -> Iterator[tuple[str, float]]:
     for record in reversed(list(records)):
         last = record.attempt
         if record.phase == DONE and last is not None and last.ended == "SUCCEEDED":
-            spans = (each.ended_at - each.admitted_at for each in record.job.attempts if each.ended_at)
+            spans = (
+                attempt.ended_at - attempt.admitted_at for attempt in record.job.attempts if attempt.ended_at
+            )
             yield _kind(record), sum(spans)
 
 
@@ -115,65 +117,65 @@ def _ahead(engine: Engine, item: Item, most: int = 5) -> list[str]:
     """The next workloads before this one in its ClusterQueue, those that come first first."""
     pending = engine.pending.get(item.cluster_queue)
     before: list[str] = []
-    for each in pending or ():
-        if each is item:
+    for waiting in pending or ():
+        if waiting is item:
             return before[:most]
-        before.append(each.key)
+        before.append(waiting.key)
     return []
 
 
-def _prospects(reader: Reader, found: Outlook | None, now: float) -> Document:
-    if found is None:
+def _prospects(reader: Reader, prospect: Outlook | None, now: float) -> Document:
+    if prospect is None:
         return {"now": now, "missing": [], "holders": [], "forecast": None}
     with reader.lock:
-        told = [_holder(reader, each) for each in found.holders]
+        holders = [_holder(reader, holder) for holder in prospect.holders]
     return {
         "now": now,
-        "missing": [_shortage(each) for each in found.shortages],
-        "holders": told,
-        "forecast": _forecast(found.forecast, now),
+        "missing": [_shortage(shortage) for shortage in prospect.shortages],
+        "holders": holders,
+        "forecast": _forecast(prospect.forecast, now),
     }
 
 
-def _shortage(each: Shortage) -> Document:
-    flavor, resource = each.place
+def _shortage(shortage: Shortage) -> Document:
+    flavor, resource = shortage.place
     return {
         "flavor": flavor,
         "resource": resource,
-        "missing": amount(resource, each.missing),
-        "asked": amount(resource, each.asked),
+        "missing": amount(resource, shortage.missing),
+        "asked": amount(resource, shortage.asked),
     }
 
 
-def _holder(reader: Reader, each: Holder) -> Document:
-    record = reader.jobs.get(each.workload)
+def _holder(reader: Reader, holder: Holder) -> Document:
+    record = reader.jobs.get(holder.workload)
     return {
-        "workload": each.workload,
+        "workload": holder.workload,
         "job_name": "" if record is None else record.job.metadata.get("job_name", ""),
         "owner": "" if record is None else record.job.owner,
-        "local_queue": "/".join(each.local_queue),
-        "cluster_queue": each.cluster_queue,
-        "priority": each.priority,
-        "usage": natural(each.usage),
-        "since": each.since,
-        "leaving": each.leaving,
+        "local_queue": "/".join(holder.local_queue),
+        "cluster_queue": holder.cluster_queue,
+        "priority": holder.priority,
+        "usage": natural(holder.usage),
+        "since": holder.since,
+        "leaving": holder.leaving,
     }
 
 
-def _forecast(found: Forecast, now: float) -> Document:
+def _forecast(forecast: Forecast, now: float) -> Document:
     return {
-        "at": found.at,
-        "seconds": None if found.at is None else round(max(0.0, found.at - now), 3),
-        "why_not": found.why,
+        "at": forecast.at,
+        "seconds": None if forecast.at is None else round(max(0.0, forecast.at - now), 3),
+        "why_not": forecast.why,
         "ends": [
             {
-                "workload": each.workload,
-                "at": each.at,
-                "length": each.length.seconds,
-                "basis": each.length.basis,
-                "jobs": each.length.jobs,
+                "workload": end.workload,
+                "at": end.at,
+                "length": end.length.seconds,
+                "basis": end.length.basis,
+                "jobs": end.length.jobs,
             }
-            for each in found.ends
+            for end in forecast.ends
         ],
-        "unknown": list(found.unknown),
+        "unknown": list(forecast.unknown),
     }

@@ -40,24 +40,26 @@ def queues(reader: Reader) -> Document:
                 "admitted": len(engine.snapshot.held[name]),
                 "weight": queue.weight,
                 "weighted_share": _share(tree.queues[name]),
-                "flavors": [_flavor(tree.queues[name], *each) for each in quotas(queue.groups)],
+                "flavors": [_flavor(tree.queues[name], *quota) for quota in quotas(queue.groups)],
                 "local_queues": sorted(
-                    "/".join(door) for door, each in setup.local_queues.items() if each.cluster_queue == name
+                    "/".join(key)
+                    for key, local_queue in setup.local_queues.items()
+                    if local_queue.cluster_queue == name
                 ),
             }
             for name, queue in sorted(setup.cluster_queues.items())
         ],
         "local_queues": [
             {
-                "namespace": each.namespace,
-                "name": each.name,
-                "cluster_queue": each.cluster_queue,
-                "stop": each.stop,
-                "pending": waiting.get(door, 0),
-                "admitted": holding.get(door, 0),
-                "used": None if engine.history is None else _finite(engine.history.of(door)),
+                "namespace": local_queue.namespace,
+                "name": local_queue.name,
+                "cluster_queue": local_queue.cluster_queue,
+                "stop": local_queue.stop,
+                "pending": waiting.get(key, 0),
+                "admitted": holding.get(key, 0),
+                "used": None if engine.history is None else _finite(engine.history.of(key)),
             }
-            for door, each in sorted(setup.local_queues.items())
+            for key, local_queue in sorted(setup.local_queues.items())
         ],
         "cohorts": [
             {
@@ -70,11 +72,19 @@ def queues(reader: Reader) -> Document:
             for name, node in sorted(tree.cohorts.items())
         ],
         "flavors": [
-            {"name": each.name, "node_labels": dict(each.labels)} for _, each in sorted(setup.flavors.items())
+            {"name": flavor.name, "node_labels": dict(flavor.labels)}
+            for _, flavor in sorted(setup.flavors.items())
         ],
         "priority_classes": [
-            {"name": each.name, "value": each.value, "default": each.default or each.name == "default"}
-            for each in sorted(setup.priority_classes, key=lambda each: (-each.value, each.name))
+            {
+                "name": priority_class.name,
+                "value": priority_class.value,
+                "default": priority_class.default or priority_class.name == "default",
+            }
+            for priority_class in sorted(
+                setup.priority_classes,
+                key=lambda priority_class: (-priority_class.value, priority_class.name),
+            )
         ],
         "overcommitted": [
             {

@@ -37,7 +37,7 @@ class Plainly:
     def __call__(self, item: Item) -> str:
         """The sentence of a job; empty for one that does not wait."""
         engine = self._reader.engine
-        key = (item.cluster_queue, item.state, item.shape, engine.told(item))
+        key = (item.cluster_queue, item.state, item.shape, engine.condition(item))
         if key not in self._known:
             self._known[key] = waits(engine, item, self.name)
         return self._known[key]
@@ -51,7 +51,7 @@ class Plainly:
 
 def row(reader: Reader, record: Record, item: Item, where: Position | None, plainly: Plainly) -> Document:
     engine, now = reader.engine, reader.clock()
-    reason, message = engine.told(item)
+    reason, message = engine.condition(item)
     job, attempt = record.job, record.attempt
     running = item.state == ADMITTED and item.admitted_at is not None
     return {
@@ -88,20 +88,20 @@ def find(reader: Reader, key: str) -> tuple[Record, Item]:
 
     Raises NotFoundError.
     """
-    found = reader.jobs.get(key)
+    record = reader.jobs.get(key)
     space, _, name = key.partition("/")
-    if found is None and space == ANYWHERE:
-        found = next((each for each in reader.jobs.values() if name in _ids(each)), None)
-    if found is None:
+    if record is None and space == ANYWHERE:
+        record = next((candidate for candidate in reader.jobs.values() if name in _ids(candidate)), None)
+    if record is None:
         latest = ", ".join(list(reader.jobs)[:-6:-1]) or "none"
-        told = name if space == ANYWHERE else key
-        raise NotFoundError(f"there is no job {told!r} in the queues", f"the latest: {latest}")
-    return found, reader.engine.items[found.key]
+        wanted = name if space == ANYWHERE else key
+        raise NotFoundError(f"there is no job {wanted!r} in the queues", f"the latest: {latest}")
+    return record, reader.engine.items[record.key]
 
 
 def _ids(record: Record) -> Iterator[str]:
     yield record.name
-    yield from (each.submission_id for each in record.job.attempts)
+    yield from (attempt.submission_id for attempt in record.job.attempts)
 
 
 def pod_set(pod_set: PodSet) -> Document:

@@ -124,7 +124,7 @@ def _ended_where_it_should(case: Case, run: Run) -> Answer:
             True,
             f"the job SUCCEEDED; the last {done.word} reported is {done.last}, the planned one {done.final}",
         )
-    here = done.told(done.last)
+    here = done.position(done.last)
     if by := run.attempts[-1].ended_early:
         return True, f"the job SUCCEEDED; it ended by itself at {here}: {by} stopped early"
     return (
@@ -142,7 +142,7 @@ def _against(other: Run, run: Run) -> Answer | None:
     last, undisturbed = mine.last or 0, theirs.last or 0
     by, by_other = run.attempts[-1].ended_early, other.attempts[-1].ended_early
     itself = f" by itself ({by} stopped early)" if by else ""
-    ended = f"the job SUCCEEDED; it ended{itself} at {mine.told(last)}"
+    ended = f"the job SUCCEEDED; it ended{itself} at {mine.position(last)}"
     if last == undisturbed:
         return True, f"{ended}, as the undisturbed run did"
     both = f"{ended}, the undisturbed run{' by itself' if by_other else ''} at {mine.key} {undisturbed}"

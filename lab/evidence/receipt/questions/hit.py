@@ -97,13 +97,13 @@ def store_fault(case: Case) -> Answer:
             return None, "the store answered labctl all the time"
         times = plural(fault.store_refusals, "time")
         return True, f"{fault.kind}{lasted}; the store let labctl down {times} meanwhile"
-    told = f"{fault.kind} on {fault.target}{lasted} in attempt {hit.number}"
+    summary = f"{fault.kind} on {fault.target}{lasted} in attempt {hit.number}"
     if not fault.traits.delay:
-        return True, told
+        return True, summary
     slowest = f"labctl's slowest look took {fault.slowest_read:.2f} s"
     if fault.slowest_read < SLOW_SHARE * float(fault.parameters.get(fault.traits.delay, 0.0)):
         return None, f"{slowest}: the store was not slow"
-    return True, f"{told}; {slowest}"
+    return True, f"{summary}; {slowest}"
 
 
 def head_fault(case: Case) -> Answer:

@@ -11,34 +11,34 @@ UNKNOWN = "what the queues recorded is not known"
 
 def preempted(case: Case) -> Answer:
     """The queues preempted the job while it trained, after at least one checkpoint."""
-    told = case.evidence.preemption
+    preemption = case.evidence.preemption
     hit, why = hit_attempt(case)
     if hit is None:
         return None, why
-    if told is None:
+    if preemption is None:
         return None, UNKNOWN
-    by = f"by {told.by} of {told.by_queue}" if told.by else "on demand"
+    by = f"by {preemption.by} of {preemption.by_queue}" if preemption.by else "on demand"
     newest = case.before_fault[-1]
     return True, (
-        f"preempted {by} ({told.reason}) in attempt {hit.number}, after "
+        f"preempted {by} ({preemption.reason}) in attempt {hit.number}, after "
         f"{plural(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
     )
 
 
 def gave_way(case: Case) -> Answer:
     """Its quota was free before the other was admitted, and it was admitted again later."""
-    told = case.evidence.preemption
-    if told is None:
+    preemption = case.evidence.preemption
+    if preemption is None:
         return None, UNKNOWN
-    if told.gave_way_at is None:
-        return None, f"it has not given its quota in {told.queue} back"
-    detail = f"gave its quota in {told.queue} back after {told.gave_way_at - case.fault.at:.1f} s"
-    if told.by:
-        if told.by_admitted_at is None:
-            return None, f"{detail}; {told.by} has not been admitted"
-        if told.by_admitted_at < told.gave_way_at:
-            return False, f"{detail}, although {told.by} had been admitted before that"
-        detail += f"; {told.by} was admitted after {told.by_admitted_at - case.fault.at:.1f} s"
-    if told.admitted_again_at is None:
+    if preemption.gave_way_at is None:
+        return None, f"it has not given its quota in {preemption.queue} back"
+    detail = f"gave its quota in {preemption.queue} back after {preemption.gave_way_at - case.fault.at:.1f} s"
+    if preemption.by:
+        if preemption.by_admitted_at is None:
+            return None, f"{detail}; {preemption.by} has not been admitted"
+        if preemption.by_admitted_at < preemption.gave_way_at:
+            return False, f"{detail}, although {preemption.by} had been admitted before that"
+        detail += f"; {preemption.by} was admitted after {preemption.by_admitted_at - case.fault.at:.1f} s"
+    if preemption.admitted_again_at is None:
         return None, f"{detail}; the job waits for its turn"
-    return True, f"{detail}; the job again after {told.admitted_again_at - case.fault.at:.1f} s"
+    return True, f"{detail}; the job again after {preemption.admitted_again_at - case.fault.at:.1f} s"

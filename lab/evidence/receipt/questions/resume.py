@@ -184,8 +184,10 @@ def _worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
         return None, NO_TAKEOVER
     place = next((n for verdict in (False, None) for n, (yes, _) in enumerate(known) if yes is verdict), None)
     if every:
-        told = known if place is None else known[: place + 1]
-        return known[place or 0][0], told[-1][1] if place is not None else "; ".join(d for _, d in told)
+        considered = known if place is None else known[: place + 1]
+        return known[place or 0][0], considered[-1][1] if place is not None else "; ".join(
+            d for _, d in considered
+        )
     return known[place or 0]
 
 

@@ -44,16 +44,16 @@ def went_on(case: Case) -> Answer:
     if stood:
         over = case.evidence.job_status in JOB_FINAL
         return (False if over else None), f"{_ranks(stood)} took no step after the fault"
-    told = ", ".join(
+    summary = ", ".join(
         f"rank {s.rank}: longest gap {s.longest_gap:.2f} s, {plural(s.steps_alone, 'step')} alone"
         for s in case.survival.survivors
     )
     absence = case.survival.full_strength
     if any(s.waited(absence) for s in case.survival.survivors):
-        return False, f"{told}: the others waited until the lost ranks were back"
+        return False, f"{summary}: the others waited until the lost ranks were back"
     if any(s.undecided(absence) for s in case.survival.survivors):
-        return None, f"{told}: whether the others waited until the lost ranks were back is not known"
-    return True, told
+        return None, f"{summary}: whether the others waited until the lost ranks were back is not known"
+    return True, summary
 
 
 def rejoined(case: Case) -> Answer:
@@ -66,21 +66,21 @@ def rejoined(case: Case) -> Answer:
         return False, f"{_ranks(missing)} never trained again"
     if not back:
         return None, NOT_LOST
-    told = [
+    parts = [
         f"rank {h.rank} after {h.at - case.fault.at:.1f} s at step {h.step + 1}, with the state of "
         f"{h.source.replace('rank', 'rank ') or 'a neighbour'}"
         for h in back.values()
     ]
     full = case.survival.full_strength
-    return True, "; ".join(told) + ("" if full is None else f"; all trained together after {full:.1f} s")
+    return True, "; ".join(parts) + ("" if full is None else f"; all trained together after {full:.1f} s")
 
 
 def nothing_repeated(case: Case) -> Answer:
     """No rank took a step twice, also not in another process."""
     if case.survival is None or not case.survival.steps.stretches:
         return None, NO_LEDGER
-    if found := case.survival.repeated:
-        return False, f"rank {found[0]} took step {found[1]} again"
+    if repeated := case.survival.repeated:
+        return False, f"rank {repeated[0]} took step {repeated[1]} again"
     last = max(stretch.last for stretch in case.survival.steps.stretches)
     return True, f"every rank's steps rise without a repetition, up to step {last}"
 

@@ -59,8 +59,8 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Expo
         applied["queues.yaml"] = queue_objects(setup)
     if wanted.spec.gcs_ft:
         applied["redis.yaml"] = around.redis(wanted)
-    found = workload(wanted)
-    applied[f"{found['kind'].lower()}.yaml"] = [found]
+    manifest = workload(wanted)
+    applied[f"{manifest['kind'].lower()}.yaml"] = [manifest]
     texts = {path: as_yaml(objects) for path, objects in applied.items()}
     texts["kustomization.yaml"] = kustomization(tuple(path for path in applied if path not in SHARED))
     beside: dict[str, list[dict[str, Any]]] = {"podmonitors.yaml": around.pod_monitors(wanted)}

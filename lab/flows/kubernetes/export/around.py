@@ -30,14 +30,14 @@ Object = dict[str, Any]
 def namespaces(wanted: Wanted, setup: Setup) -> list[Object]:
     """The lab's namespace, and those of the queues."""
     names = dict.fromkeys((wanted.space, *setup.namespaces, *(space for space, _ in setup.local_queues)))
-    found = []
+    objects = []
     for name in names:
         own = labels(wanted) if name == wanted.space else {}
         metadata: Object = {"name": name}
         if all_labels := {**own, **setup.namespaces.get(name, {})}:
             metadata["labels"] = all_labels
-        found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    return found
+        objects.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    return objects
 
 
 def redis(wanted: Wanted) -> list[Object]:
@@ -95,13 +95,13 @@ def redis(wanted: Wanted) -> list[Object]:
 
 def pod_monitors(wanted: Wanted) -> list[Object]:
     """What the Prometheus of its operator scrapes: Ray's own metrics of head and workers."""
-    found = []
+    monitors = []
     for kind, ports in METRICS.items():
         relabel = {
             "sourceLabels": ["__meta_kubernetes_pod_label_ray_io_cluster"],
             "targetLabel": "ray_io_cluster",
         }
-        found.append(
+        monitors.append(
             {
                 "apiVersion": "monitoring.coreos.com/v1",
                 "kind": "PodMonitor",
@@ -120,7 +120,7 @@ def pod_monitors(wanted: Wanted) -> list[Object]:
                 },
             }
         )
-    return found
+    return monitors
 
 
 def dashboards(wanted: Wanted, made: Mapping[str, Callable[[], str]]) -> list[Object]:

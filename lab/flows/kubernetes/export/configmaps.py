@@ -43,8 +43,8 @@ def config_map(
     others: dict[str, str] = {}
     for path, content in files.items():
         if not KEY.fullmatch(key_of(path)) or key_of(path) in {*texts, *others}:
-            told = f"{what}: a ConfigMap has no key of its own for {path!r}"
-            raise UsageError(told, "rename it, or --code image")
+            message = f"{what}: a ConfigMap has no key of its own for {path!r}"
+            raise UsageError(message, "rename it, or --code image")
         try:
             texts[key_of(path)] = content.decode()
         except UnicodeDecodeError:
@@ -55,9 +55,9 @@ def config_map(
             f"{what}: {size} bytes of files, a ConfigMap holds {MOST_BYTES}",
             "put it into an image: --code image",
         )
-    found: Object = {
+    manifest: Object = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
     }
-    return {**found, **({"data": texts} if texts else {}), **({"binaryData": others} if others else {})}
+    return {**manifest, **({"data": texts} if texts else {}), **({"binaryData": others} if others else {})}

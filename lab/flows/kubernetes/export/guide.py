@@ -105,11 +105,13 @@ def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
         steps.append(("Build the image and push it", f"docker build -t {image} image && docker push {image}"))
     elif not wanted.image:
         push = f"docker tag {image} REGISTRY/{image} && docker push REGISTRY/{image}"
-        told = "Push the lab's image to where the cluster finds it, and name it there with `--image`"
-        steps.append((told, push))
+        reason = "Push the lab's image to where the cluster finds it, and name it there with `--image`"
+        steps.append((reason, push))
     if "kueue" in there:
-        told = "Whoever runs Kueue: its settings, which replace all that it has; add what else it needs there"
-        steps.append((told, KUEUE_SETTINGS))
+        reason = (
+            "Whoever runs Kueue: its settings, which replace all that it has; add what else it needs there"
+        )
+        steps.append((reason, KUEUE_SETTINGS))
     shared = "namespaces.yaml -f queues.yaml" if wanted.queue else "namespaces.yaml"
     what = "Namespaces and queues, which others may use too" if wanted.queue else "The namespace"
     steps += [
@@ -137,8 +139,8 @@ def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
         ]
     steps.append(("Judge a recovery, also long afterwards", _receipt(wanted)))
     if "monitoring" in there:
-        told = "Let the operator of Prometheus scrape it, where there is one"
-        steps.append((told, "kubectl apply --server-side -k monitoring"))
+        reason = "Let the operator of Prometheus scrape it, where there is one"
+        steps.append((reason, "kubectl apply --server-side -k monitoring"))
     return steps
 
 
@@ -175,8 +177,8 @@ def image_files(wanted: Wanted, probe: Mapping[str, bytes]) -> dict[str, bytes]:
     """A folder to build an image from: the lab's image with recorder, patches and the job's code."""
     base = f"raylab/ray:{__version__}-{VARIANTS.get(wanted.spec.gpu.vendor, 'cpu')}"
     lines = [f"FROM {base}", f"COPY probe {PROBE_FOLDER}"]
-    found = {f"image/probe/{path}": content for path, content in probe.items()}
+    files = {f"image/probe/{path}": content for path, content in probe.items()}
     if wanted.code is not None and wanted.code.files:
         lines.append(f"COPY job {JOB_FOLDER}")
-        found |= {f"image/job/{path}": content for path, content in wanted.code.files.items()}
-    return {"image/Dockerfile": ("\n".join(lines) + "\n").encode(), **found}
+        files |= {f"image/job/{path}": content for path, content in wanted.code.files.items()}
+    return {"image/Dockerfile": ("\n".join(lines) + "\n").encode(), **files}

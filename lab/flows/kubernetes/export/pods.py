@@ -143,15 +143,15 @@ def _volumes(wanted: Wanted, *, head: bool) -> list[Object]:
     from lab.flows.kubernetes.export.configmaps import items_of, probe_files
 
     memory = HEAD_MEMORY if head else wanted.worker_memory
-    found: list[Object] = [
+    volumes: list[Object] = [
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shown("memory", memory // 2)}}
     ]
     if wanted.in_image:
-        return found
+        return volumes
     probe = {"name": probe_name(wanted), "items": items_of(probe_files())}
-    found.append({"name": "probe", "configMap": probe})
+    volumes.append({"name": "probe", "configMap": probe})
     if wanted.code is not None and wanted.code.files:
-        found.append(
+        volumes.append(
             {"name": "code", "configMap": {"name": code_name(wanted), "items": items_of(wanted.code.files)}}
         )
-    return found
+    return volumes

@@ -56,7 +56,9 @@ def given_queues(wanted: Wanted, files: tuple[Path, ...]) -> Setup:
             f"--queue {wanted.queue}: namespace {wanted.space} has no such LocalQueue",
             meant(wanted.queue, names) or there,
         )
-    classes = [each.name for each in read.setup.priority_classes if not each.pods]
+    classes = [
+        priority_class.name for priority_class in read.setup.priority_classes if not priority_class.pods
+    ]
     if wanted.priority and wanted.priority not in classes:
         hint = meant(wanted.priority, classes) or f"there are: {', '.join(classes) or 'none'}"
         raise UsageError(f"--priority {wanted.priority}: there is no such WorkloadPriorityClass", hint)
@@ -85,9 +87,9 @@ def demand(wanted: Wanted) -> Mapping[str, int]:
     asked = as_workload(manifests[0], needs(manifests[0], manifests))
     assert asked is not None
     total: dict[str, int] = {}
-    for each in asked.pod_sets:
-        for name, value in each.requests.items():
-            total[name] = total.get(name, 0) + value * each.count
+    for pod_set in asked.pod_sets:
+        for name, value in pod_set.requests.items():
+            total[name] = total.get(name, 0) + value * pod_set.count
     return total
 
 
@@ -96,8 +98,8 @@ def configuration(setup: Setup) -> list[Object]:
 
     Kueue takes a configuration whole, and manages only batch/job where no framework is named.
     """
-    found = objects(Setup(config=setup.config))
-    return [{**each, "integrations": {"frameworks": list(FRAMEWORKS)}} for each in found]
+    configured = objects(Setup(config=setup.config))
+    return [{**settings, "integrations": {"frameworks": list(FRAMEWORKS)}} for settings in configured]
 
 
 def queue_objects(setup: Setup) -> list[Object]:

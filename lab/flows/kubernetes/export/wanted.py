@@ -133,10 +133,10 @@ def check_image(image: str) -> None:
         raise UsageError(
             f"--image {image!r}: not a reference to an image", "such as team/ray:2.60.0-py311-cpu"
         )
-    found = ray_version_of(image)
-    if found and found != RAY_VERSION:
+    version = ray_version_of(image)
+    if version and version != RAY_VERSION:
         raise UsageError(
-            f"--image {image}: has Ray {found}, the lab has {RAY_VERSION}",
+            f"--image {image}: has Ray {version}, the lab has {RAY_VERSION}",
             f"what works here may not there: take an image with Ray {RAY_VERSION}",
         )
 
@@ -175,7 +175,7 @@ def recipe_code(
     Raises NotFoundError, UsageError.
     """
     recipe = find_recipe(name)
-    known = {each.name for each in recipe.parameters}
+    known = {parameter.name for parameter in recipe.parameters}
     chosen = dict(settings)
     if workers is not None and recipe.ranks:
         chosen.setdefault(recipe.ranks, str(workers))
@@ -205,17 +205,17 @@ def script_code(
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """Files of a folder, without those of tools and hidden ones. Raises UsageError."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         hidden = any(part in EXCLUDED or part.startswith(".") for part in parts)
         if hidden or not path.is_file():
             continue
         try:
-            found["/".join(parts)] = read_bytes(path)
+            files["/".join(parts)] = read_bytes(path)
         except OSError as error:
             raise UsageError(f"cannot read {path} of the job's folder: {error.strerror}") from error
-    return found
+    return files
 
 
 def placed(command: tuple[str, ...], files: Mapping[str, bytes]) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ def as_yaml(objects: Iterable[Any]) -> str:
 
     dumper = _dumper()
     return "---\n".join(
-        yaml.dump(each, Dumper=dumper, sort_keys=False, width=WIDTH, allow_unicode=True) for each in objects
+        yaml.dump(document, Dumper=dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
+        for document in objects
     )
 
 

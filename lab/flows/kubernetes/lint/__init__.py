@@ -44,20 +44,20 @@ class Report:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """Findings with which it cannot work."""
-        return tuple(each for each in self.findings if each.level == ERROR)
+        return tuple(finding for finding in self.findings if finding.level == ERROR)
 
 
 def authorities_here() -> Authorities:
     """Whoever can be asked on this machine."""
     try:
-        found: schemas.Validate | None = schemas.validator()
+        validate: schemas.Validate | None = schemas.validator()
     except ImportError:
-        found = None
+        validate = None
     try:
         readers: ray.Readers | None = ray.readers()
     except ImportError:
         readers = None
-    return Authorities(found, readers)
+    return Authorities(validate, readers)
 
 
 def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = DEFAULT_NAMESPACE) -> Report:
@@ -66,19 +66,25 @@ def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = 
     `namespace` is for objects that name none.
     """
     manifests, wrong = read_manifests(texts, namespace)
-    findings = [*wrong, *_each(manifests, asked), *_all(manifests, namespace)]
+    findings = [*wrong, *_one_by_one(manifests, asked), *_all(manifests, namespace)]
     order = {level: place for place, level in enumerate(LEVELS)}
     unique = dict.fromkeys(findings)
-    kinds = Counter(each.kind for each in manifests)
-    missing = [words for found, words in ((asked.schemas, NO_SCHEMAS), (asked.ray, NO_RAY)) if found is None]
+    kinds = Counter(manifest.kind for manifest in manifests)
+    missing = [
+        words for authority, words in ((asked.schemas, NO_SCHEMAS), (asked.ray, NO_RAY)) if authority is None
+    ]
     return Report(
         tuple(kinds.items()),
-        tuple(sorted(unique, key=lambda each: (order[each.level], each.file, each.line, each.path))),
+        tuple(
+            sorted(
+                unique, key=lambda finding: (order[finding.level], finding.file, finding.line, finding.path)
+            )
+        ),
         tuple(missing),
     )
 
 
-def _each(manifests: Sequence[Manifest], asked: Authorities) -> Iterator[Finding]:
+def _one_by_one(manifests: Sequence[Manifest], asked: Authorities) -> Iterator[Finding]:
     for manifest in manifests:
         known = list(fields.check(manifest))
         yield from known
@@ -91,7 +97,7 @@ def _each(manifests: Sequence[Manifest], asked: Authorities) -> Iterator[Finding
                 yield from rule(cluster)
         if asked.schemas is not None:
             yield from schemas.check(manifest, asked.schemas)
-        if asked.ray is not None and not any(each.level == ERROR for each in known):
+        if asked.ray is not None and not any(finding.level == ERROR for finding in known):
             yield from ray.check(manifest, asked.ray)
 
 

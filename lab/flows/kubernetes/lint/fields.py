@@ -20,14 +20,14 @@ def check(manifest: Manifest) -> Iterator[Finding]:
     if key not in TABLES:
         if manifest.group in (RAY, APP_WRAPPERS):
             known = [kind for group, kind in TABLES if group == manifest.group]
-            told = f"{manifest.group} has no {manifest.kind}"
-            yield manifest.finding(RULE, ERROR, ("kind",), told, meant(manifest.kind, known))
+            message = f"{manifest.group} has no {manifest.kind}"
+            yield manifest.finding(RULE, ERROR, ("kind",), message, meant(manifest.kind, known))
         return
     version, table = TABLES[key]
     given = manifest.value["apiVersion"].rpartition("/")[2]
     if given != version:
-        told = f"{manifest.kind} of {given}: KubeRay 1.7 is written as {version}"
-        yield manifest.finding(RULE, ERROR, ("apiVersion",), told, f"write {manifest.group}/{version}")
+        message = f"{manifest.kind} of {given}: KubeRay 1.7 is written as {version}"
+        yield manifest.finding(RULE, ERROR, ("apiVersion",), message, f"write {manifest.group}/{version}")
     for name in manifest.value:
         if name not in OUTER:
             yield manifest.finding(RULE, ERROR, (name,), "unknown field", meant(name, OUTER))
@@ -47,19 +47,19 @@ def _walk(manifest: Manifest, path: Path_, value: Any, shape: Any) -> Iterator[F
             yield manifest.finding(RULE, ERROR, path, *wrong)
     elif isinstance(shape, Many):
         if not isinstance(value, list):
-            yield manifest.finding(RULE, ERROR, path, f"expected a list, found {_told(value)}")
+            yield manifest.finding(RULE, ERROR, path, f"expected a list, found {_shown(value)}")
             return
-        for place, each in enumerate(value):
-            yield from _walk(manifest, (*path, place), each, shape.each)
+        for place, item in enumerate(value):
+            yield from _walk(manifest, (*path, place), item, shape.element)
     elif not isinstance(value, dict):
-        yield manifest.finding(RULE, ERROR, path, f"expected a mapping, found {_told(value)}")
+        yield manifest.finding(RULE, ERROR, path, f"expected a mapping, found {_shown(value)}")
     elif isinstance(shape, Named):
-        for name, each in value.items():
-            yield from _walk(manifest, (*path, name), each, shape.each)
+        for name, content in value.items():
+            yield from _walk(manifest, (*path, name), content, shape.element)
     else:
-        for name, each in value.items():
+        for name, content in value.items():
             if name in shape.known:
-                yield from _walk(manifest, (*path, name), each, shape.known[name])
+                yield from _walk(manifest, (*path, name), content, shape.known[name])
             else:
                 hint = meant(name, list(shape.known))
                 yield manifest.finding(RULE, ERROR, (*path, name), "unknown field", hint)
@@ -70,20 +70,20 @@ def _walk(manifest: Manifest, path: Path_, value: Any, shape: Any) -> Iterator[F
 
 def _leaf(value: Any, shape: Leaf) -> tuple[str, str] | None:
     """Words about a value that does not fit, and a hint."""
-    told = f"expected {shape.what}, found {_told(value)}"
+    message = f"expected {shape.what}, found {_shown(value)}"
     if not isinstance(value, shape.types) or (isinstance(value, bool) and bool not in shape.types):
         scalar = shape is TEXT and not isinstance(value, (dict, list))
-        return told, f'write it in quotes: "{_told(value)}"' if scalar else ""
+        return message, f'write it in quotes: "{_shown(value)}"' if scalar else ""
     if shape is QUANTITY and quantity(value) is None:
-        return told, "such as 4, 500m or 3Gi"
+        return message, "such as 4, 500m or 3Gi"
     if shape.types == (int,) and not shape.least <= int(str(value)) <= INT32:
-        return told, ""
+        return message, ""
     if shape.words and value not in shape.words:
-        return told, meant(str(value), shape.words)
+        return message, meant(str(value), shape.words)
     return None
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "a list" if isinstance(value, list) else "a mapping"
     return str(value).lower() if isinstance(value, bool) else str(value)

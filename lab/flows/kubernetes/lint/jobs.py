@@ -37,20 +37,20 @@ def jobs(manifest: Manifest) -> Iterator[Finding]:
     selector, mode = mapping(spec.get("clusterSelector")), text(spec.get("submissionMode"))
     shuts_down = spec.get("shutdownAfterJobFinishes") is True
 
-    def wrong(rule: str, field: str, told: str, hint: str = "") -> Finding:
-        return manifest.finding(rule, ERROR, ("spec", field), told, hint)
+    def wrong(rule: str, field: str, message: str, hint: str = "") -> Finding:
+        return manifest.finding(rule, ERROR, ("spec", field), message, hint)
 
     if spec.get("suspend") is True and not shuts_down:
-        told = "suspend needs shutdownAfterJobFinishes: true; KubeRay refuses it"
-        yield wrong("shutdown", "suspend", told, "set shutdownAfterJobFinishes: true")
+        message = "suspend needs shutdownAfterJobFinishes: true; KubeRay refuses it"
+        yield wrong("shutdown", "suspend", message, "set shutdownAfterJobFinishes: true")
     if spec.get("ttlSecondsAfterFinished") and not shuts_down:
         yield wrong(
             "shutdown", "ttlSecondsAfterFinished", "does nothing without shutdownAfterJobFinishes: true"
         )
     strategy = mapping(spec.get("deletionStrategy"))
     if strategy.get("deletionRules") and shuts_down:
-        told = "deletionRules and shutdownAfterJobFinishes exclude each other"
-        yield wrong("shutdown", "deletionStrategy", told)
+        message = "deletionRules and shutdownAfterJobFinishes exclude each other"
+        yield wrong("shutdown", "deletionStrategy", message)
     if not spec.get("rayClusterSpec") and not selector:
         yield wrong("job-cluster", "rayClusterSpec", "neither rayClusterSpec nor clusterSelector is there")
     if selector and not selector.get(SELECTOR_KEY):
@@ -76,16 +76,20 @@ def jobs(manifest: Manifest) -> Iterator[Finding]:
     elif "submitterPodTemplate" in spec:
         policy = inside(spec, ("submitterPodTemplate", "spec")).get("restartPolicy")
         if policy not in ("Never", "OnFailure"):
-            told = "needs restartPolicy Never or OnFailure: Kubernetes refuses the submitter, no job begins"
-            yield wrong("submitter", "submitterPodTemplate", told)
+            message = (
+                "needs restartPolicy Never or OnFailure: Kubernetes refuses the submitter, no job begins"
+            )
+            yield wrong("submitter", "submitterPodTemplate", message)
     for field in ("activeDeadlineSeconds",):
         value = spec.get(field)
         if isinstance(value, int) and value <= 0:
             yield wrong("deadline", field, "must be more than 0")
     amounts = text(spec.get("entrypointResources"))
     if amounts and not _json_object(amounts):
-        told = "is not a JSON object in a text"
-        yield wrong("entrypoint", "entrypointResources", told, """write entrypointResources: '{"name": 1}'""")
+        message = "is not a JSON object in a text"
+        yield wrong(
+            "entrypoint", "entrypointResources", message, """write entrypointResources: '{"name": 1}'"""
+        )
 
 
 def _json_object(words: str) -> bool:
@@ -99,12 +103,12 @@ def queued(manifest: Manifest) -> Iterator[Finding]:
     """An object that Kueue admits, and that Kueue refuses or never lets go on."""
     labels = manifest.labels
     if manifest.inside and QUEUE_NAME in labels:
-        told = f"has a queue of its own inside of an {manifest.inside}: Kueue would keep it suspended"
+        message = f"has a queue of its own inside of an {manifest.inside}: Kueue would keep it suspended"
         hint = f"only the {manifest.inside} is queued"
-        yield manifest.finding("child-queue", ERROR, ("metadata", "labels", QUEUE_NAME), told, hint)
+        yield manifest.finding("child-queue", ERROR, ("metadata", "labels", QUEUE_NAME), message, hint)
         return
-    found = list(clusters(manifest))
-    for cluster in found:
+    rayclusters = list(clusters(manifest))
+    for cluster in rayclusters:
         yield from _children(cluster)
     if QUEUE_NAME not in labels:
         return
@@ -115,36 +119,36 @@ def queued(manifest: Manifest) -> Iterator[Finding]:
             inner = mapping(mapping(component).get("template"))
             yield from _outliving(manifest, inner, ("spec", "components", place, "template"))
     if manifest.spec.get("suspend") is False:
-        told = "suspend is Kueue's to set: false is overridden"
-        yield manifest.finding("suspend", WARNING, ("spec", "suspend"), told, "leave it out")
-    for cluster in found:
+        message = "suspend is Kueue's to set: false is overridden"
+        yield manifest.finding("suspend", WARNING, ("spec", "suspend"), message, "leave it out")
+    for cluster in rayclusters:
         if cluster.autoscaled and mapping(manifest.metadata.get("annotations")).get(ELASTIC) != "true":
-            told = "Kueue does not take a cluster that is scaled by itself"
+            message = "Kueue does not take a cluster that is scaled by itself"
             hint = f'turn enableInTreeAutoscaling off, or set the annotation {ELASTIC}: "true"'
             yield manifest.finding(
-                "queued-autoscaler", ERROR, (*cluster.path, "enableInTreeAutoscaling"), told, hint
+                "queued-autoscaler", ERROR, (*cluster.path, "enableInTreeAutoscaling"), message, hint
             )
         sets = len(cluster.groups) + (manifest.kind == "RayJob")
         if sets > MOST_POD_SETS:
-            told = f"{sets} sets of pods; Kueue takes at most {MOST_POD_SETS}"
-            yield manifest.finding("queued-groups", ERROR, cluster.path, told)
+            message = f"{sets} sets of pods; Kueue takes at most {MOST_POD_SETS}"
+            yield manifest.finding("queued-groups", ERROR, cluster.path, message)
         for group in cluster.groups[1:]:
             if group.name == NAME_OF_HEAD:
-                told = "a group of workers called head: Kueue keeps that name for the head"
-                yield manifest.finding("queued-groups", ERROR, (*group.path, "groupName"), told)
+                message = "a group of workers called head: Kueue keeps that name for the head"
+                yield manifest.finding("queued-groups", ERROR, (*group.path, "groupName"), message)
 
 
 def _queued_job(manifest: Manifest) -> Iterator[Finding]:
     spec = manifest.spec
     if spec.get("clusterSelector"):
-        told = "with clusterSelector Kueue does not look at the job: its queue name does nothing"
+        message = "with clusterSelector Kueue does not look at the job: its queue name does nothing"
         level = ERROR if spec.get("rayClusterSpec") else WARNING
-        yield manifest.finding("queued-selector", level, ("spec", "clusterSelector"), told)
+        yield manifest.finding("queued-selector", level, ("spec", "clusterSelector"), message)
     elif spec.get("shutdownAfterJobFinishes") is not True:
-        told = (
+        message = (
             "Kueue refuses a RayJob without shutdownAfterJobFinishes: true: its quota would never come back"
         )
-        yield manifest.finding("shutdown", ERROR, ("spec",), told, "set shutdownAfterJobFinishes: true")
+        yield manifest.finding("shutdown", ERROR, ("spec",), message, "set shutdownAfterJobFinishes: true")
     else:
         yield from _outliving(manifest, manifest.value, ())
 
@@ -164,10 +168,10 @@ def _children(cluster: RayCluster) -> Iterator[Finding]:
     for group in cluster.groups:
         metadata = mapping(mapping(group.value.get("template")).get("metadata"))
         if QUEUE_NAME in mapping(metadata.get("labels")):
-            told = f"the pods carry {QUEUE_NAME}: Kueue would hold each of them back by itself"
+            message = f"the pods carry {QUEUE_NAME}: Kueue would hold each of them back by itself"
             path = (*group.path, "template", "metadata", "labels", QUEUE_NAME)
             kind = cluster.manifest.kind
-            yield cluster.manifest.finding("child-queue", ERROR, path, told, f"only the {kind} is queued")
+            yield cluster.manifest.finding("child-queue", ERROR, path, message, f"only the {kind} is queued")
 
 
 # Between objects
@@ -176,16 +180,16 @@ def _children(cluster: RayCluster) -> Iterator[Finding]:
 def together(manifests: Sequence[Manifest]) -> Iterator[Finding]:
     """What has to fit between objects: names, secrets, quotas of a namespace that want limits."""
     seen: set[tuple[str, str, str, str]] = set()
-    for each in manifests:
-        if each.group.endswith(KUEUE):
+    for manifest in manifests:
+        if manifest.group.endswith(KUEUE):
             continue  # lab.queue.reading says it
-        key = (each.group, each.kind, each.namespace, each.name)
-        if each.name and each.metadata.get("name") and key in seen and each.inside != APP_WRAPPER:
-            told = f"a second {each.kind} {each.name}: the last one counts"
-            yield each.finding("twice", ERROR, ("metadata", "name"), told)
+        key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+        if manifest.name and manifest.metadata.get("name") and key in seen and manifest.inside != APP_WRAPPER:
+            message = f"a second {manifest.kind} {manifest.name}: the last one counts"
+            yield manifest.finding("twice", ERROR, ("metadata", "name"), message)
         seen.add(key)
-    for each in manifests:
-        for cluster in clusters(each):
+    for manifest in manifests:
+        for cluster in clusters(manifest):
             yield from _token(cluster, manifests)
             yield from _limits(cluster, manifests)
 
@@ -199,30 +203,30 @@ def _token(cluster: RayCluster, manifests: Sequence[Manifest]) -> Iterator[Findi
     space = cluster.manifest.namespace
     secret = next((m for m in manifests if (m.kind, m.name, m.namespace) == ("Secret", name, space)), None)
     if secret is None:
-        told = f"Secret {name} is not among these files: it must be there, with the key {TOKEN_KEY}"
-        yield cluster.manifest.finding("token", NOTE, at, told)
+        message = f"Secret {name} is not among these files: it must be there, with the key {TOKEN_KEY}"
+        yield cluster.manifest.finding("token", NOTE, at, message)
     elif not {TOKEN_KEY} & {*mapping(secret.value.get("data")), *mapping(secret.value.get("stringData"))}:
-        told = f"Secret {name} has no key {TOKEN_KEY}"
-        yield cluster.manifest.finding("token", ERROR, at, told)
+        message = f"Secret {name} has no key {TOKEN_KEY}"
+        yield cluster.manifest.finding("token", ERROR, at, message)
 
 
 def _limits(cluster: RayCluster, manifests: Sequence[Manifest]) -> Iterator[Finding]:
     """Containers without the limits that a ResourceQuota of their namespace demands."""
     demanded = {
         text(key).removeprefix("limits.")
-        for each in manifests
-        if each.kind == "ResourceQuota" and each.namespace == cluster.manifest.namespace
-        for key in mapping(each.spec.get("hard"))
+        for manifest in manifests
+        if manifest.kind == "ResourceQuota" and manifest.namespace == cluster.manifest.namespace
+        for key in mapping(manifest.spec.get("hard"))
         if text(key) in ("limits.cpu", "limits.memory")
     }
     for group in cluster.groups if demanded else ():
         for kind in ("containers", "initContainers"):
-            for place, each in enumerate(items(group.pod.get(kind))):
-                limits = mapping(mapping(mapping(each).get("resources")).get("limits"))
+            for place, container in enumerate(items(group.pod.get(kind))):
+                limits = mapping(mapping(mapping(container).get("resources")).get("limits"))
                 missing = sorted(demanded - {*limits})
                 if missing:
                     path = (*group.path, "template", "spec", kind, place)
-                    told = (
+                    message = (
                         f"no limit of {' and '.join(missing)}, which a ResourceQuota of the namespace demands"
                     )
-                    yield cluster.manifest.finding("namespace-limits", ERROR, path, told)
+                    yield cluster.manifest.finding("namespace-limits", ERROR, path, message)

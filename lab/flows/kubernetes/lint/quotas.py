@@ -48,37 +48,39 @@ class Need:
 def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESPACE) -> Read:
     """The objects of Kueue among these."""
     chosen = [
-        each.root
-        for each in manifests
-        if not each.path and (each.group in QUEUE_GROUPS or each.kind in QUEUE_KINDS)
+        manifest.root
+        for manifest in manifests
+        if not manifest.path and (manifest.group in QUEUE_GROUPS or manifest.kind in QUEUE_KINDS)
     ]
     return read_objects(chosen, namespace)
 
 
 def found_in(read: Read) -> Iterator[Finding]:
     """Everything wrong with objects of Kueue themselves."""
-    for each in read.errors:
-        level = NOTE if each.left_out else ERROR
-        rule = "queues-left-out" if each.left_out else "queues"
-        yield Finding(rule, level, each.file, each.line, each.path, each.message, each.hint)
-    for each in read.warnings:
-        yield Finding("queues", WARNING, each.file, each.line, each.path, each.message, each.hint)
+    for error in read.errors:
+        level = NOTE if error.left_out else ERROR
+        rule = "queues-left-out" if error.left_out else "queues"
+        yield Finding(rule, level, error.file, error.line, error.path, error.message, error.hint)
+    for warning in read.warnings:
+        yield Finding(
+            "queues", WARNING, warning.file, warning.line, warning.path, warning.message, warning.hint
+        )
 
 
 def needs(manifest: Manifest, manifests: Sequence[Manifest] = ()) -> tuple[Need, ...]:
     """Pods of a RayCluster, RayJob, RayService, Job or AppWrapper. `manifests` hold what is inside of it."""
     if manifest.kind == APP_WRAPPER:
         inner = [
-            each
-            for each in manifests
-            if each.inside
-            and each.root.node is manifest.root.node
-            and each.path[: len(manifest.path)] == manifest.path
+            candidate
+            for candidate in manifests
+            if candidate.inside
+            and candidate.root.node is manifest.root.node
+            and candidate.path[: len(manifest.path)] == manifest.path
         ]
         return tuple(
             Need(f"c{place}-{need.name}", need.count, need.template)
-            for place, each in enumerate(inner)
-            for need in needs(each)
+            for place, candidate in enumerate(inner)
+            for need in needs(candidate)
         )
     for cluster in clusters(manifest):
         return _cluster_needs(cluster)
@@ -89,23 +91,23 @@ def needs(manifest: Manifest, manifests: Sequence[Manifest] = ()) -> tuple[Need,
 
 
 def _cluster_needs(cluster: RayCluster) -> tuple[Need, ...]:
-    found = [
-        Need(each.name.lower() or "workers", each.pods, mapping(each.value.get("template")))
-        for each in cluster.groups
+    required = [
+        Need(group.name.lower() or "workers", group.pods, mapping(group.value.get("template")))
+        for group in cluster.groups
     ]
     job = cluster.job
     if job is None:
-        return tuple(found)
+        return tuple(required)
     mode = text(job.get("submissionMode")) or "K8sJobMode"
     if mode == "SidecarMode":
-        head = found[0].template
+        head = required[0].template
         spec = mapping(head.get("spec"))
         sidecar = {"name": SUBMITTER, "resources": {"requests": SUBMITTER_REQUESTS}}
         inner = {**spec, "containers": [*items(spec.get("containers")), sidecar]}
-        found[0] = Need(found[0].name, 1, {**head, "spec": inner})
+        required[0] = Need(required[0].name, 1, {**head, "spec": inner})
     elif mode == "K8sJobMode":
-        found.append(Need(SUBMITTER, 1, submitter(job)))
-    return tuple(found)
+        required.append(Need(SUBMITTER, 1, submitter(job)))
+    return tuple(required)
 
 
 def submitter(job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -123,11 +125,11 @@ def workload(manifest: Manifest, wanted: Sequence[Need]) -> dict[str, Any]:
         "queueName": text(labels.get(QUEUE_NAME)),
         "podSets": [
             {
-                "name": each.name,
-                "count": each.count,
-                "template": {"spec": dict(mapping(each.template.get("spec")))},
+                "name": need.name,
+                "count": need.count,
+                "template": {"spec": dict(mapping(need.template.get("spec")))},
             }
-            for each in wanted
+            for need in wanted
         ],
     }
     if priority := text(labels.get(PRIORITY_CLASS)):
@@ -152,48 +154,52 @@ def as_workload(manifest: Manifest, wanted: Sequence[Need], name: str = "asked")
 
 def check(manifests: Sequence[Manifest], read: Read) -> Iterator[Finding]:
     """Each queued job against its ClusterQueue, when nothing else is admitted."""
-    for each in manifests:
-        if each.inside or not (queue := text(each.labels.get(QUEUE_NAME))):
+    for manifest in manifests:
+        if manifest.inside or not (queue := text(manifest.labels.get(QUEUE_NAME))):
             continue
-        if wanted := needs(each, manifests):
-            yield from _one(each, queue, wanted, read.setup)
+        if wanted := needs(manifest, manifests):
+            yield from _one(manifest, queue, wanted, read.setup)
 
 
 def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -> Iterator[Finding]:
     at = ("metadata", "labels", QUEUE_NAME)
     space = manifest.namespace
-    door = setup.local_queues.get((space, queue))
-    if door is None:
+    local_queue = setup.local_queues.get((space, queue))
+    if local_queue is None:
         names = [name for where, name in setup.local_queues if where == space]
         if names:
-            told = f"namespace {space} has no LocalQueue {queue}: it waits for ever"
-            yield manifest.finding("quota", ERROR, at, told, meant(queue, names))
+            message = f"namespace {space} has no LocalQueue {queue}: it waits for ever"
+            yield manifest.finding("quota", ERROR, at, message, meant(queue, names))
         else:
-            told = f"LocalQueue {space}/{queue} is not among these files: nobody asked if its quota is enough"
-            yield manifest.finding("quota", NOTE, at, told)
+            message = (
+                f"LocalQueue {space}/{queue} is not among these files: nobody asked if its quota is enough"
+            )
+            yield manifest.finding("quota", NOTE, at, message)
         return
-    if door.cluster_queue not in setup.cluster_queues:
-        told = f"ClusterQueue {door.cluster_queue} of LocalQueue {queue} is not among these files"
-        yield manifest.finding("quota", NOTE, at, told)
+    if local_queue.cluster_queue not in setup.cluster_queues:
+        message = f"ClusterQueue {local_queue.cluster_queue} of LocalQueue {queue} is not among these files"
+        yield manifest.finding("quota", NOTE, at, message)
         return
     priority = text(manifest.labels.get(PRIORITY_CLASS))
-    classes = [each.name for each in setup.priority_classes if not each.pods]
+    classes = [priority_class.name for priority_class in setup.priority_classes if not priority_class.pods]
     if priority and priority not in classes:
-        told = f"there is no WorkloadPriorityClass {priority} among these files"
+        message = f"there is no WorkloadPriorityClass {priority} among these files"
         path = ("metadata", "labels", PRIORITY_CLASS)
-        yield manifest.finding("priority", ERROR if classes else NOTE, path, told, meant(priority, classes))
+        yield manifest.finding(
+            "priority", ERROR if classes else NOTE, path, message, meant(priority, classes)
+        )
     if why := refusal(manifest, wanted, setup):
-        less = [each for each in wanted if each.name.rpartition("-")[2] != SUBMITTER]
+        less = [need for need in wanted if need.name.rpartition("-")[2] != SUBMITTER]
         alone = len(less) < len(wanted) and not refusal(manifest, less, setup)
-        told = f"waits for ever in ClusterQueue {door.cluster_queue}: {why}"
+        message = f"waits for ever in ClusterQueue {local_queue.cluster_queue}: {why}"
         hint = "raise the quota, or ask for less"
         if alone:
             amounts = " and ".join(f"{amount} {name}" for name, amount in SUBMITTER_REQUESTS.items())
             hint = "head and workers fit, but not with the pod that submits the job: raise the quota by its "
             hint += amounts
         elif uncovered := UNCOVERED.search(why):
-            hint = f"give ClusterQueue {door.cluster_queue} a quota of {uncovered[1]}: it has none"
-        yield manifest.finding("submitter-quota" if alone else "quota", ERROR, at, told, hint)
+            hint = f"give ClusterQueue {local_queue.cluster_queue} a quota of {uncovered[1]}: it has none"
+        yield manifest.finding("submitter-quota" if alone else "quota", ERROR, at, message, hint)
 
 
 def refusal(manifest: Manifest, wanted: Sequence[Need], setup: Setup) -> str:
@@ -205,5 +211,5 @@ def refusal(manifest: Manifest, wanted: Sequence[Need], setup: Setup) -> str:
     item = next(iter(result.engine.items.values()))
     if item.state != PENDING:
         return ""
-    reason, message = result.engine.told(item)
+    reason, message = result.engine.condition(item)
     return message or reason

@@ -50,7 +50,11 @@ def readers() -> Readers:
             "train": lambda: str(factory.generate_train_grafana_dashboard()[0]),
         },
         sorted(
-            {flag.removeprefix("--") for each in start.params for flag in (*each.opts, *each.secondary_opts)}
+            {
+                flag.removeprefix("--")
+                for option in start.params
+                for flag in (*option.opts, *option.secondary_opts)
+            }
         ),
     )
 
@@ -59,10 +63,10 @@ def node_types(cluster: RayCluster, ray: Readers) -> Mapping[str, Mapping[str, A
     """Group -> a node of it as Ray takes it: `resources`, `min_workers`, `max_workers`. Raises anything."""
     value = copy.deepcopy(dict(cluster.value))
     workers = items(value.get("workerGroupSpecs"))
-    value["workerGroupSpecs"] = [DEFAULTS | dict(each) for each in workers]
+    value["workerGroupSpecs"] = [DEFAULTS | dict(group) for group in workers]
     metadata = {"name": cluster.manifest.name, "namespace": cluster.manifest.namespace}
-    found: Mapping[str, Mapping[str, Any]] = ray.cluster({"metadata": metadata, "spec": value})[NODE_TYPES]
-    return found
+    types: Mapping[str, Mapping[str, Any]] = ray.cluster({"metadata": metadata, "spec": value})[NODE_TYPES]
+    return types
 
 
 def check(manifest: Manifest, ray: Readers) -> Iterator[Finding]:
@@ -75,8 +79,8 @@ def check(manifest: Manifest, ray: Readers) -> Iterator[Finding]:
             node_types(cluster, ray)
         except Exception as error:
             level = ERROR if cluster.autoscaled else WARNING
-            told = f"Ray's autoscaler cannot read it: {_first_line(error)}"
-            yield manifest.finding(CLUSTER_RULE, level, cluster.path, told)
+            message = f"Ray's autoscaler cannot read it: {_first_line(error)}"
+            yield manifest.finding(CLUSTER_RULE, level, cluster.path, message)
     at = JOB_AT.get(manifest.kind)
     if at is not None:
         yield from _environment(manifest, inside(manifest.value, at), at, ray)
@@ -87,9 +91,9 @@ def _options(cluster: RayCluster, ray: Readers) -> Iterator[Finding]:
     for group in cluster.groups:
         for name in group.params if ray.options else ():
             if name not in ray.options:
-                told = f"`ray start` has no option --{name}"
+                message = f"`ray start` has no option --{name}"
                 path = (*group.path, "rayStartParams", name)
-                yield cluster.manifest.finding(OPTION_RULE, WARNING, path, told, meant(name, ray.options))
+                yield cluster.manifest.finding(OPTION_RULE, WARNING, path, message, meant(name, ray.options))
 
 
 def _environment(
@@ -105,8 +109,8 @@ def _environment(
         yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, f"is {error}")
         return
     if not isinstance(value, dict):
-        told = "is no runtime environment: expected a mapping such as `pip: [...]`"
-        yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, told)
+        message = "is no runtime environment: expected a mapping such as `pip: [...]`"
+        yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, message)
         return
     try:
         ray.environment(value)

@@ -33,7 +33,7 @@ def validator() -> Validate:
         except SchemaNotFoundError as error:
             raise NoSchemaError from error
         except ValidationError as error:
-            deepest = min(error.context or [error], key=lambda each: -len(each.absolute_path))
+            deepest = min(error.context or [error], key=lambda suberror: -len(suberror.absolute_path))
             return tuple(error.absolute_path) or tuple(deepest.absolute_path), str(deepest.message)
         return None
 
@@ -52,8 +52,10 @@ def check(manifest: Manifest, validate: Validate) -> Iterator[Finding]:
         try:
             wrong = validate(manifest.value)
         except NoSchemaError:
-            told = f"no schema of {manifest.value['apiVersion']} {manifest.kind} is known: it is not checked"
-            yield manifest.finding("no-schema", NOTE, ("kind",), told)
+            message = (
+                f"no schema of {manifest.value['apiVersion']} {manifest.kind} is known: it is not checked"
+            )
+            yield manifest.finding("no-schema", NOTE, ("kind",), message)
             return
         if wrong is not None:
             yield manifest.finding(RULE, ERROR, *_wrong(wrong))
@@ -105,9 +107,9 @@ def _part(
         yield manifest.finding(RULE, ERROR, (*at, *inner), message)
 
 
-def _wrong(found: tuple[Path_, str]) -> tuple[Path_, str]:
+def _wrong(violation: tuple[Path_, str]) -> tuple[Path_, str]:
     """The same in the words of the other checks."""
-    path, message = found
+    path, message = violation
     return path, message.replace("Additional properties are not allowed", "unknown field").replace(
         " was unexpected", ""
     )

@@ -38,14 +38,14 @@ class Fields:
 class Many:
     """A list of such values."""
 
-    each: Any
+    element: Any
 
 
 @dataclass(frozen=True)
 class Named:
     """A mapping with any names and such values."""
 
-    each: Any
+    element: Any
 
 
 TEXT = Leaf("a text", (str,))

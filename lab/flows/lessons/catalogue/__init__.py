@@ -29,5 +29,5 @@ def find_lesson(number: int) -> Lesson:
             f"there is no lesson {number}",
             f"there are: {', '.join(map(str, known))}; see `labctl lesson list`",
         )
-    found: Lesson = importlib.import_module(f"{__name__}.lesson_{number:02d}").LESSON
-    return found
+    lesson: Lesson = importlib.import_module(f"{__name__}.lesson_{number:02d}").LESSON
+    return lesson

@@ -15,9 +15,9 @@ def nodes_alive(evidence: Evidence) -> Check:
     alive = [node.service for node in evidence.nodes if node.alive]
     heads = sum(node.head for node in evidence.nodes if node.alive)
     workers = sum(map(is_worker, alive))
-    found = f"{heads} head, {workers} workers: {', '.join(sorted(alive))}"
+    detail = f"{heads} head, {workers} workers: {', '.join(sorted(alive))}"
     whole = heads == 1 and workers >= LEAST_WORKERS
-    return answer(whole, name, found, "`labctl status` says what is down; `labctl up` starts it")
+    return answer(whole, name, detail, "`labctl status` says what is down; `labctl up` starts it")
 
 
 def gpu_for_each_worker(evidence: Evidence) -> Check:
@@ -28,17 +28,17 @@ def gpu_for_each_worker(evidence: Evidence) -> Check:
         for node in evidence.nodes
         if node.alive and is_worker(node.service)
     }
-    found = ", ".join(f"{service}: {gpus:g}" for service, gpus in sorted(offers.items())) or "no worker"
-    each = bool(offers) and all(gpus >= 1 for gpus in offers.values())
-    return answer(each, name, found, "`labctl down`, then `labctl up --gpu simulated`")
+    detail = ", ".join(f"{service}: {gpus:g}" for service, gpus in sorted(offers.items())) or "no worker"
+    everywhere = bool(offers) and all(gpus >= 1 for gpus in offers.values())
+    return answer(everywhere, name, detail, "`labctl down`, then `labctl up --gpu simulated`")
 
 
 def task_on_each_worker(evidence: Evidence) -> Check:
     """The notebook's tasks ran on every worker: it knows the id of each node, which only Ray gives."""
     name = "a task ran on each worker"
     alive = {node.service: node.node_id for node in evidence.nodes if node.alive and is_worker(node.service)}
-    told = evidence.records.get("tasks") or {}
-    right = sorted(service for service, node_id in alive.items() if told.get(service) == node_id)
+    recorded = evidence.records.get("tasks") or {}
+    right = sorted(service for service, node_id in alive.items() if recorded.get(service) == node_id)
     if alive and len(right) == len(alive):
         return passed(name, ", ".join(right))
     without = ", ".join(sorted(set(alive) - set(right))) or "any worker"

@@ -22,9 +22,9 @@ def ran_on_a_gpu_node(evidence: Evidence) -> Check:
     service = evidence.service_of(job.node_id)
     gpus = evidence.demands.get(job.submission_id, {}).get("GPU", 0)
     cpus = evidence.demands.get(job.submission_id, {}).get("CPU", 0)
-    found = f"on {service or 'no node'}, asking for {gpus:g} GPU and {cpus:g} CPU"
+    detail = f"on {service or 'no node'}, asking for {gpus:g} GPU and {cpus:g} CPU"
     hint = f"{SUBMIT}, with --entrypoint-num-gpus 1 --entrypoint-num-cpus 8"
-    return answer(is_worker(service) and gpus >= 1, name, found, hint)
+    return answer(is_worker(service) and gpus >= 1, name, detail, hint)
 
 
 def learned(evidence: Evidence) -> Check:

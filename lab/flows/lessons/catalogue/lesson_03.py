@@ -22,8 +22,8 @@ def no_node_could_hold_it(evidence: Evidence) -> Check:
         return failed(name, f"there is no job lesson-03-{PART}-...", SUBMIT)
     asked = evidence.demands.get(job.submission_id, {}).get("GPU", 0)
     most = max((node.resources.get("GPU", 0) for node in evidence.nodes), default=0)
-    found = f"it asked for {asked:g} GPU; the largest node has {most:g}"
-    return answer(asked > most, name, found, f"{SUBMIT}, with --entrypoint-num-gpus 2")
+    detail = f"it asked for {asked:g} GPU; the largest node has {most:g}"
+    return answer(asked > most, name, detail, f"{SUBMIT}, with --entrypoint-num-gpus 2")
 
 
 def waited_and_never_ran(evidence: Evidence) -> Check:

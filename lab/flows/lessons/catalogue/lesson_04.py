@@ -21,10 +21,10 @@ def checkpoint_every_epoch(evidence: Evidence) -> Check:
         if any(f"s3://ray/{key}".startswith(f"{checkpoint.uri}/") for key in evidence.store_objects)
     }
     missing = [epoch for epoch in range(1, int(run.plan.epochs) + 1) if epoch not in stored]
-    found = f"{len(stored)} of {run.plan.epochs:g}"
+    detail = f"{len(stored)} of {run.plan.epochs:g}"
     if missing:
-        return failed(name, f"{found}; missing: {', '.join(map(str, missing))}", "let the job end by itself")
-    return passed(name, f"{found}, in {run.checkpoints[-1].uri.rpartition('/')[0]}")
+        return failed(name, f"{detail}; missing: {', '.join(map(str, missing))}", "let the job end by itself")
+    return passed(name, f"{detail}, in {run.checkpoints[-1].uri.rpartition('/')[0]}")
 
 
 LESSON = Lesson(

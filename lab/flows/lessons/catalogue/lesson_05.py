@@ -21,9 +21,11 @@ def both_reported(evidence: Evidence) -> Check:
     if run is None or attempt is None or run.plan is None or run.plan.epochs is None:
         return failed(name, "no run with two ranks", SUBMIT)
     reached = {rank: reports[-1].progress or 0 for rank, reports in attempt.by_rank.items()}
-    found = ", ".join(f"rank {rank}: epoch {epoch:g}" for rank, epoch in reached.items()) or "nobody reported"
+    detail = (
+        ", ".join(f"rank {rank}: epoch {epoch:g}" for rank, epoch in reached.items()) or "nobody reported"
+    )
     whole = reached == {0: run.plan.epochs, 1: run.plan.epochs}
-    return answer(whole, name, f"{found}; planned: {run.plan.epochs:g}", "let the job end by itself")
+    return answer(whole, name, f"{detail}; planned: {run.plan.epochs:g}", "let the job end by itself")
 
 
 def one_network(evidence: Evidence) -> Check:
@@ -34,12 +36,12 @@ def one_network(evidence: Evidence) -> Check:
         rank: str(reports[-1].metrics.get("weights_sha256"))
         for rank, reports in (attempt.by_rank.items() if attempt else ())
     }
-    if set(hashes) != {0, 1} or not all(re.fullmatch("[0-9a-f]{64}", each) for each in hashes.values()):
+    if set(hashes) != {0, 1} or not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in hashes.values()):
         return failed(name, "not every rank reported the SHA-256 of its weights", SUBMIT)
-    found = ", ".join(f"rank {rank}: {each[:12]}" for rank, each in hashes.items())
+    detail = ", ".join(f"rank {rank}: {digest[:12]}" for rank, digest in hashes.items())
     if hashes[0] != hashes[1]:
-        return failed(name, f"{found}: two different networks", "keep RayDDPStrategy in the Trainer")
-    return passed(name, found)
+        return failed(name, f"{detail}: two different networks", "keep RayDDPStrategy in the Trainer")
+    return passed(name, detail)
 
 
 def compared(evidence: Evidence) -> Check:
@@ -56,8 +58,8 @@ def compared(evidence: Evidence) -> Check:
             return failed(name, f"there is no training of {part}", SUBMIT)
         took, epochs = job.ended_at - job.started_at, run.plan.epochs or 1
         if not 0 < seconds * epochs < took:
-            found = f"{part}: {seconds:g} s per epoch, but {epochs:g} epochs and all else took {took:.0f} s"
-            return failed(name, found, "run the notebook's cell that compares")
+            detail = f"{part}: {seconds:g} s per epoch, but {epochs:g} epochs and all else took {took:.0f} s"
+            return failed(name, detail, "run the notebook's cell that compares")
     return passed(name, f"one worker {one:.2f} s, two workers {two:.2f} s: {one / two:.2f} times as fast")
 
 

@@ -39,17 +39,17 @@ def half_a_gpu_each(evidence: Evidence) -> Check:
     """Each of the three jobs asked for half a GPU."""
     name = "each asked for half a GPU"
     asked = [_asked(run_of(evidence, part)) for part in AT_ONCE]
-    found = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
-    return answer(asked == [SHARE] * JOBS, name, f"GPU: {found}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
+    detail = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
+    return answer(asked == [SHARE] * JOBS, name, f"GPU: {detail}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
 
 
 def packed_two_and_one(evidence: Evidence) -> Check:
     """Two of the three jobs at once trained on one node, and one on the other."""
     name = "packed two and one"
     places = Counter(_service(evidence, run_of(evidence, part)) for part in AT_ONCE)
-    found = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
+    detail = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
     packed = "" not in places and sorted(places.values()) == [1, 2]
-    return answer(packed, name, found, "no other job may hold a GPU meanwhile; look at `labctl top`")
+    return answer(packed, name, detail, "no other job may hold a GPU meanwhile; look at `labctl top`")
 
 
 def at_the_same_time(evidence: Evidence) -> Check:
@@ -74,18 +74,18 @@ def times_are_right(evidence: Evidence) -> Check:
     """The notebook's two total times are those of Ray's list of jobs, and so is their ratio."""
     name = "the ratio is right"
     real = {"at_once": _total(evidence, AT_ONCE), "in_turn": _total(evidence, IN_TURN)}
-    told = evidence.records.get("seconds")
-    if not isinstance(told, dict) or any(not isinstance(told.get(key), (int, float)) for key in real):
+    recorded = evidence.records.get("seconds")
+    if not isinstance(recorded, dict) or any(not isinstance(recorded.get(key), (int, float)) for key in real):
         return failed(name, "no times were recorded", "run the notebook's cell that compares them")
     for key, seconds in real.items():
         if seconds is None:
             return failed(name, "not every job has ended", "wait for the jobs")
-        if abs(told[key] - seconds) > TOLERANCE_SECONDS:
-            found = f"{key}: recorded {told[key]:.1f} s, Ray's list of jobs says {seconds:.1f} s"
-            return failed(name, found, "run the notebook's cell that compares them again")
+        if abs(recorded[key] - seconds) > TOLERANCE_SECONDS:
+            detail = f"{key}: recorded {recorded[key]:.1f} s, Ray's list of jobs says {seconds:.1f} s"
+            return failed(name, detail, "run the notebook's cell that compares them again")
     ratio = (real["in_turn"] or 0.0) / (real["at_once"] or 1.0)
-    found = f"in turn {real['in_turn']:.0f} s, at once {real['at_once']:.0f} s: {ratio:.2f} times as long"
-    return passed(name, found)
+    detail = f"in turn {real['in_turn']:.0f} s, at once {real['at_once']:.0f} s: {ratio:.2f} times as long"
+    return passed(name, detail)
 
 
 def _asked(run: Run | None) -> float | None:

@@ -57,8 +57,8 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         if case is None:
             lacks = "no attempt failed and was followed by another one"
             return failed(name, lacks, f"{SUBMIT}, and break it sooner")
-        found = next(each for each in run_checks(case) if each.name == question)
-        return answer(found.passed, name, found.detail, hint)
+        check = next(candidate for candidate in run_checks(case) if candidate.name == question)
+        return answer(check.passed, name, check.detail, hint)
 
     return check
 
@@ -71,9 +71,9 @@ def receipt_agrees(evidence: Evidence) -> Check:
     if mine:
         verdict = str(mine[-1]["verdict"])
         wrong = [f"{c['name']}: {c['detail']}" for c in mine[-1]["checks"] if not c["passed"]]
-        found = verdict if verdict == "recovered" else "; ".join([verdict, *wrong])
+        detail = verdict if verdict == "recovered" else "; ".join([verdict, *wrong])
         hint = "`labctl status` says what is down; run the notebook again"
-        return answer(verdict == "recovered", name, found, hint)
+        return answer(verdict == "recovered", name, detail, hint)
     if lost_rank(evidence) is None:
         return failed(name, "there is none, and the ledger knows of no fault", SUBMIT)
     return passed(name, "there is none; the ledger decides")

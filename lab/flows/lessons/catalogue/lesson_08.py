@@ -37,7 +37,7 @@ def trials(evidence: Evidence) -> tuple[Trial, ...]:
     job = evidence.job(PART)
     runs = evidence.histories[job.submission_id].runs if job else ()
     errors = {run.name: run.error for run in runs}
-    found: dict[str, Trial] = {}
+    by_name: dict[str, Trial] = {}
     for run in runs:
         if errors[run.name] is not None:
             continue
@@ -45,17 +45,17 @@ def trials(evidence: Evidence) -> tuple[Trial, ...]:
         planned = run.plan.epochs if run.plan else None
         if reached is None or planned is None:
             continue
-        before = found.get(run.name)
-        found[run.name] = Trial(max(reached, before.epochs) if before else reached, planned)
-    return tuple(found.values())
+        before = by_name.get(run.name)
+        by_name[run.name] = Trial(max(reached, before.epochs) if before else reached, planned)
+    return tuple(by_name.values())
 
 
 def enough_trials(evidence: Evidence) -> Check:
     """Ray Train ran several trials that did not fail."""
     name = "several settings were tried"
-    found = len(trials(evidence))
+    count = len(trials(evidence))
     hint = f"at least {MIN_TRIALS}: {SUBMIT}, with --samples 8"
-    return answer(found >= MIN_TRIALS, name, f"{found} trials", hint)
+    return answer(count >= MIN_TRIALS, name, f"{count} trials", hint)
 
 
 def stopped_early(evidence: Evidence) -> Check:
@@ -63,9 +63,9 @@ def stopped_early(evidence: Evidence) -> Check:
     name = "poor trials were stopped early, good ones were not"
     early = [trial for trial in trials(evidence) if trial.epochs < trial.planned]
     whole = len(trials(evidence)) - len(early)
-    found = f"{len(early)} stopped early, {whole} trained to the end"
+    detail = f"{len(early)} stopped early, {whole} trained to the end"
     both = bool(early and whole)
-    return answer(both, name, found, "keep ASHAScheduler, and more than one epoch per trial")
+    return answer(both, name, detail, "keep ASHAScheduler, and more than one epoch per trial")
 
 
 def saved(evidence: Evidence) -> Check:
@@ -79,9 +79,9 @@ def saved(evidence: Evidence) -> Check:
     said = SAVED.search(evidence.logs.get(job.submission_id, "")) if job else None
     if said is None:
         return failed(name, "the job's log does not say how much", "let the job end by itself")
-    found = f"{said[1]} % by the job's log; by the ledger {share:.0f} %: {trained:g} of {planned:g} epochs"
+    detail = f"{said[1]} % by the job's log; by the ledger {share:.0f} %: {trained:g} of {planned:g} epochs"
     right = share > 0 and abs(int(said[1]) - share) <= TOLERANCE
-    return answer(right, name, found, "run tune_ray.py as it is")
+    return answer(right, name, detail, "run tune_ray.py as it is")
 
 
 def best_found(evidence: Evidence) -> Check:

@@ -37,8 +37,8 @@ def forgotten_job_stopped(evidence: Evidence) -> Check:
 def what_is_kept_was_counted(evidence: Evidence) -> Check:
     """The notebook counted what the store holds, and found at least what this lesson itself keeps there."""
     name = "what is kept was counted"
-    told = evidence.records.get("kept") or {}
-    objects, size = told.get("objects"), told.get("bytes")
+    recorded = evidence.records.get("kept") or {}
+    objects, size = recorded.get("objects"), recorded.get("bytes")
     if not isinstance(objects, int) or not isinstance(size, int) or objects < 1 or size < 1:
         return failed(name, "nothing was counted", "run the notebook's cell that looks into the store")
     return passed(name, f"{objects} objects, {size / 1e6:.1f} MB")
@@ -49,9 +49,9 @@ def services_are_down(evidence: Evidence) -> Check:
     name = "the lab is down"
     left = [s.service for s in evidence.status.services if s.state not in (State.ABSENT, State.EXITED)]
     if left or evidence.status.up:
-        found = ", ".join(left) or "the lab is up"
+        detail = ", ".join(left) or "the lab is up"
         return failed(
-            name, f"still there: {found}", "on the host: `labctl down`, then `labctl lesson check 9`"
+            name, f"still there: {detail}", "on the host: `labctl down`, then `labctl lesson check 9`"
         )
     return passed(name, "no service runs")
 

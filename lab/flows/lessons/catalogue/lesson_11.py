@@ -24,7 +24,7 @@ def receipt_of(evidence: Evidence) -> Mapping[str, Any] | None:
     """The newest receipt of the lesson's job for this fault."""
     job = evidence.job(PART)
     mine = [r for r in evidence.receipts if job and r["job"]["submission_id"] == job.submission_id]
-    return next((each for each in reversed(mine) if each["fault"]["kind"] == FAULT), None)
+    return next((receipt for receipt in reversed(mine) if receipt["fault"]["kind"] == FAULT), None)
 
 
 def asks(question: str, name: str, hint: str) -> LessonCheck:
@@ -34,10 +34,10 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         receipt = receipt_of(evidence)
         if receipt is None:
             return failed(name, "there is no receipt of a sick GPU", INJECT)
-        found = next((each for each in receipt["checks"] if each["name"] == question), None)
-        if found is None:
+        check = next((candidate for candidate in receipt["checks"] if candidate["name"] == question), None)
+        if check is None:
             return failed(name, f"the receipt does not ask: {question}", INJECT)
-        return answer(bool(found["passed"]), name, str(found["detail"]), hint)
+        return answer(bool(check["passed"]), name, str(check["detail"]), hint)
 
     return check
 

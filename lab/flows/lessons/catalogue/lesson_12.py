@@ -22,7 +22,7 @@ def receipt_of(evidence: Evidence, part: str) -> Mapping[str, Any] | None:
     """The newest receipt of this part's job for the loss of a rank."""
     job = evidence.job(part)
     mine = [r for r in evidence.receipts if job and r["job"]["submission_id"] == job.submission_id]
-    return next((each for each in reversed(mine) if each["fault"]["kind"] == FAULT), None)
+    return next((receipt for receipt in reversed(mine) if receipt["fault"]["kind"] == FAULT), None)
 
 
 def verdict(part: str, wanted: str, name: str) -> LessonCheck:
@@ -32,8 +32,8 @@ def verdict(part: str, wanted: str, name: str) -> LessonCheck:
         receipt = receipt_of(evidence, part)
         if receipt is None:
             return failed(name, f"there is no receipt of a lost rank of {part}", INJECT)
-        found = str(receipt["verdict"])
-        return answer(found == wanted, name, f"{found}: {receipt['reason']}", SUBMIT)
+        actual = str(receipt["verdict"])
+        return answer(actual == wanted, name, f"{actual}: {receipt['reason']}", SUBMIT)
 
     return check
 
@@ -43,10 +43,13 @@ def asks(question: str, name: str) -> LessonCheck:
 
     def check(evidence: Evidence) -> Check:
         receipt = receipt_of(evidence, TORCHFT)
-        found = next((each for each in (receipt or {}).get("checks", ()) if each["name"] == question), None)
-        if found is None:
+        check = next(
+            (candidate for candidate in (receipt or {}).get("checks", ()) if candidate["name"] == question),
+            None,
+        )
+        if check is None:
             return failed(name, f"no receipt of {TORCHFT} answers: {question}", INJECT)
-        return answer(bool(found["passed"]), name, str(found["detail"]), INJECT)
+        return answer(bool(check["passed"]), name, str(check["detail"]), INJECT)
 
     return check
 

@@ -53,9 +53,11 @@ def on_gpu_nodes(part: str, ranks: int, name: str) -> LessonCheck:
             return failed(name, "Ray Train placed no rank", SUBMIT)
         gpus = run.plan.resources_per_worker.get("GPU", 0) if run.plan else 0
         services = [evidence.service_of(attempt.nodes[rank]) for rank in sorted(attempt.nodes)]
-        found = f"{len(services)} on {', '.join(s or 'an unknown node' for s in services)}, {gpus:g} GPU each"
+        detail = (
+            f"{len(services)} on {', '.join(s or 'an unknown node' for s in services)}, {gpus:g} GPU each"
+        )
         apart = len(services) == len(set(services)) == ranks and all(map(is_worker, services))
-        return answer(apart and gpus >= 1, name, found, f"{SUBMIT}, with --workers {ranks} --gpus 1")
+        return answer(apart and gpus >= 1, name, detail, f"{SUBMIT}, with --workers {ranks} --gpus 1")
 
     return check
 
@@ -76,5 +78,5 @@ def learned(part: str) -> LessonCheck:
 
 def above_chance(name: str, accuracy: float) -> Check:
     """Passed when the accuracy is clearly above that of guessing."""
-    found = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
-    return answer(accuracy >= CLEARLY_ABOVE, name, found, f"{SUBMIT}, with more epochs: --epochs")
+    detail = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
+    return answer(accuracy >= CLEARLY_ABOVE, name, detail, f"{SUBMIT}, with more epochs: --epochs")

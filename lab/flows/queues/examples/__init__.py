@@ -83,7 +83,7 @@ def _note(whole: Mapping[str, int], gpu: str) -> str:
 def _queues(text: str) -> tuple[str, ...]:
     from lab.queue.reading import read
 
-    return tuple("/".join(door) for door in read([("", text)]).setup.local_queues)
+    return tuple("/".join(key) for key in read([("", text)]).setup.local_queues)
 
 
 def _memory() -> int:

@@ -23,13 +23,13 @@ class Picture:
 
 def draw_pictures(data: ReportData) -> tuple[Picture, ...]:
     """Every picture for which the report has enough evidence."""
-    found = []
+    pictures = []
     with styled():
         for name, (draw, alt) in PICTURES.items():
             drawn = draw(data)
             if drawn is not None:
-                found.append(Picture(name, alt(data), render(drawn, "svg"), render(drawn, "png")))
-    return tuple(found)
+                pictures.append(Picture(name, alt(data), render(drawn, "svg"), render(drawn, "png")))
+    return tuple(pictures)
 
 
 Drawing = tuple[Callable[[ReportData], Any], Callable[[ReportData], str]]

@@ -64,14 +64,14 @@ def _metric(axes: Any, data: ReportData, metric: Metric) -> None:
 
 def alt(data: ReportData) -> str:
     """The curves in words: first and last value of each metric."""
-    told = []
+    ends = []
     for metric in data.metrics:
         first, last = metric.lines[0].points[0], metric.lines[-1].points[-1]
-        told.append(
+        ends.append(
             f"{metric.name} goes from {first[1]:.4g} ({data.epoch_key} {first[0]}) to {last[1]:.4g} "
             f"({data.epoch_key} {last[0]})"
         )
-    text = f"Curves of {plural(len(data.metrics), 'metric')}: {'; '.join(told)}."
+    text = f"Curves of {plural(len(data.metrics), 'metric')}: {'; '.join(ends)}."
     if data.curves is not None:
         text += f" Compared with the control run, {data.curves.detail}."
     return text

@@ -48,8 +48,10 @@ def draw_timeline(data: ReportData) -> Any:
 
 def alt_timeline(data: ReportData) -> str:
     """The moments in one sentence."""
-    told = [f"{m.label} after {labels.seconds(m.seconds)}" for m in data.moments[1:] if m.seconds is not None]
-    return f"Timeline of the fault: {', '.join(told)}."
+    moments = [
+        f"{m.label} after {labels.seconds(m.seconds)}" for m in data.moments[1:] if m.seconds is not None
+    ]
+    return f"Timeline of the fault: {', '.join(moments)}."
 
 
 def draw_breakdown(data: ReportData) -> Any:
@@ -84,5 +86,5 @@ def draw_breakdown(data: ReportData) -> Any:
 
 def alt_breakdown(data: ReportData) -> str:
     """The parts in one sentence."""
-    told = ", ".join(f"{part.label} {labels.seconds(part.seconds)}" for part in data.parts)
-    return f"Where the time between the fault and the next report went: {told}."
+    parts = ", ".join(f"{part.label} {labels.seconds(part.seconds)}" for part in data.parts)
+    return f"Where the time between the fault and the next report went: {parts}."

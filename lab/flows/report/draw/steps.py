@@ -55,11 +55,11 @@ def draw_row(axes: Any, place: int, row: StepRow) -> None:
 
 def alt(data: ReportData) -> str:
     """The picture in words."""
-    told = []
+    ranks = []
     for row in data.steps:
         text = f"rank {row.rank}: {plural(len(row.together), 'step')} of all ranks"
         text += f", {len(row.alone)} without a lost one"
         if row.gap is not None:
             text += f", longest gap {row.gap[1] - row.gap[0]:.2f} s from {labels.after(row.gap[0])} on"
-        told.append(text)
-    return f"Who took a step when, around the fault. {'; '.join(told)}."
+        ranks.append(text)
+    return f"Who took a step when, around the fault. {'; '.join(ranks)}."

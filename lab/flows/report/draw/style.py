@@ -92,8 +92,8 @@ def render(drawn: Any, form: str) -> bytes:
 def legend(drawn: Any, axes: Iterable[Any], place: str, columns: int = 4) -> None:
     """One legend for these axes, each label once; `place` is such as `upper left`, outside of them."""
     handles: dict[str, Any] = {}
-    for each in axes:
-        for handle, label in zip(*each.get_legend_handles_labels(), strict=True):
+    for plot in axes:
+        for handle, label in zip(*plot.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     drawn.legend(handles.values(), handles.keys(), loc=f"outside {place}", ncols=columns, columnspacing=1.6)
 

@@ -28,7 +28,7 @@ KINDS: tuple[tuple[str, Value], ...] = (
 def measured(data: ReportData) -> list[tuple[str, dict[str, list[tuple[float, float]]]]]:
     """The name of each kind that was measured, and its service -> (seconds, value) in order."""
     services = sorted({sample.service for sample in data.samples})
-    found = []
+    measurements = []
     for name, value in KINDS:
         rows = {
             service: [(s.at, v) for s in data.samples if s.service == service and (v := value(s)) is not None]
@@ -36,8 +36,8 @@ def measured(data: ReportData) -> list[tuple[str, dict[str, list[tuple[float, fl
         }
         kept = {service: points for service, points in rows.items() if points}
         if kept:
-            found.append((name, kept))
-    return found
+            measurements.append((name, kept))
+    return measurements
 
 
 def draw(data: ReportData) -> Any:
@@ -70,19 +70,19 @@ def _broken(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points, with a gap in the line wherever samples are missing, as while a node is gone."""
     gaps = sorted(b[0] - a[0] for a, b in pairwise(points))
     usual = gaps[len(gaps) // 2] if gaps else 0.0
-    found = points[:1]
+    line = points[:1]
     for before, point in pairwise(points):
         if point[0] - before[0] > GAP * usual:
-            found.append(((before[0] + point[0]) / 2, math.nan))
-        found.append(point)
-    return found
+            line.append(((before[0] + point[0]) / 2, math.nan))
+        line.append(point)
+    return line
 
 
 def alt(data: ReportData) -> str:
     """The highest value of each service, in words."""
-    told = [
+    sentences = [
         f"{name}: "
         + ", ".join(f"{service} up to {max(v for _, v in points):.1f}" for service, points in rows.items())
         for name, rows in measured(data)
     ]
-    return f"Resource use. {'; '.join(told)}."
+    return f"Resource use. {'; '.join(sentences)}."

@@ -59,14 +59,14 @@ def _around(data: ReportData, begin: float, end: float) -> tuple[float, float] |
 
 def _lanes(data: ReportData) -> dict[str, int]:
     """Service -> how many bars of it can stand beside each other at one time, at least one."""
-    found = {}
+    lanes = {}
     for service in data.services:
         per_attempt = [
             sum(b.service == service and b.attempt == a for b in data.bars)
             for a in {b.attempt for b in data.bars}
         ]
-        found[service] = max(1, *per_attempt)
-    return found
+        lanes[service] = max(1, *per_attempt)
+    return lanes
 
 
 def _view(axes: Any, data: ReportData, lanes: dict[str, int], left: float, right: float) -> None:
@@ -123,11 +123,11 @@ def _bar(axes: Any, data: ReportData, bar: Bar, row: int, left: float, right: fl
 
 def alt(data: ReportData) -> str:
     """The picture in words."""
-    told = [
+    sentences = [
         f"attempt {b.attempt} rank {b.rank} on {b.service}, {labels.after(b.begin)} to {labels.after(b.end)}"
         for b in data.bars
     ]
-    text = f"Which worker trained when: {'; '.join(told)}."
+    text = f"Which worker trained when: {'; '.join(sentences)}."
     if data.down is not None:
         until = "the end" if data.down.end is None else labels.after(data.down.end)
         text += f" {data.down.service} was {'down' if data.down.lost else 'under the fault'} until {until}."
@@ -169,5 +169,5 @@ def draw_ranks(data: ReportData) -> Any:
 
 def alt_ranks(data: ReportData) -> str:
     """The world size over time, in words."""
-    told = ", ".join(f"{plural(ranks, 'rank')} from {labels.after(at)} on" for at, ranks in data.ranks)
-    return f"How many ranks trained: {told}."
+    sentences = ", ".join(f"{plural(ranks, 'rank')} from {labels.after(at)} on" for at, ranks in data.ranks)
+    return f"How many ranks trained: {sentences}."

@@ -22,8 +22,8 @@ def oom(context: Context, device: str = CPU) -> Finding:
         since = now
     context.notes["oom-kills"] = (count, since)
     bad = since is not None and now - since <= RECENT_SECONDS
-    told = "the kernel killed a process for want of memory within the last 10 minutes" if bad else ""
-    return Finding(WARN if bad else PASS, float(count), "kills", told, {source: count})
+    message = "the kernel killed a process for want of memory within the last 10 minutes" if bad else ""
+    return Finding(WARN if bad else PASS, float(count), "kills", message, {source: count})
 
 
 def kills(context: Context) -> tuple[int, str]:
@@ -50,9 +50,15 @@ def throttling(context: Context, device: str = CPU) -> Finding:
     context.notes["cpu-throttling"] = now
     periods, throttled = now[0] - last[0], now[1] - last[1]
     part = throttled / periods if periods >= LEAST_PERIODS else 0.0
-    told = f"the kernel held it back {part:.0%} of the time: its CPU limit is low" if part > THROTTLED else ""
+    message = (
+        f"the kernel held it back {part:.0%} of the time: its CPU limit is low" if part > THROTTLED else ""
+    )
     return Finding(
-        WARN if told else PASS, round(100 * part, 1), "%", told, {"nr_throttled": counted["nr_throttled"]}
+        WARN if message else PASS,
+        round(100 * part, 1),
+        "%",
+        message,
+        {"nr_throttled": counted["nr_throttled"]},
     )
 
 

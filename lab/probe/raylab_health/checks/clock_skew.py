@@ -15,8 +15,8 @@ def run(context: Context, device: str = CPU) -> Finding:
         raise NotHereError("no answer has told the time yet")
     skew, doubt = float(clock["skew"]), float(clock["doubt"])
     bad = abs(skew) - doubt > MOST_SECONDS
-    told = f"its clock is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}" if bad else ""
-    return Finding(WARN if bad else PASS, round(skew, 3), "s", told, {"doubt": f"{doubt:.3f} s"})
+    message = f"its clock is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}" if bad else ""
+    return Finding(WARN if bad else PASS, round(skew, 3), "s", message, {"doubt": f"{doubt:.3f} s"})
 
 
 CHECK = Check("clock-skew", NODE, 10.0, run, worse_after=2)

@@ -38,8 +38,8 @@ def diagnose(context: Context, device: str, level: int, seconds: float) -> Findi
         raise UnreadableError(f"dcgmi ended with {code}: {' '.join(output.split())[:200]}") from error
     fatal = [name for name in failed if name.lower() in FATAL]
     state = EVICT if fatal else WARN if failed else PASS
-    told = f"failed: {', '.join(fatal or failed)}" if failed else ""
-    return Finding(state, float(bool(failed)), "", told, {"level": level, "failed": ", ".join(failed)})
+    message = f"failed: {', '.join(fatal or failed)}" if failed else ""
+    return Finding(state, float(bool(failed)), "", message, {"level": level, "failed": ", ".join(failed)})
 
 
 def failures(document: Any) -> Iterator[str]:
@@ -47,14 +47,14 @@ def failures(document: Any) -> Iterator[str]:
     if isinstance(document, dict):
         results = document.get("results")
         if "name" in document and isinstance(results, list):
-            said = [str(each.get("status", each.get("result", ""))).lower() for each in results]
-            if any(each.startswith("fail") for each in said):
+            said = [str(result.get("status", result.get("result", ""))).lower() for result in results]
+            if any(word.startswith("fail") for word in said):
                 yield str(document["name"])
-        for each in document.values():
-            yield from failures(each)
+        for part in document.values():
+            yield from failures(part)
     elif isinstance(document, list):
-        for each in document:
-            yield from failures(each)
+        for part in document:
+            yield from failures(part)
 
 
 CHECK = Check("dcgm", GPU, 3600.0, quick, deadline=3 * MINUTE, better_after=1)

@@ -19,11 +19,13 @@ TRIES = 3
 
 def space(context: Context, device: str = CPU) -> Finding:
     """WARN when it is nearly full."""
-    found = os.statvfs(context.scratch)
-    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    info = os.statvfs(context.scratch)
+    total, free = info.f_blocks * info.f_frsize, info.f_bavail * info.f_frsize
     used = 1 - free / total if total else 1.0
-    told = f"{context.scratch} is {used:.0%} full" if used > FULL else ""
-    return Finding(WARN if told else PASS, round(free / 1e9, 3), "GB free", told, {"used": f"{used:.1%}"})
+    message = f"{context.scratch} is {used:.0%} full" if used > FULL else ""
+    return Finding(
+        WARN if message else PASS, round(free / 1e9, 3), "GB free", message, {"used": f"{used:.1%}"}
+    )
 
 
 def latency(context: Context, device: str = CPU) -> Finding:
@@ -41,12 +43,12 @@ def latency(context: Context, device: str = CPU) -> Finding:
                     break  # fast enough: a healthy disk is not written to more than is needed
     except OSError as error:
         return Finding(WARN, None, "ms", f"{context.scratch} cannot be written to: {error.strerror}")
-    told = (
+    message = (
         f"a write of {BYTES // 1024} KiB to {context.scratch} takes {best:.1f} s"
         if best > SLOW_SECONDS
         else ""
     )
-    return Finding(WARN if told else PASS, round(best * 1000, 3), "ms", told)
+    return Finding(WARN if message else PASS, round(best * 1000, 3), "ms", message)
 
 
 SPACE = Check("disk-space", NODE, 30.0, space, worse_after=2)

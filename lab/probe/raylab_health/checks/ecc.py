@@ -20,8 +20,8 @@ def run(context: Context, device: str) -> Finding:
             "NVML_VOLATILE_ECC",
         )
         source = "ecc.errors.uncorrected.volatile.total"
-    told = f"{count} uncorrected memory errors since the driver was loaded" if count else ""
-    return Finding(EVICT if count else PASS, float(count), "errors", told, {source: count})
+    message = f"{count} uncorrected memory errors since the driver was loaded" if count else ""
+    return Finding(EVICT if count else PASS, float(count), "errors", message, {source: count})
 
 
 def _amd(context: Context, device: str) -> int:

@@ -11,10 +11,12 @@ def run(context: Context, device: str) -> Finding:
     """EVICT for a wrong result."""
     if context.vendor not in ("nvidia", "amd"):
         raise NotHereError("there is no GPU to compute with")
-    found = context.measure("raylab_health.gpu_compute", device, seconds=SECONDS)
-    wrong = [str(name) for name in found["wrong"]]
-    told = f"wrong result of {' and '.join(wrong)}" if wrong else ""
-    return Finding(EVICT if wrong else PASS, float(bool(wrong)), "", told, {"bytes": found.get("bytes")})
+    measured = context.measure("raylab_health.gpu_compute", device, seconds=SECONDS)
+    wrong = [str(name) for name in measured["wrong"]]
+    message = f"wrong result of {' and '.join(wrong)}" if wrong else ""
+    return Finding(
+        EVICT if wrong else PASS, float(bool(wrong)), "", message, {"bytes": measured.get("bytes")}
+    )
 
 
 CHECK = Check("gpumem", GPU, 4 * 3600.0, run, deadline=SECONDS + 5, invasive=True, hung=EVICT)

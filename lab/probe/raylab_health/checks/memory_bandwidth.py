@@ -21,12 +21,12 @@ def run(context: Context, device: str = CPU) -> Finding:
         target[:] = source
         best = min(best, context.cpu_seconds() - begin)
     speed = BYTES / max(best, 1e-6) / 1e9
-    told = (
+    message = (
         f"copies in memory reach {speed:.2f} GB/s; at least {THRESHOLD:g} are expected"
         if speed < THRESHOLD
         else ""
     )
-    return Finding(WARN if told else PASS, round(speed, 3), "GB/s", told, {"bytes": BYTES})
+    return Finding(WARN if message else PASS, round(speed, 3), "GB/s", message, {"bytes": BYTES})
 
 
 CHECK = Check("memory-bandwidth", NODE, 600.0, run, deadline=30.0, worse_after=3, better_after=1)

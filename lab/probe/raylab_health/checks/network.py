@@ -28,8 +28,8 @@ def loopback(context: Context, device: str = CPU) -> Finding:
             break
     if best == float("inf"):
         return Finding(WARN, None, "ms", f"127.0.0.1 does not answer: {why}")
-    told = f"127.0.0.1 takes {best:.1f} s to answer" if best > SECONDS else ""
-    return Finding(WARN if told else PASS, round(best * 1000, 3), "ms", told)
+    message = f"127.0.0.1 takes {best:.1f} s to answer" if best > SECONDS else ""
+    return Finding(WARN if message else PASS, round(best * 1000, 3), "ms", message)
 
 
 def echo() -> None:
@@ -55,8 +55,10 @@ def ping(context: Context, device: str = CPU) -> Finding:
         raise NotHereError("there is no other node to ask yet")
     silent = {name: why for name, address in sorted(peers.items()) if (why := unreachable(address))}
     bad = 2 * len(silent) > len(peers)
-    told = f"{', '.join(silent)} cannot be reached from here" if bad else ""
-    return Finding(WARN if bad else PASS, float(len(silent)), "peers", told, silent or {"peers": len(peers)})
+    message = f"{', '.join(silent)} cannot be reached from here" if bad else ""
+    return Finding(
+        WARN if bad else PASS, float(len(silent)), "peers", message, silent or {"peers": len(peers)}
+    )
 
 
 def unreachable(address: str) -> str:

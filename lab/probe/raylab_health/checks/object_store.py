@@ -44,16 +44,16 @@ def round_trip(context: Context, client: Any, name: str, data: bytes) -> Finding
         code = getattr(error, "code", "")
         if code == NO_BUCKET and not context.notes.get(BUCKET):
             raise UnreadableError("the lab's bucket is not made yet") from error
-        told = code if isinstance(code, str) and code else " ".join(str(error).split())[:150]
-        return Finding(WARN, None, "ms", f"the object store fails: {told}")
+        reason = code if isinstance(code, str) and code else " ".join(str(error).split())[:150]
+        return Finding(WARN, None, "ms", f"the object store fails: {reason}")
     context.notes[BUCKET] = True
     took = context.monotonic() - begin
-    told = ""
+    message = ""
     if hashlib.sha256(back).digest() != hashlib.sha256(data).digest():
-        told = "what the object store gives back is not what was sent"
+        message = "what the object store gives back is not what was sent"
     elif took > SLOW_SECONDS:
-        told = f"a round trip to the object store takes {took:.1f} s"
-    return Finding(WARN if told else PASS, round(took * 1000, 3), "ms", told, {"bytes": len(data)})
+        message = f"a round trip to the object store takes {took:.1f} s"
+    return Finding(WARN if message else PASS, round(took * 1000, 3), "ms", message, {"bytes": len(data)})
 
 
 def connect(environ: Mapping[str, str]) -> Any:

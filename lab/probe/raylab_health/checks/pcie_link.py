@@ -30,13 +30,13 @@ def run(context: Context, device: str) -> Finding:
         )
         load = float(ask(context, device, "nvmlDeviceGetUtilizationRates").gpu)
         what = "generation"
-    told = ""
+    message = ""
     if 0 < width < widest:
-        told = f"its PCIe link has {width:g} lanes of {widest:g}"
+        message = f"its PCIe link has {width:g} lanes of {widest:g}"
     elif load >= LOADED and 0 < speed < top:
-        told = f"its PCIe link works with {what} {speed:g} under load; it can do {top:g}"
+        message = f"its PCIe link works with {what} {speed:g} under load; it can do {top:g}"
     seen = {"link": f"{speed:g}/{top:g} {what}", "width": f"{width:g}/{widest:g}", "utilization": load}
-    return Finding(WARN if told else PASS, width, "lanes", told, seen)
+    return Finding(WARN if message else PASS, width, "lanes", message, seen)
 
 
 CHECK = Check("pcie-link", GPU, 10.0, run, worse_after=2, better_after=3)

@@ -16,8 +16,8 @@ def run(context: Context, device: str) -> Finding:
         raise NotHereError("it is measured with CUDA's driver")
     best = float(context.measure("raylab_health.pcie_copy", device, seconds=SECONDS)["gbps"])
     limit = float(context.environ.get("RAYLAB_PCIE_GBPS", THRESHOLD))
-    told = f"{best:.1f} GB/s from host to GPU; at least {limit:g} are expected" if best < limit else ""
-    return Finding(WARN if told else PASS, round(best, 3), "GB/s", told)
+    message = f"{best:.1f} GB/s from host to GPU; at least {limit:g} are expected" if best < limit else ""
+    return Finding(WARN if message else PASS, round(best, 3), "GB/s", message)
 
 
 CHECK = Check("pciebw", GPU, 3600.0, run, deadline=SECONDS + 5, worse_after=3, better_after=1, hung=WARN)

@@ -15,9 +15,9 @@ def run(context: Context, device: str) -> Finding:
         corrected, uncorrected, pending, failed = ask(context, device, "nvmlDeviceGetRemappedRows")
     except NotHereError:  # before Ampere, memory is retired in pages
         waits = ask(context, device, "nvmlDeviceGetRetiredPagesPendingStatus")
-        told = "pages of its memory wait for a reset to be retired" if waits else ""
+        message = "pages of its memory wait for a reset to be retired" if waits else ""
         return Finding(
-            WARN if waits else PASS, float(bool(waits)), "", told, {"retired_pages.pending": waits}
+            WARN if waits else PASS, float(bool(waits)), "", message, {"retired_pages.pending": waits}
         )
     seen = {
         "remapped_rows.correctable": corrected,
@@ -27,8 +27,8 @@ def run(context: Context, device: str) -> Finding:
     }
     if failed:
         return Finding(EVICT, 1.0, "", "a broken row of its memory could not be replaced", seen)
-    told = "rows of its memory wait for a reset to be replaced" if pending else ""
-    return Finding(WARN if pending else PASS, float(bool(pending)), "", told, seen)
+    message = "rows of its memory wait for a reset to be replaced" if pending else ""
+    return Finding(WARN if pending else PASS, float(bool(pending)), "", message, seen)
 
 
 def _amd(context: Context, device: str) -> Finding:
@@ -41,8 +41,8 @@ def _amd(context: Context, device: str) -> Finding:
     seen = {f"gpu_vram_bad_pages {mark}": count for mark, count in counts.items()}
     if counts["F"]:
         return Finding(EVICT, 1.0, "", f"{counts['F']} bad pages of its memory could not be retired", seen)
-    told = f"{counts['P']} bad pages of its memory wait to be retired" if counts["P"] else ""
-    return Finding(WARN if counts["P"] else PASS, float(bool(counts["P"])), "", told, seen)
+    message = f"{counts['P']} bad pages of its memory wait to be retired" if counts["P"] else ""
+    return Finding(WARN if counts["P"] else PASS, float(bool(counts["P"])), "", message, seen)
 
 
 CHECK = Check("remapped", GPU, 30.0, run)

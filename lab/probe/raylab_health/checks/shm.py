@@ -15,16 +15,16 @@ FULL = 0.98
 def run(context: Context, device: str = CPU) -> Finding:
     """WARN when it is too small, or full."""
     try:
-        found = os.statvfs(context.root / "dev/shm")
+        info = os.statvfs(context.root / "dev/shm")
     except OSError as error:
         raise NotHereError(f"/dev/shm: {error.strerror}") from error
-    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
-    told = ""
+    total, free = info.f_blocks * info.f_frsize, info.f_bavail * info.f_frsize
+    message = ""
     if total < LEAST_BYTES:
-        told = f"/dev/shm has {total / 1024**2:.0f} MiB; data loaders and Ray's object store need more"
+        message = f"/dev/shm has {total / 1024**2:.0f} MiB; data loaders and Ray's object store need more"
     elif free < total * (1 - FULL):
-        told = f"/dev/shm is full: {free / 1024**2:.0f} MiB are free"
-    return Finding(WARN if told else PASS, round(free / 1e9, 3), "GB free", told, {"size": total})
+        message = f"/dev/shm is full: {free / 1024**2:.0f} MiB are free"
+    return Finding(WARN if message else PASS, round(free / 1e9, 3), "GB free", message, {"size": total})
 
 
 CHECK = Check("shm", NODE, 30.0, run, worse_after=2)

@@ -33,9 +33,9 @@ def _reasons(context: Context, device: str) -> int:
         return int(ask(context, device, "nvmlDeviceGetCurrentClocksThrottleReasons"))
 
 
-def _finding(reasons: int, told: str) -> Finding:
+def _finding(reasons: int, message: str) -> Finding:
     return Finding(
-        WARN if told else PASS, float(bool(told)), "", told, {"clocks_event_reasons": hex(reasons)}
+        WARN if message else PASS, float(bool(message)), "", message, {"clocks_event_reasons": hex(reasons)}
     )
 
 

@@ -23,8 +23,10 @@ def run(context: Context, device: str) -> Finding:
         slow = _or(SLOWDOWN, lambda: _limit(context, device, "SLOWDOWN"))
         off = _or(max(SHUTDOWN, slow), lambda: _limit(context, device, "SHUTDOWN"))
     state = EVICT if now >= off else WARN if now >= slow else PASS
-    told = f"{now:g} °C; it slows down at {slow:g} °C and switches off at {off:g} °C" if state != PASS else ""
-    return Finding(state, now, "°C", told, {"temperature": now, "slowdown": slow, "shutdown": off})
+    message = (
+        f"{now:g} °C; it slows down at {slow:g} °C and switches off at {off:g} °C" if state != PASS else ""
+    )
+    return Finding(state, now, "°C", message, {"temperature": now, "slowdown": slow, "shutdown": off})
 
 
 def _limit(context: Context, device: str, name: str) -> float:

@@ -23,8 +23,8 @@ def run(context: Context, device: str = CPU) -> Finding:
             known.add(data)
         elif data in known:  # a lab without data sets may have no such folder at all
             wrong[data] = why
-    told = "; ".join(f"{folder}: {why}" for folder, why in wrong.items())
-    return Finding(WARN if wrong else PASS, float(len(wrong)), "folders", told)
+    message = "; ".join(f"{folder}: {why}" for folder, why in wrong.items())
+    return Finding(WARN if wrong else PASS, float(len(wrong)), "folders", message)
 
 
 def _writable(folder: Path) -> str:

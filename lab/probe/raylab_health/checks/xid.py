@@ -33,12 +33,12 @@ def run(context: Context, device: str) -> Finding:
     up = float(context.text("proc/uptime").split()[0])
     numbers: list[int] = []
     for at, text in kernel_lines(context):
-        found = LINE.search(text)
-        if found and up - at <= RECENT_SECONDS and _address(found[1]) == address:
-            numbers.append(int(found[2]))
-    bad = [each for each in numbers if each in FATAL]
-    told = f"Xid {bad[-1]}: {FATAL[bad[-1]]}" if bad else ""
-    return Finding(EVICT if bad else PASS, float(len(bad)), "lines", told, {"xid": numbers[-10:]})
+        match = LINE.search(text)
+        if match and up - at <= RECENT_SECONDS and _address(match[1]) == address:
+            numbers.append(int(match[2]))
+    bad = [number for number in numbers if number in FATAL]
+    message = f"Xid {bad[-1]}: {FATAL[bad[-1]]}" if bad else ""
+    return Finding(EVICT if bad else PASS, float(len(bad)), "lines", message, {"xid": numbers[-10:]})
 
 
 def kernel_lines(context: Context) -> list[tuple[float, str]]:
@@ -47,7 +47,7 @@ def kernel_lines(context: Context) -> list[tuple[float, str]]:
         file = os.open(context.root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise NotHereError(f"the kernel's log cannot be read here: {error.strerror}") from error
-    found = []
+    lines = []
     try:
         for _ in range(MOST_LINES):
             try:
@@ -58,10 +58,10 @@ def kernel_lines(context: Context) -> list[tuple[float, str]]:
                 continue
             if not record:
                 break
-            found += [_parsed(line) for line in record.splitlines() if ";" in line]
+            lines += [_parsed(line) for line in record.splitlines() if ";" in line]
     finally:
         os.close(file)
-    return found
+    return lines
 
 
 def _parsed(line: str) -> tuple[float, str]:

@@ -75,12 +75,12 @@ def sources(root: Path) -> tuple[Source, ...]:
     """Every archive that apt of the machine under `root` takes packages from."""
     apt = root / "etc" / "apt"
     lists = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]
-    found: list[Source] = []
+    listed: list[Source] = []
     for path in lists:
-        found += one_line(_read(path))
+        listed += one_line(_read(path))
     for path in sorted((apt / "sources.list.d").glob("*.sources")):
-        found += deb822(_read(path))
-    return tuple(found)
+        listed += deb822(_read(path))
+    return tuple(listed)
 
 
 def _read(path: Path) -> str:
@@ -99,7 +99,7 @@ def own_suite(root: Path) -> str:
     )
 
 
-def of_suite(found: Iterable[Source], suite: str, own: str) -> tuple[Source, ...]:
+def of_suite(available: Iterable[Source], suite: str, own: str) -> tuple[Source, ...]:
     """The sources of one release, deduced from those of the machine's own where it has no others.
 
     Only the component `main` is taken: all that the images need lies there.
@@ -108,12 +108,12 @@ def of_suite(found: Iterable[Source], suite: str, own: str) -> tuple[Source, ...
     def pick(release: str) -> list[Source]:
         names = {release + pocket: suite + pocket for pocket in POCKETS}
         return [
-            Source(each.uri, names[each.suite], ("main",), each.keyring)
-            for each in found
-            if each.suite in names and "main" in each.components
+            Source(source.uri, names[source.suite], ("main",), source.keyring)
+            for source in available
+            if source.suite in names and "main" in source.components
         ]
 
-    found = tuple(found)
+    available = tuple(available)
     return tuple(dict.fromkeys(pick(suite) or (pick(own) if own else [])))
 
 
@@ -171,12 +171,12 @@ def make_base(suite: str, engine: Engine, progress: Progress, host: Host) -> str
         progress.line(f"{name} of {there.created[:10]} is taken; `docker image rm {name}` has it made anew")
         return name
     chosen = of_suite(sources(host.root), suite, own_suite(host.root))
-    keyrings = sorted({each.keyring for each in chosen if each.keyring not in ("", DEBIAN_KEYRING)})
+    keyrings = sorted({source.keyring for source in chosen if source.keyring not in ("", DEBIAN_KEYRING)})
     progress.line(f"{name}: made of Debian's packages, from the apt sources of this machine")
     try:
         with tempfile.TemporaryDirectory(prefix="raylab-base-") as folder:
             source_list, archive = Path(folder, "sources.list"), Path(folder, "base.tar")
-            lines = [f"deb {each.uri} {each.suite} {' '.join(each.components)}\n" for each in chosen]
+            lines = [f"deb {source.uri} {source.suite} {' '.join(source.components)}\n" for source in chosen]
             source_list.write_text("".join(lines), encoding="utf-8")
             argv = command(suite, archive, source_list, keyrings)
             engine.call_program(

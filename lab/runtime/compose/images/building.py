@@ -130,8 +130,8 @@ def _context(
     for name in ("image", "standin"):
         pins |= context.locked((machine.root / "requirements" / f"{name}.txt").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="raylab-build-") as folder:
-        found = context.wheels(settings.find_links, pins, variant)
-        for wheel in context.stage(Path(folder), found, machine.root):
+        wheels = context.wheels(settings.find_links, pins, variant)
+        for wheel in context.stage(Path(folder), wheels, machine.root):
             progress.line(f"taken from this machine: {wheel}")
         yield Path(folder)
 
@@ -209,8 +209,8 @@ def required_cuda(index: str) -> str:
     The toolkit reads it from NVIDIA_REQUIRE_CUDA in the image and starts no container where it does not hold:
     an older driver would let everything start, and PyTorch see no GPU.
     """
-    found = re.search(r"/cu(\d+)(\d)/?$", index)
-    return f"cuda>={found[1]}.{found[2]}" if found else ""
+    match = re.search(r"/cu(\d+)(\d)/?$", index)
+    return f"cuda>={match[1]}.{match[2]}" if match else ""
 
 
 def _show(line: str, name: str, progress: Progress) -> None:

@@ -60,10 +60,13 @@ def resolve(
 
     Raises EngineError when no engine answers.
     """
-    found = {need.variable: need for need in needs(vendor_of(spec), environ, engine)}
-    lab, store = found[model.LAB_IMAGE], found[model.S3_IMAGE]
-    prometheus = found[model.PROMETHEUS_IMAGE]
-    s3_standin, prometheus_standin = found[model.S3_STANDIN_IMAGE], found[model.PROMETHEUS_STANDIN_IMAGE]
+    by_variable = {need.variable: need for need in needs(vendor_of(spec), environ, engine)}
+    lab, store = by_variable[model.LAB_IMAGE], by_variable[model.S3_IMAGE]
+    prometheus = by_variable[model.PROMETHEUS_IMAGE]
+    s3_standin, prometheus_standin = (
+        by_variable[model.S3_STANDIN_IMAGE],
+        by_variable[model.PROMETHEUS_STANDIN_IMAGE],
+    )
     images = {model.LAB_IMAGE: lab.local_name or lab.name}
     files: tuple[str, ...] = ()
     left_out: list[str] = []
@@ -88,7 +91,7 @@ def resolve(
     else:
         images[prometheus_variable] = prometheus_standin.local_name
         notes.append(f"prometheus: Debian's ({prometheus_standin.name}), standing in for {prometheus.name}")
-    for need in (found[model.ALERTMANAGER_IMAGE], found[model.GRAFANA_IMAGE]):
+    for need in (by_variable[model.ALERTMANAGER_IMAGE], by_variable[model.GRAFANA_IMAGE]):
         images[need.variable] = need.local_name or need.name
         if not need.present or files:
             left_out.append(need.role)
@@ -173,10 +176,10 @@ def to_save(
     vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images that a lab runs on here, stand-ins in place of what is not; absent ones are among them."""
-    found = needs(vendor, environ, engine)
-    by_name = {need.name: need for need in found}
+    wanted = needs(vendor, environ, engine)
+    by_name = {need.name: need for need in wanted}
     chosen = []
-    for need in found:
+    for need in wanted:
         if need.variable in (model.S3_STANDIN_IMAGE, model.PROMETHEUS_STANDIN_IMAGE):
             continue
         stand_in = by_name.get(need.stand_in)

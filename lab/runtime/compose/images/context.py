@@ -57,13 +57,13 @@ class PipSettings:
     @property
     def find_links(self) -> tuple[Path, ...]:
         """Folders of this machine that hold wheels."""
-        found = []
+        folders = []
         for entry in self.values.get("find-links", ()):
             parts = urlsplit(entry)
             path = Path(unquote(parts.path) if parts.scheme == "file" else entry).expanduser()
-            if parts.scheme in ("", "file") and path.is_dir() and path not in found:
-                found.append(path)
-        return tuple(found)
+            if parts.scheme in ("", "file") and path.is_dir() and path not in folders:
+                folders.append(path)
+        return tuple(folders)
 
     @property
     def certificate(self) -> str:
@@ -117,15 +117,15 @@ def proxies(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def locked(text: str) -> dict[str, str]:
     """Package -> version of a requirements file."""
-    found = re.findall(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", text, re.MULTILINE)
-    return {normalised(name): version for name, version in found}
+    pins = re.findall(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", text, re.MULTILINE)
+    return {normalised(name): version for name, version in pins}
 
 
 def version(package: str, root: Path) -> str:
     """The version of torch or torchvision that the image gets; the lock leaves it to the variant's index."""
     text = (root / "docker/Dockerfile").read_text()
-    (found,) = re.findall(rf"^ARG {package.upper()}_VERSION=(\S+)$", text, re.MULTILINE)
-    return str(found)
+    (pinned,) = re.findall(rf"^ARG {package.upper()}_VERSION=(\S+)$", text, re.MULTILINE)
+    return str(pinned)
 
 
 def wheels(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.cluster.queues import WORKLOAD
-from lab.daemons.health.desk import Desk
+from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.queue.aside import note, open_store, set_aside, set_aside_at
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
@@ -154,8 +154,8 @@ def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, t
     said: list[str] = []
     store = QuickStore(folder)
     controller = begin(store)
-    desk = Desk(store, lambda _: True, controller.lock, controller.clock, said.append)
-    assert desk.board.states() == ()
+    monitor = HealthMonitor(store, lambda _: True, controller.lock, controller.clock, said.append)
+    assert monitor.board.states() == ()
     assert len(controller.records) == 31
     assert said[0].startswith("the kept health cannot be read, it begins anew: ")
     store.close()

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.daemons.health.desk import Desk
+from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue.routes import Routes
-from tests.unit.daemons.health.test_desk import Disk
+from tests.unit.daemons.health.test_monitor import Disk
 from tests.unit.daemons.queue.test_routes import JOB, Site
 from tests.unit.daemons.queue.world import World, priority, queue
 from tests.unit.fuzz import words
@@ -56,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world = World(tmp_path_factory.mktemp("hostile"))
     world.apply(*queue("a", 2), priority("high", 10))
     site = Site(world)
-    health = Desk(Disk(), lambda _: True, world.controller.lock, world.clock, lambda _: None)
+    health = HealthMonitor(Disk(), lambda _: True, world.controller.lock, world.clock, lambda _: None)
     site.app = Routes(world.controller, None, health_pages(health))
     yield site
     world.close()

@@ -208,9 +208,9 @@ def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: World) -> N
     running = [name for name in ("one", "two") if world.job(name).phase == RUNNING]
     (waiting,) = {"one", "two"} - set(running)
     with pytest.raises(RefusedError, match="holds no quota"):
-        world.desk.order(world.job(waiting).key, "preempt", b"")
+        world.facade.order(world.job(waiting).key, "preempt", b"")
     asked = json.dumps({"reason": "Maintenance", "message": "GPU 0\nis\tdusty"}).encode()
-    world.desk.order(world.job(running[0]).key, "preempt", asked)
+    world.facade.order(world.job(running[0]).key, "preempt", asked)
     world.run(6)
     attempt = world.job(running[0]).job.attempts[0]
     assert (attempt.ended, attempt.evicted) == ("STOPPED", "Maintenance")
@@ -234,7 +234,7 @@ def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:
         with pytest.raises(StateError, match="full"):
             world.reconciler.step()
     with pytest.raises(StateError, match="full"):
-        world.desk.order(world.job("one").key, "cancel", b"")
+        world.facade.order(world.job("one").key, "cancel", b"")
     assert not world.ray.submitted
     store.commit = commit  # type: ignore[method-assign]
     world.settle()

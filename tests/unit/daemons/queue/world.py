@@ -14,7 +14,7 @@ from lab.cluster.queues import WORKLOAD
 from lab.daemons.health.board import Board
 from lab.daemons.health.model import Result
 from lab.daemons.queue.controller import Controller
-from lab.daemons.queue.desk import Desk
+from lab.daemons.queue.facade import QueueFacade
 from lab.daemons.queue.model import DONE, Record
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
@@ -320,7 +320,7 @@ class World:
         for each in self.ill:
             self.health.report(each[0], (Result("ecc", each[1], each[2]),), self.clock())
         self.controller = Controller(self._store, packages, clock=self.clock, queued_only=self.queued_only)
-        self.desk = Desk(self.controller)
+        self.facade = QueueFacade(self.controller)
         self.reconciler = Reconciler(
             *(self.controller, self.ray, AtOnce()),
             states=self.health.states,
@@ -378,7 +378,7 @@ class World:
 
     def apply(self, *objects: dict[str, Any]) -> dict[str, Any]:
         body = {"files": [{"name": "a.yaml", "text": as_yaml(objects)}], "namespace": "ns"}
-        found: dict[str, Any] = self.do(lambda: self.desk.apply(json.dumps(body).encode()))
+        found: dict[str, Any] = self.do(lambda: self.facade.apply(json.dumps(body).encode()))
         return found
 
     def submit(
@@ -400,7 +400,7 @@ class World:
             known = self.find(name)
             if known is not None:
                 return known.key
-            return str(self.desk.submit(json.dumps(body).encode())["workload"])
+            return str(self.facade.submit(json.dumps(body).encode())["workload"])
 
         key: str = self.do(once)
         return key
@@ -411,7 +411,7 @@ class World:
         def once() -> None:
             record = self.job(name)
             if not done(record):
-                self.desk.order(record.key, verb, json.dumps(fields).encode())
+                self.facade.order(record.key, verb, json.dumps(fields).encode())
 
         self.do(once)
 

@@ -168,7 +168,7 @@ def test_epochs_are_told_in_the_scripts_own_count(
     epochs = epochs_of(History.of(Story(places[0], places[1], config=config).events()).runs[0])
     assert epochs is not None
     assert epochs.last is not None
-    assert (epochs.final, epochs.told(epochs.last)) == (final, said)
+    assert (epochs.final, epochs.position(epochs.last)) == (final, said)
 
 
 def test_a_run_that_counts_steps_has_no_epochs() -> None:

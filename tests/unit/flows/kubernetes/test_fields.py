@@ -24,9 +24,9 @@ def paths(shape: Any, path: str) -> Iterator[tuple[str, Any]]:
         for name, each in shape.known.items():
             yield from paths(each, f"{path}.{name}")
     elif isinstance(shape, Many):
-        yield from paths(shape.each, f"{path}[]")
+        yield from paths(shape.element, f"{path}[]")
     elif isinstance(shape, Named):
-        yield from paths(shape.each, f"{path}.*")
+        yield from paths(shape.element, f"{path}.*")
     else:
         yield path, shape
 

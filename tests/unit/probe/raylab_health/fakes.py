@@ -1,4 +1,4 @@
-"""A node that fails in each way: NVML, programs, files and time, behind the door that checks have."""
+"""A node that fails in each way: NVML, programs, files and time, behind the interface that checks have."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def test_a_head_that_is_being_started_is_waited_for() -> None:
 def test_a_driver_says_once_that_its_head_is_down_and_once_that_it_is_back() -> None:
     away = [False] * 20
     said = list(islice(news(PLACE, Head(True, *away, True).takes), 40))
-    assert [text for text in said if text] == [outage.told(PLACE), "the head answers again"]
-    assert said.index(outage.told(PLACE)) * LOOK_SECONDS <= DOWN_SECONDS
+    assert [text for text in said if text] == [outage.message_of(PLACE), "the head answers again"]
+    assert said.index(outage.message_of(PLACE)) * LOOK_SECONDS <= DOWN_SECONDS
 
 
 def test_a_head_that_was_away_for_a_moment_is_not_spoken_of() -> None:
@@ -80,7 +80,7 @@ def played(monkeypatch: pytest.MonkeyPatch, *, up: bool) -> tuple[Any, list[Any]
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
 
     def refuse(place: tuple[str, int]) -> None:
-        raise ConnectionError(outage.told(place))
+        raise ConnectionError(outage.message_of(place))
 
     monkeypatch.setattr(outage, "wait_for_head", refuse if not up else lambda place: None)
     monkeypatch.setattr("threading.Thread.start", lambda thread: begun.append(thread.name))

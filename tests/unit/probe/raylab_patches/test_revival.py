@@ -113,7 +113,7 @@ def test_deaths_of_long_ago_do_not_count() -> None:
 def test_a_node_that_was_told_to_end_stays_down() -> None:
     for head in (True, False):
         world = World(head=head)
-        world.keeper.told = True
+        world.keeper.stopping = True
         assert not world.keeper.again(up(-15))
 
 

@@ -46,7 +46,7 @@ def test_a_cycle_decides_as_kueue(name: str, case: str) -> None:
     assert waiting(engine, parked=True) == in_order(after.get("parked", {}))
     for key, (reason, message) in after.get("told", {}).items():
         if key in given and engine.items[key].state == PENDING:
-            assert engine.told(engine.items[key]) == (reason, message)
+            assert engine.condition(engine.items[key]) == (reason, message)
 
 
 def no_job(message: str) -> str:

@@ -23,7 +23,7 @@ def test_the_next_cycle_decides_as_kueue(case: tables.Data) -> None:
     engine.cycle(NOW)
     for key, (reason, message) in case["told"].items():
         if engine.items[key].state == PENDING:
-            assert engine.told(engine.items[key]) == (reason, message)
+            assert engine.condition(engine.items[key]) == (reason, message)
     for key in case.get("gone", ()):
         engine.finish(key, NOW)
     engine.cycle(NOW)

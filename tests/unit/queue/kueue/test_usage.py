@@ -51,4 +51,4 @@ def test_cycles_admit_as_kueue(case: tables.Data) -> None:
     }
     for key, (reason, message) in case["after"]["told"].items():
         assert engine.items[key].state == PENDING
-        assert engine.told(engine.items[key]) == (reason, message)
+        assert engine.condition(engine.items[key]) == (reason, message)

@@ -62,7 +62,7 @@ def test_a_try_leaves_a_workload_where_kueue_does(case: tables.Data) -> None:
     assert pending.apart(head) == case["parked"]
     assert (pending.sticky is head) == case.get("sticky", False)
     if "told" in case:
-        assert engine.told(head) == tuple(case["told"])
+        assert engine.condition(head) == tuple(case["told"])
     if "twin" in case:
         assert pending.apart(twin) == case["twin"]
 
@@ -89,7 +89,7 @@ def test_a_queue_goes_kueues_steps(case: tables.Data) -> None:
     assert sorted(each.workload.name for each in waiting if pending.apart(each)) == case.get("apart", [])
     assert [each.workload.name for each in waiting if not pending.apart(each)] == case.get("next", [])
     for name, reason in case.get("told", {}).items():
-        assert engine.told(engine.items[f"ns/{name}"])[0] == reason
+        assert engine.condition(engine.items[f"ns/{name}"])[0] == reason
 
 
 def take(engine: Engine, action: str, name: str | None = None, more: Any = None) -> None:
@@ -168,7 +168,7 @@ def test_a_queue_admits_once_its_flavors_are_there(case: tables.Data) -> None:
     head = submit(engine, "head", {})
     engine.settle(NOW)
     assert (head.admission is not None) == case["active"]
-    assert engine.told(head)[0] == ("" if case["active"] else SUSPENDED)
+    assert engine.condition(head)[0] == ("" if case["active"] else SUSPENDED)
 
 
 def test_a_victim_of_two_is_taken_out_once() -> None:

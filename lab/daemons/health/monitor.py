@@ -1,4 +1,4 @@
-"""The desk of health: takes the agents' reports and people's orders, and answers both. From any thread.
+"""Monitor of health: takes the agents' reports and people's orders, and answers both. From any thread.
 
 An invasive check needs its device for itself. Its agent wishes for it; when nothing runs on that node the
 device becomes TESTING, so that nothing new is placed there; and when a second look, a moment later, still
@@ -43,7 +43,7 @@ Free = Callable[[str], bool]
 """Tells if nothing runs on a node. Raises LabError when Ray does not answer."""
 
 
-class Desk:
+class HealthMonitor:
     """Health of one lab. `lock` is held while anything of `board` is read or changed."""
 
     def __init__(
@@ -58,14 +58,14 @@ class Desk:
         self.lock, self.clock = lock, clock
         self._store, self._free, self._say = store, free, say
         try:
-            found = documents.read_kept(store.health())
+            remembered = documents.read_kept(store.health())
         except (StateError, ValueError, TypeError, KeyError) as error:  # the agents will tell of it again
             say(f"the kept health cannot be read, it begins anew: {error!r}")
-            found = documents.read_kept(None)
+            remembered = documents.read_kept(None)
         now = clock()
-        self.board = Board(found.devices, now)
-        for each in found.overrides:
-            self.board.override(each, now)
+        self.board = Board(remembered.devices, now)
+        for override in remembered.overrides:
+            self.board.override(override, now)
         self.board.listen(self._changed)
         self._dirty = False
         self._unkept = ""
@@ -90,7 +90,7 @@ class Desk:
             now = self.clock()
             self._skipped[node], self._addresses[node] = given["skipped"], given["address"]
             self._checks[node] = given["checks"]
-            mine = {each["device"]: each["check"] for each in given["wishes"]}
+            mine = {wish["device"]: wish["check"] for wish in given["wishes"]}
             self._wishes = {
                 **{key: check for key, check in self._wishes.items() if key[0] != node},
                 **{(node, device): check for device, check in mine.items()},
@@ -107,17 +107,17 @@ class Desk:
             return self._answer(node, now)
 
     def _answer(self, node: str, now: float) -> Document:
-        confirm = {each.check: None for each in self.board.due(now) if each.node == node}
+        confirm = {due.check: None for due in self.board.due(now) if due.node == node}
         granted = [
-            {"check": each.check, "device": each.device}
-            for each in self.board.trials(node)
-            if (node, each.device) in self._granted
+            {"check": trial.check, "device": trial.device}
+            for trial in self.board.trials(node)
+            if (node, trial.device) in self._granted
         ]
         return {
             "now": now,
             "run": list(self._orders.pop(node, {})),
             "confirm": list(confirm),
-            "overrides": [asdict(each) for each in self.board.overrides(node)],
+            "overrides": [asdict(override) for override in self.board.overrides(node)],
             "granted": granted,
             "peers": {
                 name: address
@@ -133,10 +133,10 @@ class Desk:
         with self.lock:
             return {
                 "now": self.clock(),
-                "devices": [documents.health(each) for each in self.board.states()],
-                "overrides": [asdict(each) for each in self.board.overrides()],
-                "checks": {node: dict(each) for node, each in sorted(self._checks.items())},
-                "skipped": {node: dict(each) for node, each in sorted(self._skipped.items())},
+                "devices": [documents.health(health) for health in self.board.states()],
+                "overrides": [asdict(override) for override in self.board.overrides()],
+                "checks": {node: dict(deadlines) for node, deadlines in sorted(self._checks.items())},
+                "skipped": {node: dict(reasons) for node, reasons in sorted(self._skipped.items())},
             }
 
     def run(self, data: bytes) -> Document:
@@ -190,7 +190,7 @@ class Desk:
         return {"node": given["node"], "device": given["device"], "check": given["check"]}
 
     def _nodes(self, name: str) -> Sequence[str]:
-        nodes = list(dict.fromkeys(each.node for each in self.board.states()))
+        nodes = list(dict.fromkeys(health.node for health in self.board.states()))
         if name and name not in nodes:
             known = f"there are: {', '.join(nodes)}" if nodes else "no agent has reported yet"
             raise NotFoundError(f"no health agent of a node {name!r} is known", known)
@@ -198,11 +198,15 @@ class Desk:
 
     def _device(self, node: str, device: str) -> Health:
         self._nodes(node)
-        found = self.board.state(node, device)
-        if found is None:
-            names = [each.device for each in self.board.states() if each.node == node]
+        health = self.board.state(node, device)
+        if health is None:
+            names = [
+                health_of_device.device
+                for health_of_device in self.board.states()
+                if health_of_device.node == node
+            ]
             raise NotFoundError(f"{node} has no device {device!r}", f"it has: {', '.join(names)}")
-        return found
+        return health
 
     # Time
 
@@ -215,7 +219,7 @@ class Desk:
                 state = self.board.state(trial.node, trial.device)
                 if state is None or state.reason == SILENT or now - trial.since > TRIAL_SECONDS:
                     self._end(trial.node, trial.device, now)
-            self._granted = {(each.node, each.device) for each in self.board.trials()} & self._granted
+            self._granted = {(trial.node, trial.device) for trial in self.board.trials()} & self._granted
             self._keep()
             waiting = dict(self._wishes) if now - self._looked >= LOOK_SECONDS else {}
             if waiting:
@@ -234,7 +238,7 @@ class Desk:
 
     def _consider(self, node: str, device: str, check: str, now: float, *, free: bool) -> None:
         """Take one step towards the grant of a device, or back."""
-        trial = next((each for each in self.board.trials(node) if each.device == device), None)
+        trial = next((candidate for candidate in self.board.trials(node) if candidate.device == device), None)
         if trial is None:
             if free and self._wishes.get((node, device)) == check:
                 self.board.begin_trial(node, device, check, now)
@@ -252,8 +256,8 @@ class Desk:
 
     def _changed(self, changes: Sequence[Change]) -> None:
         self._dirty = True
-        for each in changes:
-            new, old = each.new, each.old
+        for change in changes:
+            new, old = change.new, change.old
             if new.state != (old.state if old is not None else ""):
                 why = f" ({new.reason}: {new.message})" if new.reason else ""
                 self._say(f"health: {new.node} {new.device} is {new.state}{why}")

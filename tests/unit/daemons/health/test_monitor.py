@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.daemons.health.desk import TRIAL_SECONDS, Desk
 from lab.daemons.health.documents import Document
 from lab.daemons.health.gauges import Collector
 from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Change
+from lab.daemons.health.monitor import TRIAL_SECONDS, HealthMonitor
 from lab.errors import ClusterError, NotFoundError, StateError, UsageError
 from tests.conftest import ROOT
 from tests.dashboard import cells
@@ -52,16 +52,16 @@ class Disk:
 
 
 class World:
-    """A desk, its disk, and a Ray of which every node is free or not."""
+    """A monitor, its disk, and a Ray of which every node is free or not."""
 
     def __init__(self) -> None:
         self.clock, self.disk, self.said = Clock(), Disk(), list[str]()
         self.free: bool | None = True
         self.asked = 0
-        self.desk = self.open()
+        self.monitor = self.open()
 
-    def open(self) -> Desk:
-        return Desk(self.disk, self._free, threading.RLock(), self.clock, self.said.append)
+    def open(self) -> HealthMonitor:
+        return HealthMonitor(self.disk, self._free, threading.RLock(), self.clock, self.said.append)
 
     def _free(self, node: str) -> bool:
         self.asked += 1
@@ -82,19 +82,19 @@ class World:
             "wishes": [],
             **more,
         }
-        return self.desk.report(json.dumps(given).encode())
+        return self.monitor.report(json.dumps(given).encode())
 
     def post(self, page: str, **body: Any) -> Document:
-        found: Document = getattr(self.desk, page)(json.dumps(body).encode())
+        found: Document = getattr(self.monitor, page)(json.dumps(body).encode())
         return found
 
     def state(self, device: str = GPU) -> str:
-        found = [each for each in self.desk.view()["devices"] if each["device"] == device]
+        found = [each for each in self.monitor.view()["devices"] if each["device"] == device]
         return str(found[0]["state"])
 
     def second(self) -> None:
         self.clock.now += 1.0
-        self.desk.tick()
+        self.monitor.tick()
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ ECC = {"node": NODE, "device": GPU, "check": "ecc"}
 
 def test_what_an_agent_reports_is_shown(world: World) -> None:
     world.report(result(EVICT, value=2, unit="errors", message="2 errors", evidence={"ecc": "2"}, at=990.0))
-    (gpu, cpu) = world.desk.view()["devices"]
+    (gpu, cpu) = world.monitor.view()["devices"]
     assert (gpu["state"], gpu["reason"], gpu["message"], gpu["model"]) == (
         EVICT,
         "ecc",
@@ -150,7 +150,7 @@ def test_an_override_is_told_until_it_is_lifted_and_outlives_the_controller(worl
     order = world.post("override", **ECC, state=EVICT, message="a\nfault")
     assert order["message"] == "a fault"
     assert world.report()["overrides"] == [order]
-    world.desk = world.open()
+    world.monitor = world.open()
     assert world.report()["overrides"] == [order]
     world.post("lift", **ECC)
     assert world.report()["overrides"] == []
@@ -179,16 +179,16 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
     world: World, page: str, body: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     world.report(result())
-    before = world.desk.view()
+    before = world.monitor.view()
     with pytest.raises(error, match=re.escape(told)):
         world.post(page, **body)
-    assert world.desk.view() == before
+    assert world.monitor.view() == before
 
 
 def test_a_report_with_another_state_is_refused(world: World) -> None:
     with pytest.raises(UsageError, match="FINE"):
         world.report(result("FINE"))
-    assert world.desk.view()["devices"] == []
+    assert world.monitor.view()["devices"] == []
 
 
 def test_states_are_kept_when_they_change_and_not_with_every_report(world: World) -> None:
@@ -198,7 +198,7 @@ def test_states_are_kept_when_they_change_and_not_with_every_report(world: World
         world.clock.now += 5
         world.report(result(EVICT))
     assert world.disk.writes == written
-    world.desk = world.open()
+    world.monitor = world.open()
     assert world.state() == EVICT
 
 
@@ -271,7 +271,7 @@ def test_a_trial_without_an_end_is_ended(world: World) -> None:
 
 def test_listeners_hear_of_a_change_under_the_lock(world: World) -> None:
     heard = list[Change]()
-    world.desk.board.listen(heard.extend)
+    world.monitor.board.listen(heard.extend)
     world.report(result(EVICT))
     assert [(each.new.device, each.new.state) for each in heard] == [(GPU, EVICT), ("cpu", UNKNOWN)]
 
@@ -283,7 +283,7 @@ def samples(world: World) -> dict[tuple[str, ...], float]:
     """(metric, values of its labels in the order of their names) -> value."""
     return {
         (each.name, *(each.labels[name] for name in sorted(each.labels))): each.value
-        for family in Collector(world.desk).collect()
+        for family in Collector(world.monitor).collect()
         for each in family.samples
     }
 
@@ -309,7 +309,7 @@ def test_a_bandwidth_that_was_not_measured_raises_no_alert(world: World) -> None
 def test_a_silent_node_has_a_state_and_no_checks(world: World) -> None:
     world.report(result())
     world.clock.now += 20
-    world.desk.tick()
+    world.monitor.tick()
     found = samples(world)
     assert found["raylab_health_state", GPU, NODE, UNKNOWN] == 1.0
     assert found["raylab_health_state", GPU, NODE, PASS] == 0.0

@@ -30,7 +30,7 @@ from lab.queue.writing import workload_object
 LETTERS = string.ascii_lowercase + string.digits
 
 
-class Desk:
+class QueueFacade:
     """Requests to a controller, from any thread."""
 
     def __init__(self, controller: Controller) -> None:
@@ -65,9 +65,9 @@ class Desk:
             return requests.workload(given, name, controller.setup, controller.resource, now)
         while True:
             name = f"job-{''.join(secrets.choice(LETTERS) for _ in range(10))}"
-            found = requests.workload(given, name, controller.setup, controller.resource, now)
-            if found.key not in controller.records:
-                return found
+            workload = requests.workload(given, name, controller.setup, controller.resource, now)
+            if workload.key not in controller.records:
+                return workload
 
     def order(self, key: str, verb: str, data: bytes) -> dict[str, Any]:
         """Cancel, deactivate, activate or preempt a job. Raises NotFoundError, RefusedError, UsageError."""
@@ -104,23 +104,23 @@ class Desk:
     def apply(self, data: bytes) -> dict[str, Any]:
         """Make or change objects. Raises BadObjectsError, UsageError."""
         given = requests.body(data, "apply")
-        files = [(each["name"], each["text"]) for each in given["files"]]
+        files = [(file["name"], file["text"]) for file in given["files"]]
         namespace, dry = given.get("namespace", "default"), given.get("dry_run", False)
         with self._controller.change() as draft:
-            found = setup.apply(self._controller.setup, files, namespace, self._controller.capacity)
-            if not dry and any(change != "unchanged" for change in found.changes.values()):
-                draft.apply(found.setup)
+            applied = setup.apply(self._controller.setup, files, namespace, self._controller.capacity)
+            if not dry and any(change != "unchanged" for change in applied.changes.values()):
+                draft.apply(applied.setup)
         self._controller.wake.set()
-        return found.document()
+        return applied.document()
 
     def delete(self, data: bytes) -> dict[str, Any]:
         """Delete objects. Raises NotFoundError, RefusedError, UsageError."""
         keys = setup.keys_in(requests.body(data, "delete"))
         with self._controller.change() as draft:
-            found = setup.delete(self._controller.setup, keys, self._controller.engine)
-            draft.apply(found.setup)
+            applied = setup.delete(self._controller.setup, keys, self._controller.engine)
+            draft.apply(applied.setup)
         self._controller.wake.set()
-        return found.document()
+        return applied.document()
 
 
 def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:
