@@ -26,7 +26,7 @@ def receipt(app: App, /, job: str, **options: str | None) -> None:
     place = Place.of(**options)
     found = judge_from_ledger(place.store(), place.ledger, job)
     if not app.out.as_json(found.to_json()):
-        receipt_panel.show(app.out, found.to_json())
+        receipt_panel.show(app.out, found.document())
     judge(app, found)
 
 

@@ -100,7 +100,7 @@ def receipts(
         evidence = [replace(each, control=compared.history) for each in evidence]
     made = [judge(each) for each in evidence]
     if compared is not None:
-        made = [replace(each, control=compared.to_json()) for each in made]
+        made = [replace(each, control=compared.document()) for each in made]
     for receipt in made:
         if problem := keep(lab, receipt):
             on_moment(Moment("problem", None, problem))

@@ -25,10 +25,9 @@ def receipt(app: App, name: str, control: bool) -> None:
     lab = app.open()
     with Story(app.out) as story:
         found = receipts(lab, name, story.moment, control=control)
-    documents = [each.to_json() for each in found]
-    if not app.out.as_json({"receipts": documents}):
-        for each in documents:
-            receipt_panel.show(app.out, each)
+    shown = app.out.as_json({"receipts": [made.to_json() for made in found]})
+    for made in () if shown else found:
+        receipt_panel.show(app.out, made.document())
     for made in found:
         judge(app, made)
 
