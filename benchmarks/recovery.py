@@ -127,7 +127,7 @@ def one_round(
                     job = job if lives(lab, job) else ""
                     continue
                 measured.setdefault((side, case.name), []).append(found)
-                parts = (f"{k} {v:.2f}" for k, v in found.to_json().items() if v is not None)
+                parts = (f"{k} {v:.2f}" for k, v in found.stages().items() if v is not None)
                 say(f"{side}, {case.name}: {'  '.join(parts)}")
                 yield figure, found.total
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
-from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from lab.api.base import Plain, plain
 from lab.cli import format
 
 if TYPE_CHECKING:
@@ -28,73 +26,113 @@ if TYPE_CHECKING:
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
     from lab.flows.kubernetes.lint import Report
-    from lab.flows.kubernetes.manifests import Finding
     from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, Holder
-    from lab.topology import GpuPlan, LabStatus, ServiceStatus
+    from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 
-Document = dict[str, Any]
-
-
-def fields(item: object, names: str) -> Document:
-    """The named fields of `item`, as plain JSON; `key=field` where the document has another name for one."""
-    pairs = ((name.partition("=")[0], name.rpartition("=")[2]) for name in names.split())
-    return {key: _plain(getattr(item, field)) for key, field in pairs}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return str(value) if isinstance(value, Path) else value
+Document = dict[str, Plain]
 
 
 def service(status: ServiceStatus) -> Document:
     """One service."""
-    document = fields(status, "service state detail url pid container")
-    return {**document, "url": format.without_secrets(status.url)}
+    return {
+        "service": status.service,
+        "state": status.state.value,
+        "detail": status.detail,
+        "url": format.without_secrets(status.url),
+        "pid": status.pid,
+        "container": status.container,
+    }
 
 
 def image(need: ImageNeed) -> Document:
     """One image that a lab needs. Its size in bytes, 0 when it is absent."""
-    return fields(need, "name role variable present out_of_date=stale local_name size get=how")
+    return {
+        "name": need.name,
+        "role": need.role,
+        "variable": need.variable,
+        "present": need.present,
+        "out_of_date": need.stale,
+        "local_name": need.local_name,
+        "size": need.size,
+        "get": need.how,
+    }
 
 
 def dataset(item: Dataset) -> Document:
     """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
-    return fields(item, "name folder pictures counts bytes source sha256 synthetic missing")
+    return {
+        "name": item.name,
+        "folder": str(item.folder),
+        "pictures": item.pictures,
+        "counts": plain(item.counts),
+        "bytes": item.bytes,
+        "source": item.source,
+        "sha256": item.sha256,
+        "synthetic": item.synthetic,
+        "missing": item.missing,
+    }
 
 
 def alert(item: Alert) -> Document:
     """One alert that fires. `since` in seconds since the epoch."""
-    return fields(item, "name severity since labels summary silenced")
+    return {
+        "name": item.name,
+        "severity": item.severity,
+        "since": item.since,
+        "labels": dict(item.labels),
+        "summary": item.summary,
+        "silenced": item.silenced,
+    }
 
 
 def silence(item: Silence) -> Document:
     """One silence. `until` in seconds since the epoch."""
-    return fields(item, "id alert until")
+    return {"id": item.id, "alert": item.alert, "until": item.until}
 
 
 def node(item: Node) -> Document:
     """One Ray node. Times are seconds since the epoch, resources as Ray counts them."""
-    return fields(item, "service node_id alive head resources started_at ended_at reason")
+    return {
+        "service": item.service,
+        "node_id": item.node_id,
+        "alive": item.alive,
+        "head": item.head,
+        "resources": dict(item.resources),
+        "started_at": item.started_at,
+        "ended_at": item.ended_at,
+        "reason": item.reason,
+    }
 
 
 def job(item: Job) -> Document:
     """One job. Times are seconds since the epoch."""
-    name = {"submission_id": item.submission_id, "name": item.metadata.get("job_name", "")}
-    others = "status earlier recipe entrypoint message started_at ended_at exit_code num_cpus num_gpus"
-    return {**name, **fields(item, others)}
+    return {
+        "submission_id": item.submission_id,
+        "name": item.metadata.get("job_name", ""),
+        "status": item.status,
+        "earlier": item.earlier,
+        "recipe": item.recipe,
+        "entrypoint": item.entrypoint,
+        "message": item.message,
+        "started_at": item.started_at,
+        "ended_at": item.ended_at,
+        "exit_code": item.exit_code,
+        "num_cpus": item.num_cpus,
+        "num_gpus": item.num_gpus,
+    }
 
 
 def explanation(item: Explanation | None) -> Document | None:
     """Cause of a failed job, or null; `line` is the evidence."""
-    return {**fields(item.cause, "cause=name title todo docs"), "line": item.line} if item else None
+    if item is None:
+        return None
+    cause = item.cause
+    return {
+        "cause": cause.name, "title": cause.title, "todo": cause.todo, "docs": cause.docs, "line": item.line
+    }  # fmt: skip
 
 
 def lab(
@@ -105,10 +143,16 @@ def lab(
     health: Iterable[Document] = (),
 ) -> Document:
     """The whole lab. `problems` lists the questions that got no answer, `health` is of Health.view."""
-    assignments = [fields(assignment, "service gpu name") for assignment in status.gpu.assignments]
     return {
-        **fields(status, "name runtime up healthy"),
-        "gpu": {**fields(status.gpu, "vendor reason"), "assignments": assignments},
+        "name": status.name,
+        "runtime": status.runtime,
+        "up": status.up,
+        "healthy": status.healthy,
+        "gpu": {
+            "vendor": status.gpu.vendor.value,
+            "reason": status.gpu.reason,
+            "assignments": [_assignment(gpu) for gpu in status.gpu.assignments],
+        },
         "services": [service(s) for s in status.services],
         "nodes": [node(n) for n in nodes],
         "running_jobs": [job(j) for j in jobs],
@@ -121,17 +165,30 @@ def lab(
     }
 
 
+def _assignment(gpu: GpuAssignment) -> Document:
+    return {"service": gpu.service, "gpu": gpu.gpu, "name": gpu.name}
+
+
 def holding(item: Holding) -> Document:
     """Resources of a service that a part of a job holds. Memory in bytes."""
-    return fields(item, "job service what resources")
+    return {
+        "job": item.job, "service": item.service, "what": item.what, "resources": dict(item.resources)
+    }  # fmt: skip
 
 
 def waiting(item: Waiting | None) -> Document | None:
     """Reason why a job, or a part of it, waits; null when it does not."""
     if item is None:
         return None
-    holders = [holding(holder) for holder in item.holders]
-    return {**fields(item, "kind reason what demand count short"), "holders": holders}
+    return {
+        "kind": item.kind,
+        "reason": item.reason,
+        "what": item.what,
+        "demand": dict(item.demand),
+        "count": item.count,
+        "short": list(item.short),
+        "holders": [holding(holder) for holder in item.holders],
+    }
 
 
 def top(view: TopView) -> Document:
@@ -140,9 +197,15 @@ def top(view: TopView) -> Document:
         "at": view.at,
         "nodes": [
             {
-                **fields(n, "service cpu_percent cores memory_used memory_limit shares_host"),
-                "gpus": [dataclasses.asdict(g) for g in n.gpus],
-                **fields(n, "offers held"),
+                "service": n.service,
+                "cpu_percent": n.cpu_percent,
+                "cores": n.cores,
+                "memory_used": n.memory_used,
+                "memory_limit": n.memory_limit,
+                "shares_host": n.shares_host,
+                "gpus": plain(n.gpus),
+                "offers": dict(n.offers),
+                "held": dict(n.held),
                 "health": view.health.get(n.service, ("", ""))[0],
                 "holdings": [holding(h) for h in n.holdings],
             }
@@ -161,25 +224,55 @@ def placement(item: Placement) -> Document:
 
 def checkpoint(item: CheckpointInfo) -> Document:
     """One checkpoint. Size in bytes, time in seconds since the epoch."""
-    modified = format.epoch_seconds(item.modified)
-    document = fields(item, "uri run job name epoch files size modified sha256")
-    return {**document, "files": len(item.files), "modified": modified}
+    return {
+        "uri": item.uri,
+        "run": item.run,
+        "job": item.job,
+        "name": item.name,
+        "epoch": item.epoch,
+        "files": len(item.files),
+        "size": item.size,
+        "modified": format.epoch_seconds(item.modified),
+        "sha256": item.sha256,
+    }
 
 
 def recipe(item: Recipe) -> Document:
     """One recipe and its `-p` parameters."""
     parameters = [
-        fields(parameter, "name type default minimum maximum help") for parameter in item.parameters
+        {
+            "name": parameter.name,
+            "type": parameter.type,
+            "default": parameter.default,
+            "minimum": parameter.minimum,
+            "maximum": parameter.maximum,
+            "help": parameter.help,
+        }
+        for parameter in item.parameters
     ]
-    return {**fields(item, "name summary"), "parameters": parameters, "fault_tolerance": [*item.ways]}
+    return {
+        "name": item.name, "summary": item.summary, "parameters": parameters, "fault_tolerance": [*item.ways]
+    }  # fmt: skip
 
 
 def fault_kind(item: FaultKind) -> Document:
     """One kind of fault."""
-    names = "name unit default minimum=low maximum=high required help=summary"
     return {
-        **fields(item, "name summary hits=scope"),
-        "parameters": [fields(parameter, names) for parameter in item.parameters],
+        "name": item.name,
+        "summary": item.summary,
+        "hits": item.scope.value,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "unit": parameter.unit,
+                "default": parameter.default,
+                "minimum": parameter.low,
+                "maximum": parameter.high,
+                "required": parameter.required,
+                "help": parameter.summary,
+            }
+            for parameter in item.parameters
+        ],
         "runtimes": list(item.runtimes),
         "expected": {"outcome": item.expected.value, "text": item.expected.text},
         "revert": item.revert,
@@ -188,24 +281,40 @@ def fault_kind(item: FaultKind) -> Document:
 
 def fault(item: FaultRecord) -> Document:
     """A fault that was injected. Times are seconds since the epoch."""
-    return fields(item, "kind target at reverted_at")
+    return {"kind": item.kind, "target": item.target, "at": item.at, "reverted_at": item.reverted_at}
 
 
 def healed(item: Healed) -> Document:
     """A fault that was left behind; `problem` is null when it was undone."""
-    return {**fields(item, "kind target job at"), "problem": item.problem or None}
+    return {
+        "kind": item.kind, "target": item.target, "job": item.job, "at": item.at,
+        "problem": item.problem or None,
+    }  # fmt: skip
 
 
 def gpu(item: Gpu, holder: Holder | None) -> Document:
     """A GPU or MIG slice of this machine. Memory in bytes, 0 when unknown; `lab` is null when it is free."""
-    document = fields(item, "vendor index uuid name memory=memory_bytes device_nodes")
-    return {**document, "lab": holder.lab if holder else None}
+    return {
+        "vendor": item.vendor.value,
+        "index": item.index,
+        "uuid": item.uuid,
+        "name": item.name,
+        "memory": item.memory_bytes,
+        "device_nodes": list(item.device_nodes),
+        "lab": holder.lab if holder else None,
+    }
 
 
 def gpu_plan(plan: GpuPlan) -> Document:
     """GPU of each worker."""
-    assignments = [fields(assignment, "service gpu name device_nodes") for assignment in plan.assignments]
-    return {**fields(plan, "vendor reason shared"), "assignments": assignments}
+    return {
+        "vendor": plan.vendor.value,
+        "reason": plan.reason,
+        "shared": plan.shared,
+        "assignments": [
+            {**_assignment(gpu), "device_nodes": list(gpu.device_nodes)} for gpu in plan.assignments
+        ],
+    }
 
 
 def worker_view(view: WorkerView) -> Document:
@@ -213,20 +322,29 @@ def worker_view(view: WorkerView) -> Document:
     return {
         "service": view.service,
         "planned": view.planned.gpu if view.planned else None,
-        "sees": [fields(seen, "gpu name") for seen in view.seen],
-        **fields(view, "ray_gpus problem"),
+        "sees": [{"gpu": seen.gpu, "name": seen.name} for seen in view.seen],
+        "ray_gpus": view.ray_gpus,
+        "problem": view.problem,
     }
 
 
 def check(item: Check) -> Document:
     """One answer of `doctor`."""
-    return fields(item, "name outcome detail hint")
+    return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
 
 
 def lesson(item: Lesson, result: Document | None) -> Document:
     """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
-    checked = {key: result[key] if result else None for key in ("passed", "at")}
-    return {**fields(item, "number name title notebook minutes needs"), **checked}
+    return {
+        "number": item.number,
+        "name": item.name,
+        "title": item.title,
+        "notebook": item.notebook,
+        "minutes": item.minutes,
+        "needs": list(item.needs),
+        "passed": result["passed"] if result else None,
+        "at": result["at"] if result else None,
+    }
 
 
 def report(data: ReportData, written: Written) -> Document:
@@ -234,7 +352,9 @@ def report(data: ReportData, written: Written) -> Document:
     return {
         "job": data.job,
         "verdict": data.verdict or None,
-        **fields(written, "folder page pictures"),
+        "folder": str(written.folder),
+        "page": str(written.page),
+        "pictures": [str(picture) for picture in written.pictures],
         "control": data.control_job or None,
         "missing": list(written.missing),
     }
@@ -243,29 +363,19 @@ def report(data: ReportData, written: Written) -> Document:
 # Manifests
 
 
-def finding(item: Finding) -> Document:
-    """One thing found in a manifest."""
-    return dataclasses.asdict(item)
-
-
 def linted(report: Report) -> Document:
     """Findings on a set of manifests."""
-    return {
-        "schema": "lint/1",
-        "good": not report.errors,
-        "objects": dict(report.objects),
-        "findings": [finding(item) for item in report.findings],
-        "not_asked": list(report.not_asked),
-    }
+    return {"schema": "lint/1", "good": not report.errors, **_findings(report)}
 
 
 def exported(folder: Path, files: tuple[str, ...], report: Report) -> Document:
     """A folder of manifests, with what the checks said."""
+    return {"schema": "export/1", "folder": str(folder), "files": sorted(files), **_findings(report)}
+
+
+def _findings(report: Report) -> Document:
     return {
-        "schema": "export/1",
-        "folder": str(folder),
-        "files": sorted(files),
         "objects": dict(report.objects),
-        "findings": [finding(item) for item in report.findings],
+        "findings": plain(report.findings),
         "not_asked": list(report.not_asked),
     }

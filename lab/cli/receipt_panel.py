@@ -1,9 +1,9 @@
-"""The recovery receipt for people: a panel of at most 80 columns, drawn from the receipt's JSON."""
+"""The recovery receipt for people: a panel of at most 80 columns, drawn from its document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lab.cli import format
 from lab.cli.live import after
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.panel import Panel
     from rich.table import Table
+
+    from lab.api.receipt import Attempt, CheckDocument, ReceiptDocument
 
 COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
 """Tone of a headline -> colour."""
@@ -29,12 +31,12 @@ SHOWN_HASH = 16
 """Characters of a SHA-256 that are shown; the JSON has them all."""
 
 
-def show(out: Output, receipt: Mapping[str, Any]) -> None:
+def show(out: Output, receipt: ReceiptDocument) -> None:
     """Draw the receipt on stdout."""
     out.show(panel(receipt, unicode=encodable("╭─✓✗━→")), width=PANEL_WIDTH)
 
 
-def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
+def panel(receipt: ReceiptDocument, *, unicode: bool) -> Panel:
     """The receipt as a panel; without `unicode` in ASCII alone."""
     from rich import box
     from rich.console import Group
@@ -47,15 +49,15 @@ def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
     colour = COLOURS[words.tone]
     head = Text.assemble((words.word, f"bold {colour}"), f"  {words.short}")
     parts: list[RenderableType] = [head]
-    if receipt.get("reason"):
-        parts.append(Text(receipt["reason"]))
+    if receipt.reason:
+        parts.append(Text(receipt.reason))
     parts += [Text(), _facts(receipt)]
     for heading, body in (
-        ("Seconds after the fault", _timeline(receipt["timeline"], unicode)),
-        ("Where they went", _breakdown(receipt.get("breakdown"))),
-        ("Checks", _checks(receipt["checks"], unicode)),
-        ("Attempts", _attempts(receipt["attempts"], unicode)),
-        ("Problems", _problems(receipt.get("problems") or ())),
+        ("Seconds after the fault", _timeline(vars(receipt.timeline), unicode)),
+        ("Where they went", _breakdown(receipt.breakdown or {})),
+        ("Checks", _checks(receipt.checks, unicode)),
+        ("Attempts", _attempts(receipt.attempts, unicode)),
+        ("Problems", _problems(receipt.problems)),
     ):
         if body is not None:
             parts += [Text(), Text(heading, style="bold"), body]
@@ -74,54 +76,52 @@ def _grid(*widths: int | None) -> Table:
     return grid
 
 
-def _facts(receipt: Mapping[str, Any]) -> Table:
+def _facts(receipt: ReceiptDocument) -> Table:
     from lab.evidence.receipt import done_twice
 
-    fault, job, checkpoint = receipt["fault"], receipt["job"], receipt.get("checkpoint")
+    fault, job, checkpoint = receipt.fault, receipt.job, receipt.checkpoint
     grid = _grid(10, None)
-    when = format.clock(fault["at"])
-    until = "" if fault["reverted_at"] is None else f", reverted {after(fault['reverted_at'] - fault['at'])}"
-    grid.add_row("fault", f"{fault['kind']} {fault['target']} at {when}{until}")
-    expected = receipt.get("expected")
-    if expected:
-        grid.add_row("expected", expected["text"])
-    grid.add_row("job", f"{job['submission_id']} {job['status']}".strip())
-    if job.get("resubmitted_as"):
+    when = format.clock(fault.at)
+    until = "" if fault.reverted_at is None else f", reverted {after(fault.reverted_at - fault.at)}"
+    grid.add_row("fault", f"{fault.kind} {fault.target} at {when}{until}")
+    grid.add_row("expected", receipt.expected.text)
+    grid.add_row("job", f"{job.submission_id} {job.status}".strip())
+    if job.resubmitted_as:
         why = (
             "preempted"
-            if receipt.get("preemption")
+            if receipt.preemption
             else "reset for its node's health"
-            if receipt.get("health")
+            if receipt.health
             else "died with its head"
         )
-        grid.add_row("", f"{why}; submitted again as {job['resubmitted_as']}")
-    sizes = [entry["ranks"] for entry in receipt.get("world_size") or ()]
+        grid.add_row("", f"{why}; submitted again as {job.resubmitted_as}")
+    sizes = [entry.ranks for entry in receipt.world_size]
     if len(set(sizes)) > 1:
         shown = [n for i, n in enumerate(sizes) if not i or n != sizes[i - 1]]
         grid.add_row("ranks", ", then ".join(map(str, shown)))
-    key = receipt.get("epoch_key") or "epoch"
+    key = receipt.epoch_key or "epoch"
     if checkpoint:
-        epoch = "" if checkpoint["epoch"] is None else f"{key} {checkpoint['epoch']}  "
-        grid.add_row("checkpoint", f"{epoch}{checkpoint['uri']}")
-        saved, loaded = checkpoint["saved_sha256"], checkpoint["loaded_sha256"]
+        epoch = "" if checkpoint.epoch is None else f"{key} {checkpoint.epoch}  "
+        grid.add_row("checkpoint", f"{epoch}{checkpoint.uri}")
+        saved, loaded = checkpoint.saved_sha256, checkpoint.loaded_sha256
         if saved is not None and saved == loaded:
             hashes = f"saved = loaded {_short(saved)}"
         else:
             hashes = f"saved {_short(saved)}  loaded {_short(loaded)}"
         grid.add_row("  SHA-256", hashes)
-    if receipt.get("patches") is not None:
-        grid.add_row("Ray with", ", ".join(receipt["patches"]) or "nothing of the lab's but the ledger")
+    if receipt.patches is not None:
+        grid.add_row("Ray with", ", ".join(receipt.patches) or "nothing of the lab's but the ledger")
     lost, unit = done_twice(receipt)
     if lost is not None:
         grid.add_row("done twice", "nothing" if lost == 0 else plural(lost, unit))
     return grid
 
 
-def _breakdown(stages: Mapping[str, float | None] | None) -> RenderableType | None:
+def _breakdown(stages: Mapping[str, float | None]) -> RenderableType | None:
     """The stages in one line, such as `detect 0.7  decide 0.1  place 0.0`."""
     from rich.text import Text
 
-    known = [(name, seconds) for name, seconds in (stages or {}).items() if seconds is not None]
+    known = [(name, seconds) for name, seconds in stages.items() if seconds is not None]
     if not known:
         return None
     return Text("  ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in known))
@@ -153,7 +153,7 @@ def _timeline(timeline: Mapping[str, float | None], unicode: bool) -> Table | No
     return grid
 
 
-def _checks(checks: list[Mapping[str, Any]], unicode: bool) -> Table | None:
+def _checks(checks: Sequence[CheckDocument], unicode: bool) -> Table | None:
     from rich.text import Text
 
     if not checks:
@@ -161,25 +161,25 @@ def _checks(checks: list[Mapping[str, Any]], unicode: bool) -> Table | None:
     grid = _grid(4, 22, None)
     good, bad, skipped = ("✓", "✗", "–") if unicode else ("ok", "FAIL", "skip")
     for check in checks:
-        mark = Text(good, style="green") if check["passed"] else Text(bad, style="bold red")
-        if check.get("skipped"):
+        mark = Text(good, style="green") if check.passed else Text(bad, style="bold red")
+        if check.skipped:
             mark = Text(skipped, style="dim")
         mark.justify = "right"
-        grid.add_row(mark, check["name"], Text(check["detail"]))
+        grid.add_row(mark, check.name, Text(check.detail))
     return grid
 
 
-def _attempts(attempts: list[Mapping[str, Any]], unicode: bool) -> Table | None:
+def _attempts(attempts: Sequence[Attempt], unicode: bool) -> Table | None:
     if not attempts:
         return None
     grid = _grid(4, None, None, None)
     arrow = "→" if unicode else "to"
     for attempt in attempts:
-        first, last = attempt["first_epoch"], attempt["last_epoch"]
+        first, last = attempt.first_epoch, attempt.last_epoch
         span = "no report" if first is None else f"{first} {arrow} {last}" if first != last else f"{first}"
-        began, ended = attempt["started_at"], attempt["ended_at"]
+        began, ended = attempt.started_at, attempt.ended_at
         lasted = format.seconds(ended - began) if began is not None and ended is not None else ""
-        grid.add_row(f"{attempt['attempt']:>4}", ", ".join(attempt["nodes"]), span, lasted)
+        grid.add_row(f"{attempt.attempt:>4}", ", ".join(attempt.nodes), span, lasted)
     return grid
 
 

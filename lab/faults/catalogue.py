@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
 
+from lab.api.receipt import FaultDocument
 from lab.errors import LabError, NotFoundError
 from lab.faults import kinds
 from lab.faults.base import Fault, FaultKind, Scope
@@ -50,8 +50,8 @@ def find_fault(name: str) -> Fault:
     return own.faults[name]()
 
 
-def effect_of(record: Mapping[str, Any]) -> str:
-    """Return what the fault of a receipt's JSON did to its target; earlier labs' receipts do not say it."""
-    kind = str(record["kind"])
+def effect_of(record: FaultDocument) -> str:
+    """Return what the fault of a receipt did to its target; earlier labs' receipts do not say it."""
+    kind = record.kind
     known = FAULTS[kind]().kind.traits.effect if kind in FAULTS else f"was hit by {kind!r}"
-    return str(record.get("effect") or known)
+    return record.effect or known

@@ -66,7 +66,7 @@ class Seen:
     detail: str = ""
     """The reason why it does not serve, where that is known without asking."""
     since: float = 0.0
-    """Start time in seconds since the epoch, to compare with times that Ray gives; never later than it was."""
+    """Start time in seconds since the epoch, at the latest: compared with times that Ray gives."""
     own_check: str = ""
     """Problem that the service's own health check finds, for one that is not asked over HTTP."""
     pid: int | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lab.api.base import plain
 from lab.cli import receipt_panel, render, values
 from lab.cli.commands.faults import judge, warn_of_broken
 from lab.cli.commands.gpus import gpu_options
@@ -99,12 +100,12 @@ def _say_what_runs_on(app: App, lab: Lab) -> None:
 
 def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
     """Print the result."""
-    document, control = result.receipt.to_json(), result.control
+    document, control = result.receipt.document(), result.control
     if app.out.json_wanted:
         same = control and {"weights": control.comparison.weights, "detail": control.comparison.detail}
         about = {"seconds": dict(result.seconds), "comparison": same, "dashboard": address}
         app.out.document({"demo": about}, compact=True)
-        app.out.document(document, compact=True)
+        app.out.document(plain(document), compact=True)
     else:
         receipt_panel.show(app.out, document)
         _show_more(app, result, address, down=down)

@@ -153,7 +153,7 @@ def fault_inject(
         _not_waited(app, outcome)
         return
     if not app.out.as_json(outcome.receipt.to_json()):
-        receipt_panel.show(app.out, outcome.receipt.to_json())
+        receipt_panel.show(app.out, outcome.receipt.document())
     judge(app, outcome.receipt)
 
 
@@ -214,7 +214,7 @@ def judge(app: App, receipt: Receipt) -> None:
 
     if not receipt.survived:
         other = f"recovery was not proven: {receipt.verdict.value}"
-        wrong = NOT_WHOLE.get(headline(receipt.to_json()), other)
+        wrong = NOT_WHOLE.get(headline(receipt.document()), other)
         app.fail(VerdictError(wrong, receipt.reason or "the receipt says which check failed"))
 
 

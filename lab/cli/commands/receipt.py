@@ -26,7 +26,7 @@ def receipt(app: App, /, job: str, **options: str | None) -> None:
     place = Place.of(**options)
     judged = judge_from_ledger(place.store(), place.ledger, job)
     if not app.out.as_json(judged.to_json()):
-        receipt_panel.show(app.out, judged.to_json())
+        receipt_panel.show(app.out, judged.document())
     judge(app, judged)
 
 

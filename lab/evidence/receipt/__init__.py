@@ -1,5 +1,6 @@
 """The receipt: whether training recovered from a fault, proven from evidence. No input or output here."""
 
+from lab.api.receipt import Preemption, Steering, Verdict
 from lab.evidence.receipt.compare import Comparison, Curves, compare_curves, compare_runs
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.evidence.receipt.judge import judge
@@ -7,10 +8,7 @@ from lab.evidence.receipt.model import (
     Evidence,
     FaultRecord,
     NodeRecord,
-    Preemption,
     Receipt,
-    Steering,
-    Verdict,
 )
 
 __all__ = [

@@ -37,8 +37,8 @@ class Breakdown:
         """Seconds from the fault to the first report of the new attempt."""
         return sum(seconds or 0.0 for seconds in asdict(self).values())
 
-    def to_json(self) -> dict[str, float | None]:
-        """Return it as JSON, rounded to milliseconds; `import_` is called `import`."""
+    def stages(self) -> dict[str, float | None]:
+        """Return stage -> seconds, to the millisecond; `import_` is called `import`."""
         return {name.rstrip("_"): rounded(seconds) for name, seconds in asdict(self).items()}
 
 

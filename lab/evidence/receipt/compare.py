@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lab.api.receipt import CurvesDocument
 from lab.evidence.ledger import History, Number, Report, Run, number
 from lab.host.quantities import plural
 
@@ -176,18 +177,16 @@ class Curves:
             return f"{compared}: {self.first.metric} differs from {self.key} {self.first.epoch} on; {apart}"
         return f"{compared}: equal within the tolerance of {self.tolerance:g}; {apart}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for `json.dumps`; a value that is no number is null."""
-        return {
-            "key": self.key,
-            "equal": {"equal": True, "different": False}.get(self.likeness),
-            "exact": self.exact,
-            "tolerance": self.tolerance,
-            "detail": self.detail,
-            "metrics": {
-                c.name: [[p.epoch, _finite(p.a), _finite(p.b)] for p in c.points] for c in self.curves
-            },
-        }
+    def document(self) -> CurvesDocument:
+        """Return it as receipts have it; a value that is no number is None."""
+        return CurvesDocument(
+            self.key,
+            {"equal": True, "different": False}.get(self.likeness),
+            self.exact,
+            self.tolerance,
+            self.detail,
+            {c.name: tuple((p.epoch, _finite(p.a), _finite(p.b)) for p in c.points) for c in self.curves},
+        )
 
 
 def compare_curves(a: History, b: History, tolerance: float = 0.0) -> Curves:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.api.receipt import Attempt, CheckpointProof, Timeline, Verdict
 from lab.evidence.ledger import Files, History, RunAttempt, began, manifest_sha256
 from lab.evidence.receipt import work
 from lab.evidence.receipt.breakdown import breakdown
@@ -9,13 +10,9 @@ from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.gaps import gaps
 from lab.evidence.receipt.model import (
     NOT_REVERTED,
-    Attempt,
-    CheckpointProof,
     CheckResult,
     Evidence,
     Receipt,
-    Timeline,
-    Verdict,
 )
 from lab.evidence.receipt.questions import RESUMED, SURVIVED, WEIGHTS, WENT_ON, WHOLE, run_checks
 from lab.evidence.receipt.questions.resume import likely_reason

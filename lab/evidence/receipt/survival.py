@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 from statistics import median
-from typing import Any
 
+from lab.api.receipt import RejoinedDocument, SurvivorDocument, SurvivorsDocument
 from lab.evidence.ledger import Healing, Process, RunAttempt, Steps
 from lab.host.quantities import rounded
 
@@ -194,22 +194,13 @@ class Survival:
         shared = [step for step, by_rank in by_step.items() if by_rank.keys() >= self.nodes.keys()]
         return (max(shared), by_step[max(shared)]) if shared else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON; seconds to the millisecond."""
-        return {
-            "longest_gap": rounded(self.longest_gap),
-            "full_strength": rounded(self.full_strength),
-            "ranks": [
-                {"rank": s.rank, "longest_gap": rounded(s.longest_gap), "steps_alone": s.steps_alone}
-                for s in self.survivors
-            ],
-            "rejoined": [
-                {
-                    "rank": h.rank,
-                    "after": rounded(h.at - self.at),
-                    "step": h.step + 1,
-                    "source": h.source or None,
-                }
-                for h in self.healings
-            ],
-        }
+    def document(self) -> SurvivorsDocument:
+        """Return it as receipts have it; seconds to the millisecond."""
+        ranks = (SurvivorDocument(s.rank, rounded(s.longest_gap), s.steps_alone) for s in self.survivors)
+        rejoined = (
+            RejoinedDocument(h.rank, round(h.at - self.at, 3), h.step + 1, h.source or None)
+            for h in self.healings
+        )
+        return SurvivorsDocument(
+            rounded(self.longest_gap), rounded(self.full_strength), tuple(ranks), tuple(rejoined)
+        )

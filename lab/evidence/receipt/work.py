@@ -6,9 +6,9 @@ from collections import Counter
 from itertools import pairwise
 from math import inf
 
+from lab.api.receipt import LostWork
 from lab.evidence.ledger import Number, RunAttempt, began, in_steps
 from lab.evidence.receipt.case import Case
-from lab.evidence.receipt.model import LostWork
 
 PACE_REPORTS = 2
 """Reports of an attempt from which its pace is known."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lab.api.base import plain
+from lab.api.receipt import ControlDocument
 from lab.evidence.ledger import Number
 from lab.flows.chaos.plan import Plan, Step
 from lab.host.quantities import plural, rounded
@@ -46,7 +47,7 @@ class ChaosResult:
     """Number of those that the run committed."""
     lost: tuple[str, ...]
     """URIs of checkpoints that are gone or changed, those not counted that training itself deleted."""
-    control: Mapping[str, Any] | None = None
+    control: ControlDocument | None = None
     problems: tuple[str, ...] = ()
     """Errors beside the faults: something could not be read, kept, or compared."""
     interrupt: KeyboardInterrupt | None = None
@@ -75,7 +76,7 @@ class ChaosResult:
     @property
     def weights(self) -> str | None:
         """The final weights compared with those of the control run; None without one."""
-        return None if self.control is None else str(self.control.get("weights"))
+        return None if self.control is None else self.control.weights
 
     @property
     def good(self) -> bool:
@@ -119,7 +120,7 @@ class ChaosResult:
             "downtime": round(self.downtime, 3),
             "repeated": self.repeated,
             "checkpoints": {"committed": self.checkpoints, "lost": list(self.lost)},
-            "control": None if self.control is None else dict(self.control),
+            "control": plain(self.control),
             "problems": list(self.problems),
             "steps": [
                 {

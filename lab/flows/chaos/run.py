@@ -216,7 +216,7 @@ class Chaos:
         except KeyboardInterrupt as error:
             return replace(result, interrupt=error)
         steps = judge_steps(self._watch, self._done, self._stored, self._problem, compared.history)
-        return replace(result, control=compared.to_json(), steps=tuple(steps))
+        return replace(result, control=compared.document(), steps=tuple(steps))
 
     def _keep(self, result: ChaosResult) -> None:
         key = f"{CHAOS_PREFIX}/{result.job}-{int(result.began)}.json"

@@ -99,7 +99,7 @@ def inject(
             problems.append(f"no control run: {error.message}")
         else:
             receipt = judge(replace(evidence, control=compared.history))
-            receipt = replace(receipt, control=compared.to_json())
+            receipt = replace(receipt, control=compared.document())
             problems.append(keep(lab, receipt))
     for number, problem in enumerate(filter(None, problems)):
         injection.timeline.emit(f"problem {number}", None, problem)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.api.receipt import ControlDocument
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.recipes import recipe_folder
@@ -45,15 +46,15 @@ class Control:
     history: History
     """The control run's own."""
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data, for `json.dumps`."""
-        return {
-            "submission_id": self.submission_id,
-            "seconds": round(self.seconds, 3),
-            "weights": self.comparison.weights,
-            "detail": self.comparison.detail,
-            "curves": self.curves.to_json(),
-        }
+    def document(self) -> ControlDocument:
+        """As receipts have it."""
+        return ControlDocument(
+            self.submission_id,
+            round(self.seconds, 3),
+            self.comparison.weights,
+            self.comparison.detail,
+            self.curves.document(),
+        )
 
 
 def run_control(

@@ -104,7 +104,7 @@ def receipts(
         evidence = [replace(unit, control=compared.history) for unit in evidence]
     made = [judge(unit) for unit in evidence]
     if compared is not None:
-        made = [replace(receipt, control=compared.to_json()) for receipt in made]
+        made = [replace(receipt, control=compared.document()) for receipt in made]
     for receipt in made:
         if problem := keep(lab, receipt):
             on_moment(Moment("problem", None, problem))

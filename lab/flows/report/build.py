@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
+from lab.api.receipt import Attempt, ReceiptDocument, SurvivorsDocument
 from lab.evidence.labels import moment_label
 from lab.evidence.ledger import Number, Run, RunAttempt, Steps, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
@@ -36,62 +36,61 @@ AROUND = 30.0
 
 def build_report(evidence: Evidence) -> ReportData:
     """Put what is known of the subject in order. What is missing is named, and never made up."""
-    receipt: Mapping[str, Any] = evidence.subject.receipt or {}
+    receipt = evidence.subject.receipt
     run = _run(evidence)
-    fault = receipt.get("fault")
+    fault = receipt.fault if receipt else None
     attempts = _attempts(receipt, run, evidence.services)
-    starts = [a["started_at"] for a in attempts if a["started_at"] is not None]
-    origin = float(fault["at"]) if fault else min(starts, default=0.0)
+    starts = [a.started_at for a in attempts if a.started_at is not None]
+    origin = fault.at if fault else min(starts, default=0.0)
     down = _down(receipt, origin) if receipt else None
     bars = _bars(receipt, run, attempts, origin)
     services = {*evidence.workers, *(bar.service for bar in bars), *((down.service,) if down else ())}
     lost = _lost(evidence)
     head = headline(receipt) if receipt else _unjudged(evidence, lost)
     words = labels.HEADLINES[head]
-    job = receipt.get("job") or {}
-    gaps = (*evidence.missing, *receipt.get("problems", ()), *(lost if receipt else ()))
+    status = (receipt.job.status if receipt else "") or evidence.job.get("status") or ""
+    gaps = (*evidence.missing, *((*receipt.problems, *lost) if receipt else ()))
     return ReportData(
         title=words.title,
-        verdict=str(receipt.get("verdict", "")),
+        verdict=receipt.verdict.value if receipt else "",
         headline=head,
-        reason=str(receipt.get("reason") or "; ".join(_known(evidence, lost)) or words.meaning),
+        reason=(receipt.reason if receipt else "") or "; ".join(_known(evidence, lost)) or words.meaning,
         fault=fault,
         job=evidence.subject.job,
-        status=str(job.get("status") or evidence.job.get("status") or ""),
+        status=status,
         command=evidence.job.get("recipe") or evidence.job.get("entrypoint") or "",
         origin=origin,
-        epoch_key=str(receipt.get("epoch_key") or (run.progress_key if run else "") or "epoch"),
+        epoch_key=(receipt.epoch_key if receipt else None) or (run.progress_key if run else None) or "epoch",
         moments=_moments(receipt) if receipt else (),
         services=tuple(sorted(services)),
         bars=bars,
         down=down,
-        steps=_steps(receipt, evidence.steps, origin),
+        steps=_steps(receipt.survivors if receipt else None, evidence.steps, origin),
         metrics=_metrics(run, evidence),
         fault_epoch=_fault_epoch(run, origin) if fault else None,
         repeated=_repeated(run),
         control_job=evidence.control_job,
         curves=evidence.curves,
-        parts=_parts(receipt),
+        parts=_parts((receipt and receipt.breakdown) or {}),
         ranks=_ranks(receipt, attempts, origin),
         samples=_samples(evidence.samples, bars, origin),
         attempts=tuple(_shifted(attempt, origin) for attempt in attempts),
-        checks=tuple(receipt.get("checks", ())),
-        checkpoint=receipt.get("checkpoint"),
-        lost=done_twice(receipt),
-        expected=str(receipt.get("expected", {}).get("text", "")),
+        checks=receipt.checks if receipt else (),
+        checkpoint=receipt.checkpoint if receipt else None,
+        lost=done_twice(receipt) if receipt else (None, "epoch"),
+        expected=receipt.expected.text if receipt else "",
         environment=_environment(evidence),
         missing=tuple(_brief(text) for text in gaps),
     )
 
 
-def _steps(receipt: Mapping[str, Any], steps: Steps | None, origin: float) -> tuple[StepRow, ...]:
+def _steps(survival: SurvivorsDocument | None, steps: Steps | None, origin: float) -> tuple[StepRow, ...]:
     """The steps around the fault, of a training whose survivors went on."""
-    survival = receipt.get("survivors")
-    if steps is None or not survival:
+    if steps is None or survival is None:
         return ()
-    back = max((float(rejoined["after"]) for rejoined in survival["rejoined"]), default=0.0)
-    end = max(back, float(survival["full_strength"] or 0.0))
-    survivors = {rank["rank"] for rank in survival["ranks"]}
+    back = max((rank.after for rank in survival.rejoined), default=0.0)
+    end = max(back, survival.full_strength or 0.0)
+    survivors = {rank.rank for rank in survival.ranks}
     rows = []
     for rank in steps.ranks:
         near = [(at - origin, ranks) for at, _, ranks in steps.of(rank)]
@@ -113,8 +112,9 @@ def _lost(evidence: Evidence) -> tuple[str, ...]:
     """The attempts that no fault on record explains."""
     if evidence.history is None:
         return ()
-    fault = (evidence.subject.receipt or {}).get("fault")
-    judged = [LoggedFault(fault["kind"], fault["target"], fault["at"], fault["reverted_at"])] if fault else []
+    receipt = evidence.subject.receipt
+    faults = [receipt.fault] if receipt else []
+    judged = [LoggedFault(fault.kind, fault.target, fault.at, fault.reverted_at) for fault in faults]
     return lost_without_fault(evidence.history, (*evidence.faults, *judged))
 
 
@@ -140,117 +140,111 @@ def _brief(text: str) -> str:
 def _run(evidence: Evidence) -> Run | None:
     """The run that the receipt is about, else the job's last."""
     runs = evidence.history.runs if evidence.history else ()
-    name = (evidence.subject.receipt or {}).get("run")
+    name = evidence.subject.receipt and evidence.subject.receipt.run
     return next((run for run in reversed(runs) if run.name == name), runs[-1] if runs else None)
 
 
 def _attempts(
-    receipt: Mapping[str, Any], run: Run | None, services: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    if receipt.get("attempts"):
-        return [dict(attempt) for attempt in receipt["attempts"]]
-    return [
-        {
-            "attempt": a.number,
-            "nodes": [services.get(a.nodes[rank], a.nodes[rank][:8]) for rank in sorted(a.nodes)],
-            "first_epoch": a.first.progress if a.first else None,
-            "last_epoch": a.furthest,
-            "started_at": a.started_at,
-            "ended_at": a.ended_at or (run.finished_at if run else None),
-        }
+    receipt: ReceiptDocument | None, run: Run | None, services: Mapping[str, str]
+) -> tuple[Attempt, ...]:
+    if receipt and receipt.attempts:
+        return receipt.attempts
+    return tuple(
+        Attempt(
+            attempt=a.number,
+            nodes=tuple(services.get(a.nodes[rank], a.nodes[rank][:8]) for rank in sorted(a.nodes)),
+            first_epoch=a.first.progress if a.first else None,
+            last_epoch=a.furthest,
+            started_at=a.started_at,
+            ended_at=a.ended_at or (run.finished_at if run else None),
+        )
         for a in (run.attempts if run else ())
-    ]
+    )
 
 
-def _shifted(attempt: Mapping[str, Any], origin: float) -> dict[str, Any]:
-    begin, end = attempt.get("started_at"), attempt.get("ended_at")
-    return {
-        **attempt,
-        "started_at": None if begin is None else begin - origin,
-        "ended_at": None if end is None else end - origin,
-    }
+def _shifted(attempt: Attempt, origin: float) -> Attempt:
+    begin, end = attempt.started_at, attempt.ended_at
+    return replace(
+        attempt,
+        started_at=None if begin is None else begin - origin,
+        ended_at=None if end is None else end - origin,
+    )
 
 
-def _down(receipt: Mapping[str, Any], origin: float) -> Down | None:
-    fault, timeline = receipt["fault"], receipt["timeline"]
-    if not is_node(str(fault["target"])):
+def _down(receipt: ReceiptDocument, origin: float) -> Down | None:
+    fault, timeline = receipt.fault, receipt.timeline
+    if not is_node(fault.target):
         return None
-    reverted = fault["reverted_at"]
-    back = timeline.get("node_rejoined")
+    reverted, back = fault.reverted_at, timeline.node_rejoined
     end = back if back is not None else None if reverted is None else reverted - origin
-    return Down(str(fault["target"]), 0.0, end, lost=timeline.get("node_dead") is not None)
+    return Down(fault.target, 0.0, end, lost=timeline.node_dead is not None)
 
 
 def _bars(
-    receipt: Mapping[str, Any], run: Run | None, attempts: list[dict[str, Any]], origin: float
+    receipt: ReceiptDocument | None, run: Run | None, attempts: Sequence[Attempt], origin: float
 ) -> tuple[Bar, ...]:
     """A bar for each rank of each attempt. A rank whose node was lost ends with the fault."""
-    by_number = {a.number: a for a in run.attempts} if run else {}
-    target = str(receipt["fault"]["target"]) if receipt else ""
-    lost = receipt.get("timeline", {}).get("node_dead") is not None
+    numbered = {a.number: a for a in run.attempts} if run else {}
+    lost = receipt.fault.target if receipt and receipt.timeline.node_dead is not None else ""
     bars = []
     for place, attempt in enumerate(attempts):
-        if attempt["started_at"] is None:
+        if attempt.started_at is None:
             continue
-        begin = attempt["started_at"] - origin
-        known = by_number.get(attempt["attempt"])
-        following = next(
-            (a["started_at"] for a in attempts[place + 1 :] if a["started_at"] is not None), None
-        )
+        begin = attempt.started_at - origin
+        known = numbered.get(attempt.attempt)
+        following = next((a.started_at for a in attempts[place + 1 :] if a.started_at is not None), None)
         end = _ended(attempt, known, run, following, origin)
         hit = begin <= 0 <= end
         reports = tuple(r.at - origin for r in known.reports) if known else ()
-        for rank, service in enumerate(attempt["nodes"]):
-            over = 0.0 if lost and hit and service == target else end
+        for rank, service in enumerate(attempt.nodes):
+            over = 0.0 if hit and service == lost else end
             bars.append(
-                Bar(service, attempt["attempt"], rank, begin, max(over, begin), reports if rank == 0 else ())
+                Bar(service, attempt.attempt, rank, begin, max(over, begin), reports if rank == 0 else ())
             )
     return tuple(bars)
 
 
 def _ended(
-    attempt: Mapping[str, Any],
+    attempt: Attempt,
     known: RunAttempt | None,
     run: Run | None,
     following: float | None,
     origin: float,
 ) -> float:
-    signs: list[float | None] = [attempt["ended_at"], following]
+    signs: list[float | None] = [attempt.ended_at, following]
     if known is not None:
         signs += [known.failure_detected_at, run.finished_at if run else None]
-    known_ends = [at for at in signs if at is not None]
+    ends = [at for at in signs if at is not None]
     last = [r.at for r in known.reports] if known else []
-    return float(min(known_ends) if known_ends else max(last, default=attempt["started_at"])) - origin
+    return (min(ends) if ends else max(last, default=attempt.started_at or origin)) - origin
 
 
-def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
+def _moments(receipt: ReceiptDocument) -> tuple[Moment, ...]:
     """The moments in order of time; those that did not happen come last."""
-    fault = receipt["fault"]
-    reverted = fault["reverted_at"]
-    times: dict[str, float | None] = {"fault": 0.0, **receipt["timeline"]}
-    times["reverted"] = None if reverted is None else reverted - fault["at"]
+    at, reverted = receipt.fault.at, receipt.fault.reverted_at
+    times: dict[str, float | None] = {"fault": 0.0, **vars(receipt.timeline)}
+    times["reverted"] = None if reverted is None else reverted - at
     order = list(labels.MOMENTS)
     keys = sorted(times, key=lambda key: order.index(key) if key in order else len(order))
     moments = [Moment(key, moment_label(key), times[key], labels.MOMENTS.get(key, "")) for key in keys]
     return tuple(sorted(moments, key=lambda m: (m.seconds is None, m.seconds or 0.0)))
 
 
-def _parts(receipt: Mapping[str, Any]) -> tuple[Part, ...]:
-    """The breakdown, where the receipt has one: part -> seconds."""
-    breakdown = receipt.get("breakdown") or {}
+def _parts(breakdown: Mapping[str, float | None]) -> tuple[Part, ...]:
+    """The stages of the recovery that are known: stage -> seconds."""
     return tuple(
-        Part(key, key.replace("_", " "), float(value), meaning)
+        Part(key, key.replace("_", " "), value, meaning)
         for key, meaning in labels.PARTS.items()
-        if (value := number(breakdown.get(key))) is not None and value >= 0
+        if (value := breakdown.get(key)) is not None and value >= 0
     )
 
 
 def _ranks(
-    receipt: Mapping[str, Any], attempts: Iterable[Mapping[str, Any]], origin: float
+    receipt: ReceiptDocument | None, attempts: Iterable[Attempt], origin: float
 ) -> tuple[tuple[float, int], ...]:
     """(time, number of ranks from then on); empty unless the number changed."""
-    rows = [(row["at"], row["ranks"]) for row in receipt.get("world_size", ())]
-    rows = rows or [(a["started_at"], len(a["nodes"])) for a in attempts if a["started_at"] is not None]
+    rows = [(row.at, row.ranks) for row in (receipt.world_size if receipt else ())]
+    rows = rows or [(a.started_at, len(a.nodes)) for a in attempts if a.started_at is not None]
     changes = len({ranks for _, ranks in rows}) > 1
     return tuple((at - origin, ranks) for at, ranks in sorted(rows)) if changes else ()
 

@@ -6,15 +6,15 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.api.base import parse
+from lab.api.receipt import ReceiptDocument
 from lab.cluster.ray_settings import environment
 from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
-from lab.evidence.ledger import Steps, number, steps_of
+from lab.evidence.ledger import Steps, steps_of
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import control_of
@@ -22,7 +22,6 @@ from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
 from lab.flows.report.model import Evidence, Subject
 from lab.host.reading import parse_json, read_bytes
-from lab.host.schemas import load_schema, misfits
 from lab.services import is_worker
 from lab.topology import GpuPlan, Vendor
 
@@ -52,14 +51,14 @@ def find_subject(lab: Lab, what: str = "") -> Subject:
     """
     if what and (os.path.isfile(what) or "/" in what.removeprefix(f"{RECEIPTS_PREFIX}/")):
         receipt = read_receipt(Path(what))
-        return Subject(str(receipt["job"]["submission_id"]), receipt)
+        return Subject(receipt.job.submission_id, receipt)
     receipts = _receipts(lab)
     wanted = what.removeprefix(f"{RECEIPTS_PREFIX}/").removesuffix(".json")
     named = [name for name in receipts if not what or wanted in (name, NAME.sub(r"\g<job>", name))]
     if named:
         key = f"{RECEIPTS_PREFIX}/{named[-1]}.json"
         receipt = parse_receipt(lab.store.get(key), key)
-        return Subject(str(receipt["job"]["submission_id"]), receipt, key)
+        return Subject(receipt.job.submission_id, receipt, key)
     jobs = [job.submission_id for job in lab.jobs.list()]
     if what in jobs:
         return Subject(what)
@@ -69,7 +68,7 @@ def find_subject(lab: Lab, what: str = "") -> Subject:
     raise NotFoundError(f"there is no receipt, job or file {what!r}", known)
 
 
-def read_receipt(path: Path) -> dict[str, Any]:
+def read_receipt(path: Path) -> ReceiptDocument:
     """The receipt in a file. Raises NotFoundError, UsageError."""
     try:
         data = read_bytes(path)
@@ -78,7 +77,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     return parse_receipt(data, str(path))
 
 
-def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
+def parse_receipt(data: bytes, where: str) -> ReceiptDocument:
     """A receipt from its JSON; of several documents, one a line (as `demo --json` prints them), the last.
 
     Raises UsageError that says what is wrong with `where`.
@@ -100,32 +99,24 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
             f"{document.get('schema')!r}",
             how,
         )
-    wrong = next(misfits(document, _schema(), "the receipt", more_fields=True), "") or _odd_time(document)
-    if wrong:
+    try:
+        receipt = parse(ReceiptDocument, document, f"{where} is a damaged receipt")
+    except UsageError as error:
+        raise UsageError(error.message, how) from error
+    if wrong := _odd_time(receipt):
         raise UsageError(f"{where} is a damaged receipt: {wrong}", how)
-    return document
+    return receipt
 
 
-@cache
-def _schema() -> dict[str, Any]:
-    """The schema of receipts, wide enough for those of a newer labctl: it may ask other questions."""
-    schema = deepcopy(load_schema("lab.evidence.receipt"))
-    checks = schema["properties"]["checks"]
-    del checks["minItems"], checks["maxItems"]
-    checks["items"]["properties"] |= {key: {"type": "string"} for key in ("name", "detail")}
-    schema["properties"]["expected"]["properties"]["outcome"] = {"type": "string"}
-    return schema
-
-
-def _odd_time(receipt: Mapping[str, Any]) -> str:
+def _odd_time(receipt: ReceiptDocument) -> str:
     """The first time of a receipt of which no date can be made, in words; empty when there is none."""
-    fault = receipt["fault"]
-    times = {"fault.at": fault["at"], "fault.reverted_at": fault["reverted_at"]}
-    times |= {f"timeline.{key}": after for key, after in receipt["timeline"].items()}
-    for table, keys in (("attempts", ("started_at", "ended_at")), ("world_size", ("at",))):
-        rows = enumerate(receipt[table])
-        times |= {f"{table}[{number}].{key}": row[key] for number, row in rows for key in keys}
-    wrong = (where for where, at in times.items() if at is not None and abs(at) >= MAX_SECONDS)
+    times = {"fault.at": receipt.fault.at, "fault.reverted_at": receipt.fault.reverted_at}
+    times |= {f"timeline.{moment}": after for moment, after in vars(receipt.timeline).items()}
+    for number, attempt in enumerate(receipt.attempts):
+        times[f"attempts[{number}].started_at"] = attempt.started_at
+        times[f"attempts[{number}].ended_at"] = attempt.ended_at
+    times |= {f"world_size[{number}].at": row.at for number, row in enumerate(receipt.world_size)}
+    wrong = (where for where, at in times.items() if at is not None and not abs(at) < MAX_SECONDS)
     return next((f"{where}: no date can be made of it" for where in wrong), "")
 
 
@@ -194,13 +185,13 @@ class _Reader:
         if receipt is None or self._subject.key:
             return True
         runs = history.runs if history is not None else ()
-        run = next((run for run in runs if run.name == receipt["run"]), None)
+        run = next((run for run in runs if run.name == receipt.run), None)
         if run is None:
             return False
         begun = {attempt.number: attempt.started_at for attempt in run.attempts}
-        pairs = [(begun.get(row["attempt"]), row["started_at"]) for row in receipt["attempts"]]
+        pairs = [(begun.get(row.attempt), row.started_at) for row in receipt.attempts]
         apart = [abs(one - other) for one, other in pairs if one is not None and other is not None]
-        return max(apart, default=SAME_SECONDS if receipt["attempts"] else 0.0) < SAME_SECONDS
+        return max(apart, default=SAME_SECONDS if receipt.attempts else 0.0) < SAME_SECONDS
 
     def _down(self, why: str) -> Evidence:
         if self._subject.receipt is None:
@@ -245,9 +236,8 @@ class _Reader:
         """The control run that the receipt names, or the newest one of the job."""
         from lab.evidence.receipt import compare_curves
 
-        comparison = (self._subject.receipt or {}).get("control") or {}
-        named = str(comparison.get("submission_id") or "")
-        tolerance = number((comparison.get("curves") or {}).get("tolerance")) or 0.0
+        known = self._subject.receipt and self._subject.receipt.control
+        named, tolerance = (known.submission_id, known.curves.tolerance) if known else ("", 0.0)
         with self._noted("the control run could not be read"):
             newest = control_of(self._lab.jobs.list(), self._subject.job) if not named else None
             job = named or (newest.submission_id if newest else "")
@@ -295,6 +285,6 @@ def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:
 
 def _steps(events: tuple[Event, ...], subject: Subject) -> Steps | None:
     """The steps of the run that a receipt is about; None where none are recorded."""
-    run = (subject.receipt or {}).get("run")
+    run = subject.receipt and subject.receipt.run
     steps = steps_of(event for event in events if event.run == run)
     return steps if steps.stretches else None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.api.receipt import Attempt, CheckDocument, CheckpointProof, FaultDocument, ReceiptDocument
 from lab.evidence.ledger import History, Number, Steps
 from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
@@ -17,8 +18,8 @@ class Subject:
     """The subject of a report: a receipt, or a job that nothing was done to."""
 
     job: str
-    receipt: Mapping[str, Any] | None = None
-    """The JSON as it was kept or saved; None for a job without a receipt."""
+    receipt: ReceiptDocument | None = None
+    """As it was kept or saved; None for a job without a receipt."""
     key: str = ""
     """The receipt's key in the store, empty for a file."""
 
@@ -136,7 +137,7 @@ class ReportData:
     headline: str
     """The key in `HEADLINES` of lab.flows.report.labels."""
     reason: str
-    fault: Mapping[str, Any] | None
+    fault: FaultDocument | None
     """The receipt's."""
     job: str
     status: str
@@ -163,10 +164,10 @@ class ReportData:
     """(time, number of ranks from then on); empty where it never changed."""
     samples: tuple[Sample, ...] = ()
     """Samples whose `at` is in seconds after `origin`."""
-    attempts: tuple[Mapping[str, Any], ...] = ()
-    """The attempts of a receipt, with times in seconds after `origin`."""
-    checks: tuple[Mapping[str, Any], ...] = ()
-    checkpoint: Mapping[str, Any] | None = None
+    attempts: tuple[Attempt, ...] = ()
+    """The attempts of a receipt, or of the ledger, with times in seconds after `origin`."""
+    checks: tuple[CheckDocument, ...] = ()
+    checkpoint: CheckpointProof | None = None
     lost: tuple[Number | None, str] = (None, "epoch")
     """Work done twice, and its unit."""
     expected: str = ""

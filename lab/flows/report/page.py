@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.api.base import Number
 from lab.faults import effect_of
 from lab.flows.report import labels
 from lab.flows.report.draw import Picture
@@ -82,8 +83,8 @@ def _facts(data: ReportData) -> Rows:
         done = "nothing" if lost == 0 else plural(lost, unit)
         yield "work done twice", done, "since the last checkpoint"
     if data.checks:
-        asked = [check for check in data.checks if not check.get("skipped")]
-        passed = sum(bool(check["passed"]) for check in asked)
+        asked = [check for check in data.checks if not check.skipped]
+        passed = sum(check.passed for check in asked)
         yield "checks passed", f"{passed} of {len(asked)}", "each is listed below"
     if data.curves is not None:
         value = "equal bit for bit" if data.curves.exact else LIKENESS[data.curves.likeness]
@@ -95,11 +96,11 @@ def _facts(data: ReportData) -> Rows:
 def _attempts(data: ReportData) -> Rows:
     for a in data.attempts:
         yield (
-            f"attempt {a['attempt']}",
-            ", ".join(f"rank {rank}: {service}" for rank, service in enumerate(a["nodes"])) or "not known",
-            _span(a["first_epoch"], a["last_epoch"]),
-            labels.after(a["started_at"]),
-            labels.after(a["ended_at"]),
+            f"attempt {a.attempt}",
+            ", ".join(f"rank {rank}: {service}" for rank, service in enumerate(a.nodes)) or "not known",
+            _span(a.first_epoch, a.last_epoch),
+            labels.after(a.started_at),
+            labels.after(a.ended_at),
         )
 
 
@@ -125,7 +126,7 @@ def _parts(data: ReportData) -> Rows:
         yield part.label, labels.seconds(part.seconds), f"{100 * part.seconds / total:.0f} %", part.meaning
 
 
-def _span(first: Any, last: Any) -> str:
+def _span(first: Number | None, last: Number | None) -> str:
     if first is None:
         return "no report"
     return f"{first}" if first == last or last is None else f"{first} to {last}"

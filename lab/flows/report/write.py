@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,7 @@ def write_report(data: ReportData, folder: Path, hidden: Sequence[str] | None = 
 
 def without(data: ReportData, hidden: Sequence[str]) -> ReportData:
     """Remove folders of the machine and these words wherever a text of the report may hold them."""
-    cleaned = {
-        field.name: _clean(getattr(data, field.name), hidden)
-        for field in dataclasses.fields(data)
-        if field.name in TEXTS
-    }
-    return dataclasses.replace(data, **cleaned)
+    return dataclasses.replace(data, **{name: _clean(getattr(data, name), hidden) for name in TEXTS})
 
 
 TEXTS = ("reason", "command", "moments", "checks", "environment", "missing", "checkpoint", "attempts")
@@ -67,8 +62,9 @@ TEXTS = ("reason", "command", "moments", "checks", "environment", "missing", "ch
 def _clean(value: Any, hidden: Sequence[str]) -> Any:
     if isinstance(value, str):
         return private(value, hidden)
-    if isinstance(value, Mapping):
-        return {key: _clean(content, hidden) for key, content in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        texts = {name: _clean(part, hidden) for name, part in vars(value).items()}
+        return dataclasses.replace(value, **texts)
     if isinstance(value, (tuple, list)):
         return tuple(_clean(content, hidden) for content in value)
     return value

@@ -19,7 +19,7 @@ LAB_LABEL = "io.raylab.lab"
 FOLDER_LABEL = "io.raylab.folder"
 
 LATE_SECONDS = 1.0
-"""By how much the engine may write down later than it happened that a container has started, on a busy machine."""
+"""Seconds by which the engine may write down late, on a busy machine, that a container has started."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from unittest.mock import create_autospec
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.api.receipt import Attempt, CheckpointProof, Timeline
 from lab.cli.context import App
 from lab.cli.main import cli
 from lab.cluster.queues import Queues
 from lab.evidence.receipt import FaultRecord, Receipt, Verdict
-from lab.evidence.receipt.model import Attempt, CheckpointProof, CheckResult, Timeline
+from lab.evidence.receipt.model import CheckResult
 from lab.faults import Traits
 from lab.flows.recovery import Moment
 from lab.lab import Lab

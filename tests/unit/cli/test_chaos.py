@@ -10,11 +10,18 @@ from unittest.mock import ANY, call
 
 import pytest
 
+from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.cli.main import TerminatedError
 from lab.errors import INTERRUPTED, RefusedError
+from lab.evidence.receipt.compare import Likeness
 from lab.flows.chaos import ChaosResult, Plan, Step, StepResult
 from tests.unit.cli.fakes import Labctl, receipt
 from tests.unit.fakes import AT
+
+
+def compared(weights: Likeness) -> ControlDocument:
+    """A control run that ended with these weights."""
+    return ControlDocument("control-1", 9.0, weights, "", CurvesDocument("epoch", None, False, 0.0, "", {}))
 
 
 def result(*verdicts: str, **changes: Any) -> ChaosResult:
@@ -137,7 +144,7 @@ def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl) -> None:
         (result("recovered", lost=("s3://ray/run/checkpoint_000004",)), "1 checkpoint lost"),
         (result("left out"), "no fault was injected before the job ended"),
         (result("recovered", problems=("the result could not be kept",)), "the result could not be kept"),
-        (result("recovered", control={"weights": "different"}), "the weights are not those"),
+        (result("recovered", control=compared("different")), "the weights are not those"),
     ],
 )
 def test_what_was_not_survived_fails_and_says_why(labctl: Labctl, given: ChaosResult, said: str) -> None:
@@ -149,7 +156,7 @@ def test_what_was_not_survived_fails_and_says_why(labctl: Labctl, given: ChaosRe
 
 
 def test_equal_weights_are_shown(labctl: Labctl) -> None:
-    answer(labctl, result("recovered", control={"weights": "equal"}))
+    answer(labctl, result("recovered", control=compared("equal")))
     assert "compared with an undisturbed run: identical, bit for bit" in labctl.ok("chaos")
 
 

@@ -6,28 +6,28 @@ import io
 import re
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from rich.console import Console
 
+from lab.api.receipt import Timeline
 from lab.cli import output
 from lab.cli.live import ORDER, Story
 from lab.cli.output import Output, coloured
 from lab.cli.receipt_panel import panel
 from lab.evidence.receipt import Receipt
-from lab.evidence.receipt.model import Timeline
+from lab.evidence.receipt.breakdown import Breakdown
+from lab.evidence.receipt.expected import Expected
 from lab.flows.recovery import Moment, Outcome
 from tests.fakes import FakeClock
 from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
 from tests.unit.data.stories import CHECKS
 
 
-def drawn(shown: Receipt | dict[str, Any], *, unicode: bool = True) -> str:
+def drawn(shown: Receipt, *, unicode: bool = True) -> str:
     """The panel as plain text."""
     stream = io.StringIO()
-    document = shown.to_json() if isinstance(shown, Receipt) else shown
-    Console(file=stream, width=200, force_terminal=False).print(panel(document, unicode=unicode))
+    Console(file=stream, width=200, force_terminal=False).print(panel(shown.document(), unicode=unicode))
     return stream.getvalue()
 
 
@@ -218,14 +218,18 @@ def json_is_ascii(labctl: Labctl) -> bool:
 
 
 def test_a_receipt_says_what_was_expected_where_the_seconds_went_and_how_many_ranks_trained() -> None:
-    document = receipt("as-expected").to_json()
-    document["expected"]["text"] = "training waits"
-    document["breakdown"] = {"detect": 0.72, "decide": 0.1, "import": None, "first_step": 1.0}
-    document["world_size"] = [{"at": 1.0, "ranks": n} for n in (2, 1, 1, 2)]
-    document["job"]["resubmitted_as"] = "job-2"
-    shown = drawn(document)
+    judged = receipt("as-expected")
+    shown = drawn(
+        replace(
+            judged,
+            fault=replace(judged.fault, expected=Expected.STORE_AWAY),
+            breakdown=Breakdown(0.72, 0.1, None, None, None, None, 1.0),
+            world_size=tuple((1.0, ranks) for ranks in (2, 1, 1, 2)),
+            resubmitted_as="job-2",
+        )
+    )
     assert "AS EXPECTED" in shown
-    assert "training waits" in shown
+    assert "training waits, or resumes" in shown
     assert "detect 0.7  decide 0.1  first step 1.0" in shown
     assert "2, then 1, then 2" in shown
     assert "submitted again as job-2" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.api.receipt import FaultDocument
 from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError
 from lab.faults import (
     FAULTS,
@@ -102,15 +103,16 @@ def test_a_fault_is_refused_where_a_node_lacks_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "effect"),
+    ("kind", "said", "effect"),
     [
-        ({"kind": "pause"}, "was frozen"),
-        ({"kind": "their-own"}, "was hit by 'their-own'"),
-        ({"kind": "pause", "effect": "was put to sleep"}, "was put to sleep"),
+        ("pause", "", "was frozen"),
+        ("their-own", "", "was hit by 'their-own'"),
+        ("pause", "was put to sleep", "was put to sleep"),
     ],
 )
-def test_a_receipt_of_an_earlier_lab_says_nothing_of_the_effect(record: dict[str, str], effect: str) -> None:
-    assert effect_of(record) == effect
+def test_a_receipt_of_an_earlier_lab_says_nothing_of_the_effect(kind: str, said: str, effect: str) -> None:
+    fault = FaultDocument(kind=kind, target="w", effect=said, at=1.0, reverted_at=None, parameters={})
+    assert effect_of(fault) == effect
 
 
 def test_faults_are_in_the_order_of_their_scopes() -> None:

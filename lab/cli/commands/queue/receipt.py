@@ -25,10 +25,9 @@ def receipt(app: App, name: str, control: bool) -> None:
     lab = app.open()
     with Story(app.out) as story:
         judged = receipts(lab, name, story.moment, control=control)
-    documents = [receipt.to_json() for receipt in judged]
-    if not app.out.as_json({"receipts": documents}):
-        for document in documents:
-            receipt_panel.show(app.out, document)
+    shown = app.out.as_json({"receipts": [made.to_json() for made in judged]})
+    for made in () if shown else judged:
+        receipt_panel.show(app.out, made.document())
     for made in judged:
         judge(app, made)
 

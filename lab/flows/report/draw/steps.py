@@ -26,7 +26,7 @@ def draw(data: ReportData) -> Any:
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     if data.fault is not None:
-        fault_line(axes, 0.0, label=f"fault: {data.fault['kind']} {data.fault['target']}")
+        fault_line(axes, 0.0, label=f"fault: {data.fault.kind} {data.fault.target}")
     axes.set_xlabel(data.time_label)
     legend(drawn, [axes], "lower left")
     return drawn

@@ -94,7 +94,7 @@ def _view(axes: Any, data: ReportData, lanes: dict[str, int], left: float, right
     axes.grid(visible=False, axis="y")
     axes.set_xlim(left - 0.01 * width, right + 0.01 * width)
     if data.fault is not None:
-        fault_line(axes, 0.0, label=f"fault: {data.fault['kind']} {data.fault['target']}")
+        fault_line(axes, 0.0, label=f"fault: {data.fault.kind} {data.fault.target}")
     axes.set_xlabel(data.time_label)
 
 

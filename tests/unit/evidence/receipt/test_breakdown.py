@@ -94,7 +94,7 @@ def test_a_stage_of_several_ranks_ends_with_the_last() -> None:
 def test_seconds_of_an_unknown_stage_are_in_the_next(missing: str, unknown: set[str]) -> None:
     found = of(without(missing))
     assert found is not None
-    assert {name for name, seconds in found.to_json().items() if seconds is None} == unknown
+    assert {name for name, seconds in found.stages().items() if seconds is None} == unknown
     assert found.total == pytest.approx(9.25)
 
 
@@ -129,4 +129,4 @@ def test_there_is_none_without_a_new_report_or_a_failure_after_the_fault() -> No
 def test_as_json_it_has_every_stage_in_order() -> None:
     found = of(COLD)
     assert found is not None
-    assert list(found.to_json()) == ["detect", "decide", "place", "start", "import", "load", "first_step"]
+    assert list(found.stages()) == ["detect", "decide", "place", "start", "import", "load", "first_step"]

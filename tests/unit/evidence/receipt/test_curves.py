@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -90,14 +89,14 @@ def test_not_a_number_is_equal_to_itself_only() -> None:
     assert compare(losses(0.5, "nan"), losses(0.5, "nan")).exact
     curves = compare(losses(0.5, "nan"), losses(0.5, 0.4), 0.5)
     assert curves.likeness == "different"
-    assert json.loads(json.dumps(curves.to_json()))["metrics"]["loss"][1] == [2, None, 0.4]
+    assert curves.document().metrics["loss"][1] == (2, None, 0.4)
 
 
 @pytest.mark.parametrize("empty", [History.of(()), history({"epoch": 1, "note": "words"})])
 def test_without_a_shared_metric_nothing_is_claimed(empty: History) -> None:
     curves = compare(losses(0.5), empty)
     assert curves.likeness == "unknown"
-    assert curves.to_json()["equal"] is None
+    assert curves.document().equal is None
     assert not curves.exact
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.api.receipt import LostWork
 from lab.evidence.receipt import Receipt, done_twice, headline, judge
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.topology import ServiceStatus, State
@@ -18,7 +19,7 @@ UNDONE = f"{NOT_REVERTED}: ray-worker-0 ended while starting"
 
 
 def of(receipt: Receipt) -> tuple[str, str]:
-    return receipt.verdict.value, headline(receipt.to_json())
+    return receipt.verdict.value, headline(receipt.document())
 
 
 @pytest.mark.parametrize(
@@ -77,15 +78,12 @@ def test_the_others_are_headed_as_ever(story: Story, status: str, said: tuple[st
 
 def test_work_done_twice_is_told_in_the_unit_of_the_run() -> None:
     steps = Story(first=(100, 200, 300), second=(300, 400), every=2, key="step", loads=(200,))
-    receipt = judge(evidence(steps)).to_json()
-    assert receipt["lost_epochs"] == 1, "in reports, as ever"
-    assert receipt["lost_work"] == {
-        "amount": 100, "checkpoint_interval": 200, "unit": "step", "unreported": 99
-    }  # fmt: skip
+    receipt = judge(evidence(steps)).document()
+    assert receipt.lost_epochs == 1, "in reports, as ever"
+    assert receipt.lost_work == LostWork(amount=100, checkpoint_interval=200, unit="step", unreported=99)
     assert done_twice(receipt) == (100, "step")
 
 
 def test_a_receipt_of_an_earlier_lab_counts_reports() -> None:
-    receipt = judge(evidence(Story())).to_json()
-    del receipt["lost_work"]
+    receipt = replace(judge(evidence(Story())).document(), lost_work=None)
     assert done_twice(receipt) == (0, "epoch")

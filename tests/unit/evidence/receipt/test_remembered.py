@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import parse, plain
+from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Receipt, Verdict, headline, judge
 from lab.evidence.receipt.expected import Expected
 from lab.faults import find_fault
-from lab.host.schemas import load_schema, misfits
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import FAULT_KILL, Story, event, evidence, tensors
 
@@ -65,9 +66,9 @@ def test_training_recovered_from_memory_and_no_checkpoint_is_claimed(kind: str) 
     assert found.verdict is Verdict.RECOVERED, found.reason
     assert found.fault.expected is Expected.REMEMBERED
     document = found.to_json()
-    assert not list(misfits(document, load_schema("lab.evidence.receipt"), "receipt"))
+    assert plain(parse(ReceiptDocument, document, "receipt")) == document
     assert document["checkpoint"] is None
-    assert headline(document) == "recovered from memory"
+    assert headline(found.document()) == "recovered from memory"
     checks = {check.name: check.detail for check in found.checks}
     assert checks["newest state"].startswith(
         "attempt 2 got the state of step 33 from the memory of ray-worker-1"

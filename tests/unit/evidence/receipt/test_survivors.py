@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import parse, plain
+from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Receipt, Verdict, judge
 from lab.evidence.receipt.expected import Expected, Traits
-from lab.host.schemas import load_schema, misfits
 from tests.fakes.ledger import counted
 from tests.unit.data.survivors import AT, NEW, OLD, OTHER, event, evidence, steps, story
 
@@ -26,7 +27,7 @@ def test_a_rank_was_lost_the_other_went_on_and_all_ended_the_same() -> None:
     assert receipt.fault.expected is Expected.SURVIVED
     assert {check.name for check in receipt.checks if not check.passed} == set()
     document = receipt.to_json()
-    assert not list(misfits(document, load_schema("lab.evidence.receipt"), "receipt"))
+    assert plain(parse(ReceiptDocument, document, "receipt")) == document
     assert document["survivors"] == {
         "longest_gap": 0.6,
         "full_strength": 2.1,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.errors import (
     JobError,
     LabDownError,
@@ -19,6 +19,7 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.evidence.ledger import Event, History
+from lab.evidence.receipt.compare import Likeness
 from lab.faults import FAULTS, Scene
 from lab.faults.active import ActiveFaults
 from lab.faults.base import rank_on_target
@@ -638,20 +639,21 @@ def test_a_lab_that_is_stopped_meanwhile_is_told(world: World, monkeypatch: pyte
 
 @dataclass
 class Compared:
-    weights: str
+    weights: Likeness
     history: History = field(default_factory=lambda: History(()))
 
-    def to_json(self) -> Mapping[str, str]:
-        return {"weights": self.weights}
+    def document(self) -> ControlDocument:
+        curves = CurvesDocument("epoch", True, True, 0.0, "", {})
+        return ControlDocument("control", 1.0, self.weights, "", curves)
 
 
-def control(weights: str) -> Any:
+def control(weights: Likeness) -> Any:
     return lambda *_, **__: Compared(weights)
 
 
 @pytest.mark.parametrize(("weights", "good"), [("equal", True), ("different", False), ("unknown", False)])
 def test_the_weights_are_compared_with_an_undisturbed_run(
-    world: World, monkeypatch: pytest.MonkeyPatch, weights: str, good: bool
+    world: World, monkeypatch: pytest.MonkeyPatch, weights: Likeness, good: bool
 ) -> None:
     Training(world, epochs=LONG)
     monkeypatch.setattr("lab.flows.chaos.run.run_control", control(weights))
@@ -659,7 +661,7 @@ def test_the_weights_are_compared_with_an_undisturbed_run(
     result = chaos(world, steps("kill"), control=True)
 
     assert (result.weights, result.good) == (weights, good)
-    assert result.to_json()["control"] == {"weights": weights}
+    assert result.to_json()["control"]["weights"] == weights
 
 
 def test_a_control_run_that_went_on_for_longer_tells_that_epochs_were_lost(

@@ -6,9 +6,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
+from lab.evidence.receipt.breakdown import Breakdown
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.model import Evidence, Subject
 from tests.unit.data.stories import KILLED, SERVICES, Story, evidence, real
@@ -63,13 +65,8 @@ def full(**changes: Any) -> Evidence:
     events, control = real("ledger_kill"), real("ledger_undisturbed")
     history, other = History.of(events), History.of(control)
     nodes = nodes_of(events)
-    receipt = {
-        **kill_receipt().to_json(),
-        "breakdown": {
-            "detect": 0.965, "decide": 0.3, "place": 0.2, "start": 2.4, "import": 5.1, "load": 0.6,
-            "first_step": 2.774,
-        },
-    }  # fmt: skip
+    breakdown = Breakdown(0.965, 0.3, 0.2, 2.4, 5.1, 0.6, 2.774)
+    receipt = replace(kill_receipt(), breakdown=breakdown).document()
     given: dict[str, Any] = {
         "subject": Subject("k3", receipt, ".raylab/receipts/k3-1795210474.json"),
         "lab": "raylab",
@@ -89,9 +86,23 @@ def full(**changes: Any) -> Evidence:
     return Evidence(**{**given, **changes})
 
 
+def receipt_of(evidence: Evidence) -> ReceiptDocument:
+    """The receipt that the evidence is about."""
+    assert evidence.subject.receipt is not None
+    return evidence.subject.receipt
+
+
+def with_receipt(evidence: Evidence, **changes: Any) -> Evidence:
+    """The evidence about a receipt with other fields."""
+    receipt = replace(receipt_of(evidence), **changes)
+    return replace(evidence, subject=replace(evidence.subject, receipt=receipt))
+
+
 def from_file() -> Evidence:
     """A receipt alone, as when the lab is down."""
-    return Evidence(Subject("k3", kill_receipt().to_json()), missing=("the lab is down: curves are missing",))
+    return Evidence(
+        Subject("k3", kill_receipt().document()), missing=("the lab is down: curves are missing",)
+    )
 
 
 def undisturbed() -> Evidence:
@@ -109,7 +120,7 @@ def two_ranks() -> Evidence:
     events = tuple(_with_loss(event) for event in story.events())
     receipt = judge(replace(evidence(), events=events))
     return Evidence(
-        Subject("job", receipt.to_json()), lab="raylab", runtime="local", history=History.of(events),
+        Subject("job", receipt.document()), lab="raylab", runtime="local", history=History.of(events),
         services={"a": "ray-worker-0", "b": "ray-worker-1", "a2": "ray-worker-0"},
     )  # fmt: skip
 

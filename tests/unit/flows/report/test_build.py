@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lab.api.receipt import JobDocument, Verdict, WorldSize
 from lab.evidence.ledger import History
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
@@ -30,9 +31,8 @@ def test_the_moments_are_in_the_order_of_time_with_the_fault_first(full: ReportD
 
 def test_what_did_not_happen_is_told_last_and_without_a_time() -> None:
     evidence = cases.from_file()
-    receipt = dict(evidence.subject.receipt or {})
-    receipt["timeline"] = {**receipt["timeline"], "node_rejoined": None}
-    moments = build_report(replace(evidence, subject=Subject("k3", receipt))).moments
+    timeline = replace(cases.receipt_of(evidence).timeline, node_rejoined=None)
+    moments = build_report(cases.with_receipt(evidence, timeline=timeline)).moments
     assert (moments[-1].key, moments[-1].seconds) == ("node_rejoined", None)
 
 
@@ -53,9 +53,8 @@ def test_the_node_is_down_from_the_fault_until_it_is_back(full: ReportData) -> N
 
 def test_a_fault_of_the_store_takes_no_node_down() -> None:
     evidence = cases.from_file()
-    receipt = dict(evidence.subject.receipt or {})
-    receipt["fault"] = {**receipt["fault"], "target": "minio", "kind": "s3-down"}
-    data = build_report(replace(evidence, subject=Subject("k3", receipt)))
+    fault = replace(cases.receipt_of(evidence).fault, target="minio", kind="s3-down")
+    data = build_report(cases.with_receipt(evidence, fault=fault))
     assert data.down is None
     assert "minio" not in data.services
 
@@ -114,26 +113,22 @@ def test_an_attempt_that_the_receipts_fault_explains_is_no_riddle(full: ReportDa
 
 def test_an_attempt_that_no_fault_explains_is_told_beside_a_receipt() -> None:
     evidence = cases.full()
-    receipt = dict(evidence.subject.receipt or {})
-    receipt["fault"] = {**receipt["fault"], "at": cases.AT + 9, "reverted_at": cases.AT + 10}
-    data = build_report(replace(evidence, subject=Subject("k3", receipt)))
+    fault = replace(cases.receipt_of(evidence).fault, at=cases.AT + 9, reverted_at=cases.AT + 10)
+    data = build_report(cases.with_receipt(evidence, fault=fault))
     assert data.missing == ("attempt 1 was lost after epoch 6 without a recorded fault",)
 
 
-def test_the_breakdown_is_in_its_order_and_holds_numbers_only() -> None:
-    evidence = cases.full()
-    receipt = dict(evidence.subject.receipt or {})
-    receipt["breakdown"] = {"load": 0.5, "detect": 1, "place": None, "total": 9, "import": "long"}
-    data = build_report(replace(evidence, subject=Subject("k3", receipt)))
+def test_the_breakdown_is_in_its_order_and_holds_known_stages_only() -> None:
+    breakdown = {"load": 0.5, "detect": 1.0, "place": None, "total": 9.0}
+    data = build_report(cases.with_receipt(cases.full(), breakdown=breakdown))
     assert [(part.key, part.seconds) for part in data.parts] == [("detect", 1.0), ("load", 0.5)]
 
 
 def test_the_world_size_is_told_only_where_it_changes(full: ReportData) -> None:
     assert full.ranks == ()
-    evidence = cases.full()
-    rows = [{"at": cases.AT - 9, "ranks": 2}, {"at": cases.AT + 4, "ranks": 1}]
-    receipt = {**(evidence.subject.receipt or {}), "world_size": rows}
-    assert build_report(replace(evidence, subject=Subject("k3", receipt))).ranks == ((-9.0, 2), (4.0, 1))
+    rows = (WorldSize(cases.AT - 9, 2), WorldSize(cases.AT + 4, 1))
+    data = build_report(cases.with_receipt(cases.full(), world_size=rows))
+    assert data.ranks == ((-9.0, 2), (4.0, 1))
 
 
 def test_samples_count_from_the_fault_and_only_around_the_run(full: ReportData) -> None:
@@ -168,13 +163,10 @@ def test_no_evidence_at_all_is_told_without_failing() -> None:
 
 
 def test_a_failed_verdict_on_a_job_that_failed_says_that_it_did_not_recover() -> None:
-    evidence = cases.from_file()
-    receipt = {**(evidence.subject.receipt or {}), "verdict": "failed"}
-    assert build_report(replace(evidence, subject=Subject("k3", receipt))).title.startswith(
-        "Training went on, but"
-    )
-    receipt["job"] = {"submission_id": "k3", "status": "FAILED"}
-    assert build_report(replace(evidence, subject=Subject("k3", receipt))).title == "Training did not recover"
+    went_on = cases.with_receipt(cases.from_file(), verdict=Verdict.FAILED)
+    assert build_report(went_on).title.startswith("Training went on, but")
+    failed = cases.with_receipt(went_on, job=JobDocument("k3", "FAILED", None))
+    assert build_report(failed).title == "Training did not recover"
 
 
 def test_of_a_traceback_the_first_and_the_last_line_are_kept() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import plain
+from lab.api.receipt import ReceiptDocument
 from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
 from lab.faults.records import FAULTS_PREFIX
@@ -24,12 +26,13 @@ PREFIX = ".raylab/receipts"
 
 
 def receipt(job: str = JOB, at: float = cases.AT) -> dict[str, Any]:
-    document = cases.kill_receipt().to_json()
-    return {
-        **document,
-        "fault": {**document["fault"], "at": at},
-        "job": {**document["job"], "submission_id": job},
-    }
+    shown: dict[str, Any] = plain(document(job, at))
+    return shown
+
+
+def document(job: str = JOB, at: float = cases.AT) -> ReceiptDocument:
+    kill = cases.kill_receipt()
+    return replace(kill, fault=replace(kill.fault, at=at), submission_id=job).document()
 
 
 def keep(world: World, job: str, at: int) -> str:
@@ -93,12 +96,12 @@ def test_a_file_is_read_without_asking_the_store(world: World, tmp_path: Path) -
     world.store.failure = StoreError("gone")
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt("x"), indent=2))
-    assert find_subject(world.lab, str(path)) == Subject("x", receipt("x"))
+    assert find_subject(world.lab, str(path)) == Subject("x", document("x"))
 
 
 def test_of_two_documents_in_a_file_the_last_is_the_receipt(tmp_path: Path) -> None:
     lines = json.dumps({"demo": {}}) + "\n" + json.dumps(receipt("x")) + "\n"
-    assert parse_receipt(lines.encode(), "demo.json")["job"]["submission_id"] == "x"
+    assert parse_receipt(lines.encode(), "demo.json").job.submission_id == "x"
 
 
 def test_a_file_that_is_not_there_is_not_taken_for_a_job(world: World, tmp_path: Path) -> None:
@@ -126,32 +129,32 @@ def test_what_is_no_receipt_is_refused_with_the_reason(data: bytes, message: str
 
 def damaged(where: str, value: Any) -> dict[str, Any]:
     """The receipt with another value at a place such as `fault.at`."""
-    document = receipt()
+    whole = receipt()
     *parts, last = where.split(".")
-    inner: Any = document
+    inner: Any = whole
     for part in parts:
         inner = inner[int(part) if part.isdigit() else part]
     inner[last] = value
-    return document
+    return whole
 
 
 @pytest.mark.parametrize(
     ("where", "value", "said"),
     [
-        ("fault", {"kind": "kill"}, "fault: 'target' is a required property"),
-        ("fault.at", "noon", "fault.at: 'noon' is not of type 'number'"),
-        ("fault.at", float("nan"), "fault.at: nan is not of type 'number'"),
+        ("fault", {"kind": "kill"}, "fault.target is missing"),
+        ("fault.at", "noon", "fault.at should be a valid number, not 'noon'"),
+        ("fault.at", float("nan"), "Out of range float values are not JSON compliant"),
         ("fault.at", 10**400, "fault.at: no date can be made of it"),
         ("fault.reverted_at", 1e12, "fault.reverted_at: no date can be made of it"),
-        ("timeline.node_dead", float("inf"), "timeline.node_dead: inf is not of type"),
+        ("timeline.node_dead", float("inf"), "Out of range float values are not JSON compliant"),
         ("timeline.node_dead", -1e11, "timeline.node_dead: no date can be made of it"),
-        ("attempts", [{"attempt": 1}], r"attempts\[0\]: 'nodes' is a required property"),
-        ("attempts", None, "attempts: None is not of type 'array'"),
+        ("attempts", [{"attempt": 1}], r"attempts\[0\].nodes is missing"),
+        ("attempts", None, "attempts should be a valid (array|tuple), not None"),
         ("attempts.1.ended_at", 1e11, r"attempts\[1\].ended_at: no date can be made of it"),
-        ("checks.0.name", 1, r"checks\[0\].name: 1 is not of type 'string'"),
-        ("world_size", [{"at": None, "ranks": 1}], r"world_size\[0\].at: None is not of type 'number'"),
-        ("job", "x", "job: 'x' is not of type 'object'"),
-        ("verdict", None, "verdict: None is not one of"),
+        ("checks.0.name", 1, r"checks\[0\].name should be a valid string, not 1"),
+        ("world_size", [{"at": None, "ranks": 1}], r"world_size\[0\].at should be a valid number, not None"),
+        ("job", "x", "job should be an object, not 'x'"),
+        ("verdict", None, "verdict should be 'restarted-from-scratch', .* not None"),
     ],
 )
 def test_a_damaged_receipt_is_refused_with_the_place(where: str, value: Any, said: str) -> None:
@@ -163,8 +166,17 @@ def test_a_receipt_of_a_newer_labctl_may_say_more() -> None:
     told = receipt()
     check = {"name": "a question of tomorrow", "passed": True, "detail": ""}
     expected = {**told["expected"], "outcome": "moon-lost"}
-    document = {**told, "mood": "good", "expected": expected, "checks": [*told["checks"] * 2, check]}
-    assert parse_receipt(json.dumps(document).encode(), "some.json") == document
+    newer = {**told, "mood": "good", "expected": expected, "checks": [*told["checks"] * 2, check]}
+    read = parse_receipt(json.dumps(newer).encode(), "some.json")
+    assert (read.expected.outcome, read.checks[-1].name) == ("moon-lost", "a question of tomorrow")
+
+
+def test_a_receipt_of_an_earlier_labctl_is_read_without_what_is_new() -> None:
+    earlier = receipt()
+    for name in ("lost_work", "patches", "preemption", "health", "survivors", "not_asked"):
+        del earlier[name]
+    del earlier["fault"]["effect"], earlier["fault"]["done_at"], earlier["checks"][0]["skipped"]
+    assert parse_receipt(json.dumps(earlier).encode(), "some.json").lost_work is None
 
 
 def test_everything_about_a_receipt_is_read(trained: World) -> None:
@@ -201,20 +213,21 @@ def test_a_silent_cluster_leaves_curves_and_says_what_is_missing(trained: World)
 
 
 def test_a_receipt_of_another_lab_says_that_its_ledger_is_not_here(world: World) -> None:
-    found = read_evidence(world.lab, Subject("elsewhere", receipt("elsewhere")))
+    found = read_evidence(world.lab, Subject("elsewhere", document("elsewhere")))
     assert found.history is None
     assert any("no ledger of the job" in line for line in found.missing)
     assert found == Evidence(found.subject, missing=found.missing), "nothing is of this lab"
 
 
-def own(trained: World, later: float = 0.0) -> dict[str, Any]:
+def own(trained: World, later: float = 0.0) -> ReceiptDocument:
     """A receipt that tells what the ledger of the job tells, or of another lab's job with its name."""
     (run,) = trained.lab.history(JOB).runs
-    attempts = [
-        {**receipt()["attempts"][0], "attempt": each.number, "started_at": (each.started_at or 0.0) + later}
-        for each in run.attempts
-    ]
-    return {**receipt(), "run": run.name, "attempts": attempts}
+    first = document().attempts[0]
+    attempts = tuple(
+        replace(first, attempt=attempt.number, started_at=(attempt.started_at or 0.0) + later)
+        for attempt in run.attempts
+    )
+    return replace(document(), run=run.name, attempts=attempts)
 
 
 def test_a_file_is_of_this_lab_when_the_ledger_tells_the_same(trained: World) -> None:
@@ -225,7 +238,8 @@ def test_a_file_is_of_this_lab_when_the_ledger_tells_the_same(trained: World) ->
 
 def test_a_receipt_of_a_job_that_died_with_its_head_has_attempts_of_two_jobs(trained: World) -> None:
     told = own(trained)
-    told["attempts"] += [{**told["attempts"][0], "attempt": 9, "started_at": 9e8}]
+    further = replace(told.attempts[0], attempt=9, started_at=9e8)
+    told = replace(told, attempts=(*told.attempts, further))
     job = trained.jobs.jobs.pop(JOB)
     trained.jobs.jobs["again"] = replace(job, submission_id="again", metadata={RESUMES: JOB})
     found = read_evidence(trained.lab, Subject(JOB, told))
@@ -236,7 +250,7 @@ def test_a_receipt_of_a_job_that_died_with_its_head_has_attempts_of_two_jobs(tra
 def test_a_job_of_the_same_name_in_another_lab_is_not_this_one(
     trained: World, changes: dict[str, Any]
 ) -> None:
-    foreign = own(trained, 0.0 if changes else 5.0) | changes
+    foreign = replace(own(trained, 0.0 if changes else 5.0), **changes)
     found = read_evidence(trained.lab, Subject(JOB, foreign))
     assert (found.lab, found.history, found.settings, found.workers) == ("", None, (), ())
 
@@ -258,7 +272,7 @@ def test_damaged_samples_are_named(trained: World) -> None:
 
 def test_a_lab_that_is_down_leaves_the_receipt_alone(world: World) -> None:
     world.runtime.down()
-    found = read_evidence(world.lab, Subject("x", receipt("x")))
+    found = read_evidence(world.lab, Subject("x", document("x")))
     assert found.history is None
     assert found.missing[0].startswith("the lab is down: curves")
 

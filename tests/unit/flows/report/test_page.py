@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from lab.api.receipt import Verdict
 from lab.errors import UsageError
 from lab.flows.report import ReportData, build_report, write_report
 from lab.flows.report.draw import Picture, draw_pictures, workers
@@ -153,8 +154,7 @@ def test_a_receipt_alone_says_what_is_missing() -> None:
 )
 def test_a_verdict_has_a_headline_a_sign_and_a_tone(verdict: str, headline: str, tone: str) -> None:
     evidence = cases.from_file()
-    receipt = {**(evidence.subject.receipt or {}), "verdict": verdict}
-    tags = Tags(page(build_report(replace(evidence, subject=replace(evidence.subject, receipt=receipt))), ()))
+    tags = Tags(page(build_report(cases.with_receipt(evidence, verdict=Verdict(verdict))), ()))
     assert tags.text["h1"] == [headline]
     assert f"verdict {tone}" in [attributes.get("class") for attributes in tags.all("div")]
     assert tags.text["span"][0] in "✔✖?"
@@ -162,10 +162,14 @@ def test_a_verdict_has_a_headline_a_sign_and_a_tone(verdict: str, headline: str,
 
 def test_a_lab_that_is_not_whole_does_not_hide_that_training_recovered() -> None:
     evidence = cases.from_file()
-    receipt = dict(evidence.subject.receipt or {})
-    checks = [{**c, "passed": c["name"] != "lab whole again"} for c in receipt["checks"]]
-    receipt.update(verdict="failed", checks=checks, reason="training recovered, but the lab is not whole")
-    tags = Tags(page(build_report(replace(evidence, subject=replace(evidence.subject, receipt=receipt))), ()))
+    checks = (replace(c, passed=c.name != "lab whole again") for c in cases.receipt_of(evidence).checks)
+    changed = cases.with_receipt(
+        evidence,
+        verdict=Verdict.FAILED,
+        checks=tuple(checks),
+        reason="training recovered, but the lab is not whole",
+    )
+    tags = Tags(page(build_report(changed), ()))
     assert tags.text["h1"] == ["Training recovered, the lab is not whole"]
     assert "verdict open" in [attributes.get("class") for attributes in tags.all("div")]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lab.evidence.ledger import steps_of
 from lab.evidence.receipt import judge
 from lab.flows.report.build import build_report
@@ -12,7 +14,7 @@ from tests.unit.data.survivors import evidence, story
 
 
 def report() -> ReportData:
-    receipt = judge(evidence(story())).to_json()
+    receipt = judge(evidence(story())).document()
     return build_report(Evidence(Subject("job", receipt), steps=steps_of(story())))
 
 
@@ -37,5 +39,5 @@ def test_the_picture_of_steps_says_its_gap_in_words_and_stands_on_the_page() -> 
 
 
 def test_a_training_that_starts_again_has_no_such_picture() -> None:
-    receipt = {**judge(evidence(story())).to_json(), "survivors": None}
+    receipt = replace(judge(evidence(story())).document(), survivors=None)
     assert build_report(Evidence(Subject("job", receipt), steps=steps_of(story()))).steps == ()

@@ -1,0 +1,129 @@
+"""Documents from plain data and back. A shape is a frozen dataclass, so that it costs nothing to import.
+
+pydantic is imported by the functions that read a document: `labctl --help` reads none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+
+from lab.errors import LabError, UsageError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+M = TypeVar("M")
+
+Plain: TypeAlias = Any
+"""Plain data, as JSON has it: null, texts, numbers, lists and objects."""
+
+Number: TypeAlias = int | float
+"""A number that goes out again as it came in: 1 stays 1, and does not become 1.0."""
+
+QUOTED = 80
+"""Characters of a value that does not fit, as a message quotes it."""
+
+SHOWN = 3
+"""Misfits of one document that a message names."""
+
+WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "unexpected_keyword_argument": "is unknown",
+}
+"""Type of one of pydantic's errors -> what is said of the field; else pydantic's message, and the value."""
+
+
+class Strict:
+    """A shape that takes no unknown fields: of requests, where one that is misspelt would be passed over."""
+
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
+
+
+class Pattern:
+    """A regular expression that a text has to match, as `Annotated[str, Pattern(...)]`."""
+
+    def __init__(self, expression: str) -> None:
+        """`expression` is one of JSON Schema, with `^` and `$` where they are meant."""
+        self.expression = expression
+
+    def __get_pydantic_core_schema__(self, source: Plain, handler: Plain) -> Plain:
+        return {**handler(source), "pattern": self.expression}
+
+
+def parse(model: type[M], data: Plain, what: str, error: type[LabError] = UsageError) -> M:
+    """The document that plain data is, such as `parse_json` returns; `what` is its name in messages.
+
+    A field that is missing has its default, an unknown one is passed over (refused by `Strict` shapes), and
+    no value is converted: "1" is no number. Raises `error` with the path of each field that does not fit.
+    """
+    from pydantic import ValidationError
+
+    try:
+        document: M = _adapter(cast("Plain", model)).validate_json(
+            json.dumps(data, allow_nan=False), strict=True
+        )
+    except ValidationError as misfits:
+        raise error(_message(list(_lines(misfits.errors(include_url=False))), what)) from misfits
+    except (ValueError, TypeError, RecursionError) as misfit:  # not what JSON can hold
+        raise error(f"{what}: {misfit}") from misfit
+    return document
+
+
+def plain(document: Plain) -> Plain:
+    """Plain data of a document, its fields in the order of their declaration; the way back is `parse`."""
+    if is_dataclass(document):
+        return {name: plain(value) for name, value in vars(document).items()}
+    if isinstance(document, Mapping):
+        return {name: plain(value) for name, value in document.items()}
+    if isinstance(document, tuple | list):
+        return [plain(value) for value in document]
+    return document
+
+
+def schema(model: type[object]) -> dict[str, Plain]:
+    """The JSON Schema of a shape."""
+    return _adapter(cast("Plain", model)).json_schema(ref_template="#/$defs/{model}")
+
+
+@cache
+def _adapter(model: Plain) -> TypeAdapter[Plain]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(model)
+
+
+def _message(lines: list[str], what: str) -> str:
+    more = f" (and {len(lines) - SHOWN} more)" if len(lines) > SHOWN else ""
+    return f"{what}: {'; '.join(lines[:SHOWN])}{more}"
+
+
+def _lines(misfits: list[ErrorDetails]) -> Iterator[str]:
+    """Each field that does not fit, and why; once, though it be of one of several types."""
+    named = set()
+    for misfit in misfits:
+        place = _path(misfit["loc"])
+        if place in named:
+            continue
+        named.add(place)
+        yield f"{place} {_why(misfit)}".strip()
+
+
+def _why(misfit: ErrorDetails) -> str:
+    if misfit["type"] in WORDS:
+        return WORDS[misfit["type"]]
+    value = repr(misfit["input"])
+    quoted = value if len(value) <= QUOTED else f"{value[:QUOTED]}…"
+    return f"{re.sub('^[A-Z][a-z]+ (?=should)', '', misfit['msg'])}, not {quoted}"
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """`attempts[0].number`; what pydantic adds of a `Number`, the type that it tried, is left out."""
+    parts = location[:-1] if location[-1:] in (("int",), ("float",)) else location
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
