@@ -19,9 +19,9 @@ from lab.host.files import write_private
 from lab.host.http import make_pool
 from lab.host.plain import build
 from lab.host.reading import SMALL, parse_json, read_text
-from lab.host.secrets import read_key
+from lab.host.secrets import UPSTREAM_FILE, read_key
 from lab.store.s3 import parse_address
-from lab.topology import REGION, Credentials
+from lab.topology import REGION, Credentials, S3Place
 
 if TYPE_CHECKING:
     from lab.store.conformance import Client
@@ -50,6 +50,20 @@ class Upstream:
             return make_pool(retries, read=READ_SECONDS, ca=self.ca)
         except ssl.SSLError as error:
             raise UsageError("--s3-ca: the file holds no certificates", "it needs them as PEM") from error
+
+
+def file_in(folder: Path) -> Path:
+    """The file in a lab's folder that names its upstream, from `up --s3` until `up --no-s3`."""
+    return folder / "secrets" / UPSTREAM_FILE
+
+
+def place_kept_in(folder: Path) -> S3Place | None:
+    """The bucket that such a file names, or None where there is no file. Raises UsageError."""
+    path = file_in(folder)
+    if not path.exists():
+        return None
+    upstream = load(path)
+    return S3Place(upstream.url, upstream.bucket)
 
 
 def save(path: Path, upstream: Upstream) -> None:

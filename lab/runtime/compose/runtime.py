@@ -13,7 +13,6 @@ from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupE
 from lab.host.clock import WALL
 from lab.host.files import remove
 from lab.host.interrupts import held_back
-from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
@@ -303,6 +302,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         chosen = self._images(spec, self._world.environ, fetch)
         if leftovers:  # of an `up` that died half-way, perhaps with other settings
             self._holdings.remove(leftovers)
+        self._keep_store(spec)
         current = reserve.reserve(
             spec,
             self._folder,
@@ -386,5 +386,5 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     def _clear(self) -> None:
         """Remove containers, networks and generated files; volumes and secrets stay."""
         self._holdings.remove(self._holdings.containers())
-        for file in (state.FILE, ENV_FILE, OVERRIDE_FILE, f"secrets/{UPSTREAM_FILE}"):
+        for file in (state.FILE, ENV_FILE, OVERRIDE_FILE):
             remove(self._folder / file)

@@ -15,7 +15,6 @@ import psutil
 from lab.errors import RefusedError, SetupError, StateError, UnsupportedError, WaitTimeoutError
 from lab.host import command, environment
 from lab.host.files import remove
-from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
@@ -97,6 +96,7 @@ class LocalRuntime(HostedRuntime[LabState]):
                 self._check_same(current, spec)
                 current = reserve.complete(current, spec, self._layout, patience=self.patience)
             else:
+                self._keep_store(spec)
                 current = reserve.reserve(spec, self._layout, patience=self.patience)
             left_out = [name for name in lacking if current.seen(name, self._world).state in GONE]
             for name in left_out:
@@ -155,7 +155,6 @@ class LocalRuntime(HostedRuntime[LabState]):
             temporary.remove(temporary.same(current.scratch if current else "", self._layout.scratch))
             shutil.rmtree(self._layout.redis, ignore_errors=True)
             remove(self._folder / state.FILE)
-            remove(self._layout.secrets / UPSTREAM_FILE)
             if volumes:
                 self._delete()
         return tuple(stopped)
