@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 import botocore.credentials
 from botocore.auth import S3SigV4Auth
@@ -23,7 +23,7 @@ from werkzeug.wrappers import Request, Response
 from lab.host.http import NoAnswerError, explained
 from lab.host.serving import SlowRequestError
 from lab.store.server.asked import HEALTH_PATH, Asked, changes_user, received, refused, verified
-from lab.store.server.auth import is_of_signature, open_body
+from lab.store.server.auth import open_body
 from lab.store.server.keys import (
     COPY_SOURCE,
     Key,
@@ -128,7 +128,7 @@ class Gateway:
         headers = _forwarded(request.environ)
         if source[0]:
             headers["x-amz-copy-source"] = as_header(self._upstream.bucket, source[1])
-        reply = self._ask(request.method, asked.key, _query(request.environ), body, headers)
+        reply = self._ask(request.method, asked.key, asked.pairs, body, headers)
         return self._passed_on(request, asked, reply)
 
     def _ask(
@@ -143,7 +143,7 @@ class Gateway:
         """The other store's answer, of which only the headers have come. Raises NoAnswerError."""
         name = quote(key.encode(errors="surrogateescape"), safe="/~")
         url = f"{self._upstream.url}/{self._upstream.bucket}{'/' if key else ''}{name}"
-        text = urlencode(sorted(query), quote_via=quote, safe="~", errors="surrogateescape")
+        text = urlencode(sorted(query), quote_via=quote, safe="~")
         url = f"{url}?{text}" if text else url
         signed = AWSRequest(method=method, url=url, data=body, headers=dict(headers or {}))
         S3SigV4Auth(self._key, "s3", self._upstream.region).add_auth(signed)
@@ -200,12 +200,6 @@ def _check_stays(*keys: str) -> None:
     """Raises RefusalError for a key that a server, or the way to it, could take for one of another bucket."""
     if any(part in (".", "..") for key in keys for part in key.split("/")):
         raise RefusalError(400, "InvalidArgument", "no part of a key between slashes may be `.` or `..` here")
-
-
-def _query(environ: Mapping[str, Any]) -> list[tuple[str, str]]:
-    text = str(environ.get("QUERY_STRING", "")).replace("+", "%20")
-    pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
-    return [(name, value) for name, value in pairs if not is_of_signature(name)]
 
 
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,9 +57,12 @@ class Front(Server):
 
 
 class TherePool(WsgiPool):
-    """A pool whose server is known by the name under which it was asked."""
+    """A pool whose server is known by the name under which it was asked; `on_url` hears of each address."""
+
+    on_url: Callable[[str], None] = str
 
     def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+        self.on_url(url)
         headers = {**kw.pop("headers"), "Host": urlsplit(url).netloc}
         return super().urlopen(method, url, *args, headers=headers, **kw)
 
@@ -166,6 +169,17 @@ def test_a_presigned_url_opens_its_object(front: Front) -> None:
     assert front.send("GET", request.url.removeprefix(HOST), b"", {}).data == b"data"
     other = request.url.removeprefix(HOST).replace("/a?", "/b?")
     assert front.send("GET", other, b"", {}).status_code == 403
+
+
+def test_a_query_goes_on_as_it_was_signed_and_without_the_signature(front: Front) -> None:
+    seen: list[str] = []
+    front.app._pool.on_url = seen.append
+    front.store.put("a b+c", b"1")
+    request = AWSRequest(method="GET", url=f"{HOST}/{BUCKET}?prefix=a%20b%2Bc&list-type=2&delimiter=")
+    signer(S3SigV4QueryAuth, TRAINING, expires=60).add_auth(request)
+    answer = front.send("GET", request.url.removeprefix(HOST), b"", {})
+    assert "<Key>a b+c</Key>" in answer.text
+    assert seen[-1].endswith(f"/{THEIRS}?delimiter=&list-type=2&prefix=a%20b%2Bc")
 
 
 def test_a_body_that_is_not_the_signed_one_goes_nowhere(front: Front) -> None:
