@@ -44,7 +44,8 @@ class Wanted:
 
 OPTIONS = (
     click.option("--s3", "url", type=values.Text(), metavar="URL",
-                 help="Use this S3 server, which is already there, instead of one of the lab's own."),
+                 help="Use this S3 server, which is already there, instead of one of the lab's own. "
+                 "{bucket} in its host stands for the bucket, where a store wants it so."),
     click.option("--s3-credentials", "key_file", type=values.Place(dir_okay=False),
                  help="Its key: JSON or an AWS credentials file, which only you may read."),
     click.option("--s3-ca", "ca_file", type=values.Place(dir_okay=False),

@@ -185,7 +185,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         host = urlsplit(url).hostname or ""
         with contextlib.suppress(ValueError):
             host = "localhost" if ip_address(host).is_loopback else host
-        return "a container finds only itself at localhost" if host == "localhost" else ""
+        own = host == "localhost" or host.endswith(".localhost")
+        return "a container finds only itself at localhost" if own else ""
 
     # One service
 

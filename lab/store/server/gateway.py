@@ -34,7 +34,7 @@ from lab.store.server.keys import (
     copied_from,
 )
 from lab.store.server.minio_api import METRICS_PATH, check_token
-from lab.store.upstream import Upstream
+from lab.store.upstream import HEALTH_SECONDS, Upstream
 from lab.topology import BUCKET
 
 NAME = "gateway"
@@ -55,12 +55,11 @@ OF_SIGNATURE = frozenset(
 )
 """Headers that only the client's signature needed."""
 
-HEALTH_SECONDS = 1.5
-"""Deadline of the question whether the other store serves: who asks for it waits 2 s."""
-
 ACL, GRANT = "HTTP_X_AMZ_ACL", "HTTP_X_AMZ_GRANT_"
 
 OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "date"})
+
+REDIRECTIONS = (301, 302, 303, 307, 308)
 
 KEY_PROBLEMS = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"}
@@ -142,7 +141,7 @@ class Gateway:
     ) -> Any:
         """The other store's answer, of which only the headers have come. Raises NoAnswerError."""
         name = quote(key.encode(errors="surrogateescape"), safe="/~")
-        url = f"{self._upstream.url}/{self._upstream.bucket}{'/' if key else ''}{name}"
+        url = f"{self._upstream.address}{'/' if key else ''}{name}"
         text = urlencode(sorted(query), quote_via=quote, safe="~")
         url = f"{url}?{text}" if text else url
         signed = AWSRequest(method=method, url=url, data=body, headers=dict(headers or {}))
@@ -162,6 +161,11 @@ class Gateway:
     def _passed_on(self, request: Request, asked: Asked, reply: Any) -> Response:
         """The answer as the lab's own store would have given it."""
         headers = [(n, v) for n, v in reply.headers.items() if n.lower() not in OF_CONNECTION]
+        if reply.status in REDIRECTIONS:  # a job has no business there
+            reply.release_conn()
+            to = reply.headers.get("Location") or reply.headers.get("x-amz-bucket-region") or "elsewhere"
+            detail = f"{self._upstream.url} sends the lab to {to} (HTTP {reply.status})"
+            raise RefusalError(503, "ServiceUnavailable", detail)
         of_object = all(name.startswith("response-") or name == "x-id" for name in asked.parameters)
         if reply.status < 300 and request.method == "GET" and asked.key and of_object:
             return Response(_pieces(reply), reply.status, headers)
