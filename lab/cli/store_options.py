@@ -92,13 +92,14 @@ def adopted(app: App, lab: Lab, wanted: Wanted | None) -> Iterator[None]:
     One that does not come up knows the store afterwards that it knew before. Raises UnsupportedError,
     UsageError, StoreError; RefusedError unless a missing bucket may be made.
     """
+    from lab.faults.active import ActiveFaults
     from lab.store import upstream
 
     if lab.status().up:
         yield
         return
     kept = upstream.file_in(lab.runtime.folder())
-    before = read_text(kept, SMALL) if kept.exists() else ""
+    before, place_before = read_text(kept, SMALL) if kept.exists() else "", store_elsewhere(lab)
     if wanted is not None:
         place = wanted.place(lab.name)
         there = upstream.named(place.url, place.bucket, wanted.key_file, wanted.ca_file, os.environ)
@@ -112,6 +113,8 @@ def adopted(app: App, lab: Lab, wanted: Wanted | None) -> Iterator[None]:
             if not lab.status().up:
                 write_private(kept, before) if before else remove(kept)
         raise
+    if store_elsewhere(lab) != place_before:
+        ActiveFaults(lab.runtime.folder()).clear()  # `heal` would look for their objects in the wrong store
 
 
 def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
@@ -119,6 +122,8 @@ def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
 
     `named`: the store of `spec` was named now. Raises UnsupportedError, UsageError, StoreError.
     """
+    from lab.faults.active import ActiveFaults
+
     place, before = spec.s3, _before(lab)
     if place is not None and not named:
         app.out.note(f"stored objects: in {place}, as before; {OWN_AGAIN}")
@@ -126,6 +131,10 @@ def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
         _try_again(lab)
     elif before and before != (str(place) if place else "its own store"):
         app.out.note(f"stored objects so far: they stay in {before}, where this lab does not see them now")
+        for fault in ActiveFaults(lab.runtime.folder()).lasting():
+            if fault.outlives_the_lab:
+                hint = "go back there, and undo it: `labctl up`, then `labctl heal`"
+                app.out.warn(f"the fault {fault.kind} has damaged objects there, and stays so", hint)
 
 
 OWN_AGAIN = "`labctl up --no-s3` starts a store of the lab's own"

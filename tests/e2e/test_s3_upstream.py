@@ -138,7 +138,7 @@ def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: Th
     assert len(holders) == 1, "the gateway alone knows where the key is"
 
     there.bench.labctl("down")
-    assert f"bucket {BUCKET} at {there.store.url}" in there.bench.labctl("status").err
+    assert f"bucket {BUCKET} at {there.store.url}" in there.bench.labctl("status").out
     before = there.objects
     said = there.bench.labctl("down", "--volumes", "--yes").out
     assert f"stored objects: kept in bucket {BUCKET} at {there.store.url}" in said

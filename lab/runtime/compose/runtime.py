@@ -303,7 +303,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         chosen = self._images(spec, self._world.environ, fetch)
         if leftovers:  # of an `up` that died half-way, perhaps with other settings
             self._holdings.remove(leftovers)
-        self._keep_store(spec)
         current = reserve.reserve(
             spec,
             self._folder,
@@ -312,6 +311,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             patience=self.patience,
         )
         reserve.write_files(current, self._folder, user, self._world.environ)
+        self._keep_store(spec)
         return current
 
     def _completed(self, current: ComposeState, asked: LabSpec) -> ComposeState:

@@ -96,8 +96,8 @@ class LocalRuntime(HostedRuntime[LabState]):
                 self._check_same(current, spec)
                 current = reserve.complete(current, spec, self._layout, patience=self.patience)
             else:
-                self._keep_store(spec)
                 current = reserve.reserve(spec, self._layout, patience=self.patience)
+                self._keep_store(spec)
             left_out = [name for name in lacking if current.seen(name, self._world).state in GONE]
             for name in left_out:
                 on_progress(Progress(name, State.ABSENT, NO_PACKAGES))
