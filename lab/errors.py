@@ -25,6 +25,8 @@ LabError
  |- KubernetesError      23   kubectl, or a cluster: missing, not reachable, not permitted
  |- PatchError           24   a patch that keeps something closed does not fit this Ray
  |- HeadDownError        25   Ray's head takes no connection
+ |- MovedError           26   the lab was started on the other runtime meanwhile
+ |- CertificateError     27   the object store's certificate is not trusted here
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -114,6 +116,12 @@ class StoreError(LabError):
     """The object store is unreachable, refuses the key, or cannot store."""
 
     exit_code = 13
+
+
+class CertificateError(StoreError):
+    """The certificate of the object store is not one that is trusted here, or is for another name."""
+
+    exit_code = 27
 
 
 class GpuError(LabError):

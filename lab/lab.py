@@ -17,7 +17,7 @@ from lab.cluster.placement import Placement, Ranks, going_on, place, why_waits
 from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
-from lab.cluster.summary import only_running
+from lab.cluster.summary import details, only_running
 from lab.errors import (
     EngineError,
     LabDownError,
@@ -139,8 +139,6 @@ class Lab:
 
     def details(self) -> LabDetails:
         """Addresses, nodes and resources of a lab that is up. Raises LabDownError, ClusterError."""
-        from lab.cluster.summary import details
-
         return details(self.status(), self.api.nodes())
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -150,12 +148,14 @@ class Lab:
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
 
-        Faults that were left behind are forgotten, but for those of stored objects that survive.
-        Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
+        Forgets the faults that were left behind, but for those of stored objects that survive. Raises what
+        Runtime.down raises; refused in the lab's own JupyterLab, and where it would forget damage elsewhere.
         """
-        from lab.faults.active import ActiveFaults
+        from lab.faults.active import ActiveFaults, refuse_leaving
 
         self.forget_connections()
+        if volumes:
+            refuse_leaving(self.runtime)
         stopped = self.runtime.down(volumes=volumes, on_progress=on_progress)
         with contextlib.suppress(UnsupportedError):  # where labctl keeps no notes there is nothing to forget
             leases.free(self.runtime.folder())

@@ -14,11 +14,11 @@ import click
 
 from lab.cli import values
 from lab.cli.context import App
-from lab.errors import LabError, UnsupportedError, UsageError
-from lab.host.files import remove
+from lab.errors import LabError, StoreError, UnsupportedError, UsageError
+from lab.host.files import remove, write_private
 from lab.host.interrupts import held_back
-from lab.host.secrets import UPSTREAM_FILE
-from lab.topology import S3Place
+from lab.host.reading import SMALL, read_text
+from lab.topology import LabSpec, S3Place
 
 if TYPE_CHECKING:
     from lab.lab import Lab
@@ -44,7 +44,8 @@ class Wanted:
 
 OPTIONS = (
     click.option("--s3", "url", type=values.Text(), metavar="URL",
-                 help="Use this S3 server, which is already there, instead of one of the lab's own."),
+                 help="Use this S3 server, which is already there, instead of one of the lab's own. "
+                 "{bucket} in its host stands for the bucket, where a store wants it so."),
     click.option("--s3-credentials", "key_file", type=values.Place(dir_okay=False),
                  help="Its key: JSON or an AWS credentials file, which only you may read."),
     click.option("--s3-ca", "ca_file", type=values.Place(dir_okay=False),
@@ -52,27 +53,31 @@ OPTIONS = (
     click.option("--bucket", type=values.Text(), metavar="BUCKET",
                  help="The bucket there that this lab uses. [default: ray-LAB]"),
     click.option("--yes", is_flag=True, help="Make that bucket, if it is missing, without asking."),
+    click.option("--no-s3", is_flag=True,
+                 help="Leave the store of an earlier --s3, and its objects, for one of the lab's own."),
 )  # fmt: skip
 
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --s3 and what belongs to it, as the one argument `store`."""
+    """Give a command --s3 and what belongs to it, as the one argument `store`, and --no-s3."""
 
     @functools.wraps(command)
     def with_store(
         *args: Any, url: str | None, key_file: Path | None, ca_file: Path | None, bucket: str | None,
-        yes: bool, **rest: Any,
+        yes: bool, no_s3: bool, **rest: Any,
     ) -> Any:  # fmt: skip
         given = dict(zip(BELONG, (key_file, ca_file, bucket, yes), strict=True))
         if url is None and (stray := next((option for option, value in given.items() if value), "")):
             raise UsageError(f"{stray} belongs to --s3", "labctl up --s3 URL --s3-credentials FILE")
         if url is None:
-            return command(*args, store=None, **rest)
+            return command(*args, store=None, no_s3=no_s3, **rest)
+        if no_s3:
+            raise UsageError("--s3 and --no-s3 exclude each other", "leave one of them out")
         if key_file is None:
             raise UsageError(
                 "--s3 needs --s3-credentials", "name a file with its key, which only you may read"
             )
-        return command(*args, store=Wanted(url, key_file, ca_file, bucket, yes), **rest)
+        return command(*args, store=Wanted(url, key_file, ca_file, bucket, yes), no_s3=False, **rest)
 
     wrapped: Callable[..., Any] = with_store
     for option in reversed(OPTIONS):
@@ -84,42 +89,86 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def adopted(app: App, lab: Lab, wanted: Wanted | None) -> Iterator[None]:
     """Try the store out, and give its key to a lab that the block starts; one that is up keeps its own.
 
-    One that does not come up loses the key again. Raises UnsupportedError, UsageError, StoreError;
-    RefusedError unless a missing bucket may be made.
+    One that does not come up knows the store afterwards that it knew before. Raises UnsupportedError,
+    UsageError, StoreError; RefusedError unless a missing bucket may be made.
     """
+    from lab.faults.active import ActiveFaults
     from lab.store import upstream
 
-    if wanted is None or lab.status().up:
+    if lab.status().up:
         yield
         return
-    place = wanted.place(lab.name)
-    there = upstream.named(place.url, place.bucket, wanted.key_file, wanted.ca_file, os.environ)
-    if why := lab.runtime.out_of_reach(place.url):
-        raise UnsupportedError(
-            f"--s3 {place.url}: {why}",
-            "let the server listen on an address of this machine that containers reach, such as that of "
-            "Docker's bridge (`ip address show docker0`), or use --runtime local",
-        )
-
-    def agree(question: str) -> None:
-        if not wanted.yes:
-            app.confirm(question, "make", "it")
-
-    upstream.check(there, agree)
-    kept = lab.runtime.folder() / "secrets" / UPSTREAM_FILE
-    upstream.save(kept, there)
+    kept = upstream.file_in(lab.runtime.folder())
+    before, place_before = read_text(kept, SMALL) if kept.exists() else "", store_elsewhere(lab)
+    if wanted is not None:
+        place = wanted.place(lab.name)
+        there = upstream.named(place.url, place.bucket, wanted.key_file, wanted.ca_file, os.environ)
+        _refuse_unreachable(lab, place, f"--s3 {place.url}")
+        upstream.check(there, lambda question: None if wanted.yes else app.confirm(question, "make", "it"))
+        upstream.save(kept, there)
     try:
         yield
     except BaseException:
         with held_back(), contextlib.suppress(LabError):
             if not lab.status().up:
-                remove(kept)
+                write_private(kept, before) if before else remove(kept)
         raise
+    if store_elsewhere(lab) != place_before:
+        ActiveFaults(lab.runtime.folder()).clear()  # `heal` would look for their objects in the wrong store
 
 
-def kept_place(lab: Lab) -> S3Place | None:
-    """The bucket that a lab uses and does not own, as far as its state tells."""
+def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
+    """Say where the objects of a lab that is down are, and see that a store which it only remembers is there.
+
+    `named`: the store of `spec` was named now. Raises UnsupportedError, UsageError, StoreError.
+    """
+    from lab.faults.active import ActiveFaults
+
+    place, before = spec.s3, _before(lab)
+    if place is not None and not named:
+        app.out.note(f"stored objects: in {place}, as before; {OWN_AGAIN}")
+        _refuse_unreachable(lab, place, f"the store of this lab, {place.url}")
+        _try_again(lab)
+    elif before and before != (str(place) if place else "its own store"):
+        app.out.note(f"stored objects so far: they stay in {before}, where this lab does not see them now")
+        for fault in ActiveFaults(lab.runtime.folder()).lasting():
+            if fault.outlives_the_lab:
+                hint = "go back there, and undo it: `labctl up`, then `labctl heal`"
+                app.out.warn(f"the fault {fault.kind} has damaged objects there, and stays so", hint)
+
+
+OWN_AGAIN = "`labctl up --no-s3` starts a store of the lab's own"
+
+
+def _before(lab: Lab) -> str:
+    """The place of the objects that a lab which is down has; empty when it has none."""
+    with contextlib.suppress(LabError):
+        return store_elsewhere(lab) or ("its own store" if lab.runtime.kept() else "")
+    return ""
+
+
+def _try_again(lab: Lab) -> None:
+    """Try out the store that a lab was last up with. Raises StoreError, UsageError."""
+    from lab.store import upstream
+
+    def gone(problem: str) -> None:
+        raise StoreError(f"{problem} any more", f"name another with --s3, or: {OWN_AGAIN}")
+
+    upstream.check(upstream.load(upstream.file_in(lab.runtime.folder())), gone)
+
+
+def _refuse_unreachable(lab: Lab, place: S3Place, what: str) -> None:
+    if why := lab.runtime.out_of_reach(place.url):
+        raise UnsupportedError(
+            f"{what}: {why}",
+            "let the server listen on an address of this machine that containers reach, such as that of "
+            "Docker's bridge (`ip address show docker0`), or use --runtime local",
+        )
+
+
+def store_elsewhere(lab: Lab) -> str:
+    """The bucket that a lab, up or down, uses and does not own, in words; empty for a store of its own."""
     try:
-        return lab.runtime.spec().s3
-    except LabError:
-        return None
+        return str(lab.runtime.foreign_store() or "")
+    except LabError as error:
+        return f"another store ({error.message})"

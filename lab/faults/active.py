@@ -15,10 +15,11 @@ from typing import Any
 
 import psutil
 
-from lab.errors import RefusedError
+from lab.errors import RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.plain import build
 from lab.host.reading import read_json
+from lab.runtime.base import Runtime
 
 FOLDER = "faults"
 """Folder in the lab's folder, with a file for each fault that lasts."""
@@ -112,6 +113,19 @@ class ActiveFaults:
             return sorted(self._folder.glob("[0-9]*.json"))
         except OSError:
             return []
+
+
+def refuse_leaving(runtime: Runtime) -> None:
+    """Raise RefusedError while a lab that is about to forget another store has damaged objects there."""
+    with contextlib.suppress(UsageError):  # nobody can tell which store that is
+        if (place := runtime.foreign_store()) is None:
+            return
+        for fault in ActiveFaults(runtime.folder()).lasting():
+            if fault.outlives_the_lab:
+                raise RefusedError(
+                    f"the fault {fault.kind} has damaged objects in {place}, which stay there",
+                    "undo it first: `labctl up`, then `labctl heal`; `labctl up --no-s3` leaves them so",
+                )
 
 
 def myself() -> tuple[int, float]:

@@ -17,15 +17,19 @@ POOL_CONNECTIONS = 10
 """Connections to one server that are kept; more are made where they are needed, and closed."""
 
 
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""OpenSSL's word for a certificate that is refused."""
+
+
 class NoAnswerError(Exception):
     """No answer came; the message says why, in a few words."""
 
-    def __init__(self, why: str, *, nobody: bool = False) -> None:
+    def __init__(self, why: str, *, nobody: bool = False, untrusted: bool = False) -> None:
         """`nobody`: none takes connections there, or one hangs up at once, as a proxy does for a process
-        that is not there.
+        that is not there. `untrusted`: the certificate of whoever answers is refused.
         """
         super().__init__(why)
-        self.nobody = nobody
+        self.nobody, self.untrusted = nobody, untrusted
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,9 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError) as error:
-        nobody = isinstance(_cause(error), (NewConnectionError, ProtocolError))
-        raise NoAnswerError(reason(error), nobody=nobody) from error
+        cause = _cause(error)
+        nobody = isinstance(cause, (NewConnectionError, ProtocolError))
+        raise NoAnswerError(reason(error), nobody=nobody, untrusted=UNTRUSTED in str(cause)) from error
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -129,7 +134,9 @@ def reason(error: BaseException) -> str:
     limit = re.search(r"timeout=([\d.]+)", str(error))
     within = f"within {round(float(limit[1]), 1):g} s" if limit else "in time"
     system = getattr(error.__cause__ or error.__context__ or error, "strerror", None)
-    tls = "its certificate is not valid" if "CERTIFICATE" in str(error) else "it does not speak TLS"
+    detail = re.search(rf"{UNTRUSTED}\] certificate verify failed: (.*?)\.? \(_ssl", str(error))
+    said = f": {detail[1]}" if detail else ""
+    tls = f"its certificate is not valid{said}" if UNTRUSTED in str(error) else "it does not speak TLS"
     words = (
         (e.NameResolutionError, "the host name is unknown"),
         (e.ProxyError, "the proxy lets nothing through"),

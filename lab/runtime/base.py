@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import LabDownError, UnsupportedError
 from lab.services import is_worker
-from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, Struck, Usage
+from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, S3Place, Struck, Usage
 
 if TYPE_CHECKING:
     from lab.evidence.receipt.model import Source
@@ -182,6 +182,18 @@ class Runtime(LabView):
     def kept(self) -> tuple[str, ...]:
         """Folders or volumes with the stored objects that `down` leaves; empty when there are none."""
         return ()
+
+    def foreign_store(self) -> S3Place | None:
+        """The bucket that the lab uses and does not own; of a lab that is down, that of its last `up`.
+
+        Raises UsageError when that cannot be read.
+        """
+        from lab.store import upstream
+
+        try:
+            return upstream.place_kept_in(self.folder())
+        except UnsupportedError:
+            return None
 
     def refuse_own(self, *services: str) -> None:
         """Raises RefusedError when the calling process runs in one of these: ending it would end the call."""

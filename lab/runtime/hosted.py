@@ -20,7 +20,7 @@ from lab.errors import (
     SetupError,
     UnsupportedError,
 )
-from lab.host.files import home, lock
+from lab.host.files import home, lock, remove
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.runtime import statefile
 from lab.runtime.base import OnProgress, Runtime
@@ -29,6 +29,7 @@ from lab.runtime.ports import LOOPBACK
 from lab.runtime.starting import all_settled, settled
 from lab.runtime.statefile import written
 from lab.services import ALERTMANAGER, GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, QUEUE, STORE, is_worker
+from lab.store import upstream
 from lab.topology import Endpoints, LabSpec, LabStatus, Progress, ServiceStatus, State
 
 LOCK = "lock"
@@ -243,8 +244,16 @@ class HostedRuntime(Runtime, Generic[S]):
         all_notes = (*current.notes, *notes, *problem)
         return LabStatus(self.lab, self.kind, up, statuses, current.spec.gpu, all_notes)
 
+    def _keep_store(self, spec: LabSpec) -> None:
+        """Forget the key of a store that a lab which is about to start no longer uses."""
+        if spec.s3 is None:
+            remove(upstream.file_in(self._folder))
+
     def _nothing(self, notes: tuple[str, ...] = ()) -> LabStatus:
         """The status of a lab that is down."""
+        with contextlib.suppress(LabError):
+            if place := self.foreign_store():
+                notes += (f"stored objects: in {place}; `labctl up` uses them again",)
         return LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu, notes)
 
     def _to_start(self, current: S, on_progress: OnProgress) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ class Asked:
     stock_ray: bool = False
     queued_only: bool = False
     s3: S3Place | None = None
+    no_s3: bool = False
+    """A store of its own, for a lab that had none when it was last up."""
 
     def __post_init__(self) -> None:
         self.over(LabSpec())
@@ -48,7 +50,7 @@ class Asked:
             gcs_ft=usual.gcs_ft or self.gcs_ft,
             stock_ray=usual.stock_ray or self.stock_ray,
             queued_only=usual.queued_only or self.queued_only,
-            s3=self.s3 or usual.s3,
+            s3=None if self.no_s3 else self.s3 or usual.s3,
         )
 
 
@@ -84,13 +86,16 @@ def gpus_here(runtime: str) -> tuple[Detection, Detection]:
 def spec_of(runtime: Runtime, asked: Asked) -> LabSpec:
     """Build the spec of a lab. What was left out stays as it is in a lab that is up, else is the default.
 
+    A lab that is down stays with the object store that it was last up with.
+
     Raises GpuError, UsageError, StateError.
     """
     try:
         current: LabSpec | None = runtime.spec()
     except LabDownError:
         current = None
-    spec = asked.over(current or LabSpec(runtime.lab))
+    store = None if current or asked.s3 or asked.no_s3 else runtime.foreign_store()
+    spec = asked.over(current or LabSpec(runtime.lab, s3=store))
     kept = current is not None and spec.workers == current.workers
     if kept and asked.gpu in (None, spec.gpu.vendor.value) and not asked.gpus and not asked.share_gpu:
         return spec

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from lab.errors import StoreError
+from lab.errors import CertificateError, StoreError
 from lab.host.http import NoAnswerError, explained, first_line, make_pool
 from lab.host.reading import parse_json
 from lab.store.base import (
@@ -24,6 +24,8 @@ from lab.store.base import (
 from lab.topology import BUCKET, REGION, Credentials
 
 RETRIES = 2
+BUCKET_IN_HOST = "{bucket}"
+"""The part of an address where a store that wants it so has the bucket: https://{bucket}.s3.example.org."""
 KEY_HINT = "the key of a lab is in its state; another store may answer at that address"
 NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
 
@@ -146,6 +148,7 @@ class ObjectStore(Store):
         except ValueError as error:  # minio checks names before it asks
             raise StoreError(f"the object store at {self.endpoint_url} cannot be asked: {error}") from error
         except NoAnswerError as error:
+            check_trusted(self.endpoint_url, error, "name those that vouch for it (PEM) in SSL_CERT_FILE")
             raise UnreachableStoreError(
                 f"the object store at {self.endpoint_url} cannot be reached: {error}",
                 "see whether the lab is up: labctl status",
@@ -182,3 +185,15 @@ def parse_address(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.netloc or more:
         raise StoreError(f"{url!r} is no address of an object store", "use http://host:port")
     return parts
+
+
+def bucket_address(url: str, bucket: str) -> str:
+    """The address of a bucket: below that of its server, or in the host where `url` has `{bucket}` there."""
+    place = url.rstrip("/")
+    return place.replace(BUCKET_IN_HOST, bucket) if BUCKET_IN_HOST in place else f"{place}/{bucket}"
+
+
+def check_trusted(url: str, error: NoAnswerError, hint: str) -> None:
+    """Raises CertificateError when it was the store's certificate that was refused."""
+    if error.untrusted:
+        raise CertificateError(f"the object store at {url} is not trusted: {error}", hint) from error

@@ -15,19 +15,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import RefusedError, StoreError, UsageError
+from lab.host.clock import MONOTONIC, Clock
 from lab.host.files import write_private
 from lab.host.http import make_pool
 from lab.host.plain import build
 from lab.host.reading import SMALL, parse_json, read_text
-from lab.host.secrets import read_key
-from lab.store.s3 import parse_address
-from lab.topology import REGION, Credentials
+from lab.host.secrets import UPSTREAM_FILE, read_key
+from lab.store.s3 import RETRIES, bucket_address, parse_address
+from lab.topology import REGION, Credentials, S3Place
 
 if TYPE_CHECKING:
     from lab.store.conformance import Client
 
 READ_SECONDS = 60.0
 """Longest silence of the other store while it answers."""
+
+TRY_SECONDS = 20.0
+"""The same while the store is tried out."""
+
+HEALTH_SECONDS = 1.5
+"""Deadline of the question whether the store serves, which a lab asks all the time: who asks waits 2 s."""
 
 TRIED = ".raylab/tried"
 """Folder of the objects by which it is tried out."""
@@ -44,12 +51,32 @@ class Upstream:
     ca: str = ""
     """Certificates (PEM) that vouch for the store's own; empty for those of the system."""
 
-    def pool(self, retries: int = 2) -> Any:
+    @property
+    def place(self) -> S3Place:
+        """Its bucket, without the key."""
+        return S3Place(self.url, self.bucket)
+
+    @property
+    def address(self) -> str:
+        """The address of its bucket."""
+        return bucket_address(self.url, self.bucket)
+
+    def pool(self, retries: int = RETRIES, read: float = READ_SECONDS) -> Any:
         """A urllib3 pool for it. Raises UsageError when `ca` holds no certificates."""
-        try:
-            return make_pool(retries, read=READ_SECONDS, ca=self.ca)
-        except ssl.SSLError as error:
-            raise UsageError("--s3-ca: the file holds no certificates", "it needs them as PEM") from error
+        return pool_for(self.ca, retries, read)
+
+
+def file_in(folder: Path) -> Path:
+    """The file in a lab's folder that names its upstream, from `up --s3` until `up --no-s3`."""
+    return folder / "secrets" / UPSTREAM_FILE
+
+
+def place_kept_in(folder: Path) -> S3Place | None:
+    """The bucket that such a file names, or None where there is no file. Raises UsageError."""
+    path = file_in(folder)
+    if not path.exists():
+        return None
+    return load(path).place
 
 
 def save(path: Path, upstream: Upstream) -> None:
@@ -82,22 +109,37 @@ def named(
         raise RefusedError(
             f"others may read {key_file} (mode {mode:04o}), which holds a key", f"chmod 600 {key_file}"
         )
+    return Upstream(url.rstrip("/"), bucket, key, region, read_certificates(ca_file))
+
+
+def read_certificates(file: Path | None) -> str:
+    """The text of such a file; empty without one. Raises UsageError."""
     try:
-        ca = "" if ca_file is None else read_text(ca_file, SMALL)
+        return "" if file is None else read_text(file, SMALL)
     except (OSError, ValueError) as error:
-        raise UsageError(f"--s3-ca {ca_file} cannot be read: {error}") from error
-    return Upstream(url.rstrip("/"), bucket, key, region, ca)
+        raise UsageError(f"--s3-ca {file} cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
-def check(upstream: Upstream, agree: Callable[[str], None], *, pool: Any = None) -> None:
-    """See that a lab can use it: the key may list, write, read and delete in the bucket.
+def pool_for(ca: str, retries: int, read: float) -> Any:
+    """A urllib3 pool that trusts these certificates (PEM) too. Raises UsageError where there are none."""
+    try:
+        return make_pool(retries, read=read, ca=ca)
+    except ssl.SSLError as error:
+        raise UsageError("--s3-ca: the file holds no certificates", "it needs them as PEM") from error
+
+
+def check(
+    upstream: Upstream, agree: Callable[[str], None], *, pool: Any = None, clock: Clock = MONOTONIC
+) -> None:
+    """See that a lab can use it: the key may list, write, read and delete in the bucket, fast enough.
 
     A bucket that is missing is made unless `agree` raises, which gets that problem. `pool` is the urllib3
     pool to use. Raises StoreError, UsageError.
     """
     from lab.store.conformance import Client, reach
 
-    client = Client(upstream.url, upstream.credentials, upstream.region, pool=pool or upstream.pool())
+    own = upstream.pool(0, TRY_SECONDS) if pool is None else pool
+    client = Client(upstream.url, upstream.credentials, upstream.region, pool=own)
     answer, refusal = reach(client, upstream.bucket)
     if refusal is not None and answer.code != "NoSuchBucket":
         raise refusal
@@ -105,6 +147,14 @@ def check(upstream: Upstream, agree: Callable[[str], None], *, pool: Any = None)
         agree(f"{upstream.url} has no bucket {upstream.bucket}")
         _make_bucket(client, upstream.bucket)
     _try_out(client, upstream.bucket)
+    begin = clock()
+    reach(client, upstream.bucket)
+    if (took := clock() - begin) > HEALTH_SECONDS:
+        raise StoreError(
+            f"{upstream.url} takes {took:.1f} s to list the bucket {upstream.bucket}; a lab, which asks all "
+            f"the time whether its store serves, gives it {HEALTH_SECONDS:g} s",
+            "try again when the store is less busy, or use one that is nearer",
+        )
 
 
 def _make_bucket(client: Client, bucket: str) -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from lab.services import STORE
-from lab.store import ObjectStore
+from lab.store import ObjectStore, upstream
 from lab.store.upstream import Upstream
 from tests.e2e.chaos import ChaosTests
 from tests.e2e.harness import UP, Bench, Shell
 from tests.e2e.receipts import assert_recovered
-from tests.e2e.servers import free_port
+from tests.e2e.servers import S3Server, free_port
 from tests.e2e.store import check_conformance
-from tests.versitygw import BUCKET, KEY, versitygw
+from tests.versitygw import BUCKET, KEY, self_signed, versitygw
 
 
 @dataclass
@@ -74,6 +74,44 @@ def test_a_key_that_is_wrong_and_a_store_that_is_gone_start_nothing(there: There
     assert there.bench.processes() == {}
 
 
+def test_over_tls_a_store_is_used_whose_certificate_is_named_and_no_other(
+    there: There, tmp_path: Path
+) -> None:
+    right, other = (
+        self_signed(tmp_path / f"{name}.pem", f"IP:{address}")
+        for name, address in (("right", "127.0.0.1"), ("other", "127.0.0.9"))
+    )
+    up = (*UP, *there.options, "--yes", "--s3")
+    with versitygw(tmp_path, free_port(), certificate=right) as store:
+        assert "self-signed certificate" in there.bench.labctl(*up, store.url, code=27).err
+        none = there.bench.labctl(*up, store.url, "--s3-ca", there.options[3], code=2)
+        assert "the file holds no certificates" in none.err
+        plain = there.bench.labctl(*up, store.url.replace("https", "http"), code=13)
+        assert "the connection broke" in plain.err or "no S3 answer" in plain.err
+        doctor = ("doctor", "--s3", store.url, "--s3-credentials", there.options[3], "--bucket", BUCKET)
+        assert "not trusted: its certificate" in there.bench.labctl(*doctor, code=15).out
+        upstream.check(store, lambda _: None)
+        checked = there.bench.labctl(*doctor, "--s3-ca", str(right), "--json", code=15).document["checks"]
+        assert [check["name"] for check in checks_failed(checked)] == ["wrong keys"]
+        gateway = S3Server("gateway", tmp_path / "gateway", store)
+        try:
+            gateway.start()
+            gateway.store.put("a", b"data")
+            assert gateway.store.get("a") == b"data"
+        finally:
+            gateway.kill()
+    (folder := tmp_path / "elsewhere").mkdir()
+    with versitygw(folder, free_port(), certificate=other) as store:
+        said = there.bench.labctl(*up, store.url, "--s3-ca", str(other), code=27).err
+        assert "IP address mismatch, certificate is not valid for '127.0.0.1'" in said
+    assert there.bench.processes() == {}
+
+
+def checks_failed(checks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that did not pass."""
+    return [check for check in checks if check["outcome"] != "passed"]
+
+
 def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: There) -> None:
     refused = there.bench.labctl(*UP, *there.options, code=11)
     assert f"has no bucket {BUCKET}" in refused.err
@@ -99,10 +137,25 @@ def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: Th
     assert [text[:200] for text in shown if KEY.secret_key in text] == []
     assert len(holders) == 1, "the gateway alone knows where the key is"
 
+    there.bench.labctl("down")
+    assert f"bucket {BUCKET} at {there.store.url}" in there.bench.labctl("status").out
     before = there.objects
-    there.bench.labctl("down", "--volumes", "--yes")
+    said = there.bench.labctl("down", "--volumes", "--yes").out
+    assert f"stored objects: kept in bucket {BUCKET} at {there.store.url}" in said
+    assert "deleted" not in said
     assert there.objects == before
     assert not (there.bench.folder / "secrets" / "s3-upstream.json").exists()
+
+
+def test_a_lab_that_was_down_finds_its_objects_again(up: There) -> None:
+    up.bench.lab.store.put("mine", b"data")
+    up.bench.labctl("down")
+    assert "`labctl up --no-s3`" in up.bench.labctl(*UP).err
+    assert up.bench.lab.store.get("mine") == b"data"
+    up.bench.labctl("down")
+    assert f"they stay in bucket {BUCKET}" in up.bench.labctl(*UP, "--no-s3").err
+    assert not up.bench.lab.store.exists("mine")
+    up.bench.labctl("down")
 
 
 @pytest.mark.rare

@@ -201,12 +201,17 @@ def _write(app: App, folder: Path, files: dict[str, bytes]) -> None:
 
 
 def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
-    """The lab as it is up, or the usual one, with these settings; of its GPUs only the vendor."""
+    """The lab as it is up, or the usual one, with these settings; of its GPUs only the vendor.
+
+    A store that is not the lab's own is left out: its key stays here.
+    """
     try:
         current = app.open().runtime.spec()
     except LabDownError:
         current = LabSpec(app.name)
-    spec = settings.over(current)
+    if current.s3 is not None:
+        app.out.note(f"objects of this lab are in {current.s3}; the exported one has another store")
+    spec = settings.over(replace(current, s3=None))
     return replace(spec, gpu=GpuPlan(Vendor(gpu) if gpu else spec.gpu.vendor))
 
 

@@ -16,7 +16,7 @@ from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
-from lab.cli.store_options import Wanted, adopted, kept_place, store_options
+from lab.cli.store_options import Wanted, adopted, look_back, store_elsewhere, store_options
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
@@ -77,6 +77,7 @@ def up(
     app: App,
     asked: Asked,
     store: Wanted | None,
+    no_s3: bool,
     workers: int | None,
     cpus_per_worker: int | None,
     ports: tuple[str, ...],
@@ -99,6 +100,7 @@ def up(
         stock_ray=stock_ray,
         queued_only=queued_only,
         s3=None if store is None else store.place(app.name),
+        no_s3=no_s3,
     )
     lab, spec = prepare(app, asked)
     with adopted(app, lab, store):
@@ -117,7 +119,9 @@ def up(
 def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     """Open the lab and build its spec, with a warning for each scarce resource. Nothing is started.
 
-    Raises UsageError, UnsupportedError, GpuError, StateError.
+    A store that is not the lab's own, and that it was last up with, is tried out.
+
+    Raises UsageError, UnsupportedError, GpuError, StateError, StoreError.
     """
     from lab.flows.doctor import gather_facts, resource_warnings
     from lab.runtime.spec import spec_of
@@ -126,6 +130,7 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     spec = spec_of(lab.runtime, asked)
     say_plan(app, spec.gpu)
     if not lab.status().up:
+        look_back(app, lab, spec, named=asked.s3 is not None)
         for warning in resource_warnings(gather_facts(), spec.workers):
             app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)
     return lab, spec
@@ -136,13 +141,17 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
 @click.option("--yes", is_flag=True, help="Do not ask before deleting.")
 @pass_app
 def down(app: App, volumes: bool, yes: bool) -> None:
-    """Stop the lab, even one that is only half up. Stored objects survive, unless --volumes is given."""
+    """Stop the lab, even one that is only half up. Stored objects survive, unless --volumes is given.
+
+    Those in a store that is not the lab's own always do.
+    """
     from lab.flows.lessons.run import collect
 
     lab = app.open()
-    place = kept_place(lab) if volumes else None
+    place = store_elsewhere(lab)
+    own = lab.runtime.kept() if volumes and place else ()
     if volumes and not yes:
-        what = f"logs and secrets, but nothing of {place}, which is not its own," if place else stored(lab)
+        what = but_nothing_of(place, own) if place else stored(lab)
         app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{lessons_kept(lab.name)}")
     why = "" if volumes else collect(lab)
     progress = ProgressLines(app.out).progress
@@ -154,13 +163,18 @@ def down(app: App, volumes: bool, yes: bool) -> None:
         stopped = app.open().down(volumes=volumes, on_progress=progress)
     if why and stopped:
         app.out.note(f"results of lessons that only the store holds stay there: {why}")
-    deleted = volumes and place is None
-    if app.out.as_json({"name": lab.name, "stopped": list(stopped), "volumes_deleted": deleted}):
+    deleted = volumes and (not place or bool(own))
+    document = {"name": lab.name, "stopped": list(stopped), "volumes_deleted": deleted, "kept_in": place}
+    if app.out.as_json(document):
         return
     done = f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
     app.out.line(f"lab {lab.name}: {done}")
-    if volumes:
-        app.out.line("stored objects: deleted" if deleted else f"stored objects: kept in {place}")
+    if deleted:
+        which = f"objects of its own, {', '.join(own)}" if place else "stored objects"
+        app.out.line(f"{which}: deleted")
+    if place:
+        then = "the lab has forgotten where and with which key" if volumes else "`labctl up` uses them again"
+        app.out.line(f"stored objects: kept in {place}; {then}")
 
 
 def stored(lab: Lab) -> str:
@@ -171,6 +185,12 @@ def stored(lab: Lab) -> str:
         return "every stored object (how many cannot be said: the object store does not answer)"
     amount = format.size(sum(c.size for c in checkpoints))
     return f"{plural(len(checkpoints), 'checkpoint')} ({amount}) and every other stored object"
+
+
+def but_nothing_of(place: str, own: Sequence[str]) -> str:
+    """Name what --volumes would delete of a lab whose store is elsewhere; `own` are objects of before."""
+    before = f", every object of the time before ({', '.join(own)})" if own else ""
+    return f"logs and secrets{before}, but nothing of {place}, which is not its own,"
 
 
 def lessons_kept(name: str) -> str:

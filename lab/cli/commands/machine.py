@@ -51,21 +51,25 @@ CALLS: Mapping[str, Mapping[str, str]] = {
     help="Its key: JSON or an AWS credentials file. [default: AWS_* variables, or the lab's key]",
 )
 @click.option(
+    "--s3-ca", "ca_file", type=values.Place(dir_okay=False),
+    help="Certificates that vouch for its own, as PEM.",
+)  # fmt: skip
+@click.option(
     "--bucket", type=values.Text(), metavar="BUCKET",
     help=f"A bucket of it that may be written to. [default: {BUCKET}]",
 )  # fmt: skip
 @pass_app
-def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> None:
+def doctor(app: App, url: str | None, file: Path | None, ca_file: Path | None, bucket: str | None) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
     from lab.flows.doctor import run_checks, store
 
-    if url is None and (file is not None or bucket is not None):
-        option = "--bucket" if file is None else "--s3-credentials"
-        raise UsageError(f"{option} belongs to --s3", "labctl doctor --s3 URL")
+    given = {"--s3-credentials": file, "--s3-ca": ca_file, "--bucket": bucket}
+    if url is None and (stray := next((option for option, value in given.items() if value), "")):
+        raise UsageError(f"{stray} belongs to --s3", "labctl doctor --s3 URL")
     name, runtime = app.name, app.runtime
     if url is not None:
         checks = store.store_checks(
-            url, bucket or BUCKET, file, endpoints=lambda: store.endpoints_of(name, runtime)
+            url, bucket or BUCKET, file, ca_file, endpoints=lambda: store.endpoints_of(name, runtime)
         )
     else:
         checks = run_checks(name, runtime)

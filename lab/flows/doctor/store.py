@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, StoreError, UsageError
+from lab.host.http import POOL_READ_SECONDS
 from lab.host.secrets import key_from, read_key
 from lab.topology import REGION, Check, Credentials, Endpoints
 
@@ -42,6 +43,7 @@ def store_checks(
     url: str,
     bucket: str,
     file: Path | None = None,
+    ca_file: Path | None = None,
     *,
     endpoints: Callable[[], Endpoints | None] = lambda: None,
     environment: Mapping[str, str] = os.environ,
@@ -50,17 +52,21 @@ def store_checks(
 ) -> tuple[Check, ...]:
     """Every question of `lab.store.conformance`, asked of the bucket at `url`.
 
-    `endpoints` tells where the running lab is, if there is one; `http` is the urllib3 pool to use. Raises
-    UsageError for an address or a key that is none.
+    `ca_file` has certificates that vouch for the store's own, `endpoints` tells where the running lab is, if
+    there is one; `http` is the urllib3 pool to use. Raises UsageError for an address or a key that is none.
     """
     from lab.store.conformance import QUESTIONS, Client, examine
+    from lab.store.s3 import RETRIES
+    from lab.store.upstream import pool_for, read_certificates
 
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION
     try:
         Client(url, Credentials("", ""))
     except StoreError as error:
         raise UsageError(f"--s3 {error.message}", error.hint) from error
-    client = Client(url, find_key(url, file, environment, endpoints), region, pool=http)
+    key = find_key(url, file, environment, endpoints)
+    pool = http or pool_for(read_certificates(ca_file), RETRIES, POOL_READ_SECONDS)
+    client = Client(url, key, region, ca_file=ca_file, pool=pool)
     return tuple(examine(client, bucket, questions=QUESTIONS if questions is None else questions))
 
 

@@ -187,7 +187,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
     """
     status = lab.status()
     if status.up:
-        evidence = replace(gather(lab, lesson), kept=lab.runtime.kept())
+        evidence = replace(gather(lab, lesson), kept=_kept(lab))
         more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
         result = judge(lesson, evidence, at=clock(), more=more)
         keep_in_store(lab.store, result)
@@ -195,7 +195,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         if lesson.checks_after_down:
             keep_look(place(lab.name), result.to_json())
     elif lesson.checks_after_down:
-        evidence = Evidence(lesson.number, status=status, kept=lab.runtime.kept())
+        evidence = Evidence(lesson.number, status=status, kept=_kept(lab))
         result = _after_down(lab, lesson, evidence, clock())
     else:
         raise LabDownError(
@@ -204,6 +204,12 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         )
     keep_on_host(place(lab.name), result.to_json())
     return result
+
+
+def _kept(lab: Lab) -> tuple[str, ...]:
+    """The places of the stored objects that `down` leaves."""
+    elsewhere = lab.runtime.foreign_store()
+    return lab.runtime.kept() if elsewhere is None else (str(elsewhere),)
 
 
 def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:

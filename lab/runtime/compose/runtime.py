@@ -13,7 +13,6 @@ from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupE
 from lab.host.clock import WALL
 from lab.host.files import remove
 from lab.host.interrupts import held_back
-from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
@@ -186,7 +185,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         host = urlsplit(url).hostname or ""
         with contextlib.suppress(ValueError):
             host = "localhost" if ip_address(host).is_loopback else host
-        return "a container finds only itself at localhost" if host == "localhost" else ""
+        own = host == "localhost" or host.endswith(".localhost")
+        return "a container finds only itself at localhost" if own else ""
 
     # One service
 
@@ -311,6 +311,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             patience=self.patience,
         )
         reserve.write_files(current, self._folder, user, self._world.environ)
+        self._keep_store(spec)
         return current
 
     def _completed(self, current: ComposeState, asked: LabSpec) -> ComposeState:
@@ -386,5 +387,5 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     def _clear(self) -> None:
         """Remove containers, networks and generated files; volumes and secrets stay."""
         self._holdings.remove(self._holdings.containers())
-        for file in (state.FILE, ENV_FILE, OVERRIDE_FILE, f"secrets/{UPSTREAM_FILE}"):
+        for file in (state.FILE, ENV_FILE, OVERRIDE_FILE):
             remove(self._folder / file)

@@ -15,7 +15,6 @@ import psutil
 from lab.errors import RefusedError, SetupError, StateError, UnsupportedError, WaitTimeoutError
 from lab.host import command, environment
 from lab.host.files import remove
-from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
@@ -98,6 +97,7 @@ class LocalRuntime(HostedRuntime[LabState]):
                 current = reserve.complete(current, spec, self._layout, patience=self.patience)
             else:
                 current = reserve.reserve(spec, self._layout, patience=self.patience)
+                self._keep_store(spec)
             left_out = [name for name in lacking if current.seen(name, self._world).state in GONE]
             for name in left_out:
                 on_progress(Progress(name, State.ABSENT, NO_PACKAGES))
@@ -155,7 +155,6 @@ class LocalRuntime(HostedRuntime[LabState]):
             temporary.remove(temporary.same(current.scratch if current else "", self._layout.scratch))
             shutil.rmtree(self._layout.redis, ignore_errors=True)
             remove(self._folder / state.FILE)
-            remove(self._layout.secrets / UPSTREAM_FILE)
             if volumes:
                 self._delete()
         return tuple(stopped)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from lab.errors import StoreError
 from lab.store.conformance.questions import QUESTIONS, Question
-from lab.store.conformance.requests import Answer, Bench, Client, DeviationError, SkippedError
+from lab.store.conformance.requests import Answer, Bench, Client, DeviationError, SkippedError, value
 from lab.topology import Check
 
 __all__ = ["FOLDER", "QUESTIONS", "Client", "Question", "examine", "reach"]
 
 FOLDER = ".raylab/conformance"
 """Each run has a folder with a random name in it."""
+
+REGION_HEADER = "x-amz-bucket-region"
 
 OTHER_STORE = "use a store that does this: docs/store.md names those that were looked at"
 
@@ -62,16 +65,37 @@ def reach(client: Client, bucket: str) -> tuple[Answer, StoreError | None]:
     answer = client.ask("GET", bucket, [("list-type", "2"), ("max-keys", "1")])
     if answer.status == 200 and "ListBucketResult" in answer.text:
         return answer, None
+    if 300 <= answer.status < 400:
+        return answer, _elsewhere(client, bucket, answer)
     hints = {
         "NoSuchBucket": "make the bucket, or name another with --bucket",
         "InvalidAccessKeyId": "give the store's key with --s3-credentials",
         "SignatureDoesNotMatch": "give the store's key with --s3-credentials; AWS_REGION must be the store's",
         "AccessDenied": "give the key the rights of docs/store.md, or name another bucket with --bucket",
         "RequestTimeTooSkewed": "set the clocks of this machine and of the store",
+        "AuthorizationHeaderMalformed": _set_region(answer),
+        "SlowDown": "try again when the store is less busy",
     }
     code = answer.code or "no S3 answer"
     detail = f"{client.endpoint_url} answers HTTP {answer.status} ({code}) for the bucket {bucket}"
     return answer, StoreError(detail, hints.get(code, "check the address: is it an S3 server?"))
+
+
+def _set_region(answer: Answer) -> str:
+    region = answer.headers.get(REGION_HEADER) or value(answer.text, "Region")
+    return f"set AWS_REGION={region or 'to that of the store'}"
+
+
+def _elsewhere(client: Client, bucket: str, answer: Answer) -> StoreError:
+    """The error for a store that wants to be asked elsewhere. Nothing follows: a key is for one address."""
+    to = urlsplit(answer.headers.get("location", ""))
+    host = to.netloc or value(answer.text, "Endpoint") or "HOST"
+    code = f" ({answer.code})" if answer.code else ""
+    by_region = REGION_HEADER in answer.headers
+    return StoreError(
+        f"{client.endpoint_url} answers HTTP {answer.status}{code} for the bucket {bucket}: it is elsewhere",
+        _set_region(answer) if by_region else f"give its own address: --s3 {to.scheme or 'https'}://{host}",
+    )
 
 
 def _answer(bench: Bench, question: Question) -> Check:

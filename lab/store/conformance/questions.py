@@ -20,6 +20,7 @@ from lab.store.conformance.requests import (
     values,
     want,
 )
+from lab.store.s3 import BUCKET_IN_HOST
 from lab.topology import Credentials
 
 PART = 5 << 20
@@ -203,7 +204,9 @@ def file_system(bench: Bench) -> str:
         files = fs.S3FileSystem(
             access_key=key.access_key,
             secret_key=key.secret_key,
-            endpoint_override=parts.netloc,
+            endpoint_override=parts.netloc.removeprefix(f"{BUCKET_IN_HOST}."),
+            force_virtual_addressing=BUCKET_IN_HOST in parts.netloc,
+            tls_ca_file_path=None if bench.client.ca_file is None else str(bench.client.ca_file),
             scheme=parts.scheme,
             region=bench.client.region,
             connect_timeout=PYARROW_SECONDS,

@@ -7,6 +7,7 @@ import hashlib
 import html
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
@@ -14,7 +15,7 @@ from xml.sax.saxutils import escape
 from lab.errors import StoreError
 from lab.host import http
 from lab.store.base import UnreachableStoreError
-from lab.store.s3 import RETRIES, parse_address
+from lab.store.s3 import RETRIES, bucket_address, check_trusted, parse_address
 from lab.topology import REGION, Credentials
 
 
@@ -45,20 +46,29 @@ def values(xml: str, name: str) -> list[str]:
 
 
 class Client:
-    """Requests to one S3 server by one key, with the bucket in the path."""
+    """Requests to one S3 server by one key."""
 
     def __init__(
-        self, endpoint_url: str, credentials: Credentials, region: str = REGION, *, pool: Any = None
+        self,
+        endpoint_url: str,
+        credentials: Credentials,
+        region: str = REGION,
+        *,
+        ca_file: Path | None = None,
+        pool: Any = None,
     ) -> None:
-        """`pool` is the urllib3 pool to use. Raises StoreError when `endpoint_url` is no address."""
-        self._host = parse_address(endpoint_url).netloc
+        """`pool` is the urllib3 pool to use, `ca_file` (PEM) for clients that bring their own.
+
+        Raises StoreError when `endpoint_url` is no address.
+        """
+        parse_address(endpoint_url)
         self.endpoint_url = endpoint_url.rstrip("/")
-        self.credentials, self.region = credentials, region
+        self.credentials, self.region, self.ca_file = credentials, region, ca_file
         self._pool = pool or http.make_pool(RETRIES)
 
     def with_key(self, credentials: Credentials) -> Client:
         """The same server, asked with another key."""
-        return Client(self.endpoint_url, credentials, self.region, pool=self._pool)
+        return Client(self.endpoint_url, credentials, self.region, ca_file=self.ca_file, pool=self._pool)
 
     def ask(
         self,
@@ -76,7 +86,9 @@ class Client:
         from minio.signer import sign_v4_s3
 
         text = "&".join(f"{quote(n, safe='')}={quote(v, safe='')}" for n, v in sorted(query))
-        url = urlsplit(f"{self.endpoint_url}/{quote(path)}{'?' if text else ''}{text}")
+        bucket, slash, key = path.partition("/")
+        place = f"{bucket_address(self.endpoint_url, quote(bucket))}{slash}{quote(key)}"
+        url = urlsplit(f"{place}{'?' if text else ''}{text}")
         now = datetime.now(timezone.utc)
         digest = hashlib.sha256(body).hexdigest()
         signed = sign_v4_s3(
@@ -84,7 +96,7 @@ class Client:
             url=url,
             region=self.region,
             headers={
-                "Host": self._host,
+                "Host": url.netloc,
                 "x-amz-content-sha256": digest,
                 "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ"),
                 **(headers or {}),
@@ -103,6 +115,7 @@ class Client:
                 pool=self._pool,
             )
         except http.NoAnswerError as error:
+            check_trusted(self.endpoint_url, error, "name those that vouch for it (PEM) with --s3-ca FILE")
             raise UnreachableStoreError(
                 f"the object store at {self.endpoint_url} cannot be reached: {error}",
                 "check the address, and whether the server runs",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import IO
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
 from werkzeug.exceptions import HTTPException
@@ -36,9 +36,14 @@ class Asked:
     query: Mapping[str, Sequence[str]]
 
     @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The query's parameters, without those of the signature."""
+        return tuple(pair for pair in self.signature.query if not is_of_signature(pair[0]))
+
+    @property
     def parameters(self) -> set[str]:
-        """Names of the query's parameters, without those of the signature."""
-        return {name for name in self.query if not is_of_signature(name)}
+        """Their names."""
+        return {name for name, _ in self.pairs}
 
 
 def verified(request: Request, keys: Keyring, now: datetime) -> Asked:
@@ -48,7 +53,9 @@ def verified(request: Request, keys: Keyring, now: datetime) -> Asked:
         raise RefusalError(400, "InvalidURI", "the request's path must start with one slash")
     signature = authenticate(request.environ, path, keys, now)
     bucket, _, key = unquote(path)[1:].partition("/")
-    query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
+    query: dict[str, list[str]] = {}
+    for name, value in signature.query:
+        query.setdefault(name, []).append(value)
     return Asked(signature, path, bucket, key, query)
 
 

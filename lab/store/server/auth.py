@@ -55,6 +55,8 @@ class Signature:
     timestamp: str = ""
     scope: str = ""
     sign: Callable[[str], str] = str
+    query: tuple[tuple[str, str], ...] = ()
+    """The request's query as it was verified, decoded, with the parameters of the signature."""
 
 
 class _ClaimedAuth(S3SigV4Auth):
@@ -66,7 +68,7 @@ class _ClaimedAuth(S3SigV4Auth):
 
 def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: datetime) -> Signature:
     """The verified signature of a request. Raises RefusalError; reads nothing of the body."""
-    query = parse_qsl(environ.get("QUERY_STRING", "").replace("+", "%20"), keep_blank_values=True)
+    query = whole = tuple(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
     header = environ.get("HTTP_AUTHORIZATION", "")
     if header:
         claim = _header_claim(header)
@@ -79,9 +81,9 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
         payload = claim.get("X-Amz-Content-Sha256", UNSIGNED)
         expires = claim.get("X-Amz-Expires", "")
         claim = {name.removeprefix("X-Amz-"): value for name, value in claim.items()}
-        query = [(name, value) for name, value in query if name != "X-Amz-Signature"]
+        query = tuple((name, value) for name, value in query if name != "X-Amz-Signature")
     elif any(name == auth_v2.ACCESS_KEY for name, _ in query):
-        return Signature(auth_v2.verify(environ, raw_path, query, keys, now))
+        return Signature(auth_v2.verify(environ, raw_path, query, keys, now), query=whole)
     else:
         raise RefusalError(403, "AccessDenied", "the request is not signed")
 
@@ -119,6 +121,7 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
         timestamp,
         signer.credential_scope(request),
         lambda text: str(signer.signature(text, request)),
+        whole,
     )
 
 

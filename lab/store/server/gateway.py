@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 import botocore.credentials
 from botocore.auth import S3SigV4Auth
@@ -23,7 +23,7 @@ from werkzeug.wrappers import Request, Response
 from lab.host.http import NoAnswerError, explained
 from lab.host.serving import SlowRequestError
 from lab.store.server.asked import HEALTH_PATH, Asked, changes_user, received, refused, verified
-from lab.store.server.auth import is_of_signature, open_body
+from lab.store.server.auth import open_body
 from lab.store.server.keys import (
     COPY_SOURCE,
     Key,
@@ -34,7 +34,7 @@ from lab.store.server.keys import (
     copied_from,
 )
 from lab.store.server.minio_api import METRICS_PATH, check_token
-from lab.store.upstream import Upstream
+from lab.store.upstream import HEALTH_SECONDS, Upstream
 from lab.topology import BUCKET
 
 NAME = "gateway"
@@ -55,12 +55,11 @@ OF_SIGNATURE = frozenset(
 )
 """Headers that only the client's signature needed."""
 
-HEALTH_SECONDS = 1.5
-"""Deadline of the question whether the other store serves: who asks for it waits 2 s."""
-
 ACL, GRANT = "HTTP_X_AMZ_ACL", "HTTP_X_AMZ_GRANT_"
 
 OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "date"})
+
+REDIRECTIONS = (301, 302, 303, 307, 308)
 
 KEY_PROBLEMS = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"}
@@ -128,7 +127,7 @@ class Gateway:
         headers = _forwarded(request.environ)
         if source[0]:
             headers["x-amz-copy-source"] = as_header(self._upstream.bucket, source[1])
-        reply = self._ask(request.method, asked.key, _query(request.environ), body, headers)
+        reply = self._ask(request.method, asked.key, asked.pairs, body, headers)
         return self._passed_on(request, asked, reply)
 
     def _ask(
@@ -142,8 +141,8 @@ class Gateway:
     ) -> Any:
         """The other store's answer, of which only the headers have come. Raises NoAnswerError."""
         name = quote(key.encode(errors="surrogateescape"), safe="/~")
-        url = f"{self._upstream.url}/{self._upstream.bucket}{'/' if key else ''}{name}"
-        text = urlencode(sorted(query), quote_via=quote, safe="~", errors="surrogateescape")
+        url = f"{self._upstream.address}{'/' if key else ''}{name}"
+        text = urlencode(sorted(query), quote_via=quote, safe="~")
         url = f"{url}?{text}" if text else url
         signed = AWSRequest(method=method, url=url, data=body, headers=dict(headers or {}))
         S3SigV4Auth(self._key, "s3", self._upstream.region).add_auth(signed)
@@ -162,6 +161,11 @@ class Gateway:
     def _passed_on(self, request: Request, asked: Asked, reply: Any) -> Response:
         """The answer as the lab's own store would have given it."""
         headers = [(n, v) for n, v in reply.headers.items() if n.lower() not in OF_CONNECTION]
+        if reply.status in REDIRECTIONS:  # a job has no business there
+            reply.release_conn()
+            to = reply.headers.get("Location") or reply.headers.get("x-amz-bucket-region") or "elsewhere"
+            detail = f"{self._upstream.url} sends the lab to {to} (HTTP {reply.status})"
+            raise RefusalError(503, "ServiceUnavailable", detail)
         of_object = all(name.startswith("response-") or name == "x-id" for name in asked.parameters)
         if reply.status < 300 and request.method == "GET" and asked.key and of_object:
             return Response(_pieces(reply), reply.status, headers)
@@ -200,12 +204,6 @@ def _check_stays(*keys: str) -> None:
     """Raises RefusalError for a key that a server, or the way to it, could take for one of another bucket."""
     if any(part in (".", "..") for key in keys for part in key.split("/")):
         raise RefusalError(400, "InvalidArgument", "no part of a key between slashes may be `.` or `..` here")
-
-
-def _query(environ: Mapping[str, Any]) -> list[tuple[str, str]]:
-    text = str(environ.get("QUERY_STRING", "")).replace("+", "%20")
-    pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
-    return [(name, value) for name, value in pairs if not is_of_signature(name)]
 
 
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:

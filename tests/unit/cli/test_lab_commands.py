@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,9 +12,12 @@ import pytest
 
 from lab.cli.commands import lab as module
 from lab.errors import ClusterError, MovedError, RefusedError, ServiceError, StateError, StoreError
+from lab.faults.active import ActiveFault, ActiveFaults
 from lab.flows.doctor import Check
+from lab.host.files import write_private
 from lab.host.secrets import UPSTREAM_FILE
-from lab.services import GRAFANA
+from lab.services import GRAFANA, STORE
+from lab.store.upstream import Upstream
 from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, S3Place, Vendor
 from tests.unit.cli.fakes import PLAN, SERVICES, Labctl
 from tests.unit.cli.test_jobs import checkpoint
@@ -196,6 +199,7 @@ def test_down_as_json(labctl: Labctl) -> None:
         "name": "raylab",
         "stopped": [*reversed(SERVICES)],
         "volumes_deleted": False,
+        "kept_in": "",
     }
 
 
@@ -419,6 +423,9 @@ def test_up_that_fails_is_an_error(labctl: Labctl) -> None:
     assert labctl("up").exit_code == 8
 
 
+BEFORE = Upstream("http://before:8333", "course", Credentials("AKIA", "secret"))
+
+
 @pytest.fixture
 def there(labctl: Labctl, tmp_path: Path) -> tuple[str, ...]:
     """Options for a store that is already there, whose check is stubbed; the lab is down."""
@@ -484,13 +491,16 @@ def test_a_store_that_services_cannot_reach_is_refused_before_it_is_asked(
 
 
 @pytest.mark.parametrize("error", [ServiceError("it died"), KeyboardInterrupt()])
-def test_an_up_that_fails_forgets_the_key(
+def test_an_up_that_fails_knows_the_store_that_it_knew_before(
     labctl: Labctl, there: tuple[str, ...], error: BaseException
 ) -> None:
     labctl.stub("lab.store.upstream.check")
     labctl.stub("up", error)
     assert labctl("up", *there).exit_code != 0
     assert not kept_key(labctl).exists()
+    write_private(kept_key(labctl), before := json.dumps(asdict(BEFORE)))
+    assert labctl("up", *there).exit_code != 0
+    assert kept_key(labctl).read_text() == before
 
 
 def test_a_lab_that_is_up_keeps_its_store_and_its_key(labctl: Labctl, there: tuple[str, ...]) -> None:
@@ -501,14 +511,102 @@ def test_a_lab_that_is_up_keeps_its_store_and_its_key(labctl: Labctl, there: tup
     labctl.ok("up", *there)
     assert (check.call_count, kept_key(labctl).read_text()) == (1, "as it was")
     assert labctl("up", *there, "--bucket", "other").exit_code == 11
+    assert labctl("up", "--no-s3").exit_code == 11
 
 
-def test_down_with_volumes_leaves_a_store_alone_that_is_not_the_labs(
+@pytest.fixture
+def was_there(labctl: Labctl, there: tuple[str, ...]) -> Any:
+    """The stubbed check of a store that a lab was up with; it is down."""
+    check = labctl.stub("lab.store.upstream.check")
+    labctl.ok("up", *there)
+    said = labctl.ok("down")
+    assert said.endswith(
+        "stored objects: kept in bucket ray-raylab at http://there:8333; `labctl up` uses them again\n"
+    )
+    check.reset_mock()
+    return check
+
+
+@pytest.mark.parametrize("command", [("up",), ("up", "--dry-run")])
+def test_a_lab_goes_back_to_the_store_it_was_last_up_with(
+    labctl: Labctl, was_there: Any, command: tuple[str, ...]
+) -> None:
+    said = labctl(*command).stderr
+    assert "stored objects: in bucket ray-raylab at http://there:8333, as before; `labctl up --no-s3`" in said
+    assert was_there.call_args.args[0].credentials.secret_key == "very-secret"
+
+
+def test_what_a_lab_remembers_is_tried_before_anything_starts(labctl: Labctl, was_there: Any) -> None:
+    was_there.side_effect = lambda _, agree: agree("http://there:8333 has no bucket ray-raylab")
+    result = labctl("up")
+    assert (result.exit_code, labctl.changes()) == (13, ["up", "down"])
+    assert "http://there:8333 has no bucket ray-raylab any more" in result.output
+    labctl.runtime.out_of_reach = lambda url: "a container finds only itself at localhost"  # type: ignore[method-assign]
+    assert labctl("up").exit_code == 4
+    kept_key(labctl).write_text("{}")
+    assert labctl("up").exit_code == 2
+
+
+def test_a_lab_leaves_another_store_and_its_key_when_told_to(labctl: Labctl, was_there: Any) -> None:
+    result = labctl("up", "--no-s3")
+    assert (result.exit_code, was_there.called, kept_key(labctl).exists()) == (0, False, False)
+    assert "they stay in bucket ray-raylab at http://there:8333" in result.stderr
+    assert labctl.runtime.spec().s3 is None
+
+
+def test_a_lab_that_leaves_its_own_store_says_where_its_objects_stay(
     labctl: Labctl, there: tuple[str, ...]
 ) -> None:
     labctl.stub("lab.store.upstream.check")
+    labctl.runtime.host.objects["raylab"] = {"k": b"v"}
+    assert "stored objects so far: they stay in its own store" in labctl("up", *there).stderr
+    assert "stay in" not in labctl("up", *there).stderr
+    labctl.ok("down")
+    assert "stay in" not in labctl("up", *there).stderr
+    labctl.ok("down")
+    other = labctl("up", *there, "--bucket", "other").stderr
+    assert "they stay in bucket ray-raylab at http://there:8333" in other
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_down_with_volumes_leaves_a_store_alone_that_is_not_the_labs(
+    labctl: Labctl, there: tuple[str, ...], up: bool
+) -> None:
+    labctl.stub("lab.store.upstream.check")
     labctl.ok("up", *there)
-    assert "nothing of bucket ray-raylab at http://there:8333" in labctl("down", "--volumes").output
-    assert "stored objects: kept in bucket ray-raylab" in labctl.ok("down", "--volumes", "--yes")
+    if not up:
+        labctl.ok("down")
+    assert "logs and secrets, but nothing of bucket ray-raylab at http" in labctl("down", "--volumes").output
+    said = labctl.ok("down", "--volumes", "--yes")
+    assert "stored objects: kept in bucket ray-raylab at http://there:8333; the lab has forgotten" in said
+    assert "deleted" not in said
+    assert not kept_key(labctl).exists()
     labctl.ok("up", *there)
-    assert labctl.json("down", "--volumes", "--yes")["volumes_deleted"] is False
+    document = labctl.json("down", "--volumes", "--yes")
+    assert (document["volumes_deleted"], document["kept_in"]) == (
+        False, "bucket ray-raylab at http://there:8333",
+    )  # fmt: skip
+
+
+def test_objects_of_a_lab_from_before_it_had_another_store_are_not_deleted_in_silence(
+    labctl: Labctl, there: tuple[str, ...]
+) -> None:
+    labctl.stub("lab.store.upstream.check")
+    labctl.runtime.host.objects["raylab"] = {"k": b"v"}
+    labctl.ok("up", *there)
+    assert (
+        "every object of the time before (the fake disk), but nothing of"
+        in labctl("down", "--volumes").output
+    )
+    assert "objects of its own, the fake disk: deleted\n" in labctl.ok("down", "--volumes", "--yes")
+
+
+def test_damage_in_a_store_that_stays_is_not_forgotten(labctl: Labctl, was_there: Any) -> None:
+    fault = ActiveFault("checkpoint-delete", STORE, "job", 7.0, 1, 1.0, memo={"keys": ["a"]})
+    faults = ActiveFaults(labctl.runtime.folder())
+    faults.keep(fault)
+    result = labctl("down", "--volumes", "--yes")
+    assert (result.exit_code, faults.lasting()) == (11, (fault,))
+    assert "checkpoint-delete has damaged objects in bucket ray-raylab" in result.output
+    assert "checkpoint-delete has damaged objects there, and stays so" in labctl("up", "--no-s3").stderr
+    assert faults.lasting() == (), "heal would take another store for the one that has the copies"

@@ -46,7 +46,10 @@ def test_doctor_asks_an_s3_server_instead(labctl: Labctl) -> None:
     url = "http://127.0.0.1:9000"
     labctl.ok("doctor", "--s3", url)
     labctl.ok("doctor", "--s3", url, "--bucket", "b", "--s3-credentials", "key.json", "--lab", "other")
-    assert [each.args for each in ask.call_args_list] == [(url, "ray", None), (url, "b", Path("key.json"))]
+    assert [each.args for each in ask.call_args_list] == [
+        (url, "ray", None, None),
+        (url, "b", Path("key.json"), None),
+    ]
     ask.call_args.kwargs["endpoints"]()
     labs.assert_called_once_with("other", "auto")
 
@@ -58,7 +61,7 @@ def test_doctor_fails_when_the_s3_server_does(labctl: Labctl) -> None:
     assert labctl("doctor", "--s3", "http://127.0.0.1:9000").exit_code == 15
 
 
-@pytest.mark.parametrize("option", ["--bucket", "--s3-credentials"])
+@pytest.mark.parametrize("option", ["--bucket", "--s3-ca", "--s3-credentials"])
 def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -> None:
     result = labctl("doctor", option, "x")
     assert (result.exit_code, f"{option} belongs to --s3" in result.stderr) == (2, True)

@@ -69,6 +69,13 @@ def test_without_a_token_nothing_is_sent_for_it() -> None:
         (e.ReadTimeoutError(POOL, "/", "Read timed out. (read timeout=1.998)"), "no answer within 2 s"),
         (e.ReadTimeoutError(POOL, "/", "Read timed out."), "no answer in time"),
         (e.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed"), "its certificate is not valid"),
+        (
+            e.SSLError(
+                "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: Hostname mismatch, "
+                "certificate is not valid for 'h'. (_ssl.c:1018)"
+            ),
+            "its certificate is not valid: Hostname mismatch, certificate is not valid for 'h'",
+        ),
         (e.SSLError("[SSL: WRONG_VERSION_NUMBER]"), "it does not speak TLS"),
         (e.ProxyError("no", OSError("no")), "the proxy lets nothing through"),
         (e.ProtocolError("Connection aborted."), "the connection broke"),

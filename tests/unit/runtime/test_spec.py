@@ -11,7 +11,9 @@ from lab.host.gpus import Detection
 from lab.lab import Lab
 from lab.runtime.spec import Asked, gpu_plan, gpus_here, spec_of
 from lab.runtime.statefile import check_same
-from lab.topology import GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
+from lab.store import upstream
+from lab.store.upstream import Upstream
+from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
 from tests.fakes import FakeRuntime
 
 
@@ -61,6 +63,18 @@ def test_no_other_setting_is_lost_by_a_repair(asked: Asked) -> None:
     runtime.up(started)
 
     assert spec_of(runtime, asked) == started
+
+
+def test_a_lab_that_is_down_stays_with_the_store_that_it_was_last_up_with() -> None:
+    runtime, there = FakeRuntime("mine"), Upstream("http://there:8333", "course", Credentials("a", "b"))
+    upstream.save(upstream.file_in(runtime.folder()), there)
+
+    assert spec_of(runtime, Asked()).s3 == S3Place("http://there:8333", "course")
+    other = S3Place("http://other:8333", "course")
+    assert spec_of(runtime, Asked(s3=other)).s3 == other
+    assert spec_of(runtime, Asked(no_s3=True)).s3 is None
+    Lab(runtime).up()
+    assert runtime.spec().s3 == S3Place("http://there:8333", "course")
 
 
 def test_a_refusal_names_what_differs_and_only_that() -> None:

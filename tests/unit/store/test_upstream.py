@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import urllib3
 
-from lab.errors import LabError, RefusedError, StoreError, UsageError
+from lab.errors import CertificateError, LabError, RefusedError, StoreError, UsageError
 from lab.store import upstream
 from lab.store.base import UnreachableStoreError
 from lab.store.upstream import Upstream
 from lab.topology import Credentials
+from tests.fakes.host import FakeClock
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPool
 
 THERE = Upstream(HOST, "course", CREDENTIALS)
@@ -137,6 +138,74 @@ def test_a_store_that_does_not_answer_is_told() -> None:
         upstream.check(THERE, refuse, pool=Nobody())
     assert isinstance(caught.value, LabError)
     assert caught.value.exit_code == 13
+
+
+class Answering(urllib3.PoolManager):
+    """A pool whose server always gives this answer, or none."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer, self.asked = answer, list[str]()
+
+    def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+        self.asked.append(url)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_certificate_that_is_not_trusted_is_told_and_how_to_trust_it() -> None:
+    error = urllib3.exceptions.SSLError(
+        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1018)"
+    )
+    with pytest.raises(CertificateError, match="is not valid: self-signed certificate") as caught:
+        upstream.check(THERE, refuse, pool=Answering(error))
+    assert (caught.value.exit_code, "--s3-ca" in caught.value.hint) == (27, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "message", "hint"),
+    [
+        (307, {"Location": "https://eu.example.org/course?x=1"}, "", "HTTP 307", "--s3 https://eu.example.org"),
+        (301, {}, "<Code>PermanentRedirect</Code><Endpoint>eu.example.org</Endpoint>",
+         r"HTTP 301 \(PermanentRedirect\) .* elsewhere", "--s3 https://eu.example.org"),
+        (301, {"x-amz-bucket-region": "eu-central-1"}, "", "HTTP 301", "AWS_REGION=eu-central-1"),
+        (400, {}, "<Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region>",
+         "HTTP 400", "AWS_REGION=eu-central-1"),
+        (403, {}, "<html>no</html>", r"HTTP 403 \(no S3 answer\)", "is it an S3 server"),
+        (404, {}, "", r"HTTP 404 \(no S3 answer\)", "is it an S3 server"),
+        (200, {}, "<html>hello</html>", r"HTTP 200 \(no S3 answer\)", "is it an S3 server"),
+        (503, {}, "<Code>SlowDown</Code>", "SlowDown", "less busy"),
+    ],
+)  # fmt: skip
+def test_a_server_that_answers_otherwise_is_told(
+    status: int, headers: dict[str, str], body: str, message: str, hint: str
+) -> None:
+    answer = urllib3.HTTPResponse(f"<Error>{body}</Error>".encode(), headers=headers, status=status)
+    with pytest.raises(StoreError, match=message) as caught:
+        upstream.check(THERE, refuse, pool=Answering(answer))
+    assert hint in caught.value.hint
+
+
+def test_a_store_that_is_too_slow_for_a_lab_is_told_before_it_starts(server: Server) -> None:
+    clock = FakeClock()
+
+    class Slow(WsgiPool):
+        def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+            clock.sleep(1.8)
+            return super().urlopen(method, url, *args, **kw)
+
+    server("PUT", "/course")
+    with pytest.raises(StoreError, match=r"takes 1\.8 s to list the bucket course; a lab.* gives it 1\.5 s"):
+        upstream.check(THERE, refuse, pool=Slow(server), clock=clock)
+
+
+def test_a_store_may_want_the_bucket_in_its_host() -> None:
+    there = Upstream("https://{bucket}.s3.example.org", "course", CREDENTIALS)
+    pool = Answering(urllib3.HTTPResponse(b"<Error><Code>AccessDenied</Code></Error>", status=403))
+    with pytest.raises(StoreError, match="AccessDenied"):
+        upstream.check(there, refuse, pool=pool)
+    assert pool.asked == ["https://course.s3.example.org?list-type=2&max-keys=1"]
 
 
 def test_a_clock_that_is_wrong_is_told(server: Server) -> None:

@@ -435,4 +435,7 @@ def test_a_store_that_is_there_is_reached_through_a_gateway_that_alone_has_its_k
             if any(str(s["source"]) == "s3-upstream.json" for s in service.get("secrets", ()))
         }
         assert knowing == {STORE}
+        assert "timeout -s KILL" in " ".join(found[STORE]["healthcheck"]["test"])
+        volumes = {str(m["source"]) for s in found.values() for m in s["volumes"] if m["type"] == "volume"}
+        assert not [name for name in volumes if name.startswith("objects")], "what it has to keep is there"
         assert found[HEAD]["environment"]["AWS_ENDPOINT_URL"] == "http://minio:9000"

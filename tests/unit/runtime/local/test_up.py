@@ -23,9 +23,7 @@ from lab.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from lab.host.files import write_private
 from lab.host.http import Reply
-from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime import ports
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
@@ -33,7 +31,9 @@ from lab.runtime.local.services import FORKS
 from lab.runtime.ports import FILE
 from lab.runtime.ports import is_free as really_free
 from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
-from lab.topology import LabSpec, Progress, S3Place, State
+from lab.store import upstream
+from lab.store.upstream import Upstream
+from lab.topology import Credentials, LabSpec, Progress, S3Place, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 FT = dataclasses.replace(SPEC, gcs_ft=True)
@@ -750,12 +750,12 @@ ELSEWHERE = dataclasses.replace(SPEC, s3=THERE)
 
 def named_elsewhere(folder: Path) -> Path:
     """The file with the key of a store that is not the lab's, as the command line leaves it."""
-    path = folder / "secrets" / UPSTREAM_FILE
-    write_private(path, "{}")
+    path = upstream.file_in(folder)
+    upstream.save(path, Upstream(THERE.url, THERE.bucket, Credentials("AKIA", "secret")))
     return path
 
 
-def test_a_lab_on_a_store_that_is_there_says_so_and_down_forgets_its_key(
+def test_a_lab_on_a_store_that_is_there_says_so_and_knows_it_when_it_is_down(
     machine: Machine, tmp_path: Path
 ) -> None:
     runtime, detail = machine.runtime(tmp_path), "gateway to http://there:8333, bucket course (weed)"
@@ -771,5 +771,16 @@ def test_a_lab_on_a_store_that_is_there_says_so_and_down_forgets_its_key(
     with pytest.raises(RefusedError, match=r"objects in bucket course at http://there:8333"):
         runtime.up(SPEC)
     runtime.down()
-    assert not key.exists()
+    assert runtime.foreign_store() == THERE
+    (note,) = runtime.status().notes
+    assert "bucket course at http://there:8333; `labctl up` uses them again" in note
     assert runtime.kept() == ()
+    runtime.up(SPEC)
+    assert (runtime.foreign_store(), key.exists()) == (None, False)
+
+
+def test_down_with_volumes_forgets_a_store_that_is_there(machine: Machine, tmp_path: Path) -> None:
+    runtime, key = machine.runtime(tmp_path), named_elsewhere(tmp_path / "raylab")
+    runtime.up(ELSEWHERE)
+    runtime.down(volumes=True)
+    assert (runtime.foreign_store(), key.exists()) == (None, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -35,9 +36,15 @@ OURS = Credentials("lab-root", "lab-root-secret")
 class Front(Server):
     """A gateway in the place of a server; `there` is the other store."""
 
-    def __init__(self, there: Server, key: Credentials = CREDENTIALS, pool: Any = None) -> None:
+    def __init__(
+        self,
+        there: Server,
+        key: Credentials = CREDENTIALS,
+        pool: Any = None,
+        url: str = "http://there.example:8333",
+    ) -> None:
         self.there, self.log = there, list[str]()
-        upstream = Upstream("http://there.example:8333", THEIRS, key)
+        upstream = Upstream(url, THEIRS, key)
         keys = Keyring(Key(OURS), Key(TRAINING, BUCKET))
         self.app: Any = Gateway(upstream, keys, self.log.append, pool=pool or TherePool(there))
 
@@ -57,9 +64,14 @@ class Front(Server):
 
 
 class TherePool(WsgiPool):
-    """A pool whose server is known by the name under which it was asked."""
+    """A pool whose server is known by the name under which it was asked; `asked` has each address."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self.asked: list[str] = []
 
     def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+        self.asked.append(url)
         headers = {**kw.pop("headers"), "Host": urlsplit(url).netloc}
         return super().urlopen(method, url, *args, headers=headers, **kw)
 
@@ -168,6 +180,15 @@ def test_a_presigned_url_opens_its_object(front: Front) -> None:
     assert front.send("GET", other, b"", {}).status_code == 403
 
 
+def test_a_query_goes_on_as_it_was_signed_and_without_the_signature(front: Front) -> None:
+    front.store.put("a b+c", b"1")
+    request = AWSRequest(method="GET", url=f"{HOST}/{BUCKET}?prefix=a%20b%2Bc&list-type=2&delimiter=")
+    signer(S3SigV4QueryAuth, TRAINING, expires=60).add_auth(request)
+    answer = front.send("GET", request.url.removeprefix(HOST), b"", {})
+    assert "<Key>a b+c</Key>" in answer.text
+    assert front.app._pool.asked[-1].endswith(f"/{THEIRS}?delimiter=&list-type=2&prefix=a%20b%2Bc")
+
+
 def test_a_body_that_is_not_the_signed_one_goes_nowhere(front: Front) -> None:
     request = AWSRequest(method="PUT", url=f"{HOST}/{BUCKET}/a", data=b"signed")
     signer(S3SigV4Auth, TRAINING).add_auth(request)
@@ -209,6 +230,32 @@ def test_a_store_that_no_longer_takes_the_labs_key_is_named(front: Front) -> Non
     assert (status, page["detail"]) == (
         503, f"gateway to http://there.example:8333, bucket {THEIRS}: HTTP 403 InvalidAccessKeyId",
     )  # fmt: skip
+
+
+def test_nobody_is_sent_to_another_server(server: Server) -> None:
+    class Moved(urllib3.PoolManager):
+        def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+            return urllib3.HTTPResponse(
+                b"", {"Location": "https://other.example/a"}, 307, preload_content=False
+            )
+
+    answer = Front(server, pool=Moved())("GET", f"/{BUCKET}/a", credentials=TRAINING)
+    assert (answer.status_code, "Location" in answer.headers) == (503, False)
+    assert "sends the lab to https://other.example/a (HTTP 307)" in answer.text
+
+
+def test_the_bucket_is_in_the_host_of_a_store_that_wants_it_so(server: Server) -> None:
+    class Virtual(TherePool):
+        def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+            parts = urlsplit(url)
+            asked.append(f"{parts.netloc}{parts.path}")
+            return urllib3.HTTPResponse(io.BytesIO(b"data"), status=200, preload_content=False)
+
+    asked: list[str] = []
+    front = Front(server, pool=Virtual(server), url="https://{bucket}.there.example")
+    assert front("GET", f"/{BUCKET}/a/b", credentials=TRAINING).data == b"data"
+    front("GET", f"/{BUCKET}?list-type=2", credentials=TRAINING)
+    assert asked == [f"{THEIRS}.there.example/a/b", f"{THEIRS}.there.example"]
 
 
 def test_its_health_names_the_store(front: Front) -> None:
