@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -196,6 +197,19 @@ def test_a_training_on_a_build_for_the_cpu_fails_with_the_build(lab: GpuBench) -
     assert explanation is not None, log[-3000:]
     assert explanation.cause.name == "cpu-build", log[-3000:]
     assert "its nvidia GPUs need the build cuda" in log
+
+
+@pytest.mark.rare
+def test_the_acceptance_tells_what_a_gpu_that_computes_nothing_can_do(lab: GpuBench, tmp_path: Path) -> None:
+    lab.labctl("doctor", "--gpu-acceptance", str(tmp_path / "gpus.json"), code=15)
+    report = json.loads((tmp_path / "gpus.json").read_text())
+    outcomes = {check["name"]: check["outcome"] for check in report["checks"]}
+    assert [outcomes[name] for name in ("pinning", "sick and well")] == ["passed", "passed"]
+    assert [outcomes[name] for name in ("PCIe bandwidth", "GPUs compute")] == ["failed", "failed"]
+    bandwidth = next(check["detail"] for check in report["checks"] if check["name"] == "PCIe bandwidth")
+    assert "pcie_copy ended with 1: CUDA's driver: operation not supported (801)" in bandwidth
+    details = {check["detail"] for check in report["checks"] if check["outcome"] == "skipped"}
+    assert [detail.startswith("needs the device") for detail in details] == [True]
 
 
 @pytest.mark.rare
