@@ -123,9 +123,9 @@ def choose(
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
 
 
-def started(lab: str, folder: Path) -> Runtime:
+def started(lab: str, folder: Path, engine: Engine | None = None) -> Runtime:
     """The runtime on which the lab in this folder runs, if it does."""
-    return _local(lab, folder) if _up_locally(folder) else _compose(lab, folder, None)
+    return _local(lab, folder) if _up_locally(folder) else _compose(lab, folder, engine)
 
 
 def _local(lab: str, folder: Path) -> Runtime:
