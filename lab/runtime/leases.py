@@ -145,8 +145,9 @@ def _read(path: Path) -> Holder | None:
 
 
 def _is_locked(path: Path) -> bool:
+    """True while a labctl starts a lab with it; another that looks, too, does not count."""
     try:
-        take_lock(path).close()
+        take_lock(path, shared=True).close()
     except BlockingIOError:
         return True
     except OSError:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from lab.errors import GpuError, SetupError
+from lab.host.files import take_lock
 from lab.host.gpus import Holder
 from lab.lab import Lab
 from lab.runtime import leases, select
@@ -157,6 +158,15 @@ def test_a_labctl_that_was_killed_while_it_started_a_lab_holds_nothing(
             take(two, plan(GPUS[0]))
         labctl.kill()
     take(two, plan(GPUS[0]))
+
+
+def test_who_looks_at_a_lease_is_not_taken_for_a_lab_that_starts(one: FakeRuntime) -> None:
+    take(one, plan(GPUS[0]))
+    (path,) = Path(leases._folder()).glob("*.json")
+    with take_lock(path, shared=True):
+        assert leases.holders(devices=runs()) == {}
+    with take_lock(path):
+        assert set(leases.holders(devices=runs())) == {GPUS[0]}
 
 
 def test_of_two_labs_that_start_at_the_same_instant_one_has_both_gpus_and_the_other_neither(
