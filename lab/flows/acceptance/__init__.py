@@ -31,7 +31,7 @@ NOT_ASKED = "not asked: the acceptance ended before"
 NO_TIME = "not asked: the ten minutes are over"
 NEEDS = f"needs a GPU that computes: `{COMPUTES}` has not passed"
 
-_ADDRESS = re.compile(r"\w+://\S+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b[0-9a-fA-F]{32,}\b")
+ADDRESS = r"\w+://\S+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b[0-9a-fA-F]{32,}\b"
 """URLs, IPv4 addresses, and what may be a token."""
 
 
@@ -123,9 +123,7 @@ class Acceptance:
         return NO_TIME if left < question.least else ""
 
     def _harmless(self, text: str) -> str:
-        for private in self._private:
-            text = text.replace(private, "...")
-        return _ADDRESS.sub("...", text)
+        return self._private.sub("...", text)
 
 
 def _ask(question: Question, seconds: float) -> Check:
@@ -136,8 +134,10 @@ def _ask(question: Question, seconds: float) -> Check:
     return Check(question.name, "skipped" if passed is None else "passed" if passed else "failed", detail)
 
 
-def _private(at: Endpoints) -> tuple[str, ...]:
-    """Texts that nobody else is to read, the longest first: one may hold another."""
+def _private(at: Endpoints) -> re.Pattern[str]:
+    """All that nobody else is to read."""
     keys = (at.credentials.secret_key, at.credentials.access_key, at.ray_token, at.grafana_password)
     names = (str(Path.home()), platform.node())
-    return tuple(sorted(filter(None, (*keys, *names)), key=len, reverse=True))
+    parts = [re.escape(key) for key in keys if key]
+    parts += [rf"(?<!\w){re.escape(name)}(?!\w)" for name in names if name]
+    return re.compile("|".join((ADDRESS, *parts)))

@@ -25,10 +25,10 @@ COMPUTES = "GPUs compute"
 JOB = Path(__file__).resolve().parent / "job"
 RECIPE = "digits"
 EPOCHS = 12
+BREAK_AFTER_EPOCH = 5
+
 LINE = 200
 """Characters of a job's last line that are kept."""
-
-BREAK_AFTER_EPOCH = 5
 
 SOFTWARE = """
 import torch
@@ -120,15 +120,9 @@ def _compute(lab: Lab, seconds: float) -> tuple[bool, str]:
 
 def _unmade(view: Mapping[str, Any], nodes: set[str], check: str) -> list[str]:
     """Checks that nodes with GPUs cannot make, each reason once."""
-    skipped = [(node, reasons) for node, reasons in view["skipped"].items() if node in nodes]
-    return list(
-        dict.fromkeys(
-            f"{name} ({why})"
-            for _, reasons in skipped
-            for name, why in reasons.items()
-            if check in ("", name)
-        )
-    )
+    unmade = [reasons for node, reasons in view["skipped"].items() if node in nodes]
+    told = (f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name))
+    return list(dict.fromkeys(told))
 
 
 def _sick_and_well(lab: Lab, clock: Clock, seconds: float) -> tuple[bool, str]:
