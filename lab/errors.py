@@ -152,6 +152,8 @@ class EngineError(LabError):
     """The Docker Engine or its Compose plugin is missing, does not run, is too old, or refuses."""
 
     exit_code = 18
+    late = False
+    """True for an engine that is there and does not answer in time: what runs in it goes on."""
 
 
 class LessonError(LabError):

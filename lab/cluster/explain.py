@@ -155,6 +155,12 @@ CAUSES = (
         r"(?:CUDA|HIP) out of memory\. Tried to allocate ",
     ),
     _cause(
+        "gpu-twice",
+        "two ranks of the job are on one GPU, which NCCL refuses",
+        'give each rank a GPU of its own ("GPU": 1), or let them use Gloo: TorchConfig(backend="gloo")',
+        r"Duplicate GPU detected : rank \d+ and rank \d+ both on CUDA device ",
+    ),
+    _cause(
         "node-lost",
         "training lost a node, and was not allowed to start again",
         "FailureConfig(max_failures=3) in its RunConfig allows it; Ray's default is 0",

@@ -155,12 +155,13 @@ def take_lock(
     timeout: float = 0.0,
     on_wait: Callable[[], None] = lambda: None,
     clock: Clock = MONOTONIC,
+    shared: bool = False,
 ) -> IO[bytes]:
     """Lock `path`, a file that only its owner may read, until what is returned is closed.
 
-    A process that inherits the descriptor holds the lock, too; its holder may delete the file. While another
-    one has it, `on_wait` is called once. Raises BlockingIOError after `timeout` seconds, OSError where there
-    can be no such file.
+    With `shared` others may have it too, all shared. A process that inherits the descriptor holds the lock,
+    too; its holder may delete the file. While another one has it, `on_wait` is called once. Raises
+    BlockingIOError after `timeout` seconds, OSError where there can be no such file.
     """
     file = _open_lock(path)
     try:
@@ -171,7 +172,7 @@ def take_lock(
     def locked() -> bool:
         nonlocal file
         with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if _is_at(file, path):
                 return True
             file.close()  # whoever held it has deleted it: a third one may have made another

@@ -85,6 +85,7 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         WORKER,
         expect("ray.train.torch.config", "_TorchBackend.on_start", "(self, worker_group, backend_config)"),
         expect("ray.train.torch.config", "_is_backend_nccl", "(backend)"),
+        expect(GROUP, "WorkerGroup.get_resources_per_worker", "(self)"),
         expect("ray.air._internal.device_manager", "_torch_device_manager"),
         expect("ray.air._internal.device_manager.cpu", "CPUTorchDeviceManager"),
     ),

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from lab.errors import GpuError, LabError, SetupError, StateError
+from lab.errors import EngineError, GpuError, LabError, SetupError, StateError
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.files import make_private, take_lock, user_state
 from lab.host.gpus import Holder, held_error
@@ -31,14 +31,22 @@ Devices = Callable[[Holder], "Collection[str] | None"]
 """Tells the GPUs (see GpuAssignment.device) that a lab runs with."""
 
 
-def devices_of(holder: Holder) -> Collection[str] | None:
-    """The GPUs that this lab runs with; None where it runs and nobody knows any more with which ones."""
-    from lab.runtime.select import started
+def devices_of(
+    holder: Holder, started: Callable[[str, Path], Runtime] | None = None
+) -> Collection[str] | None:
+    """The GPUs that this lab runs with; None where nobody knows: it may run, on whatever it took.
+
+    That is so without its state, and while the engine of its containers is too busy to answer. Where no
+    engine runs no container does. `started` finds the runtime of a lab (default: that of select).
+    """
+    from lab.runtime import select
 
     try:
-        return started(holder.lab, Path(holder.folder)).spec().gpu.devices
+        return (started or select.started)(holder.lab, Path(holder.folder)).spec().gpu.devices
     except StateError:
         return None
+    except EngineError as error:
+        return None if error.late else ()
     except LabError:
         return ()
 
@@ -137,8 +145,9 @@ def _read(path: Path) -> Holder | None:
 
 
 def _is_locked(path: Path) -> bool:
+    """True while a labctl starts a lab with it; another that looks, too, does not count."""
     try:
-        take_lock(path).close()
+        take_lock(path, shared=True).close()
     except BlockingIOError:
         return True
     except OSError:

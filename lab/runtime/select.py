@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import LabError, RefusedError, StateError, UnsupportedError, UsageError
+from lab.errors import EngineError, LabError, RefusedError, StateError, UnsupportedError, UsageError
 from lab.host.files import home
 from lab.runtime.base import Runtime
 from lab.runtime.statefile import COMPOSE_FILE
@@ -93,7 +93,7 @@ def choose(
     be had.
 
     Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here, RefusedError when
-    the lab is up on the other runtime.
+    the lab is up on the other runtime, EngineError when it may be and the engine is too busy to tell.
     """
     if kind == INSIDE:
         from lab.runtime.inside import InsideRuntime
@@ -123,9 +123,9 @@ def choose(
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
 
 
-def started(lab: str, folder: Path) -> Runtime:
-    """The runtime on which the lab in this folder runs, if it does."""
-    return _local(lab, folder) if _up_locally(folder) else _compose(lab, folder, None)
+def started(lab: str, folder: Path, engine: Engine | None = None) -> Runtime:
+    """The runtime on which the lab in this folder runs, if it does; `engine` is that of containers."""
+    return _local(lab, folder) if _up_locally(folder) else _compose(lab, folder, engine)
 
 
 def _local(lab: str, folder: Path) -> Runtime:
@@ -170,7 +170,9 @@ def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
         _compose(lab, folder, engine).spec()
     except StateError:  # containers run, whatever became of the file
         return True
-    except LabError:
+    except LabError as error:
+        if isinstance(error, EngineError) and error.late:
+            raise  # they may run, and nobody can tell
         return False
     return True
 

@@ -17,10 +17,11 @@ FAILED = 9
     [
         ("trains_without_a_module.py", "module"),
         ("reads_a_laptop.py", "path"),
+        pytest.param("shares_a_gpu.py nccl", "gpu-twice", marks=pytest.mark.rare),
     ],
 )
 def test_a_failure_is_explained_where_it_is_met(bench: Bench, script: str, cause: str) -> None:
-    argv = ("submit", "--json", "--", "python", script)
+    argv = ("submit", "--json", "--", "python", *script.split())
     found = bench.start(*argv, cwd=SCRIPTS).end(2 * PATIENCE)
     assert found.code == FAILED, found
     explained = found.document["explanation"]

@@ -353,3 +353,17 @@ def test_the_workspace_shows_the_example_as_it_is() -> None:
         block for language, block in FENCE.findall(read("workspace/README.md")) if language == "python"
     ]
     assert read("workspace/examples/resumable.py").endswith(f"\n{block}")
+
+
+def test_each_section_on_gpus_says_which_tests_ran_it() -> None:
+    headings = ["GPUs", *sections("docs/gpus.md", "##")]
+    *tried, last = headings
+    table = re.findall(r"^\| \[(.+?)\]\(#\S+\) \| (.+?) \| ?(.*?) ?\|$", read("docs/gpus.md"), re.MULTILINE)
+    assert [section for section, _, _ in table] == tried, last
+    for section, tests, _ in table:
+        paths = re.findall(r"`(\S+\.py)`", tests)
+        assert paths, section
+        folder = ROOT
+        for path in paths:  # one without a folder lies beside the one before it
+            assert (ROOT / path if "/" in path else folder / path).is_file(), path
+            folder = (ROOT / path).parent if "/" in path else folder

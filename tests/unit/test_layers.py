@@ -31,7 +31,7 @@ LAYERS = (
 FLOWS = (
     ("recovery", "doctor", "images", "inference", "testing"),
     ("chaos", "demo", "lessons", "report"),
-    ("queues",),
+    ("queues", "acceptance"),
     ("kubernetes", "compose_folder"),
 )
 """The same among the flows."""

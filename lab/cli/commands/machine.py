@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,9 +16,11 @@ from lab.cli import documents, render, values
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
-from lab.errors import CheckError, UsageError
-from lab.host.files import ROOT
-from lab.topology import BUCKET
+from lab.errors import CheckError, RefusedError, UsageError
+from lab.host.files import ROOT, write_private
+from lab.topology import BUCKET, Check
+
+REPORT = "gpu-acceptance.json"
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -58,12 +62,35 @@ CALLS: Mapping[str, Mapping[str, str]] = {
     "--bucket", type=values.Text(), metavar="BUCKET",
     help=f"A bucket of it that may be written to. [default: {BUCKET}]",
 )  # fmt: skip
+@click.option(
+    "--gpu-acceptance", is_flag=True,
+    help="Check the GPUs of the lab that is up, for ten minutes at most, and write a report to send.",
+)  # fmt: skip
+@click.option(
+    "--report", type=values.Place(dir_okay=False), metavar="FILE",
+    help=f"Where to. [default: {REPORT}]",
+)  # fmt: skip
 @pass_app
-def doctor(app: App, url: str | None, file: Path | None, ca_file: Path | None, bucket: str | None) -> None:
+def doctor(
+    app: App,
+    url: str | None,
+    file: Path | None,
+    ca_file: Path | None,
+    bucket: str | None,
+    gpu_acceptance: bool,
+    report: Path | None,
+) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
     from lab.flows.doctor import run_checks, store
 
     given = {"--s3-credentials": file, "--s3-ca": ca_file, "--bucket": bucket}
+    if gpu_acceptance and (url is not None or any(given.values())):
+        raise UsageError("--gpu-acceptance is about GPUs, --s3 about a store", "give one or the other")
+    if report is not None and not gpu_acceptance:
+        raise UsageError("--report belongs to --gpu-acceptance", "labctl doctor --gpu-acceptance")
+    if gpu_acceptance:
+        _accept(app, report or Path(REPORT))
+        return
     if url is None and (stray := next((option for option, value in given.items() if value), "")):
         raise UsageError(f"{stray} belongs to --s3", "labctl doctor --s3 URL")
     name, runtime = app.name, app.runtime
@@ -73,9 +100,36 @@ def doctor(app: App, url: str | None, file: Path | None, ca_file: Path | None, b
         )
     else:
         checks = run_checks(name, runtime)
-    checks = tuple(replace(check, hint=app.out.about(check.hint)) for check in checks)
+    checks = _with_lab(app, checks)
+    ok = all(check.outcome != "failed" for check in checks)
+    _show(app, checks, {"ok": ok, "checks": [documents.check(check) for check in checks]})
+
+
+def _accept(app: App, path: Path) -> None:
+    """Check the GPUs of the lab that is up; the report is written anew after each check."""
+    from lab.flows.acceptance import Acceptance
+
+    if path.exists():
+        raise RefusedError(f"{path} is there already", "name another file: --report FILE")
+    acceptance = Acceptance(app.open())
+
+    def keep(document: Mapping[str, Any]) -> None:
+        write_private(path.absolute(), json.dumps(document, indent=1) + "\n")
+
+    acceptance.run(app.out.note, keep)
+    app.out.note(f"report: {path}")
+    _show(app, _with_lab(app, acceptance.checks), {**acceptance.report(), "report": str(path)})
+
+
+def _with_lab(app: App, checks: Sequence[Check]) -> tuple[Check, ...]:
+    """The same, with the lab's name in the commands of their hints."""
+    return tuple(replace(check, hint=app.out.about(check.hint)) for check in checks)
+
+
+def _show(app: App, checks: Sequence[Check], document: Mapping[str, Any]) -> None:
+    """Show checks, or their document, and fail if one has."""
     failed = [check for check in checks if check.outcome == "failed"]
-    if not app.out.as_json({"ok": not failed, "checks": [documents.check(check) for check in checks]}):
+    if not app.out.as_json(document):
         rows = ((check.outcome, check.name, check.detail) for check in checks)
         app.out.show(render.table(("RESULT", "CHECK", "DETAIL"), rows))
         hints = [check for check in checks if check.hint and check.outcome in ("failed", "warning")]

@@ -73,7 +73,7 @@ def inject(
         sampler.start()
     try:
         aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
-        injection = Injection(watch, fault, aim, parameters, on_moment, request.timeout)
+        injection = Injection(watch, fault, aim, parameters, on_moment, request.timeout, request.ending)
         try:
             injection.run(to_the_end=wait)
             injection.emit_left()

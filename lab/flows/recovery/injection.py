@@ -22,7 +22,7 @@ from lab.faults import Fault, Scene, Scope, rank_on_target
 from lab.faults.active import ActiveFault, ActiveFaults, myself
 from lab.faults.records import FaultLog, LoggedFault
 from lab.flows.recovery.patience import Patience
-from lab.flows.recovery.request import OnMoment
+from lab.flows.recovery.request import FaultRequest, OnMoment
 from lab.flows.recovery.revert import Revert
 from lab.flows.recovery.timeline import Timeline
 from lab.flows.recovery.trigger import Aim
@@ -33,9 +33,6 @@ from lab.topology import Progress, State, Struck
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import FaultRecord
-
-JOB_SECONDS = 3600.0
-"""Deadline for the job to end once it has recovered, where a timeout was given."""
 
 SPARE_REPORTS = 2
 """Reports after its epoch until which a fault that acts at one is waited for."""
@@ -58,10 +55,11 @@ class Injection:
         parameters: Mapping[str, float],
         on_moment: OnMoment,
         timeout: float | None = None,
+        ending: float = FaultRequest.ending,
     ) -> None:
-        """`parameters` are all that the fault has; `timeout` is that of FaultRequest."""
+        """`parameters` are all that the fault has; `timeout` and `ending` are those of FaultRequest."""
         self._watch, self._clock, self._store = watch, watch.clock, watch.lab.store
-        self._fault, self._aim, self._timeout = fault, aim, timeout
+        self._fault, self._aim, self._timeout, self._ending = fault, aim, timeout, ending
         self.target = aim.target
         """The service."""
         self.at = watch.clock()
@@ -294,7 +292,7 @@ class Injection:
             if patience.over:
                 self.timeline.emit("note patience", now, f"{patience.over}: {patience.phase.text}")
             return bool(patience.over)
-        more = JOB_SECONDS if self._goes_on() else 0.0
+        more = self._ending if self._goes_on() else 0.0
         return now >= self.at + (self._duration or 0.0) + self._timeout + more
 
     def _goes_on(self) -> bool:

@@ -28,6 +28,8 @@ class FaultRequest:
     timeout: float | None = None
     """Deadline for the wait before the fault, and again for the first report after it; None: as long as the
     job makes progress, see lab.flows.recovery.patience."""
+    ending: float = 3600.0
+    """Deadline for the job to end once it has recovered, where a timeout is given."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """Parameters of the fault beside its duration; see lab.faults.base.FaultKind."""
 

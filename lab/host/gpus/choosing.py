@@ -66,7 +66,10 @@ def _one(name: str, detections: Mapping[Vendor, Detection]) -> Gpu:
         raise UsageError(
             f"--gpus {name}: both vendors have such a GPU ({same})", "say which: --gpu nvidia or --gpu amd"
         )
-    raise UsageError(f"--gpus {name}: ambiguous ({same})", f"write more of the UUID; {SEE}")
+    more = "write more of the UUID"
+    if len({gpu.uuid for gpu in matches}) == 1:  # partitions of an AMD card have that of the card
+        more = "name it by its index, or by its render node"
+    raise UsageError(f"--gpus {name}: ambiguous ({same})", f"{more}; {SEE}")
 
 
 def _exactly(name: str, gpu: Gpu) -> bool:

@@ -4,7 +4,7 @@ On a lab with simulated GPUs the nodes offer logical GPUs, so scheduling is real
 them. Two decisions of Ray Train (ray 2.60) rest on the logical GPUs alone and are corrected here:
 `TorchTrainer` chooses NCCL, which needs devices, and `ray.train.torch.get_device()` answers `cuda:0`.
 Where workers share a real GPU, NCCL would refuse the second rank on it: Gloo is used there too.
-On GPUs of their own only an error is changed: where PyTorch lacks NCCL it says which build that is.
+On real GPUs, shared or not, a training on PyTorch's build for the CPU fails with an error that names it.
 Lightning's own choice of a device is corrected in `accelerator.py`.
 """
 
@@ -24,9 +24,6 @@ GPU_VARIABLE = "RAYLAB_GPU"
 IMAGES = {"nvidia": "cuda", "amd": "rocm"}
 """Vendor of real GPUs -> the build of PyTorch that they need; the name of the lab's image ends so."""
 
-NO_NCCL = "doesn't have NCCL built in"
-"""Words of PyTorch's error where its build lacks NCCL (RCCL, for AMD)."""
-
 
 class SimulatedGpu(ControllerCallback, WorkerCallback):
     """Gloo for NCCL in the controller, the CPU for `cuda:N` in the workers. Real GPUs: a better error."""
@@ -38,25 +35,19 @@ class SimulatedGpu(ControllerCallback, WorkerCallback):
 
         on_start = config._TorchBackend.on_start
 
+        with_gloo = active("simulated_gpu")
+
         @functools.wraps(on_start)
-        def on_start_with_gloo(self: Any, worker_group: Any, backend_config: Any) -> None:
-            if backend_config.backend is None or config._is_backend_nccl(backend_config.backend):
-                backend_config.backend = "gloo"
+        def on_start_as_the_lab_can(self: Any, worker_group: Any, backend_config: Any) -> None:
+            asked, resources = backend_config.backend, worker_group.get_resources_per_worker()
+            if resources.get("GPU", 0) > 0 if asked is None else config._is_backend_nccl(asked):
+                if why := wrong_build():
+                    raise RuntimeError(why)  # the last error of a job is what explains it
+                backend_config.backend = "gloo" if with_gloo else asked
             on_start(self, worker_group, backend_config)
 
-        @functools.wraps(on_start)
-        def on_start_or_why(self: Any, worker_group: Any, backend_config: Any) -> None:
-            try:
-                on_start(self, worker_group, backend_config)
-            except Exception as error:
-                if NO_NCCL in str(error) and (why := wrong_build()):
-                    raise RuntimeError(why) from None  # the last error of a job is what explains it
-                raise
-
-        if active("simulated_gpu"):
-            config._TorchBackend.on_start = on_start_with_gloo
-        elif os.environ.get(GPU_VARIABLE) in IMAGES:
-            config._TorchBackend.on_start = on_start_or_why
+        if with_gloo or os.environ.get(GPU_VARIABLE) in IMAGES:
+            config._TorchBackend.on_start = on_start_as_the_lab_can
 
     def after_init_train_context(self) -> None:
         from ray.train.v2._internal.execution.context import get_train_context
@@ -71,12 +62,12 @@ class SimulatedGpu(ControllerCallback, WorkerCallback):
 
 
 def wrong_build() -> str:
-    """The reason why PyTorch cannot use the GPUs of this lab; empty where its build can."""
+    """The reason why PyTorch cannot use the GPUs of this lab; empty where its build can, or none are real."""
     import torch
 
-    if torch.version.cuda or torch.version.hip:
-        return ""
     vendor = os.environ.get(GPU_VARIABLE, "")
+    if vendor not in IMAGES or torch.version.cuda or torch.version.hip:
+        return ""
     return (
         f"raylab: PyTorch {torch.__version__} of this lab is a build for the CPU, without NCCL;"
         f" its {vendor} GPUs need the build {IMAGES[vendor]}"

@@ -114,6 +114,8 @@ CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
 )
 """Pattern in the output, error, what is wrong, what to do; the first that matches counts, then pip's own."""
 
+RESTART = "restart it: `sudo systemctl restart docker`, or Docker Desktop"
+
 NOISE = re.compile(r"^#\d+ (?:[\d.]+ )?|^-+$|^ *>>> |^\s*\d+ \| ")
 
 
@@ -133,6 +135,13 @@ def no_answer(text: str) -> EngineError:
     if isinstance(known, EngineError):
         return known
     return EngineError(f"docker failed: {words}", "`labctl doctor` looks at the engine")
+
+
+def late_answer(seconds: float) -> EngineError:
+    """The error for an engine that is there and does not answer within so many seconds."""
+    late = EngineError(f"the Docker Engine does not answer within {seconds:g} s", RESTART)
+    late.late = True
+    return late
 
 
 def known_cause(text: str, prefix: str = "") -> LabError | None:

@@ -24,7 +24,7 @@ from lab.errors import EngineError, LabError, WaitTimeoutError
 from lab.host.command import ANSWER_END_SECONDS, OnLine, run, start, stream
 from lab.host.environment.progress import Progress
 from lab.host.reading import parse_json
-from lab.runtime.compose.causes import failed, last_words, missing_command, no_answer
+from lab.runtime.compose.causes import RESTART, failed, last_words, late_answer, missing_command, no_answer
 from lab.runtime.compose.inspected import (
     PROJECT_LABEL,
     Container,
@@ -57,8 +57,6 @@ TAIL = 200
 CHUNK = 1 << 20
 
 _ERROR = re.compile(r"error|got permission|permission denied|cannot connect|failed to connect", re.IGNORECASE)
-
-_RESTART = "restart it: `sudo systemctl restart docker`, or Docker Desktop"
 
 _GONE = re.compile(
     r"container \S+ is not running|no such (container|network|volume)|network \S+ not found"
@@ -259,7 +257,7 @@ class Engine:
         Raises EngineError when the engine cannot run it, or after `timeout` seconds.
         """
         command = self._argv("run", *options, image, *argv)
-        with self._called(EngineError(f"`{' '.join(argv)}` has not ended after {timeout:g} s", _RESTART)):
+        with self._called(EngineError(f"`{' '.join(argv)}` has not ended after {timeout:g} s", RESTART)):
             result = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
         if result.returncode == ENGINE_FAILED:
             raise no_answer(result.stdout)
@@ -364,13 +362,11 @@ class Engine:
     def _answer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         if shutil.which(self.call[0]) is None:
             raise missing_command(self.call[0])
-        with self._called(
-            EngineError(f"the Docker Engine does not answer within {self._timeout:g} s", _RESTART)
-        ):
+        with self._called(late_answer(self._timeout)):
             return self._run(self._argv(*arguments), timeout=self._timeout, env=clean_environment())
 
     def _do(self, argv: Sequence[str], called: str, timeout: float, gone: bool = False) -> None:
-        with self._called(EngineError(f"`{called}` has not ended after {timeout:g} s", _RESTART)):
+        with self._called(EngineError(f"`{called}` has not ended after {timeout:g} s", RESTART)):
             result = self._run(argv, timeout=timeout, env=clean_environment())
         if result.returncode:
             lines = [line for line in result.stderr.splitlines() if line.strip()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -27,6 +29,9 @@ UP = ("up", "--gpu", "nvidia")
 SEES_NONE = 17
 NO_GPU = 14
 
+ACCEPTANCE_SECONDS = 900.0
+"""The ten minutes of an acceptance, and a machine on which starting labctl takes a while."""
+
 
 class GpuBench(ContainerBench):
     """A lab on the machine with NVIDIA's GPUs. Its image is the one for the CPU: nothing can be computed."""
@@ -47,6 +52,14 @@ class GpuBench(ContainerBench):
         (checks,) = (device["checks"] for device in devices if device["device"] == gpu)
         found = next(result for result in checks if result["name"] == check)
         return f"{found['state']}: {found['message']}"
+
+    def fails_with_the_build(self, job: str) -> None:
+        """Wait for the failure of a training that wants GPUs; it must name PyTorch's build."""
+        ended = self.lab.jobs.wait(job, PATIENCE)
+        explanation, log = self.lab.why_failed(ended), self.lab.jobs.logs(job)
+        assert explanation is not None, log[-3000:]
+        assert explanation.cause.name == "cpu-build", log[-3000:]
+        assert "its nvidia GPUs need the build cuda" in log
 
 
 @pytest.fixture(scope="module")
@@ -188,14 +201,32 @@ def test_a_gpu_that_disappears_is_missed_by_name(lab: GpuBench, machine: Machine
 
 
 @pytest.mark.rare
-def test_a_training_on_a_build_for_the_cpu_fails_with_the_build(lab: GpuBench) -> None:
-    job = lab.digits(epochs=1)
-    ended = lab.lab.jobs.wait(job, PATIENCE)
-    assert ended.status == "FAILED"
-    explanation, log = lab.lab.why_failed(ended), lab.lab.jobs.logs(job)
-    assert explanation is not None, log[-3000:]
-    assert explanation.cause.name == "cpu-build", log[-3000:]
-    assert "its nvidia GPUs need the build cuda" in log
+@pytest.mark.parametrize("job", ["digits", "two ranks with half a GPU each"])
+def test_a_training_on_a_build_for_the_cpu_fails_with_the_build(lab: GpuBench, job: str) -> None:
+    lab.fails_with_the_build(
+        lab.digits(epochs=1) if job == "digits" else lab.submit("shares_a_gpu.py", "it is")
+    )
+
+
+@pytest.mark.rare
+def test_the_acceptance_names_what_gpus_that_compute_nothing_cannot_do(lab: GpuBench, tmp_path: Path) -> None:
+    path = tmp_path / "gpus.json"
+    ended = lab.labctl(
+        "doctor", "--gpu-acceptance", "--report", str(path), "--json", code=15, timeout=ACCEPTANCE_SECONDS
+    )
+    report = json.loads(path.read_text())
+    assert ended.documents[0] == {**report, "report": str(path), "seconds": ended.documents[0]["seconds"]}
+    outcomes = {check["name"]: check["outcome"] for check in report["checks"]}
+    assert list(outcomes.values()) == ["passed"] * 4 + ["failed"] * 2 + ["skipped"] * 3, report
+    assert report["not_checked"] == ["training", "all-reduce", "recovery"]
+    details = {check["name"]: check["detail"] for check in report["checks"]}
+    assert details["software"].startswith("driver 580.65.06, PyTorch ")
+    assert "pcie_copy ended with 1: CUDA's driver: operation not supported (801)" in details["PCIe bandwidth"]
+    assert "pinning: passed after " in ended.err
+    endpoints, text = lab.lab.endpoints(), path.read_text()
+    keys = (endpoints.ray_token, endpoints.credentials.secret_key, endpoints.credentials.access_key)
+    assert not [key for key in (*keys, endpoints.grafana_password, platform.node()) if key and key in text]
+    assert "ordered by doctor" not in lab.state(GPUS[0], "ecc"), "the order is lifted"
 
 
 @pytest.mark.rare
@@ -223,6 +254,7 @@ def test_workers_share_the_one_gpu_that_is_free(lab: GpuBench, other: GpuBench, 
     assert [view["sees"][0]["gpu"] for view in views] == [GPUS[2][4:]] * 2
     environment = other.exec(HEAD, "printenv", "RAYLAB_GPU_SHARED")
     assert environment == "1\n"
+    other.fails_with_the_build(other.digits(epochs=1, workers=2))
     machine.has(*GPUS[:2])
 
 

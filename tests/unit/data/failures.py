@@ -98,6 +98,12 @@ LOGS = {
         "total capacity of 15.77 GiB of which 1.12 GiB is free.\n",
         f"{DRIVER}torch.OutOfMemoryError: HIP out of memory. Tried to allocate 20.00 MiB.\n",
     ],
+    "gpu-twice": [  # nccl/src/init.cc; torch/csrc/distributed/c10d/NCCLUtils.hpp
+        f"{GROUP}{RANK}torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid "
+        "usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.27.5\n"
+        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+        "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000\n",
+    ],
     "node-lost": [LOST],
     "versions": [  # ray/_private/utils.py, ray/scripts/scripts.py
         f"{DRIVER}RuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n"

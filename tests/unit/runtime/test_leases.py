@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import sys
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import pytest
 
 from lab.errors import GpuError, SetupError
+from lab.host.files import take_lock
 from lab.host.gpus import Holder
 from lab.lab import Lab
-from lab.runtime import leases
+from lab.runtime import leases, select
+from lab.runtime.compose.runtime import ComposeRuntime
+from lab.runtime.local import state as local_state
+from lab.services import worker
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.fakes import FakeHost, FakeRuntime
 from tests.fakes.host import FakeClock
-from tests.unit.runtime.compose.fake_docker import lab_state
+from tests.unit.runtime.compose.fake_docker import FakeDocker, lab_state
 from tests.unit.runtime.test_select import up_locally
 
 GPUS = tuple(f"GPU-5c0d9f13-9bb2-4a77-0d5b-1f6b6e3a0a0{i}" for i in range(3))
@@ -149,6 +160,37 @@ def test_a_labctl_that_was_killed_while_it_started_a_lab_holds_nothing(
     take(two, plan(GPUS[0]))
 
 
+def test_who_looks_at_a_lease_is_not_taken_for_a_lab_that_starts(one: FakeRuntime) -> None:
+    take(one, plan(GPUS[0]))
+    (path,) = Path(leases._folder()).glob("*.json")
+    with take_lock(path, shared=True):
+        assert leases.holders(devices=runs()) == {}
+    with take_lock(path):
+        assert set(leases.holders(devices=runs())) == {GPUS[0]}
+
+
+def test_of_two_labs_that_start_at_the_same_instant_one_has_both_gpus_and_the_other_neither(
+    one: FakeRuntime, two: FakeRuntime
+) -> None:
+    """Plans in opposite orders, over and over: nobody waits for the other for ever."""
+    together = Barrier(2, timeout=60)
+
+    def start(runtime: FakeRuntime, gpus: GpuPlan) -> bool:
+        together.wait()
+        try:
+            with leases.taken(runtime, gpus, devices=runs(), clock=FakeClock()):
+                together.wait()  # until the other one has been refused
+        except GpuError:
+            together.wait()
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            starts = [pool.submit(start, one, plan(*GPUS)), pool.submit(start, two, plan(*reversed(GPUS)))]
+            assert sorted(start.result() for start in starts) == [False, True]
+
+
 def test_no_gpu_is_kept_when_one_of_them_is_refused(one: FakeRuntime, two: FakeRuntime) -> None:
     take(one, plan(GPUS[1]))
     with pytest.raises(GpuError):
@@ -210,6 +252,91 @@ def test_a_lab_that_fails_to_start_frees_its_gpus(one: FakeRuntime, two: FakeRun
 
 def holder(folder: Path) -> Holder:
     return Holder(folder.name, str(folder))
+
+
+@pytest.fixture
+def docker() -> FakeDocker:
+    return FakeDocker()
+
+
+@pytest.fixture
+def in_containers(docker: FakeDocker, tmp_path: Path) -> ComposeRuntime:
+    """A lab of containers that is up on a GPU."""
+    runtime = docker.runtime(tmp_path / "lab")
+    runtime.up(LabSpec("lab", plan(GPUS[0]), workers=1))
+    return runtime
+
+
+def held_by(folder: Path, docker: FakeDocker) -> Collection[str] | None:
+    return leases.devices_of(holder(folder), partial(select.started, engine=docker.engine()))
+
+
+def test_a_lab_of_containers_holds_the_gpus_of_its_settings(
+    in_containers: ComposeRuntime, docker: FakeDocker
+) -> None:
+    assert held_by(in_containers.folder(), docker) == (GPUS[0],)
+    docker.change(docker.find(worker(0)).id, state="exited")
+    assert held_by(in_containers.folder(), docker) == (GPUS[0],), "a worker is down, the lab is not"
+
+
+def test_a_lab_whose_containers_were_all_killed_holds_none(
+    in_containers: ComposeRuntime, docker: FakeDocker
+) -> None:
+    for container in list(docker.containers.values()):
+        docker.change(container.id, state="exited")
+    assert held_by(in_containers.folder(), docker) == ()
+
+
+def test_a_lab_of_containers_holds_none_after_a_reboot_while_the_engine_is_not_started(
+    in_containers: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.down = True
+    assert held_by(in_containers.folder(), docker) == ()
+
+
+def test_a_lab_of_containers_whose_engine_does_not_answer_in_time_may_run_and_holds_whatever_it_took(
+    in_containers: ComposeRuntime, docker: FakeDocker, tmp_path: Path
+) -> None:
+    docker.busy = True
+    assert held_by(in_containers.folder(), docker) is None
+    assert held_by(tmp_path / "of processes", docker) == ()
+
+
+@pytest.mark.parametrize("lost", ["compose.json", "the folder"])
+def test_a_lab_that_runs_and_has_lost_its_state_holds_its_gpus_until_down(
+    in_containers: ComposeRuntime, docker: FakeDocker, lost: str
+) -> None:
+    folder = in_containers.folder()
+    take_it = leases.taken(in_containers, plan(GPUS[0]), devices=lambda holder: (), clock=FakeClock())
+    with take_it:
+        pass
+    shutil.rmtree(folder) if lost == "the folder" else (folder / lost).unlink()
+    assert held_by(in_containers.folder(), docker) is None
+    Lab(docker.runtime(folder)).down()
+    assert not list(Path(leases._folder()).iterdir())
+    assert held_by(in_containers.folder(), docker) == ()
+
+
+@pytest.mark.parametrize("change", [{"booted_at": 1.0, "boot": "another"}, {"leaders": {}}])
+def test_a_lab_of_processes_holds_none_after_a_reboot_or_when_all_were_killed(
+    tmp_path: Path, docker: FakeDocker, change: dict[str, Any]
+) -> None:
+    folder = tmp_path / "other"
+    up_locally(folder, plan(GPUS[0]))
+    state = local_state.load(folder)
+    assert state is not None
+    local_state.save(folder, replace(state, **change))
+    assert held_by(folder, docker) == ()
+
+
+def test_a_lab_of_processes_that_runs_and_has_lost_its_state_holds_whatever_it_took(
+    tmp_path: Path, docker: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "other"
+    up_locally(folder, plan(GPUS[0]))
+    (folder / local_state.FILE).unlink()
+    monkeypatch.setattr("lab.runtime.local.processes.services_of", lambda folder: {"ray-head"})
+    assert held_by(folder, docker) is None
 
 
 def test_a_lab_of_processes_holds_the_gpus_of_its_settings(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.errors import RefusedError, StateError, UnsupportedError, UsageError
+from lab.errors import EngineError, RefusedError, StateError, UnsupportedError, UsageError
 from lab.runtime.local import processes
 from lab.runtime.local import state as local_state
 from lab.runtime.local.processes import Identity, boot_id, start_time
@@ -147,6 +147,14 @@ def test_a_lab_of_containers_stays_theirs_while_the_engine_does_not_answer(
     docker.down = True
 
     assert chosen("auto", folder, docker).kind == "compose"
+
+
+def test_nothing_is_chosen_in_place_of_containers_that_may_run(folder: Path, docker: FakeDocker) -> None:
+    lab_state(folder, LAB)
+    docker.busy = True
+
+    with pytest.raises(EngineError, match="does not answer within 30 s"):
+        chosen("local", folder, docker)
 
 
 def test_objects_in_containers_are_not_called_deleted_by_the_other_runtime(

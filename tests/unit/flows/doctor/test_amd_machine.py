@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.errors import UsageError
 from lab.flows.doctor.pinning import Answer, SeenGpu, WorkerView, compare
 from lab.host.gpus import GpuRequest, Holder, amd_gpus, plan
 from lab.runtime.compose.gpus import compose_gpu
@@ -72,6 +73,22 @@ def test_a_gpu_of_another_lab_is_left_to_it(machine: Path) -> None:
     made = planned(machine, {"renderD128": Holder("other", "/labs/other")})
     assert made.devices == ("renderD131", "renderD130", "renderD129")
     assert {view.problem for view in seen(machine, made)} == {""}
+
+
+def test_the_partitions_of_a_card_are_gpus_of_their_own_that_have_one_uuid(tmp_path: Path) -> None:
+    """As an MI300X in the mode CPX: a node and a render node each, and the card's `unique_id`."""
+    for number, minor in enumerate(MINORS):
+        gpu(tmp_path, number, minor, unique=0x1000)
+    detected = amd_gpus(tmp_path, group=lambda path: GROUP)
+
+    def asked(*gpus: str) -> GpuPlan:
+        return plan(GpuRequest("amd", gpus), len(gpus) or 4, nvidia=NO_NVIDIA, amd=lambda: detected)
+
+    assert asked().devices == tuple(f"renderD{minor}" for minor in MINORS)
+    assert asked("renderD130", "0").devices == ("renderD130", "renderD131")
+    with pytest.raises(UsageError, match="ambiguous") as caught:
+        asked("GPU-0000000000001000")
+    assert caught.value.hint == "name it by its index, or by its render node; `labctl gpus` lists them"
 
 
 def test_a_gpu_that_disappears_is_missed_by_its_worker_and_its_health(machine: Path) -> None:

@@ -168,6 +168,16 @@ def test_a_training_that_the_fault_did_not_stop_is_followed_to_its_end(world: Wo
     assert "ended before Ray noticed it" in receipt.reason
 
 
+def test_a_job_that_has_recovered_and_does_not_end_is_left_at_the_deadline_for_its_end(world: World) -> None:
+    Training(world, epochs=900)
+
+    receipt = world.inject(after_epoch=2, timeout=60.0, ending=30.0).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert world.clock() - world.begin - world.when("kill") == pytest.approx(90.0, abs=3.0)
+
+
 def test_a_duration_decides_when_the_node_comes_back(world: World) -> None:
     Training(world, epochs=30)
 

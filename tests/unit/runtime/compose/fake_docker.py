@@ -13,6 +13,7 @@ from lab.errors import ClusterError, EngineError, LabError
 from lab.host.command import OnLine
 from lab.host.http import Reply
 from lab.runtime.compose import project, state
+from lab.runtime.compose.causes import late_answer
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.inspected import FOLDER_LABEL, LAB_LABEL, Container
@@ -57,6 +58,8 @@ class FakeDocker:
 
     clock: FakeClock = field(default_factory=FakeClock)
     down: bool = False
+    busy: bool = False
+    """True lets it answer no question in time."""
     old_compose: bool = False
     images: ResolvedImages = STAND_INS
     missing: LabError | None = None
@@ -201,6 +204,8 @@ class FakeEngine(Engine):
     def check_engine(self) -> None:
         if self.fake.down:
             raise EngineError("the Docker Engine is not running", "start it")
+        if self.fake.busy:
+            raise late_answer(30.0)
 
     def containers(self, project: str) -> tuple[Container, ...]:
         self.check_engine()
