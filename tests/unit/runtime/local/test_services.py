@@ -256,6 +256,11 @@ def test_jupyter_alone_can_import_the_lab_and_knows_which_it_runs_in() -> None:
     assert [n for n, c in commands.items() if "RAYLAB_NAME" in c.environment] == [JUPYTER]
 
 
+def test_git_in_jupyters_terminal_does_not_find_the_checkout_that_its_folder_is_in() -> None:
+    command = plan().command(JUPYTER)
+    assert Path(command.environment["GIT_CEILING_DIRECTORIES"]) in command.cwd.parents
+
+
 def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_secrets() -> None:
     there = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text()
     text = prometheus.config(plan(prometheus="/bin/prometheus"))
