@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,11 @@ class Place:
     def of(cls, *, kube_context: str | None = None, **given: str | None) -> Place:
         """The place that the options name, each of which may be missing."""
         return cls(context=kube_context or "", **{name: value or "" for name, value in given.items()})
+
+    def typed(self) -> str:
+        """The options that name it, for a command line."""
+        given = ((f"--{name}", value) for name, value in vars(self).items() if value)
+        return shlex.join(("--runtime", KUBERNETES, *(word for pair in given for word in pair)))
 
     def store(self) -> Store:
         """The store of the ledger. Raises UsageError."""
@@ -98,4 +104,5 @@ def open_lab(app: App, place: Place) -> Lab:
         if not getattr(place, name):
             what = "a context of kubectl" if name == "context" else "where the cluster's jobs write"
             raise UsageError(f"--runtime kubernetes without --{name}", f"--{name} names {what}")
+    app.cluster = place.typed()
     return open_outside(KubernetesRuntime(Kubectl(place.context, place.namespace)), place.store())

@@ -47,6 +47,8 @@ class App:
         self.opener, self.clock = opener, clock
         self.lab: str | None = None
         self.runtime = "auto"
+        self.cluster = ""
+        """Options that name the cluster which the command is about, as they are typed; empty for a lab."""
         self.verbose = False
         self.out = Output(about=self._about)
 
@@ -58,12 +60,14 @@ class App:
         return lab_name(self.lab)
 
     def _about(self, text: str) -> str:
-        """Advice that names this lab."""
+        """Advice that names this lab, or the cluster."""
         if "labctl " not in text:
             return text
-        from lab.host.naming import about
+        from lab.host.naming import about, about_cluster
         from lab.runtime.select import lab_name
 
+        if self.cluster:
+            return about_cluster(text, self.cluster)
         try:
             return about(text, self.name, lab_name(None))
         except UsageError:  # no lab has such a name

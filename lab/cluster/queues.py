@@ -92,7 +92,21 @@ class Queues:
 
     def cancel(self, workload: str, message: str = "") -> Document:
         """End a job, whether it waits or runs. Raises NotFoundError."""
-        return self.ask("POST", f"{_path(workload)}/cancel", {"reason": "", "message": message})
+        return self._order(workload, "cancel", message)
+
+    def stop(self, job: str) -> Document:
+        """Put a job on hold: it leaves its queue, and is stopped if it runs; `resume` lets it queue again.
+
+        Raises NotFoundError; RefusedError for a job that is on hold already, or has ended.
+        """
+        return self._order(job, "deactivate")
+
+    def resume(self, job: str) -> Document:
+        """Let a job queue again that is on hold. Raises as `stop` does."""
+        return self._order(job, "activate")
+
+    def _order(self, job: str, verb: str, message: str = "") -> Document:
+        return self.ask("POST", f"{_path(job)}/{verb}", {"reason": "", "message": message})
 
     # Queues
 

@@ -32,3 +32,11 @@ def about(text: str, lab: str, bare: str = DEFAULT_LAB) -> str:
     if lab == bare == DEFAULT_LAB:
         return text
     return COMMAND.sub(f"labctl --lab {lab} ", text)
+
+
+ON_CLUSTERS = re.compile(r"\blabctl (?:fault-inject|heal)(?![\w-])(?![^`\n;]*--runtime\b)")
+
+
+def about_cluster(text: str, options: str) -> str:
+    """Advice with the options that name a cluster in every command that takes them."""
+    return ON_CLUSTERS.sub(lambda command: f"{command[0]} {options}", text)

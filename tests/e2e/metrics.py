@@ -63,7 +63,7 @@ class MetricsTests:
         page = Path(drawn.document["dashboards"]["page"]).read_text()
         lab_panels = page[page.index("<h2>Lab</h2>") : page.index("<h2>Queues</h2>")]
         assert "no data" not in lab_panels
-        assert lab_panels.count("<svg") == 12
+        assert lab_panels.count("<svg") == 17
 
         run = shell.lab.history(job).runs[-1]
         by_run = f'{{job="{job}",run="{run.name}"}}'

@@ -16,6 +16,7 @@ from lab.errors import ServiceError, UsageError, VerdictError
 if TYPE_CHECKING:
     from lab.evidence.receipt import Receipt
     from lab.flows.recovery import Outcome
+    from lab.lab import Lab
 
 NOT_WHOLE = {
     "recovered, lab not whole": "training recovered, but the lab is not whole",
@@ -187,9 +188,16 @@ def heal(
         app.out.line(f"{item.kind} {item.target}: {state}")
     for item in done:
         if item.problem:
-            first = f"labctl restart {item.target}" if lab.status().up else "labctl up"
             what = f"{item.kind} of {item.target} could not be undone: {item.problem}"
-            app.fail(ServiceError(what, f"{first}; labctl heal again"))
+            app.fail(ServiceError(what, _again(app, lab, item.target)))
+
+
+def _again(app: App, lab: Lab, target: str) -> str:
+    """The commands after which, or by which, a fault can be undone that could not be."""
+    if app.runtime == KUBERNETES:
+        return "see what `kubectl describe` says of it, then labctl heal again"
+    first = f"labctl restart {target}" if lab.status().up else "labctl up"
+    return f"{first}; labctl heal again"
 
 
 def _not_waited(app: App, outcome: Outcome) -> None:

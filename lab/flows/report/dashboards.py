@@ -57,6 +57,7 @@ UNITS: Mapping[str, tuple[float, str]] = {
     "percent": (1.0, "%"),
     "bytes": (2.0**-20, "MiB"),
     "celsius": (1.0, "°C"),
+    "watt": (1.0, "W"),
     "ms": (1.0, "ms"),
     "s": (1.0, "s"),
 }

@@ -62,6 +62,7 @@ def config(plan: Plan) -> str:
     text = (SETTINGS / "prometheus.yml").read_text(encoding="utf-8")
     here = {
         "/run/secrets/": f"{plan.layout.secrets.name}/",  # from the file's own folder
+        "/run/targets/": "targets/",
         "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
         "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
         "metrics:9101": f"{LOOPBACK}:{plan.ports.get('metrics', PORTS['metrics'].usual)}",

@@ -262,6 +262,8 @@ class Plan:
             # What the user's other Jupyter is set to, and its extensions, stay out of the lab.
             "JUPYTER_CONFIG_DIR": str(own / "config"),
             "JUPYTER_DATA_DIR": str(own / "data"),
+            # A course's `git stash` in the wrong folder must not reach this checkout.
+            "GIT_CEILING_DIRECTORIES": str(ROOT),
         }
 
     def _node_argv(self, service: str) -> tuple[str, ...]:

@@ -453,6 +453,26 @@ def test_cancel_ends_a_job(classroom: QueueWorld) -> None:
     assert classroom.labctl("queue", "cancel", "nothing").exit_code == 3
 
 
+def test_a_job_is_put_on_hold_and_queues_again(classroom: QueueWorld) -> None:
+    job, labctl = waiting(classroom), classroom.labctl
+    assert labctl.ok("queue", "stop", job) == f"job ben/{job}: Deactivated\n"
+    assert labctl.json("queue", "why", job)["status"] == "Deactivated"
+    again = labctl("queue", "stop", job)
+    assert (again.exit_code, f"job ben/{job} is inactive already" in again.stderr) == (11, True)
+    assert labctl.ok("queue", "resume", job) == f"job ben/{job}: Pending\n"
+    assert labctl("queue", "resume", "nothing").exit_code == 3
+
+
+def test_a_job_that_runs_gives_its_quota_back_while_it_is_on_hold(classroom: QueueWorld) -> None:
+    job, labctl = waiting(classroom), classroom.labctl
+    (runs, *_) = [row for row in labctl.json("queue")["workloads"] if row["status"] == "Admitted"]
+    assert labctl.json("queue", "stop", runs["name"])["active"] is False
+    classroom.labctl.runtime.clock.sleep(60)  # the grace of a job that is stopped
+    classroom.step()
+    assert labctl.json("queue", "why", job)["status"] == "Admitted"
+    assert labctl.json("queue", "resume", runs["name"])["status"] == "Pending"
+
+
 def test_events_tell_what_was_decided(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
     told = labctl.ok("queue", "events")

@@ -6,8 +6,10 @@ import dataclasses
 
 import pytest
 
+from lab.errors import RefusedError
 from lab.evidence.receipt.model import CheckResult, Source
 from lab.flows.recovery import Outcome
+from lab.flows.recovery.heal import Healed
 from tests.unit.cli.fakes import Labctl, receipt
 
 JUDGE = "lab.flows.recovery.outside.judge_from_ledger"
@@ -77,3 +79,19 @@ def test_a_fault_on_a_cluster_has_its_lab_from_the_options(labctl: Labctl) -> No
     (lab, request, *_), _ = inject.call_args
     assert (lab.runtime.kind, lab.name, request.target) == ("kubernetes", "school/ann", "w-0")
     assert labctl.opened == []
+
+
+@pytest.mark.parametrize("advice", ["undo it first: labctl heal", "w-0 is under it: labctl heal undoes it"])
+def test_advice_about_a_cluster_has_the_options_that_name_it(labctl: Labctl, advice: str) -> None:
+    labctl.stub("lab.flows.recovery.inject", RefusedError("w-0 is under a fault", advice))
+    told = labctl(*KUBERNETES, "--context", "our school", "--namespace", "ann", *PLACE).stderr
+    options = (*PLACE, "--context", "'our school'", "--namespace", "ann")
+    assert f"labctl heal --runtime kubernetes {' '.join(options)}" in told
+
+
+def test_what_could_not_be_undone_on_a_cluster_is_not_restarted(labctl: Labctl) -> None:
+    labctl.stub("lab.flows.recovery.heal.heal", (Healed("cordon", "w-0", "j", 1.0, "refused"),))
+    result = labctl("heal", "--runtime", "kubernetes", "--context", "school", *PLACE)
+    assert result.exit_code == 8
+    assert "labctl heal --runtime kubernetes --ledger s3://ray" in result.stderr
+    assert "restart" not in result.stderr

@@ -27,7 +27,8 @@ EXPECTED = {
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
     "report", "receipt", "health", "health run", "job receipt", "job lose-node",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
-    "queue apply", "queue delete", "queue get", "queue cancel", "queue events", "queue receipt",
+    "queue apply", "queue delete", "queue get", "queue cancel", "queue stop", "queue resume",
+    "queue events", "queue receipt",
     "export", "export kubernetes", "export compose", "lint", "alerts", "alerts silence",
 }  # fmt: skip
 

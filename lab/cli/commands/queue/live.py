@@ -1,4 +1,4 @@
-"""queue list, describe, why, cancel, events: jobs in the queues of a lab."""
+"""queue list, describe, why, cancel, stop, resume, events: jobs in the queues of a lab."""
 
 from __future__ import annotations
 
@@ -181,12 +181,34 @@ def cancel(app: App, name: str) -> None:
     if job["status"] != "Finished":
         queues.cancel(job["workload"], "cancelled with labctl")
         job = queues.describe(job["workload"])
+    _say(app, job)
+
+
+@click.command(cls=LabCommand)
+@JOB
+@pass_app
+def stop(app: App, name: str) -> None:
+    """Put a job on hold: it leaves its queue, and is stopped if it runs, until `queue resume`."""
+    queues = app.open().queues
+    _say(app, queues.describe(queues.stop(name)["workload"]))
+
+
+@click.command(cls=LabCommand)
+@JOB
+@pass_app
+def resume(app: App, name: str) -> None:
+    """Let a job queue again that is on hold, or that ran into a limit of its queue or its time."""
+    queues = app.open().queues
+    _say(app, queues.describe(queues.resume(name)["workload"]))
+
+
+def _say(app: App, job: Document) -> None:
     if not app.out.as_json(job):
         app.out.line(f"job {job['workload']}: {said(job)}")
 
 
 def said(job: Document) -> str:
-    """How it stands with a job that was told to end."""
+    """How it stands with a job that was told to end or to wait."""
     if job["status"] == "Finished":
         return f"Finished ({job['reason']})"
     return "is being stopped" if job["stopping"] else str(job["status"])
@@ -234,4 +256,4 @@ def _patiently(app: App, queues: Queues, since: int) -> Sequence[Document]:
         app.clock.sleep(POLL_SECONDS)
 
 
-COMMANDS = (list_jobs, describe, why, cancel, events)
+COMMANDS = (list_jobs, describe, why, cancel, stop, resume, events)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,25 @@ def test_every_service_is_hardened_and_published_on_loopback_only(config: Any) -
         assert all(volume["read_only"] for volume in mounted), name
         assert service["restart"] == ("no" if is_node(name) else "on-failure:3"), name
         assert ("healthcheck" in service) is (name != SETUP), name
+
+
+def test_dcgms_exporter_is_pinned_and_hardened_but_for_its_user_and_is_scraped(config: Any) -> None:
+    services = config(made(spec(), "dcgm.yaml"))["services"]
+    exporter = services["dcgm-exporter"]
+    assert (exporter["cap_drop"], exporter["user"]) == (["ALL"], "0:0")
+    assert exporter["security_opt"] == ["no-new-privileges:true"]
+    assert "ports" not in exporter
+    assert re.search(r":\d[^:]+@sha256:[0-9a-f]{64}$", exporter["image"])
+    assert exporter["labels"]["io.raylab.folder"]
+    (group,) = yaml.safe_load((COMPOSE / "prometheus" / "dcgm.targets.yml").read_text())
+    assert group["targets"] == [f"dcgm-exporter{exporter['environment']['DCGM_EXPORTER_LISTEN']}"]
+    assert exporter["healthcheck"]["test"][-1].endswith(group["targets"][0].partition(":")[2])
+    mounted = {volume["target"] for volume in services[PROMETHEUS]["volumes"]}
+    jobs = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    (files,) = [job["file_sd_configs"][0]["files"] for job in jobs if "file_sd_configs" in job]
+    assert [path for path in mounted for pattern in files if fnmatch(path, pattern)] == [
+        "/run/targets/dcgm.yml"
+    ]
 
 
 @pytest.mark.parametrize("gcs_ft", [False, True])

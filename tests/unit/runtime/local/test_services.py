@@ -258,6 +258,11 @@ def test_jupyter_alone_can_import_the_lab_and_knows_which_it_runs_in() -> None:
     assert [n for n, c in commands.items() if "RAYLAB_NAME" in c.environment] == [JUPYTER]
 
 
+def test_git_in_jupyters_terminal_does_not_find_the_checkout_that_its_folder_is_in() -> None:
+    command = plan().command(JUPYTER)
+    assert Path(command.environment["GIT_CEILING_DIRECTORIES"]) in command.cwd.parents
+
+
 def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_secrets() -> None:
     there = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text()
     text = prometheus.config(plan(prometheus="/bin/prometheus"))
@@ -265,6 +270,7 @@ def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_se
     for container, here in {
         '"/run/secrets/ray.token"': '"secrets/ray.token"',
         '"/run/secrets/s3-metrics.token"': '"secrets/s3-metrics.token"',
+        '"/run/targets/*.yml"': '"targets/*.yml"',
         '"http://ray-head:8265/api/prometheus/sd"': '"http://127.0.0.1:1/api/prometheus/sd"',
         '["minio:9000"]': '["127.0.0.1:4"]',
         '["metrics:9101"]': '["127.0.0.1:7"]',
