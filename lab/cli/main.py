@@ -41,6 +41,7 @@ from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import OLD_NAME, App, LabGroup, shared_options
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
+from lab.host.environment import ElsewhereError, go_on
 from lab.version import __version__
 
 BROKEN_PIPE = 141
@@ -158,7 +159,10 @@ def _run(args: Sequence[str], app: App, stdout: streams.Guarded) -> int:
     own = list(args)[: list(args).index("--")] if "--" in args else list(args)
     try:
         with _terminable(), _echoing(app):
-            code = _invoke(list(args), app)
+            try:
+                code = _invoke(list(args), app)
+            except ElsewhereError as error:  # what the command did so far, it does again there
+                code = go_on(error.group, list(args))
             sys.stdout.flush()
         return code
     except click.exceptions.Exit as error:
