@@ -31,6 +31,7 @@ from lab.cli.commands import (
     lessons,
     machine,
     manifests,
+    own,
     queue,
     receipt,
     report,
@@ -62,7 +63,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Break, and prove recovery": ("faults", "fault-inject", "chaos", "ladder", "heal", "receipt", "report"),
     "Share": ("queue", "lesson"),
     "Grow beyond this machine": ("export", "lint"),
-    "labctl and this machine": ("doctor", "images", "test", "completion"),
+    "labctl and this machine": ("doctor", "images", "test", "self", "completion"),
 }
 """Commands in the help, by what a reader wants."""
 
@@ -119,7 +120,8 @@ def cli(ctx: click.Context) -> None:
 def _assemble() -> None:
     shared_options(cli, root=True)
     first = (lab, submit, jobs, top, faults, demo, chaos, ladder, receipt, report)
-    for module in (*first, queue, health, alerts, export, manifests, lessons, data, gpus, images, machine):
+    last = (export, manifests, lessons, data, gpus, images, machine, own)
+    for module in (*first, queue, health, alerts, *last):
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()

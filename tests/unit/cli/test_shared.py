@@ -29,6 +29,7 @@ EXPECTED = {
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
     "queue apply", "queue delete", "queue get", "queue cancel", "queue events", "queue receipt",
     "export", "export kubernetes", "export compose", "lint", "alerts", "alerts silence",
+    "self", "self check", "self remove",
 }  # fmt: skip
 
 
