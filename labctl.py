@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """labctl: boots a small Ray cluster, breaks it on purpose, and proves that training resumed.
 
-Needs nothing but Python 3.10 to 3.13. What else it needs goes into `.venv` beside this file, on first use.
+Needs nothing but Python 3.10 to 3.13. What else it needs goes into `.venv` beside this file, on first use;
+where this file is a part of the installed package raylab, into an environment below $RAYLAB_HOME.
 With LABCTL_NO_VENV=1 it uses the interpreter it is called with, and installs nothing.
 
 This file keeps to what Python 2.7 can read, so that an old Python prints a message and not a SyntaxError.
@@ -57,13 +58,13 @@ def other_python():
     return ""
 
 
-def complain(code, message, hint):
-    # type: (int, str, str) -> int
+def complain(code, message, hint, kind="SetupError"):
+    # type: (int, str, str, str) -> int
     """Say what is wrong and what to do, as lab.cli does, and return the exit code."""
     if "--json" in sys.argv[1:]:
         import json
 
-        kind = "Interrupted" if code > 128 else "SetupError"
+        kind = "Interrupted" if code > 128 else kind
         error = {"code": kind, "exit_code": code, "message": message, "hint": hint}
         tell(1, json.dumps({"error": error}, indent=2))
     tell(2, "error: %s" % message)
@@ -137,6 +138,12 @@ def main():
     """Hand over to lab.cli in the right interpreter; the exit code when that is not possible."""
     open_streams()
     handle(SIGINT=leave)
+    if os.name == "nt":
+        return complain(
+            SETUP_FAILED,
+            "labctl runs on Linux and macOS; on Windows it runs in WSL",
+            "`wsl --install`, then repeat this in the Linux that it opens",
+        )
     root = os.path.dirname(os.path.realpath(__file__))
     problem = wrong_python(sys.version_info[:2], os.environ.get("LABCTL_NO_VENV") == "1")
     if problem:
@@ -150,14 +157,14 @@ def main():
     if root not in sys.path:
         sys.path.insert(0, root)
 
-    from lab.errors import SetupError
+    from lab.errors import LabError
     from lab.host import environment
 
     handle(SIGINT=signal.default_int_handler, SIGTERM=end, SIGHUP=end)
     try:
         python = environment.interpreter()
-    except SetupError as error:
-        return complain(SETUP_FAILED, error.message, error.hint)
+    except LabError as error:
+        return complain(error.exit_code, error.message, error.hint, type(error).__name__)
     except KeyboardInterrupt as error:
         number = getattr(error, "number", signal.SIGINT)
         return complain(128 + number, "interrupted; the next call goes on where this one stopped", "")

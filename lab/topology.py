@@ -214,7 +214,12 @@ class Check:
 JOB_FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 """Statuses of Ray's jobs after which nothing more happens."""
 
-TAKEN_NAMES = {"data": "the data sets", "faults": "faults of one's own"}
+TAKEN_NAMES = {
+    "data": "the data sets",
+    "environments": "the Python environments of an installed labctl",
+    "faults": "faults of one's own",
+    "workspace": "recipes and notebooks of an installed labctl",
+}
 """Folders beside the labs' own -> what they hold."""
 
 

@@ -31,6 +31,7 @@ from lab.cli.commands import (
     lessons,
     machine,
     manifests,
+    own,
     queue,
     receipt,
     report,
@@ -41,6 +42,7 @@ from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import OLD_NAME, App, LabGroup, shared_options
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
+from lab.host.environment import ElsewhereError, go_on
 from lab.version import __version__
 
 BROKEN_PIPE = 141
@@ -61,7 +63,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Break, and prove recovery": ("faults", "fault-inject", "chaos", "ladder", "heal", "receipt", "report"),
     "Share": ("queue", "lesson"),
     "Grow beyond this machine": ("export", "lint"),
-    "labctl and this machine": ("doctor", "images", "test", "completion"),
+    "labctl and this machine": ("doctor", "images", "test", "self", "completion"),
 }
 """Commands in the help, by what a reader wants."""
 
@@ -118,7 +120,8 @@ def cli(ctx: click.Context) -> None:
 def _assemble() -> None:
     shared_options(cli, root=True)
     first = (lab, submit, jobs, top, faults, demo, chaos, ladder, receipt, report)
-    for module in (*first, queue, health, alerts, export, manifests, lessons, data, gpus, images, machine):
+    last = (export, manifests, lessons, data, gpus, images, machine, own)
+    for module in (*first, queue, health, alerts, *last):
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()
@@ -158,7 +161,10 @@ def _run(args: Sequence[str], app: App, stdout: streams.Guarded) -> int:
     own = list(args)[: list(args).index("--")] if "--" in args else list(args)
     try:
         with _terminable(), _echoing(app):
-            code = _invoke(list(args), app)
+            try:
+                code = _invoke(list(args), app)
+            except ElsewhereError as error:  # what the command did so far, it does again there
+                code = go_on(error.group, list(args))
             sys.stdout.flush()
         return code
     except click.exceptions.Exit as error:

@@ -26,12 +26,11 @@ from typing import Any
 from lab.cluster.submission import Submission
 from lab.errors import NotFoundError, UsageError
 from lab.host.environment import BUILDS_ON
-from lab.host.files import ROOT
 from lab.host.reading import SMALL, read_json
+from lab.host.workspace import workspace as own_workspace
 
 WORKSPACE_VARIABLE = "RAYLAB_WORKSPACE"
-WORKSPACE = Path(os.environ.get(WORKSPACE_VARIABLE) or ROOT / "workspace")
-"""The folder of the recipes. In JupyterLab's container it is mounted elsewhere than beside the code."""
+"""Names the folder of the recipes. In JupyterLab's container it is mounted elsewhere than beside the code."""
 
 MANIFEST = "recipe.json"
 TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str}
@@ -136,10 +135,16 @@ class Recipe:
         )
 
 
-def manifests(workspace: Path = WORKSPACE) -> dict[str, Path]:
+def folder_of_recipes() -> Path:
+    """The folder of the recipes: what the variable names, else the workspace. Raises what that raises."""
+    chosen = os.environ.get(WORKSPACE_VARIABLE)
+    return Path(chosen) if chosen else own_workspace()
+
+
+def manifests(workspace: Path | None = None) -> dict[str, Path]:
     """Recipe -> its manifest: `FOLDER/recipe.json`, and `FOLDER/recipe-MORE.json` as `FOLDER-MORE`."""
     paths = {}
-    for path in sorted(workspace.glob("*/recipe*.json")):
+    for path in sorted((workspace or folder_of_recipes()).glob("*/recipe*.json")):
         if re.fullmatch(r"recipe(-[a-z0-9]+)?", path.stem):
             paths[path.parent.name + path.stem.removeprefix("recipe")] = path
     return paths
@@ -184,15 +189,16 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
     return replace(recipe, ways={way: replace(recipe, **changes) for way, changes in others.items()})
 
 
-def recipes(workspace: Path = WORKSPACE) -> tuple[Recipe, ...]:
+def recipes(workspace: Path | None = None) -> tuple[Recipe, ...]:
     """Every recipe of the workspace, by name. Raises NotFoundError when there is no workspace."""
+    workspace = workspace or folder_of_recipes()
     if not os.path.isdir(workspace):
         raise NotFoundError(f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where recipes are")
     paths = manifests(workspace)
     return tuple(load_recipe(path.parent, path.name) for _, path in sorted(paths.items()))
 
 
-def find_recipe(name: str, workspace: Path = WORKSPACE) -> Recipe:
+def find_recipe(name: str, workspace: Path | None = None) -> Recipe:
     """The recipe called `name`. Raises NotFoundError that lists the known ones."""
     names = manifests(workspace)
     if name not in names:

@@ -207,6 +207,10 @@ def run_tests(
     environ = os.environ if environ is None else environ
     terminal = Terminal() if terminal is None else terminal
     selection = Selection.parse(arguments, environ)
+    if environment.packaged():
+        raise UnsupportedError(
+            "an installed labctl has no tests", "run them in a checkout: python3 labctl.py test"
+        )
     environment.ensure("test")
     env = {k: v for k, v in environ.items() if k not in UNWANTED}
     if (selection.long or selection.no_skips) and {"contract", "e2e"}.intersection(selection.parts):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from lab.errors import INTERRUPTED, SetupError
+from lab.errors import INTERRUPTED, SetupError, UsageError
 from lab.host import environment
 
 ENTRY = Path(environment.ROOT) / "labctl.py"
@@ -131,6 +132,14 @@ def test_in_the_right_interpreter_it_runs_lab_cli_itself(
     assert ran == ["lab.cli"]
 
 
+def test_windows_itself_is_told_to_use_wsl_in_one_line(
+    entry: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(entry, "os", SimpleNamespace(name="nt", fstat=os.fstat, dup2=os.dup2))
+    assert entry.main() == SetupError.exit_code
+    assert "wsl --install" in capsys.readouterr().err
+
+
 def failing(error: BaseException) -> Callable[[], str | None]:
     def interpreter() -> str | None:
         raise error
@@ -142,6 +151,7 @@ def failing(error: BaseException) -> Callable[[], str | None]:
     ("error", "code", "said"),
     [
         (SetupError("no network", "plug it in"), 12, "error: no network\n  -> plug it in\n"),
+        (UsageError("an empty name", "name it"), 2, "error: an empty name\n  -> name it\n"),
         (KeyboardInterrupt(), 130, "error: interrupted; the next call goes on where this one stopped\n"),
     ],
 )

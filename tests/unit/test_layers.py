@@ -29,7 +29,7 @@ LAYERS = (
 """The rooms of lab/, the lowest first: each imports of itself and of what is below, not of its neighbours."""
 
 FLOWS = (
-    ("recovery", "doctor", "images", "inference", "testing"),
+    ("recovery", "doctor", "images", "inference", "testing", "traces"),
     ("chaos", "demo", "lessons", "report"),
     ("queues", "acceptance"),
     ("kubernetes", "compose_folder"),
@@ -63,6 +63,8 @@ EXEMPT = {
         "lab.runtime.compose",
     ): "a folder for plain Compose has that runtime's files",
     ("raylab_forks", "sitecustomize"): "a fork does what Python does at the beginning of a process",
+    ("lab.flows.traces", "lab.runtime.compose.engine"): "images and volumes of an engine are traces too",
+    ("lab.flows.traces", "lab.runtime.local.temporary"): "so are the folders of processes below /tmp",
     (
         "lab.flows.doctor.facts",
         "lab.runtime.compose.engine",

@@ -1,5 +1,9 @@
 """The Python environment that labctl runs in: `.venv` beside labctl.py, filled from requirements/*.txt.
 
+Installed as a package (`pip install raylab`), labctl runs where it was installed, with the `cli` group there.
+What a command needs beyond that goes into an environment below $RAYLAB_HOME, shared by all versions that pin
+the same, and the command goes on there.
+
 Requirements come in groups, each installed when it is first needed. A stamp `.venv/raylab-<group>.json` says
 what is installed; comparing it with the pinned file is all that happens on an ordinary call, so this module
 imports next to nothing. lab.host.environment.setup does the work when a stamp is missing or out of date.
@@ -14,11 +18,14 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 
 from lab.errors import SetupError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))
 NO_VENV = "LABCTL_NO_VENV"
+ENVIRONMENTS = "environments"
+"""Folder of the environments of an installed labctl, beside the labs' own folders."""
 
 Say = Callable[[str], None]
 """Takes a line about the progress, without newline."""
@@ -89,16 +96,36 @@ TORCHFT_PYTHONS = ((3, 10), (3, 13))
 """Oldest and newest Python that torchft has wheels for."""
 
 
+class ElsewhereError(SetupError):
+    """A group that an installed labctl keeps in an environment that is not the running one."""
+
+    def __init__(self, group: str, root: str) -> None:
+        """`group` is what is needed, `root` the folder of the package."""
+        super().__init__(
+            f"{sys.executable} is not where labctl keeps the packages of `{group}`",
+            f"run your program with {python_of(root)}; `labctl up --runtime local` makes it",
+        )
+        self.group = group
+
+
+def packaged(root: str = ROOT) -> bool:
+    """True if labctl was installed as the package raylab: its folder is a package, as no checkout is."""
+    return os.path.isfile(os.path.join(root, "__init__.py"))
+
+
 def ensure(group: str, on_line: Say | None = None, *, root: str = ROOT) -> bool:
     """Install `group`, and what it builds on, unless it is installed; returns whether anything was.
 
     `on_line` is given the progress as lines; without it, progress goes to stderr. Blocks for minutes.
-    Raises SetupError: a package is missing and may not be installed, the installation failed, or there is no
-    such package for this machine.
+    Raises ElsewhereError where the group's environment is another one than the running one; else SetupError:
+    a package is missing and may not be installed, the installation failed, or there is no such package for
+    this machine.
     """
     if why := unavailable(group):
         raise SetupError(why, "start labctl with such a Python, or train in containers: --runtime compose")
     if not in_venv(root):
+        if _moves(group, root):
+            raise ElsewhereError(group, root)
         _require_modules(group, root)
         return False
     if is_current(group, root):
@@ -112,9 +139,14 @@ def installed(group: str, *, root: str = ROOT) -> bool:
     """True if `ensure` has nothing to install, and nothing to complain about."""
     if unavailable(group):
         return False
-    if in_venv(root):
+    if in_venv(root) or _moves(group, root):
         return is_current(group, root)
     return not any(_missing(name) for name in BUILDS_ON[group])
+
+
+def _moves(group: str, root: str) -> bool:
+    """True if the group is never taken from the running environment: it would be of any version."""
+    return packaged(root) and os.environ.get(NO_VENV) != "1" and (group != "cli" or bool(_missing("cli")))
 
 
 def unavailable(
@@ -147,10 +179,25 @@ def interpreter(*, root: str = ROOT) -> str | None:
         _require_modules("cli", root)
         return None
     if not is_current("cli", root):
+        if packaged(root) and not _missing("cli"):
+            return None
         from lab.host.environment import setup
 
         setup.install(root, "cli", None)
     return None if in_venv(root) else python_of(root)
+
+
+def go_on(group: str, arguments: list[str], *, root: str = ROOT) -> int:
+    """Install `group` into the environment of an installed labctl, and begin labctl ARGUMENTS again there.
+
+    Raises SetupError like `ensure`.
+    """
+    from lab.host.environment import setup
+
+    setup.install(root, group, None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return hand_over(python_of(root), [os.path.join(root, "labctl.py"), *arguments])
 
 
 def hand_over(python: str, arguments: list[str]) -> int:
@@ -168,8 +215,25 @@ def hand_over(python: str, arguments: list[str]) -> int:
 
 
 def venv_of(root: str) -> str:
-    """The folder of the environment."""
-    return os.path.join(root, ".venv")
+    """The folder of the environment.
+
+    Raises SetupError or UsageError where there can be no folder of all labs.
+    """
+    if not packaged(root):
+        return os.path.join(root, ".venv")
+    from lab.host.files import home
+
+    return os.path.join(home(), ENVIRONMENTS, pinned_as(root))
+
+
+@cache
+def pinned_as(root: str = ROOT) -> str:
+    """The name of the environment of an installed labctl: its Python, and a digest of all that is pinned."""
+    digest = hashlib.sha256()
+    for group in ("installer", *BUILDS_ON):
+        digest.update(_pins(group, root))
+    major, minor = sys.version_info[:2]
+    return f"python{major}.{minor}-{digest.hexdigest()[:12]}"
 
 
 def python_of(root: str) -> str:
@@ -203,14 +267,17 @@ def expected_stamp(group: str, root: str) -> dict[str, object]:
     python = os.path.realpath(python_of(root))
     if not os.access(python, os.X_OK):
         return {}
+    return {"requirements_sha256": hashlib.sha256(_pins(group, root)).hexdigest(), "python": python}
+
+
+def _pins(group: str, root: str) -> bytes:
+    """The pinned requirements of a group, as they are in their file."""
     try:
         with open(requirements_of(group, root), "rb") as file:
-            pinned = file.read()
+            return file.read()
     except OSError as error:
-        raise SetupError(
-            f"{requirements_of(group, root)} cannot be read: {error.strerror}", "the checkout is incomplete"
-        ) from None
-    return {"requirements_sha256": hashlib.sha256(pinned).hexdigest(), "python": python}
+        whole = "install raylab again" if packaged(root) else "the checkout is incomplete"
+        raise SetupError(f"{requirements_of(group, root)} cannot be read: {error.strerror}", whole) from None
 
 
 def _stamp(group: str, root: str) -> object:

@@ -86,14 +86,16 @@ def install(
 
 def _from_os(error: OSError, root: str) -> SetupError:
     where = error.filename or environment.venv_of(root)
+    folder = environment.venv_of(root)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        moved = "set RAYLAB_HOME to a folder that" if environment.packaged(root) else "put the checkout where"
         return SetupError(
-            f"{where} cannot be written ({error.strerror}): labctl keeps its environment in {root}/.venv",
-            f"put the checkout where you may write, or use a Python of your own with {environment.NO_VENV}=1",
+            f"{where} cannot be written ({error.strerror}): labctl keeps its environment in {folder}",
+            f"{moved} you may write, or use a Python of your own with {environment.NO_VENV}=1",
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return SetupError(f"{where} cannot be written: the disk is full", "make room, then repeat")
-    return SetupError(f"{where}: {error.strerror or error}", f"repeat; if it stays, remove {root}/.venv")
+    return SetupError(f"{where}: {error.strerror or error}", f"repeat; if it stays, remove {folder}")
 
 
 class _Setup:
@@ -162,7 +164,10 @@ class _Setup:
             free = self.venv.machine.free_bytes(place) / 1e9
             if free < needed:
                 own = place == self.venv.folder
-                larger = "put the checkout on" if own else "set UV_CACHE_DIR to a folder on"
+                larger = "set UV_CACHE_DIR to a folder on"
+                if own:
+                    packaged = environment.packaged(self.venv.root)
+                    larger = "set RAYLAB_HOME to a folder on" if packaged else "put the checkout on"
                 raise SetupError(
                     f"{place} has {free:.2f} GB free; installing {what} needs {needed:.1f} GB",
                     f"make room there, or {larger} a larger disk, then repeat",

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import patches, ray_settings
+from lab.host.environment import packaged
 from lab.host.files import ROOT, data_folder
+from lab.host.workspace import workspace_path
 from lab.runtime.compose.gpus import WORKERS_IN_FILES, compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import HEAD, PORTS, SERVICES, WORKER, worker
 from lab.topology import DEFAULT_LAB, OBJECT_STORE_BYTES, LabSpec
 
 COMPOSE = ROOT / "compose"
-WORKSPACE = ROOT / "workspace"
 
 SETUP = "s3-setup"
 """The one-shot service that makes bucket and training key."""
@@ -82,6 +83,7 @@ def env(
     spec = state.spec
     taken = {name: value for name in TAKEN if (value := chosen.get(name))}
     return {
+        **({"LAB_WORKSPACE": str(workspace_path())} if packaged() else {}),
         **{name: str(folder_path(value)) if name in PLACES else value for name, value in taken.items()},
         "LAB_NAME": spec.name,
         "LAB_PROJECT": project_name(spec.name),

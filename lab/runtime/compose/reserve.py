@@ -158,7 +158,7 @@ def check_readable(user: tuple[int, int], checkout: Path = ROOT) -> None:
             )
 
 
-def workspace_note(user: tuple[int, int], workspace: Path = project.WORKSPACE) -> str:
+def workspace_note(user: tuple[int, int], workspace: Path) -> str:
     """A note where Jupyter cannot write to the workspace, or nothing. Raises SetupError for no folder."""
     workspace = project.folder_path(workspace)
     if not workspace.is_dir():

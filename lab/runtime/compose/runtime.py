@@ -13,6 +13,7 @@ from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupE
 from lab.host.clock import WALL
 from lab.host.files import remove
 from lab.host.interrupts import held_back
+from lab.host.workspace import workspace
 from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
@@ -298,8 +299,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         """Decide everything for a lab of which nothing runs, and write it down."""
         user = reserve.container_user(self._engine)
         reserve.check_readable(user)
-        workspace = Path(self._world.environ.get("LAB_WORKSPACE") or project.WORKSPACE)
-        note = reserve.workspace_note(user, workspace)
+        shown = self._world.environ.get("LAB_WORKSPACE")
+        note = reserve.workspace_note(user, Path(shown) if shown else workspace())
         chosen = self._images(spec, self._world.environ, fetch)
         if leftovers:  # of an `up` that died half-way, perhaps with other settings
             self._holdings.remove(leftovers)

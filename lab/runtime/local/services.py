@@ -21,6 +21,7 @@ from lab.host.secrets import (
     UPSTREAM_FILE,
     Secrets,
 )
+from lab.host.workspace import workspace
 from lab.runtime.local import prometheus, temporary
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
@@ -233,10 +234,10 @@ class Plan:
             *(sys.executable, "-m", "jupyterlab"),
             f"--ServerApp.ip={LOOPBACK}",
             f"--ServerApp.port={self.ports['jupyter']}",
-            f"--ServerApp.root_dir={ROOT / 'workspace'}",
+            f"--ServerApp.root_dir={workspace()}",
         )
         environment = {**environment, **client_environment(self), **self._jupyter_environment()}
-        return Command(argv, environment, ROOT / "workspace")
+        return Command(argv, environment, workspace())
 
     def _node(self, environment: dict[str, str], service: str) -> Command:
         environment = {**environment, **client_environment(self), **self._node_environment(service)}

@@ -12,6 +12,7 @@ from lab.cli import main as entry
 from lab.cli.context import App
 from lab.errors import INTERRUPTED, LabError
 from lab.host import command
+from lab.host.environment import ElsewhereError
 from tests.unit.cli.fakes import Labctl
 
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, LabError)]
@@ -221,3 +222,10 @@ def test_lines_and_tables_obey_nobody_and_keep_their_colours(labctl: Labctl) -> 
     assert harmless("\x1b[31mred\x1b[0m\x1b[2J", colours=True) == "\x1b[31mred\x1b[0m\\x1b[2J"
     cells = table(("A",), [("\x1b[2J",)]).columns[0].cells
     assert [str(cell) for cell in cells] == [r"\x1b[2J"]
+
+
+def test_a_command_whose_packages_are_elsewhere_goes_on_there(labctl: Labctl) -> None:
+    labctl.stub("up", ElsewhereError("local", "/package"))
+    go_on = labctl.stub("lab.cli.main.go_on", 0)
+    assert labctl("up", "--quiet").exit_code == 0
+    go_on.assert_called_once_with("local", ["up", "--quiet"])

@@ -30,6 +30,7 @@ EXPECTED = {
     "queue apply", "queue delete", "queue get", "queue cancel", "queue stop", "queue resume",
     "queue events", "queue receipt",
     "export", "export kubernetes", "export compose", "lint", "alerts", "alerts silence",
+    "self", "self check", "self remove",
 }  # fmt: skip
 
 

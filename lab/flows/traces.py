@@ -1,0 +1,188 @@
+"""Everything that labctl has written on this machine, and its removal.
+
+A trace is a folder, or an image of an engine. What can be made again is removed as it is; what is a
+person's is named apart, and goes only where that is asked for too. A folder counts as a trace by what
+labctl put into it, not by its name alone: RAYLAB_HOME may be a folder with other things.
+
+A lab is taken down as `down --volumes` does, so that no container, volume or lease of it stays. What labs
+below other homes share with those of this one (folders for running processes, leases of GPUs) goes when it
+is empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.datasets.shelf import Shelf
+from lab.errors import LabError, RefusedError
+from lab.host import environment, programs
+from lab.host.environment.venv import LOCK as SETUP_LOCK
+from lab.host.files import data_folder, home, remove, user_state
+from lab.host.workspace import NAME, NOTE, changed
+from lab.lab import Lab
+from lab.runtime.compose.engine import Engine
+from lab.runtime.local import temporary
+
+IMAGES = "raylab/*"
+"""The project's own images, as `docker image ls` takes it."""
+
+CLUSTERS = ".clusters"
+"""Folder with the notes on faults that last in clusters (lab/runtime/kubernetes)."""
+
+HOLDER = re.compile(rb"\d+ [a-z]")
+"""What the lock of a lab begins with: the last process that held it, and what it did."""
+
+NOT_LISTED = (
+    "caches of uv, pip and Go, which other programs use too; completion scripts; images that others publish; "
+    "your own modules in faults/; what is below another RAYLAB_HOME"
+)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One thing that labctl wrote."""
+
+    what: str
+    place: str
+    size: int = 0
+    """Bytes, links not followed; 0 for images, whose layers are shared."""
+    yours: bool = False
+    """True for what nobody but its owner can make again."""
+    lab: str = ""
+    """The lab whose folder this is."""
+    image: bool = False
+    shared: bool = False
+    """True for a folder that labs below other homes use too: it goes when it is empty."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where to look; tests put in their own."""
+
+    home: Path = field(default_factory=home)
+    root: Path = Path(environment.ROOT)
+    programs: Path = field(default_factory=lambda: programs.cache().parent)
+    shared: tuple[Path, ...] = field(
+        default_factory=lambda: (user_state(), *(path.parent for path in temporary.of_lab("any")))
+    )
+    engine: Engine = field(default_factory=Engine)
+    opener: Callable[[str, str], Lab] = lambda runtime, name: Lab(runtime, name=name)
+
+
+def traces(places: Places) -> tuple[Trace, ...]:
+    """What there is, in the order in which it is removed: environments last, for labctl may run in one."""
+    shared = (path for path in dict.fromkeys(places.shared) if path.is_dir())
+    return (
+        *_labs(places.home),
+        *_things(places.home),
+        *(Trace("files of labs that run, or who has a GPU", str(p), size_of(p), shared=True) for p in shared),
+        *_if_there("programs that were built for tests", places.programs),
+        *(Trace("an image of the lab", name, image=True) for name in _images(places.engine)),
+        *(
+            Trace("Python, and what labctl installed for it", str(p), size_of(p))
+            for p in _environments(places)
+        ),
+    )
+
+
+def _labs(folder: Path) -> Iterator[Trace]:
+    for lock in sorted(folder.glob("[a-z]*/lock")):
+        if lock.is_file() and HOLDER.match(lock.read_bytes()):
+            what = "a lab: stored objects, ledgers, logs, secrets"
+            yield Trace(what, str(lock.parent), size_of(lock.parent), True, lock.parent.name)
+
+
+def _things(folder: Path) -> Iterator[Trace]:
+    shelf = Shelf(data_folder(folder))
+    for dataset in shelf.all():
+        yield Trace("a data set", str(dataset.folder), size_of(Path(dataset.folder)), True)
+    yield from _if_there("downloads of data sets", shelf.downloads)
+    yield from _if_there("notes on faults that last in clusters", folder / CLUSTERS, yours=True)
+    if (folder / NAME / NOTE).is_file():
+        yield from _if_there("recipes and notebooks", folder / NAME, yours=bool(changed(folder / NAME)))
+
+
+def _if_there(what: str, path: Path, *, yours: bool = False) -> Iterator[Trace]:
+    if path.is_dir():
+        yield Trace(what, str(path), size_of(path), yours)
+
+
+def _environments(places: Places) -> list[Path]:
+    folders = [places.root / ".venv", *sorted((places.home / environment.ENVIRONMENTS).glob("*"))]
+    return [folder for folder in folders if (folder / SETUP_LOCK).is_file()]
+
+
+def _images(engine: Engine) -> list[str]:
+    try:
+        return engine.ask("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", IMAGES).split()
+    except LabError:  # none answers: it cannot be asked
+        return []
+
+
+def size_of(path: Path) -> int:
+    """Bytes below a path, as far as they may be looked at."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
+
+
+def remove_traces(
+    found: Iterable[Trace], places: Places, *, yours: bool, say: Callable[[str], None]
+) -> tuple[Trace, ...]:
+    """Remove traces, those that are a person's only with `yours`; returns those that are gone.
+
+    Raises RefusedError while a lab is up, before anything is removed, and what `Lab.down` raises.
+    """
+    found = tuple(found)
+    for trace in found:
+        if trace.lab and places.opener("auto", trace.lab).status().up:
+            raise RefusedError(f"lab {trace.lab} is up", f"stop it: labctl down --lab {trace.lab}")
+    gone = []
+    for trace in (trace for trace in found if yours or not trace.yours):
+        if not trace.shared:
+            say(f"removing {trace.place}")
+        if _remove(trace, places):
+            gone.append(trace)
+    for folder in (data_folder(places.home), places.home / environment.ENVIRONMENTS, places.home):
+        _remove_empty(folder)
+    return tuple(gone)
+
+
+def _remove(trace: Trace, places: Places) -> bool:
+    if trace.image:
+        with contextlib.suppress(LabError):  # another lab runs on it
+            places.engine.ask("image", "rm", trace.place)
+            return True
+        return False
+    if trace.shared:
+        return _remove_empty(Path(trace.place))
+    if trace.lab:
+        places.opener("local", trace.lab).down(volumes=True)
+        if _answers(places.engine):
+            places.opener("compose", trace.lab).down(volumes=True)
+    remove(Path(trace.place))
+    return True
+
+
+def _answers(engine: Engine) -> bool:
+    try:
+        engine.check_engine()
+    except LabError:
+        return False
+    return True
+
+
+def _remove_empty(folder: Path) -> bool:
+    """Remove a folder in which there are, at most, empty folders; returns whether it is gone."""
+    with contextlib.suppress(OSError):
+        for inner, _, _ in os.walk(folder, topdown=False):
+            os.rmdir(inner)
+    return not folder.exists()

@@ -1,0 +1,89 @@
+"""The workspace: recipes, examples and notebooks, which people change.
+
+A checkout has its own. What pip installed is replaced by the next version, so an installed labctl works on a
+copy below `home()`. A newer version brings its files there; a file that somebody changed stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.errors import SetupError
+from lab.host import environment
+from lab.host.files import ROOT, home, make_public, write_private
+
+NAME = "workspace"
+NOTE = ".raylab.json"
+"""File in the copy: path -> SHA-256 of each file as it was brought."""
+
+
+def workspace_path(root: Path = ROOT) -> Path:
+    """Where the workspace is, or will be. Raises what `home()` raises."""
+    return home() / NAME if environment.packaged(str(root)) else root / NAME
+
+
+def workspace(root: Path = ROOT) -> Path:
+    """The workspace; that of an installed labctl is made, or brought up to date. Raises SetupError."""
+    place = workspace_path(root)
+    if place != root / NAME:
+        try:
+            bring(root / NAME, place)
+        except OSError as error:
+            raise SetupError(
+                f"{error.filename or place}: {error.strerror}", "check its owner and the disk"
+            ) from error
+    return place
+
+
+def bring(source: Path, place: Path) -> tuple[str, ...]:
+    """Copy what is new in `source` to `place`; returns the paths of files kept because somebody changed them.
+
+    A file that was deleted stays away until another version of it comes. Raises OSError, SetupError.
+    """
+    brought, wanted = note_of(place), digests(source)
+    if brought == wanted:
+        return ()
+    make_public(place)
+    kept = []
+    for name in (name for name, digest in wanted.items() if brought.get(name) != digest):
+        target = place / name
+        if target.exists() and digest_of(target) not in (brought.get(name), wanted[name]):
+            kept.append(name)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.copy(source / name, partial)
+        partial.replace(target)
+    write_private(place / NOTE, json.dumps(wanted, indent=1))
+    return tuple(kept)
+
+
+def changed(place: Path) -> tuple[str, ...]:
+    """Paths of the files in `place` that are a person's: added, or changed after they were brought."""
+    brought = note_of(place)
+    return tuple(name for name, digest in digests(place).items() if brought.get(name) != digest)
+
+
+def note_of(place: Path) -> Mapping[str, str]:
+    """What was brought to `place`; nothing where there is no note that can be read."""
+    with contextlib.suppress(OSError, ValueError):
+        note = json.loads((place / NOTE).read_text(encoding="utf-8"))
+        return note if isinstance(note, dict) else {}
+    return {}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Path below `folder` -> SHA-256 of every file, but for what Python compiles and the note."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder).as_posix(): digest_of(path) for path in files if path.name != NOTE}
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,9 @@
+"""The package raylab, as a wheel has it (pyproject.toml): after `import raylab`, `from lab import Lab` works.
+
+That it is there tells labctl that it was installed (lab/host/environment).
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
