@@ -111,7 +111,7 @@ class QueuedSubmission:
 
 
 def refuse_past_queues(spec: LabSpec) -> None:
-    """Raises RefusedError in a lab that takes jobs only through queues."""
+    """Refuse a job past the queues in a lab that takes jobs only through them. Raises RefusedError."""
     if spec.queued_only:
         raise RefusedError(
             "this lab takes jobs only through queues: it was started with --queued-only",

@@ -96,7 +96,7 @@ class FaultKind:
     """True if it can be done to a pod of a cluster, through kubectl."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a malformed kind."""
+        """Refuse a malformed kind. Raises ValueError."""
         typed = [
             ("scope", self.scope, Scope),
             ("expected", self.expected, Expected),
@@ -233,7 +233,7 @@ class Fault(ABC):
         self.clock = clock
 
     def refuse(self, scene: Scene) -> None:
-        """Raise UnsupportedError or RefusedError where the fault is not possible; changes nothing."""
+        """Refuse a fault that is not possible, and change nothing. Raises UnsupportedError, RefusedError."""
         check_runtime(self.kind, scene.runtime)
 
     @abstractmethod
@@ -266,7 +266,7 @@ class Fault(ABC):
 
 
 def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
-    """Raise UnsupportedError where the nodes of this runtime lack what the fault needs."""
+    """Refuse a runtime whose nodes lack what the fault needs. Raises UnsupportedError."""
     hint = f"use --runtime {kind.runtimes[0]}"
     if runtime.kind == KUBERNETES and not kind.clusters:
         raise UnsupportedError(f"{kind.name} is not possible on a cluster: kubectl has no hands for it", hint)

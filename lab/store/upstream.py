@@ -90,7 +90,7 @@ def named(
 
 
 def check(upstream: Upstream, agree: Callable[[str], None], *, pool: Any = None) -> None:
-    """See that a lab can use it: the key may list, write, read and delete in the bucket.
+    """Make sure that a lab can use it: the key may list, write, read and delete in the bucket.
 
     A bucket that is missing is made unless `agree` raises, which gets that problem. `pool` is the urllib3
     pool to use. Raises StoreError, UsageError.

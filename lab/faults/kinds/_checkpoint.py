@@ -36,7 +36,7 @@ class CheckpointFault(Fault):
     patience = 60.0
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject: the time is that of the rank's end.
+        """Damage the checkpoint, and end the rank; the fault's time is that of the rank's end.
 
         Raises RefusedError when there is nothing to damage, or it is too large.
         """
@@ -78,7 +78,7 @@ class CheckpointFault(Fault):
         return struck
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. What was damaged is as it was; the rank that was ended stays so."""
+        """Put back what was damaged; the rank that was ended stays so."""
         try:
             _thaw(scene)
         finally:

@@ -133,7 +133,7 @@ class Chaos:
         return (records[-1].reverted_at or records[-1].at) if records else 0.0
 
     def _inject(self, number: int, step: Step) -> None:
-        """Raises LabError when nothing was done; an interrupt after the fault has been undone and noted."""
+        """Inject a fault. Raises LabError when nothing was done, an interrupt after the fault was undone."""
         fault = find_fault(step.kind)
         run, pace = self._watch.run, self._waiting.pace()
         aim, given = pick_target(self._watch, fault.kind, step)
@@ -171,7 +171,7 @@ class Chaos:
                 injection.undo_again()
 
     def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:
-        """Raises RefusedError when the fault would take the last healthy worker, which nobody asked for."""
+        """Refuse a fault that would take the last healthy worker unasked. Raises RefusedError."""
         if self._plan.below_one or fault.kind.scope is not Scope.NODE:
             return
         services = self._lab.status().services
@@ -260,7 +260,7 @@ def run_chaos(
 
 
 def check_plan(lab: Lab, plan: Plan) -> None:
-    """Raises what keeps a fault of the plan from being injected in this lab: UnsupportedError, NotFoundError,
+    """Refuse a plan with a fault that cannot be injected in this lab. Raises UnsupportedError, NotFoundError,
     RefusedError, UsageError, LabDownError."""
     drawn = (Step(0.0, kind, parameters=plan.parameters.get(kind, {})) for kind in plan.kinds)
     for step in plan.written or drawn:

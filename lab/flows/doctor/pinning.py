@@ -69,7 +69,7 @@ def compare(
 
 
 def check(views: Iterable[WorkerView]) -> None:
-    """Raises PinningError when a worker is not what it was planned to be."""
+    """Compare the workers with their plan. Raises PinningError when one is not what it was planned to be."""
     wrong = [view for view in views if view.problem]
     if wrong:
         raise PinningError(

@@ -145,7 +145,7 @@ class Injection:
         return self._revert.done_at is not None
 
     def check(self) -> None:
-        """Raise what made the injection fail, else the error of the revert."""
+        """Raise the error of the injection, else that of the revert."""
         if self.missed is not None:
             raise self.missed
         self._revert.check()

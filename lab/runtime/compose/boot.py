@@ -111,7 +111,7 @@ class Boot:
             raise
 
     def _check_published(self) -> None:
-        """Raises ServiceError when the network reaches a container: an engine may have ways of its own."""
+        """Refuse containers that the network reaches: engines have ways of their own. Raises ServiceError."""
         for name, container in self._containers().items():
             for address, port in container.published:
                 if not Listening(address, port).on_loopback:

@@ -55,7 +55,7 @@ class Acts:
         self._do("unpause", container, lambda current: current.state != "paused")
 
     def crash(self, container: Container) -> Struck:
-        """See Runtime.crash. Raises UnsupportedError, EngineError, WaitTimeoutError.
+        """Kill the processes of a container from inside, so that the engine starts it again.
 
         A container that `docker kill` ended stays down whatever its restart policy. So its processes are
         killed from inside, and the policy that lets the engine start it again is given only for as long as

@@ -102,7 +102,7 @@ class Engine:
     # Looking
 
     def check(self) -> None:
-        """Raises EngineError unless an engine answers and Compose is there and new enough."""
+        """Ask if an engine answers, and if Compose is there and new enough. Raises EngineError if not."""
         with ThreadPoolExecutor(1) as pool:  # each takes a fifth of a second
             asked = pool.submit(self._answer, "compose", "version", "--short")
             self.check_engine()
@@ -121,7 +121,7 @@ class Engine:
             )
 
     def check_engine(self) -> None:
-        """Raises EngineError unless an engine answers."""
+        """Ask if an engine answers. Raises EngineError if not."""
         answer = self._answer("version", "--format", "{{.Server.Version}}")
         if answer.returncode:
             raise no_answer(answer.stderr)

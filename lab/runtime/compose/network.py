@@ -46,7 +46,7 @@ def reconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -
 def impair(
     engine: Engine, image: str, container: Container, delay_ms: float, loss_percent: float, rate_mbit: float
 ) -> None:
-    """See Runtime.impair. Raises UnsupportedError, EngineError."""
+    """Slow a container's network down, or lose packets of it. Raises UnsupportedError, EngineError."""
     options = (f"--delay-ms={delay_ms}", f"--loss-percent={loss_percent}", f"--rate-mbit={rate_mbit}")
     code, said = _helper(engine, image, f"container:{container.id}", "impair", *options)
     if code:
@@ -57,7 +57,7 @@ def impair(
 
 
 def unimpair(engine: Engine, image: str, container: Container) -> None:
-    """See Runtime.unimpair. Raises EngineError."""
+    """Take the impairment back. Raises EngineError."""
     code, said = _helper(engine, image, f"container:{container.id}", "clear")
     if code:
         raise EngineError(

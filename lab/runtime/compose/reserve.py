@@ -141,7 +141,7 @@ def runs_none(name: str) -> UnsupportedError:
 
 
 def check_readable(user: tuple[int, int], checkout: Path = ROOT) -> None:
-    """Raises SetupError unless containers of that user can read what is mounted into them."""
+    """Refuse a checkout that containers of that user cannot read where it is mounted. Raises SetupError."""
     if user[0] == 0:  # the user of a rootless engine or of Docker Desktop, who reads it now
         return
     # A mounted folder is reached without those above it.

@@ -64,7 +64,7 @@ class Kubectl:
         return _pod(self._json("get", "pod", name))
 
     def refuse_without_rights(self, verb: str, what: str) -> None:
-        """Raises KubernetesError where the API server would not let this person do it."""
+        """Refuse what the API server would not let this person do. Raises KubernetesError."""
         done = self._call("auth", "can-i", verb, what)
         answer = done.stdout.strip().splitlines()
         if answer and answer[-1].split()[0] == "no":

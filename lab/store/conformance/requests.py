@@ -171,6 +171,6 @@ def want(answer: Answer, status: int, what: str) -> Answer:
 
 
 def same(actual: object, expected: object, what: str) -> None:
-    """Raises DeviationError when the two differ."""
+    """Compare two values. Raises DeviationError when they differ."""
     if actual != expected:
         raise DeviationError(f"{what}: {str(actual)[:80]!r} instead of {str(expected)[:80]!r}")

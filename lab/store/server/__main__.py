@@ -49,7 +49,7 @@ def read_keys(args: argparse.Namespace) -> Keyring:
 
 
 def check_loopback(host: str) -> None:
-    """Raises UsageError unless `host` can be reached from this machine only."""
+    """Refuse a `host` that other machines can reach. Raises UsageError."""
     if host != "localhost":
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(host).is_loopback:
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files: every part of an unfinished upload is one."""
+    """Set the limit of open files as high as allowed: every part of an unfinished upload is one."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -183,7 +183,7 @@ class S3App:
         return response
 
     def _check_upload(self, method: str, bucket: str, key: str, query: Mapping[str, Sequence[str]]) -> None:
-        """Raises RefusalError for an upload in parts that is none, or not of this key."""
+        """Refuse an upload in parts that is none, or not of this key. Raises RefusalError."""
         for upload in query.get("uploadId", ()):
             again = method == "POST" and self._moto.completed(bucket, key, upload)
             if not again and not self._moto.has_upload(bucket, key, upload):

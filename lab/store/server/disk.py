@@ -174,7 +174,7 @@ class Disk:
         return None
 
     def create_bucket(self, record: BucketRecord) -> None:
-        """Raises StorageError."""
+        """Make a bucket, with its record and its folder. Raises StorageError."""
         try:
             folder = self._buckets / record.name
             folder.mkdir(exist_ok=True)
@@ -185,7 +185,7 @@ class Disk:
             raise StorageError(error) from error
 
     def delete_bucket(self, name: str) -> None:
-        """Raises StorageError. The bucket is gone with its record; its folder follows."""
+        """Delete a bucket: it is gone with its record, and its folder follows. Raises StorageError."""
         try:
             (self._buckets / name / "bucket.json").unlink(missing_ok=True)
             self.settle(name)

@@ -197,7 +197,7 @@ class Gateway:
 
 
 def _check_stays(*keys: str) -> None:
-    """Raises RefusalError for a key that a server, or the way to it, could take for one of another bucket."""
+    """Refuse a key that a server or proxy could take for one of another bucket. Raises RefusalError."""
     if any(part in (".", "..") for key in keys for part in key.split("/")):
         raise RefusalError(400, "InvalidArgument", "no part of a key between slashes may be `.` or `..` here")
 

@@ -48,7 +48,7 @@ class Usage:
 
 
 def check_token(keys: Keyring, authorization: str) -> None:
-    """Raises RefusalError unless the header carries the token that is made of a root key."""
+    """Refuse a header without the token that is made of a root key. Raises RefusalError."""
     tokens = [minio_metrics_token(key.credentials) for key in keys if not key.bucket]
     given = authorization.removeprefix("Bearer ").strip().encode(errors="replace")
     if not any(hmac.compare_digest(given, token.encode()) for token in tokens):
