@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from lab.flows.doctor import Check
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
-    from lab.flows.kubernetes.lint import Report
+    from lab.flows.kubernetes.lint import LintReport
     from lab.flows.kubernetes.manifests import Finding
     from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
-    from lab.host.gpus import Gpu, Holder
+    from lab.host.gpus import Gpu, GpuHolder
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
 
 Document = dict[str, Any]
@@ -196,7 +196,7 @@ def healed(item: Healed) -> Document:
     return {**fields(item, "kind target job at"), "problem": item.problem or None}
 
 
-def gpu(item: Gpu, holder: Holder | None) -> Document:
+def gpu(item: Gpu, holder: GpuHolder | None) -> Document:
     """A GPU or MIG slice of this machine. Memory in bytes, 0 when unknown; `lab` is null when it is free."""
     document = fields(item, "vendor index uuid name memory=memory_bytes device_nodes")
     return {**document, "lab": holder.lab if holder else None}
@@ -248,7 +248,7 @@ def finding(item: Finding) -> Document:
     return dataclasses.asdict(item)
 
 
-def linted(report: Report) -> Document:
+def linted(report: LintReport) -> Document:
     """Findings on a set of manifests."""
     return {
         "schema": "lint/1",
@@ -259,7 +259,7 @@ def linted(report: Report) -> Document:
     }
 
 
-def exported(folder: Path, files: tuple[str, ...], report: Report) -> Document:
+def exported(folder: Path, files: tuple[str, ...], report: LintReport) -> Document:
     """A folder of manifests, with what the checks said."""
     return {
         "schema": "export/1",

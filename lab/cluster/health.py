@@ -21,7 +21,7 @@ RUN_SECONDS = 120.0
 """Time for ordered checks to be made."""
 
 
-class Health:
+class HealthClient:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
@@ -97,7 +97,7 @@ def worst(view: Document) -> dict[str, Document]:
     return worst_of
 
 
-def states(health: Health) -> dict[str, tuple[str, str]]:
+def states(health: HealthClient) -> dict[str, tuple[str, str]]:
     """Node -> state of its worst device, and the reason; nothing where the controller does not answer."""
     try:
         return {node: (device["state"], device["reason"]) for node, device in worst(health.view()).items()}

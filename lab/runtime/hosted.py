@@ -38,7 +38,7 @@ ENDING = "down.lock"
 """File that `down` holds as well, from before its turn: `up` looks at it in the end."""
 
 
-class LabState(Protocol):
+class HostedState(Protocol):
     """The part of a lab's state file that every such runtime has."""
 
     @property
@@ -58,7 +58,7 @@ class LabState(Protocol):
         """Facts that a person should know."""
 
 
-S = TypeVar("S", bound=LabState)
+S = TypeVar("S", bound=HostedState)
 
 
 class HostedRuntime(Runtime, Generic[S]):

@@ -15,7 +15,7 @@ from lab.errors import UsageError
 if TYPE_CHECKING:
     from lab.datasets import Dataset
     from lab.host.clock import Clock
-    from lab.host.environment.progress import Progress
+    from lab.host.environment.progress import Printer
 
 BETWEEN = 0.1
 """Seconds between two updates of a changing line."""
@@ -28,7 +28,7 @@ def data() -> None:
     """Get, list and delete the data sets of the lessons."""
 
 
-def meter(progress: Progress, clock: Clock) -> Callable[[str, int, int], None]:
+def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
     """Make a callback that shows how far getting a data set is, not more often than a person can read."""
     said: list[tuple[str, float]] = []
 

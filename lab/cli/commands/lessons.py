@@ -19,7 +19,7 @@ from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
     from lab.flows.lessons.model import Lesson, LessonResult
-    from lab.flows.lessons.notebook import Step
+    from lab.flows.lessons.notebook import NotebookStep
 
 NUMBER = values.WholeNumber(1, 99)
 SHOWN = 70
@@ -118,7 +118,7 @@ class Cells:
         self._live = sys.stderr.isatty() and not app.out.quiet
         self._pending = ""
 
-    def step(self, step: Step) -> None:
+    def step(self, step: NotebookStep) -> None:
         """Say one step."""
         if step.kind == "begin":
             self._pending = self._line(step) if self._live else ""
@@ -144,7 +144,7 @@ class Cells:
             click.echo(f"\r{' ' * len(self._pending)}\r", nl=False, err=True)
 
     @staticmethod
-    def _line(step: Step) -> str:
+    def _line(step: NotebookStep) -> str:
         took = "..." if step.seconds is None else format.seconds(step.seconds)
         shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
         return f"cell {step.number:>2}/{step.of:<2}{took:>11}  {shown}"

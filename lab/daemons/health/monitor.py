@@ -15,7 +15,7 @@ from typing import Protocol
 from lab.daemons.health import documents
 from lab.daemons.health.board import Board
 from lab.daemons.health.documents import Document
-from lab.daemons.health.model import SILENT, Change, Health, Override
+from lab.daemons.health.model import SILENT, Health, Override, StateChange
 from lab.daemons.queue.requests import body, plain
 from lab.errors import LabError, NotFoundError, StateError
 from lab.host.clock import Clock
@@ -254,7 +254,7 @@ class HealthMonitor:
 
     # Keeping
 
-    def _changed(self, changes: Sequence[Change]) -> None:
+    def _changed(self, changes: Sequence[StateChange]) -> None:
         self._dirty = True
         for change in changes:
             new, old = change.new, change.old

@@ -10,7 +10,7 @@ from math import inf
 from statistics import median
 from typing import Any
 
-from lab.evidence.ledger import Healing, Process, RunAttempt, Steps
+from lab.evidence.ledger import Healing, Process, RecordedSteps, RunAttempt
 from lab.host.quantities import rounded
 
 SLOW_STEPS = 3.0
@@ -58,7 +58,7 @@ class Survival:
     """The steps of an attempt around a fault at `at`, up to `until`; both are seconds since the epoch."""
 
     attempt: RunAttempt
-    steps: Steps
+    steps: RecordedSteps
     node_id: str
     """The node that the fault hit."""
     at: float

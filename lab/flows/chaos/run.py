@@ -12,7 +12,7 @@ from lab.flows.chaos.pick_target import next_epoch, pick_target
 from lab.flows.chaos.plan import Plan, Step, with_epoch
 from lab.flows.chaos.result import ChaosResult, StepResult
 from lab.flows.chaos.summary import Stored, judge_steps, lost_checkpoints
-from lab.flows.chaos.waiting import Waiting
+from lab.flows.chaos.waiting import JobWaits
 from lab.flows.recovery import (
     Aim,
     Injection,
@@ -52,7 +52,7 @@ class Chaos:
     def __init__(self, watch: Watch, plan: Plan, on_moment: OnMoment) -> None:
         self._watch, self._lab, self._clock = watch, watch.lab, watch.clock
         self._plan, self._on_moment = plan, on_moment
-        self._waiting = Waiting(watch)
+        self._waiting = JobWaits(watch)
         self._done: list[StepResult] = []
         self._stored: Stored = {}
         self._problems: list[str] = []

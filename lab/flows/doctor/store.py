@@ -53,14 +53,14 @@ def store_checks(
     `endpoints` tells where the running lab is, if there is one; `http` is the urllib3 pool to use. Raises
     UsageError for an address or a key that is none.
     """
-    from lab.store.conformance import QUESTIONS, Client, examine
+    from lab.store.conformance import QUESTIONS, SigningClient, examine
 
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION
     try:
-        Client(url, Credentials("", ""))
+        SigningClient(url, Credentials("", ""))
     except StoreError as error:
         raise UsageError(f"--s3 {error.message}", error.hint) from error
-    client = Client(url, find_key(url, file, environment, endpoints), region, pool=http)
+    client = SigningClient(url, find_key(url, file, environment, endpoints), region, pool=http)
     return tuple(examine(client, bucket, questions=QUESTIONS if questions is None else questions))
 
 

@@ -9,14 +9,24 @@ from itertools import pairwise
 from typing import Any
 
 from lab.evidence.labels import moment_label
-from lab.evidence.ledger import Number, Run, RunAttempt, Steps, number
+from lab.evidence.ledger import Number, RecordedSteps, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import labels
-from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, ReportData, StepRow
+from lab.flows.report.model import (
+    Bar,
+    Down,
+    Line,
+    Metric,
+    Part,
+    ReportData,
+    ReportedMoment,
+    ReportEvidence,
+    StepRow,
+)
 from lab.services import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
@@ -34,7 +44,7 @@ AROUND = 30.0
 """Samples of resource use are shown from this long before the run to this long after, in seconds."""
 
 
-def build_report(evidence: Evidence) -> ReportData:
+def build_report(evidence: ReportEvidence) -> ReportData:
     """Put what is known of the subject in order. What is missing is named, and never made up."""
     receipt: Mapping[str, Any] = evidence.subject.receipt or {}
     run = _run(evidence)
@@ -84,7 +94,7 @@ def build_report(evidence: Evidence) -> ReportData:
     )
 
 
-def _steps(receipt: Mapping[str, Any], steps: Steps | None, origin: float) -> tuple[StepRow, ...]:
+def _steps(receipt: Mapping[str, Any], steps: RecordedSteps | None, origin: float) -> tuple[StepRow, ...]:
     """The steps around the fault, of a training whose survivors went on."""
     survival = receipt.get("survivors")
     if steps is None or not survival:
@@ -109,7 +119,7 @@ def _steps(receipt: Mapping[str, Any], steps: Steps | None, origin: float) -> tu
     return tuple(rows)
 
 
-def _lost(evidence: Evidence) -> tuple[str, ...]:
+def _lost(evidence: ReportEvidence) -> tuple[str, ...]:
     """The attempts that no fault on record explains."""
     if evidence.history is None:
         return ()
@@ -118,14 +128,14 @@ def _lost(evidence: Evidence) -> tuple[str, ...]:
     return lost_without_fault(evidence.history, (*evidence.faults, *judged))
 
 
-def _unjudged(evidence: Evidence, lost: tuple[str, ...]) -> str:
+def _unjudged(evidence: ReportEvidence, lost: tuple[str, ...]) -> str:
     """The headline of a job without a receipt."""
     if evidence.faults:
         return "not judged"
     return "attempt lost" if lost else "undisturbed"
 
 
-def _known(evidence: Evidence, lost: tuple[str, ...]) -> tuple[str, ...]:
+def _known(evidence: ReportEvidence, lost: tuple[str, ...]) -> tuple[str, ...]:
     """Faults and losses that are known of a job without a receipt."""
     faults = (f"{fault.kind} of {fault.target} is on record" for fault in evidence.faults)
     return (*faults, *lost)
@@ -137,7 +147,7 @@ def _brief(text: str) -> str:
     return text if len(lines) <= 2 else f"{lines[0]} … {lines[-1]}"
 
 
-def _run(evidence: Evidence) -> Run | None:
+def _run(evidence: ReportEvidence) -> Run | None:
     """The run that the receipt is about, else the job's last."""
     runs = evidence.history.runs if evidence.history else ()
     name = (evidence.subject.receipt or {}).get("run")
@@ -223,7 +233,7 @@ def _ended(
     return float(min(known_ends) if known_ends else max(last, default=attempt["started_at"])) - origin
 
 
-def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
+def _moments(receipt: Mapping[str, Any]) -> tuple[ReportedMoment, ...]:
     """The moments in order of time; those that did not happen come last."""
     fault = receipt["fault"]
     reverted = fault["reverted_at"]
@@ -231,7 +241,9 @@ def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
     times["reverted"] = None if reverted is None else reverted - fault["at"]
     order = list(labels.MOMENTS)
     keys = sorted(times, key=lambda key: order.index(key) if key in order else len(order))
-    moments = [Moment(key, moment_label(key), times[key], labels.MOMENTS.get(key, "")) for key in keys]
+    moments = [
+        ReportedMoment(key, moment_label(key), times[key], labels.MOMENTS.get(key, "")) for key in keys
+    ]
     return tuple(sorted(moments, key=lambda m: (m.seconds is None, m.seconds or 0.0)))
 
 
@@ -255,7 +267,7 @@ def _ranks(
     return tuple((at - origin, ranks) for at, ranks in sorted(rows)) if changes else ()
 
 
-def _metrics(run: Run | None, evidence: Evidence) -> tuple[Metric, ...]:
+def _metrics(run: Run | None, evidence: ReportEvidence) -> tuple[Metric, ...]:
     """Every numeric metric, attempt by attempt, those that people look for first."""
     if run is None:
         return ()
@@ -317,7 +329,7 @@ def _samples(samples: Iterable[Sample], bars: tuple[Bar, ...], origin: float) ->
     return tuple(sample for sample in moved if begin <= sample.at <= end)
 
 
-def _environment(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+def _environment(evidence: ReportEvidence) -> tuple[tuple[str, str], ...]:
     machine = dict(evidence.machine)
     rows = [("lab", evidence.lab), ("runtime", evidence.runtime), ("GPUs", evidence.gpus)]
     rows += [(name, str(machine.pop(name, ""))) for name in ("python", "ray", "torch", "pytorch-lightning")]

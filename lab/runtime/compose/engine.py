@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from lab.errors import EngineError, LabError, WaitTimeoutError
 from lab.host.command import ANSWER_END_SECONDS, OnLine, run, start, stream
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from lab.host.reading import parse_json
 from lab.runtime.compose.causes import failed, last_words, missing_command, no_answer
 from lab.runtime.compose.inspected import (
@@ -81,7 +81,7 @@ def open_pipe(argv: Sequence[str], errors: IO[bytes] | int) -> subprocess.Popen[
     )
 
 
-class Engine:
+class DockerEngine:
     """The engine that `docker` speaks to. Raises EngineError when it does not answer."""
 
     def __init__(
@@ -268,7 +268,7 @@ class Engine:
     # Images: minutes and gigabytes, so their output is followed, and they end with labctl
 
     def call_program(
-        self, argv: Sequence[str], what: str, progress: Progress | None = None, on_line: OnLine | None = None
+        self, argv: Sequence[str], what: str, progress: Printer | None = None, on_line: OnLine | None = None
     ) -> list[str]:
         """Run a program to its end; returns the last lines of its output.
 
@@ -283,12 +283,12 @@ class Engine:
         return lines
 
     def docker(
-        self, *arguments: str, what: str, progress: Progress | None = None, on_line: OnLine | None = None
+        self, *arguments: str, what: str, progress: Printer | None = None, on_line: OnLine | None = None
     ) -> list[str]:
         """`call_program` for a docker command line."""
         return self.call_program(self._argv(*arguments), what, progress, on_line)
 
-    def pull(self, name: str, progress: Progress) -> None:
+    def pull(self, name: str, progress: Printer) -> None:
         """Fetch an image from its registry. Raises LabError."""
         progress.line(f"pulling {name}")
         self.docker("pull", name, what=f"pulling {name}", progress=progress, on_line=progress.update)

@@ -15,7 +15,7 @@ from lab.host.files import ROOT, data_folder, make_public, write_private
 from lab.host.secrets import hand_over, load_or_make
 from lab.runtime import ports
 from lab.runtime.compose import project, state
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import PORTS, SERVICES
@@ -113,7 +113,7 @@ def write_files(
 
 
 def container_user(
-    engine: Engine, uid: Callable[[], int] = os.geteuid, system: str = sys.platform
+    engine: DockerEngine, uid: Callable[[], int] = os.geteuid, system: str = sys.platform
 ) -> tuple[int, int]:
     """User and group that containers run as, so that they can read the secret files.
 

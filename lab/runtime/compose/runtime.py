@@ -19,7 +19,7 @@ from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
 from lab.runtime.compose.ending import Acts
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
 from lab.runtime.compose.inspected import Container, seen
 from lab.runtime.compose.project_resources import Holdings
@@ -61,7 +61,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         lab: str,
         folder: Path | None = None,
         *,
-        engine: Engine | None = None,
+        engine: DockerEngine | None = None,
         world: World | None = None,
         images: Images = images_of,
     ) -> None:
@@ -70,7 +70,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         From the world's environment the lab takes the LAB_* variables for images, memory and workspace.
         """
         super().__init__(lab, folder, world or World())
-        self._engine = engine or Engine()
+        self._engine = engine or DockerEngine()
         self._images = images
         self._project = project.project_name(lab)
         self._abilities: Mapping[Feature, str] | None = None

@@ -23,7 +23,7 @@ from lab.runtime.hosted import ENDING, LOCK, HostedRuntime
 from lab.runtime.local import forks, output, processes, prometheus, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
-from lab.runtime.local.services import Plan
+from lab.runtime.local.services import ServicePlan
 from lab.runtime.local.state import LabState
 from lab.services import HEAD, REDIS, STORE, is_node
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage
@@ -363,8 +363,8 @@ class LocalRuntime(HostedRuntime[LabState]):
     def _cannot(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"cannot {what}: {SHARED[Feature.NETWORK]}", "use --runtime compose")
 
-    def _plan(self, current: LabState) -> Plan:
-        return Plan(
+    def _plan(self, current: LabState) -> ServicePlan:
+        return ServicePlan(
             spec=current.spec,
             ports=current.ports,
             layout=self._layout,

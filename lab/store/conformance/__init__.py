@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from lab.errors import StoreError
 from lab.store.conformance.questions import QUESTIONS, Question
-from lab.store.conformance.requests import Answer, Bench, Client, DeviationError, SkippedError
+from lab.store.conformance.requests import Bench, DeviationError, S3Reply, SigningClient, SkippedError
 from lab.topology import Check
 
-__all__ = ["FOLDER", "QUESTIONS", "Client", "Question", "examine", "reach"]
+__all__ = ["FOLDER", "QUESTIONS", "Question", "SigningClient", "examine", "reach"]
 
 FOLDER = ".raylab/conformance"
 """Each run has a folder with a random name in it."""
@@ -22,7 +22,9 @@ FOLDER = ".raylab/conformance"
 OTHER_STORE = "use a store that does this: docs/store.md names those that were looked at"
 
 
-def examine(client: Client, bucket: str, *, questions: tuple[Question, ...] = QUESTIONS) -> Iterator[Check]:
+def examine(
+    client: SigningClient, bucket: str, *, questions: tuple[Question, ...] = QUESTIONS
+) -> Iterator[Check]:
     """Ask everything, one answer after the other; a last one says whether the run's objects are gone.
 
     Nothing is raised: a server that is not reached, refuses the key or has no such bucket is a failed
@@ -54,7 +56,7 @@ def _reach(bench: Bench) -> Check:
     return Check(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
 
 
-def reach(client: Client, bucket: str) -> tuple[Answer, StoreError | None]:
+def reach(client: SigningClient, bucket: str) -> tuple[S3Reply, StoreError | None]:
     """The answer to a listing of the bucket, and the error that says why it cannot be used, if so.
 
     Raises UnreachableStoreError.

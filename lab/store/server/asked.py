@@ -24,7 +24,7 @@ RECEIVED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Asked:
+class S3Request:
     """A request whose signature is verified, and what it asks for."""
 
     signature: Signature
@@ -41,7 +41,7 @@ class Asked:
         return {name for name in self.query if not is_of_signature(name)}
 
 
-def verified(request: Request, keys: Keyring, now: datetime) -> Asked:
+def verified(request: Request, keys: Keyring, now: datetime) -> S3Request:
     """The request, read and its signature verified; nothing of its body is. Raises RefusalError."""
     path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
     if not path.startswith("/") or path.startswith("//"):
@@ -49,10 +49,10 @@ def verified(request: Request, keys: Keyring, now: datetime) -> Asked:
     signature = authenticate(request.environ, path, keys, now)
     bucket, _, key = unquote(path)[1:].partition("/")
     query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
-    return Asked(signature, path, bucket, key, query)
+    return S3Request(signature, path, bucket, key, query)
 
 
-def changes_user(request: Request, asked: Asked, keys: Keyring) -> Response | None:
+def changes_user(request: Request, asked: S3Request, keys: Keyring) -> Response | None:
     """The answer to a request that disables or enables a key; None for any other request."""
     if asked.path != STATUS_PATH or request.method != "PUT":
         return None

@@ -22,7 +22,7 @@ from werkzeug.wrappers import Request, Response
 
 from lab.host.http import NoAnswerError, explained
 from lab.host.serving import SlowRequestError
-from lab.store.server.asked import HEALTH_PATH, Asked, changes_user, received, refused, verified
+from lab.store.server.asked import HEALTH_PATH, S3Request, changes_user, received, refused, verified
 from lab.store.server.auth import is_of_signature, open_body
 from lab.store.server.keys import (
     COPY_SOURCE,
@@ -159,7 +159,7 @@ class Gateway:
                 **options,
             )
 
-    def _passed_on(self, request: Request, asked: Asked, reply: Any) -> Response:
+    def _passed_on(self, request: Request, asked: S3Request, reply: Any) -> Response:
         """The answer as the lab's own store would have given it."""
         headers = [(n, v) for n, v in reply.headers.items() if n.lower() not in OF_CONNECTION]
         of_object = all(name.startswith("response-") or name == "x-id" for name in asked.parameters)

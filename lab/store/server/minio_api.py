@@ -37,7 +37,7 @@ def _problem(status: int, code: str, message: str) -> Response:
 
 
 @dataclass(frozen=True)
-class Usage:
+class StoreUsage:
     """The contents of a store. Sizes are in bytes."""
 
     buckets: int
@@ -55,7 +55,7 @@ def check_token(keys: Keyring, authorization: str) -> None:
         raise RefusalError(403, "AccessDenied", "the metrics need the token that is made of the root key")
 
 
-def answer(usage: Usage) -> Response:
+def answer(usage: StoreUsage) -> Response:
     """The metrics in Prometheus' text format."""
     figures = (
         ("minio_cluster_bucket_total", "Total number of buckets in the cluster", usage.buckets),

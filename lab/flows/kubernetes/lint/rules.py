@@ -11,7 +11,7 @@ from lab.flows.kubernetes.clusters import (
     OBJECT_STORE,
     RAY,
     SHARED_MEMORY,
-    Group,
+    PodGroup,
     RayCluster,
     inside,
     quantity,
@@ -190,7 +190,7 @@ def _amounts(manifest: Manifest, container: Mapping[str, Any], path: Path_) -> I
             yield manifest.finding("gpu-limits", ERROR, (*at, "requests", key), message)
 
 
-def _memory(manifest: Manifest, group: Group) -> Iterator[Finding]:
+def _memory(manifest: Manifest, group: PodGroup) -> Iterator[Finding]:
     store, limit = quantity(group.params.get(OBJECT_STORE)), group.amount("memory")
     path = (*group.path, "rayStartParams", OBJECT_STORE)
     if store and limit and store >= limit:
@@ -221,7 +221,7 @@ def _memory(manifest: Manifest, group: Group) -> Iterator[Finding]:
         yield manifest.finding("shared-memory", WARNING, at, message)
 
 
-def _runtime_class(manifest: Manifest, group: Group) -> Iterator[Finding]:
+def _runtime_class(manifest: Manifest, group: PodGroup) -> Iterator[Finding]:
     if group.amount("nvidia.com/gpu") and not group.pod.get("runtimeClassName"):
         message = (
             "no runtimeClassName: the GPU is seen only where NVIDIA's is the default runtime of the nodes"

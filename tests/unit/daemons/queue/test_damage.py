@@ -15,7 +15,7 @@ from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
-from lab.daemons.queue.store import FILE, DamagedError, Store
+from lab.daemons.queue.store import FILE, DamagedError, StateStore
 from lab.errors import StateError
 from tests.unit.daemons.queue.world import AtOnce, RayJob, Time, World, queue
 
@@ -23,7 +23,7 @@ NAME = "queue-damaged-20270115T080000.sqlite"
 """The name that a file gets at the time of the tests' clock."""
 
 
-class QuickStore(Store):
+class QuickStore(StateStore):
     SYNCHRONOUS = "OFF"
 
 
@@ -69,7 +69,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def begin(store: Store) -> Controller:
+def begin(store: StateStore) -> Controller:
     return Controller(store, Packages(store.path.parent, Time()), clock=Time())
 
 

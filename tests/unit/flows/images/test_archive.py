@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
 from lab.flows.images import archive
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from lab.runtime.compose.images.model import ImageNeed, kept_name
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, archive_of, quiet
 
@@ -77,7 +77,7 @@ def test_a_partial_file_is_never_left(tmp_path: Path, broken: str) -> None:
         def interrupt(line: str) -> None:
             raise KeyboardInterrupt
 
-        progress = Progress(interrupt, clock=itertools.count(step=100).__next__)
+        progress = Printer(interrupt, clock=itertools.count(step=100).__next__)
     (tmp_path / "i.tar").write_text("the former one")
     with pytest.raises((SetupError, UsageError, KeyboardInterrupt)):
         archive.save(tmp_path / "i.tar", NEEDS, docker.engine, progress)

@@ -18,7 +18,7 @@ from lab.errors import SetupError
 from lab.host import environment
 from lab.host.environment import pip, setup, uv
 from lab.host.environment.progress import pinned
-from lab.host.environment.venv import LOCK, Machine
+from lab.host.environment.venv import LOCK, VenvMachine
 from lab.host.files import take_lock
 from tests.fakes.host import FakeClock
 
@@ -138,7 +138,7 @@ def install(fake: FakeMachine, group: str = "cli", **machine: object) -> list[st
         "python": "/usr/bin/python3",
         **machine,
     }
-    setup.install(str(fake.root), group, said.append, machine=Machine(run=fake, **facts))  # type: ignore[arg-type]
+    setup.install(str(fake.root), group, said.append, machine=VenvMachine(run=fake, **facts))  # type: ignore[arg-type]
     return said
 
 
