@@ -85,7 +85,7 @@ OPTIONS = (
     click.option("--success-ttl", type=values.Duration(zero=True, most=MOST_TTL_SECONDS), metavar="TIME",
                  help="Forget the job so long after it succeeded. [default: 168h]"),
     click.option("--annotations", type=values.Place(), metavar="FILE",
-                 help="Take the retry policy from the annotations of an AppWrapper; options go before it."),
+                 help="Take the retry policy from the annotations of an AppWrapper; options override it."),
     click.option("--dry-run", is_flag=True,
                  help="Say if the job would start now, or why it would wait and until when; submit nothing."),
 )  # fmt: skip

@@ -59,7 +59,7 @@ class HealthClient:
             waited_for="the ordered checks",
             clock=clock,
             state=lambda: f"no result yet: {', '.join(_missing(ordered, before, latest)[:5])}",
-            hint="labctl health shows what is known; an agent that is silent answers to nothing",
+            hint="labctl health shows what is known; an agent that does not report runs no checks",
         )
 
     def override(
@@ -77,7 +77,7 @@ class HealthClient:
         Raises UsageError, NotFoundError for a node or device that no agent has told of.
         """
         if state not in ORDERABLE:
-            raise UsageError(f"{state}: is no result of a check", f"one of {', '.join(ORDERABLE)}")
+            raise UsageError(f"{state}: not a result of a check", f"one of {', '.join(ORDERABLE)}")
         order = {"node": node, "device": device, "check": check, "state": state, "message": message}
         return self._queues.ask("POST", "/health/override", {**order, "value": value})
 

@@ -163,7 +163,7 @@ def _refuse_flags(recipe: Recipe, request: QueueRequest) -> None:
         ("--cpus-per-worker", request.cpus_per_worker, resources.get("CPU", "")),
     ):
         if given is not None:
-            hint = f"write -p {parameter}={given:g}" if parameter else "it takes what its script says"
-            raise UsageError(f"{option} {given:g}: the recipe {recipe.name} has its own", hint)
+            hint = f"write -p {parameter}={given:g}" if parameter else "leave it out: its script decides"
+            raise UsageError(f"{option} {given:g}: the recipe {recipe.name} sets that itself", hint)
     if request.min_workers is not None and not recipe.ranks:
         raise UsageError(f"--min-workers: the recipe {recipe.name} has no parameter for its workers")

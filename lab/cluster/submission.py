@@ -230,7 +230,7 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> N
         raise UsageError("runtime_env.env_vars: must be an object whose values are strings")
     for name, value in variables.items():
         if not re.fullmatch(r"[^=\x00-\x1f\x7f]+", name):
-            raise UsageError(f"runtime_env.env_vars: {name[:80]!r} can be no variable's name")
+            raise UsageError(f"runtime_env.env_vars: {name[:80]!r} cannot be the name of a variable")
         if "\0" in value:
             raise UsageError(f"runtime_env.env_vars.{name}: has a NUL, which no variable can hold")
         if (size := len(f"{name}={value}".encode("utf-8", "surrogateescape"))) > MOST_WORD_BYTES:

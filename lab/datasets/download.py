@@ -54,7 +54,7 @@ def check_url(url: str) -> None:
     parts = _parse(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.host:
         raise UsageError(
-            f"--url {shown(url)}: no http or https address", "for a file on this machine: --from FILE"
+            f"--url {shown(url)}: not an address of http or https", "for a file on this machine: --from FILE"
         )
 
 

@@ -86,7 +86,7 @@ def _reading(archive: Path) -> Iterator[None]:
     try:
         yield
     except ZIP_ERRORS as error:
-        raise SetupError(f"{archive} is no zip archive, or a damaged one: {error}", HINT) from error
+        raise SetupError(f"{archive} is not a zip archive, or a damaged one: {error}", HINT) from error
 
 
 def _choose(opened: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInfo, tuple[str, str, str]]]:

@@ -110,7 +110,9 @@ class FaultKind:
         names = [parameter.name for parameter in self.parameters]
         for name in (self.name, *names):
             if not (isinstance(name, str) and NAME.fullmatch(name)):
-                raise ValueError(f"{name!r} is no name: lower-case letters, digits and hyphens, up to 40")
+                raise ValueError(
+                    f"{name!r} is not a valid name: lower-case letters, digits and hyphens, up to 40"
+                )
         for what, text in (
             ("summary", self.summary), ("revert", self.revert), ("traits.effect", self.traits.effect)
         ):  # fmt: skip
@@ -269,7 +271,9 @@ def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
     """Refuse a runtime whose nodes lack what the fault needs. Raises UnsupportedError."""
     hint = f"use --runtime {kind.runtimes[0]}"
     if runtime.kind == KUBERNETES and not kind.clusters:
-        raise UnsupportedError(f"{kind.name} is not possible on a cluster: kubectl has no hands for it", hint)
+        raise UnsupportedError(
+            f"{kind.name} is not possible on a cluster: labctl has no way to do it with kubectl", hint
+        )
     for feature in kind.needs:
         why = runtime.missing(feature)
         if why:

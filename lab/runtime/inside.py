@@ -83,7 +83,7 @@ class InsideRuntime(Runtime):
         missing = [name for name in NEEDED if not environment.get(name)]
         if missing:
             raise UnsupportedError(
-                f"this is no container of a lab: {missing[0]} is not set", "leave RAYLAB_RUNTIME out"
+                f"this is not a container of a lab: {missing[0]} is not set", "leave RAYLAB_RUNTIME out"
             )
         self._env, self._world = environment, world or World()
 

@@ -82,7 +82,10 @@ def food11(
     given = {"--url": url, "--sha256": sha256, "--from": file}
     wrong = [name for name, value in given.items() if value is not None]
     if synthetic is not None and wrong:
-        raise UsageError(f"{wrong[0]} says where photographs come from; --synthetic draws", "choose one")
+        raise UsageError(
+            f"{wrong[0]} says where photographs come from; --synthetic draws them: they exclude each other",
+            "leave one out",
+        )
     if synthetic is None and seed is not None:
         raise UsageError("--seed belongs to --synthetic", "labctl data food11 --synthetic 20 --seed 1")
     if url is not None and file is not None:

@@ -57,6 +57,6 @@ def gpu_of(scene: Scene) -> str:
     ]
     if not gpus:
         raise RefusedError(
-            f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
+            f"the health agent of {scene.target} has reported no GPU", "labctl health shows what is known"
         )
     return str(gpus[0])

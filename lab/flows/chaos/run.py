@@ -90,7 +90,7 @@ class Chaos:
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
-                f"job {self._watch.submission_id} is no place for chaos: {why}; {state}",
+                f"job {self._watch.submission_id} cannot take any more chaos: {why}; {state}",
                 f"labctl job logs {self._watch.submission_id}",
             )
 
@@ -149,7 +149,7 @@ class Chaos:
         except BaseException as error:
             if not injection.happened:
                 raise
-            self._add(step, injection, f"chaos was disturbed in the middle of it: {error!r}")
+            self._add(step, injection, f"an error interrupted the chaos run: {error!r}")
             if not isinstance(error, LabError):
                 raise
         else:

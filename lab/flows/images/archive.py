@@ -142,7 +142,7 @@ def read(path: Path) -> tuple[str, ...]:
     Raises NotFoundError, UsageError when it is none or is damaged.
     """
     no_archive = UsageError(
-        f"{path} is no image archive, or not a whole one",
+        f"{path} is not an image archive, or not a whole one",
         "make it with `labctl images save FILE`, or copy it again",
     )
     entries: Any = None
@@ -156,9 +156,7 @@ def read(path: Path) -> tuple[str, ...]:
                     if member.size < 0:
                         raise no_archive
                     if member.name == MANIFEST and not member.isfile():
-                        raise UsageError(
-                            f"{path}: its {MANIFEST} is no file but a link, or the like", no_archive.hint
-                        )
+                        raise UsageError(f"{path}: its {MANIFEST} is not a regular file", no_archive.hint)
                     if member.name == MANIFEST and (content := archive.extractfile(member)):
                         entries = parse_json(content.read(SMALL))
                 while entries and archive.fileobj is not None and archive.fileobj.read(CHUNK):
@@ -171,7 +169,9 @@ def read(path: Path) -> tuple[str, ...]:
         raise no_archive from error
     except OSError as error:
         if error.errno == errno.EINVAL:
-            raise UsageError(f"{path} is no image archive: it {error.strerror}", no_archive.hint) from error
+            raise UsageError(
+                f"{path} is not an image archive: it {error.strerror}", no_archive.hint
+            ) from error
         raise _from_os(error, path) from error
     try:
         names = tuple(name for entry in entries for name in entry.get("RepoTags") or ())

@@ -126,7 +126,7 @@ def _odd_time(receipt: Mapping[str, Any]) -> str:
         rows = enumerate(receipt[table])
         times |= {f"{table}[{number}].{key}": row[key] for number, row in rows for key in keys}
     wrong = (where for where, at in times.items() if at is not None and abs(at) >= MAX_SECONDS)
-    return next((f"{where}: no date can be made of it" for where in wrong), "")
+    return next((f"{where}: not a date" for where in wrong), "")
 
 
 def _receipts(lab: Lab) -> list[str]:

@@ -56,7 +56,7 @@ def impair(
     code, said = _helper(engine, image, f"container:{container.id}", "impair", *options)
     if code:
         raise UnsupportedError(
-            f"the network of {container.service} cannot be slowed down so: {_last(said)}",
+            f"the network of {container.service} cannot be slowed down like this: {_last(said)}",
             "take other values: labctl faults says what this machine can do",
         )
 

@@ -162,7 +162,7 @@ def workspace_note(user: tuple[int, int], workspace: Path = project.WORKSPACE) -
     workspace = project.folder_path(workspace)
     if not workspace.is_dir():
         raise SetupError(
-            f"the workspace {workspace} is no folder", "make it, or set LAB_WORKSPACE to another"
+            f"the workspace {workspace} is not a folder", "make it, or set LAB_WORKSPACE to another"
         )
     uid = user[0]
     if uid == 0 or _may(workspace, user) & 0o2:

@@ -68,7 +68,7 @@ class KubernetesRuntime(OutsideRuntime):
         if feature is Feature.CORDON:
             self._kubectl.refuse_without_rights("patch", "nodes")
             return ""
-        return f"pods are not given a {feature.value} by labctl"
+        return f"labctl cannot give pods a {feature.value}"
 
     def is_worker(self, service: str) -> bool:
         return self._kubectl.pod(service).labels.get(TYPE) == "worker"

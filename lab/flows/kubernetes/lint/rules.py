@@ -54,7 +54,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         message = f"a {manifest.kind}'s name has at most {most} characters, this one {length}"
         yield manifest.finding("name-length", ERROR, path, message)
     if not DNS_LABEL.fullmatch(f"{name}x" if generated else name):
-        message = f"{name!r} is no name: lower-case letters, digits and '-', beginning with a letter"
+        message = f"{name!r} is not a valid name: lower-case letters, digits and '-', beginning with a letter"
         yield manifest.finding("name", ERROR, path, message)
 
 

@@ -137,7 +137,7 @@ def suite_here(suite: str, host: Host) -> str:
     chosen = suite or own
     if not re.fullmatch(r"[a-z][a-z0-9-]*", chosen or "-"):
         raise UnsupportedError(
-            f"--suite {suite}: no name of a release"
+            f"--suite {suite}: not the name of a release"
             if chosen
             else "images build --offline: this is not Debian",
             "name a Debian release that this machine's apt sources have: --suite bookworm",

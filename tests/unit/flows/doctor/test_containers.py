@@ -36,7 +36,7 @@ def test_compose_is_judged_with_the_reason_and_the_remedy_of_the_engine() -> Non
 @pytest.mark.parametrize(
     ("nvidia", "amd", "host", "outcome", "said"),
     [
-        (Detection(), Detection(), PLAIN, "skipped", "this machine has none"),
+        (Detection(), Detection(), PLAIN, "skipped", "this machine has no GPU"),
         (H200, Detection(), GpuHost(), "skipped", "no Docker Engine answers"),
         (H200, Detection(), PLAIN, "warning", "Container Toolkit is not installed"),
         (H200, Detection(), replace(PLAIN, programs=(HOOK,)), "passed", f"nvidia by {HOOK}"),

@@ -131,6 +131,6 @@ def test_a_workspace_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     for name in ("file", "nothing"):
-        with pytest.raises(SetupError, match=f"the workspace {tmp_path}/{name} is no folder") as caught:
+        with pytest.raises(SetupError, match=f"the workspace {tmp_path}/{name} is not a folder") as caught:
             reserve.workspace_note(OTHER, Path(name))
         assert "LAB_WORKSPACE" in caught.value.hint

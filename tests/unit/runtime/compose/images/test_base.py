@@ -113,7 +113,7 @@ def test_the_offline_build_makes_the_stand_ins_too_on_that_base(tmp_path: Path) 
         ("", {"found": False}, "mmdebstrap", "apt-get install mmdebstrap"),
         ("", {"uid": 1000}, "only root", "sudo"),
         ("", {"release": "ID=fedora"}, "not Debian", "--suite"),
-        ("Bookworm;x", {}, "no name of a release", "--suite"),
+        ("Bookworm;x", {}, "not the name of a release", "--suite"),
         ("bookworm", {"release": "ID=fedora"}, "no apt source", "/etc/apt"),
     ],
 )
