@@ -87,8 +87,8 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
         if not result.passed:
             break
     if app.out.json_wanted:
-        documents_of_all = [result.to_json() for result in results]
-        app.out.document({"results": documents_of_all} if every else documents_of_all[0])
+        checked = [result.to_json() for result in results]
+        app.out.document({"results": checked} if every else checked[0])
     _judge(app, results[-1])
 
 
@@ -239,8 +239,8 @@ def _summary(report: dict[str, Any]) -> str:
 def _verify(app: App, files: tuple[Path, ...]) -> None:
     from lab.flows.lessons.report import copies, shown
 
-    documents_read = [(file, *_read(file)) for file in files]
-    intact = {str(file): document for file, document, _ in documents_read if document is not None}
+    contents = [(file, *_read(file)) for file in files]
+    intact = {str(file): document for file, document, _ in contents if document is not None}
     same = copies(intact)
     if app.out.json_wanted:
         reports = [
@@ -251,11 +251,11 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
                 "missing": document["missing"] if document else None,
                 "problems": list(problems),
             }
-            for file, document, problems in documents_read
+            for file, document, problems in contents
         ]
         app.out.document({"reports": reports, "copies": list(same)})
     else:
-        for file, document, problems in documents_read:
+        for file, document, problems in contents:
             whose = f" {document['student']}{_summary(document)}" if document else ""
             app.out.line(shown(f"{file}:{whose}"))
             for problem in problems:
