@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.compare import Figures, LostError, Measure, Row, by_turns, costs, rows
 from benchmarks.measure import own_lab, say, stop_jobs, succeed
-from lab.evidence.ledger import Steps, steps_of
+from lab.evidence.ledger import RecordedSteps, steps_of
 from lab.flows.ladder import submit_counted
 from lab.lab import Lab
 
@@ -80,7 +80,7 @@ def _training(lab: Lab, training: Training, way: str) -> Measure:
     return measure
 
 
-def milliseconds(steps: Steps) -> float:
+def milliseconds(steps: RecordedSteps) -> float:
     """Return the mean time of a step of the first rank. Raises LostError without enough steps."""
     times: Sequence[float] = [at for at, _, _ in steps.of(0)]
     times = times[int(len(times) * WARM_UP) :]

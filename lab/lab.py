@@ -35,7 +35,7 @@ from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progres
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.explain import Explanation
-    from lab.cluster.health import Health
+    from lab.cluster.health import HealthClient
     from lab.cluster.queues import Queues
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
@@ -220,11 +220,11 @@ class Lab:
         return Queues(endpoints.queue, endpoints.ray_token)
 
     @cached_property
-    def health(self) -> Health:
+    def health(self) -> HealthClient:
         """Health of GPUs and nodes. Raises LabDownError."""
-        from lab.cluster.health import Health
+        from lab.cluster.health import HealthClient
 
-        return Health(self.queues)
+        return HealthClient(self.queues)
 
     def job(self, submission_id: str) -> Job:
         """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).

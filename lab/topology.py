@@ -224,7 +224,7 @@ TAKEN_NAMES = {
 
 
 def check_lab_name(name: str, said: str = "--lab") -> None:
-    """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names).
+    """Refuse what can be no lab's name (it becomes part of paths and project names). Raises UsageError.
 
     `said` is where the name comes from.
     """

@@ -33,7 +33,7 @@ class Conversation:
             self.guard.close()
 
     def say(self, text: str) -> None:
-        """Raises OSError when nobody listens."""
+        """Send a message. Raises OSError when nobody listens."""
         self.connection.sendall(text.encode() + b"\n")
 
     # Over an `exec` of the server

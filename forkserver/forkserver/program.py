@@ -111,7 +111,7 @@ def _script(path: str, arguments: Sequence[str]) -> tuple[CodeType, dict[str, An
 
 
 def _check_encoding(source: bytes, path: str) -> None:
-    """Raise SyntaxError for bytes that are not UTF-8, as Python does: in comments `compile` takes them."""
+    """Refuse bytes that are not UTF-8, which `compile` takes in comments. Raises SyntaxError."""
     try:
         source.decode()
     except UnicodeDecodeError as error:

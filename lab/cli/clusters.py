@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Place:
+class LedgerPlace:
     """A ledger's place, and the context of kubectl; empty where not given."""
 
     ledger: str = ""
@@ -33,7 +33,7 @@ class Place:
     namespace: str = ""
 
     @classmethod
-    def of(cls, *, kube_context: str | None = None, **given: str | None) -> Place:
+    def of(cls, *, kube_context: str | None = None, **given: str | None) -> LedgerPlace:
         """The place that the options name, each of which may be missing."""
         return cls(context=kube_context or "", **{name: value or "" for name, value in given.items()})
 
@@ -90,7 +90,7 @@ def cluster_options(command: F) -> F:
     return ledger_options(required=False)(command)
 
 
-def open_lab(app: App, place: Place) -> Lab:
+def open_lab(app: App, place: LedgerPlace) -> Lab:
     """The lab that --lab and --runtime choose, or the cluster that these options name. Raises UsageError."""
     if app.runtime != KUBERNETES:
         given = next((name for name, value in vars(place).items() if value), "")

@@ -15,7 +15,7 @@ from lab.host.clock import MONOTONIC, Clock
 from lab.topology import DEFAULT_LAB, Vendor
 
 if TYPE_CHECKING:
-    from lab.host.environment.progress import Progress
+    from lab.host.environment.progress import Printer
     from lab.lab import Lab
 
 RUNTIMES = ("local", "compose", "auto")
@@ -85,11 +85,11 @@ class App:
             self.out.note(f"runtime: {lab.runtime.kind}{reason}")
         return lab
 
-    def progress(self) -> Progress:
+    def progress(self) -> Printer:
         """Progress of a long operation, on stderr; silent with --quiet."""
-        from lab.host.environment.progress import Progress
+        from lab.host.environment.progress import Printer
 
-        return Progress(lambda _: None) if self.out.quiet else Progress()
+        return Printer(lambda _: None) if self.out.quiet else Printer()
 
     def confirm(self, message: str, verb: str = "delete", what: str = "them") -> None:
         """Ask before something is done for good. Raises RefusedError unless the answer is yes."""

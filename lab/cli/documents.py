@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from lab.flows.doctor import Check
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
-    from lab.flows.kubernetes.lint import Report
+    from lab.flows.kubernetes.lint import LintReport
     from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
-    from lab.host.gpus import Gpu, Holder
+    from lab.host.gpus import Gpu, GpuHolder
     from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 
 Document = dict[str, Plain]
@@ -292,7 +292,7 @@ def healed(item: Healed) -> Document:
     }  # fmt: skip
 
 
-def gpu(item: Gpu, holder: Holder | None) -> Document:
+def gpu(item: Gpu, holder: GpuHolder | None) -> Document:
     """A GPU or MIG slice of this machine. Memory in bytes, 0 when unknown; `lab` is null when it is free."""
     return {
         "vendor": item.vendor.value,
@@ -363,17 +363,17 @@ def report(data: ReportData, written: Written) -> Document:
 # Manifests
 
 
-def linted(report: Report) -> Document:
+def linted(report: LintReport) -> Document:
     """Findings on a set of manifests."""
     return {"schema": "lint/1", "good": not report.errors, **_findings(report)}
 
 
-def exported(folder: Path, files: tuple[str, ...], report: Report) -> Document:
+def exported(folder: Path, files: tuple[str, ...], report: LintReport) -> Document:
     """A folder of manifests, with what the checks said."""
     return {"schema": "export/1", "folder": str(folder), "files": sorted(files), **_findings(report)}
 
 
-def _findings(report: Report) -> Document:
+def _findings(report: LintReport) -> Document:
     return {
         "objects": dict(report.objects),
         "findings": plain(report.findings),

@@ -8,7 +8,7 @@ from lab.cli.context import App
 from lab.errors import SetupError
 
 if TYPE_CHECKING:
-    from lab.flows.kubernetes.lint import Authorities, Report
+    from lab.flows.kubernetes.lint import Authorities, LintReport
 
 
 def others(app: App) -> Authorities:
@@ -23,7 +23,7 @@ def others(app: App) -> Authorities:
     return authorities_here()
 
 
-def tell(app: App, report: Report, *, whole: bool) -> None:
+def tell(app: App, report: LintReport, *, whole: bool) -> None:
     """Print findings: errors as results, the rest to stderr; of what was just made only the warnings."""
     for finding in report.findings:
         if finding.level == "warning":
@@ -36,7 +36,7 @@ def tell(app: App, report: Report, *, whole: bool) -> None:
         app.out.warn(f"not asked: {words}")
 
 
-def counted(report: Report) -> str:
+def counted(report: LintReport) -> str:
     """Describe in words how much was found."""
     from lab.host.quantities import plural
 

@@ -17,7 +17,7 @@ LONGEST = 10 * 366 * 24 * 3600.0
 MOST_GRACE = 3600.0
 
 
-class Memory(click.ParamType[int]):
+class MemoryAmount(click.ParamType[int]):
     """An amount of memory as Kubernetes writes it, in bytes."""
 
     name = "memory"
@@ -65,7 +65,7 @@ OPTIONS = (
                  help="GPUs of each worker of a command. [default: 0]"),
     click.option("--cpus-per-worker", type=values.Amount(MOST_AMOUNT), metavar="N",
                  help="Logical CPUs of each worker of a command. [default: 1]"),
-    click.option("--memory-per-worker", type=Memory(), metavar="SIZE",
+    click.option("--memory-per-worker", type=MemoryAmount(), metavar="SIZE",
                  help="Memory of each worker, such as 4Gi, where the queue counts it."),
     click.option("--enforce", is_flag=True, help="End the job if it takes more than it asked for."),
     click.option("--preemption-grace", type=values.Duration(zero=True, most=MOST_GRACE), metavar="TIME",
@@ -85,7 +85,7 @@ OPTIONS = (
     click.option("--success-ttl", type=values.Duration(zero=True, most=MOST_TTL_SECONDS), metavar="TIME",
                  help="Forget the job so long after it succeeded. [default: 168h]"),
     click.option("--annotations", type=values.Place(), metavar="FILE",
-                 help="Take the retry policy from the annotations of an AppWrapper; options go before it."),
+                 help="Take the retry policy from the annotations of an AppWrapper; options override it."),
     click.option("--dry-run", is_flag=True,
                  help="Say if the job would start now, or why it would wait and until when; submit nothing."),
 )  # fmt: skip

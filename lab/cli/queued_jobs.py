@@ -86,7 +86,7 @@ def cancelled(lab: Lab, described: Document, clock: Clock) -> Document:
     )
 
 
-class Follower:
+class JobFollower:
     """Follows a job from its place in a queue to its end, across preemptions."""
 
     def __init__(self, lab: Lab, workload: str, clock: Clock, say: Callable[[str], None]) -> None:

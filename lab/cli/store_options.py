@@ -27,7 +27,7 @@ BELONG = ("--s3-credentials", "--s3-ca", "--bucket", "--yes")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedStore:
     """The store that a person names."""
 
     url: str
@@ -77,7 +77,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
             raise UsageError(
                 "--s3 needs --s3-credentials", "name a file with its key, which only you may read"
             )
-        return command(*args, store=Wanted(url, key_file, ca_file, bucket, yes), no_s3=False, **rest)
+        return command(*args, store=WantedStore(url, key_file, ca_file, bucket, yes), no_s3=False, **rest)
 
     wrapped: Callable[..., Any] = with_store
     for option in reversed(OPTIONS):
@@ -86,7 +86,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def adopted(app: App, lab: Lab, wanted: Wanted | None) -> Iterator[None]:
+def adopted(app: App, lab: Lab, wanted: WantedStore | None) -> Iterator[None]:
     """Try the store out, and give its key to a lab that the block starts; one that is up keeps its own.
 
     One that does not come up knows the store afterwards that it knew before. Raises UnsupportedError,

@@ -25,11 +25,11 @@ class Guarded:
         """Reason why writing failed, once it has."""
 
     def write(self, text: Any) -> int:
-        """See io.TextIOBase.write. After a failure every further write raises the same OSError."""
+        """Write a text; returns its length. After a failure every further write raises the same OSError."""
         return self._try("write", text) or len(text)
 
     def flush(self) -> None:
-        """See io.IOBase.flush. Raises OSError."""
+        """Hand on what was written. Raises OSError."""
         self._try("flush")
 
     @property

@@ -65,7 +65,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ApiReply:
     """An HTTP answer: its status and body."""
 
     status: int
@@ -92,7 +92,9 @@ class RayApi:
         self._headers = http.bearer(token)
         self._pool: Any = None
 
-    def request(self, method: str, path: str, *, body: Any = None, timeout: float = TIMEOUT_SECONDS) -> Reply:
+    def request(
+        self, method: str, path: str, *, body: Any = None, timeout: float = TIMEOUT_SECONDS
+    ) -> ApiReply:
         """One request. `body` is sent as it is when bytes, else as JSON. Of HTTP errors, 401/403 raise."""
         if self._pool is None:
             self._pool = http.make_pool()
@@ -119,7 +121,7 @@ class RayApi:
                 f"Ray's dashboard at {self.url} refused the token (HTTP {reply.status})",
                 "somebody else started that lab, or its token was replaced: `labctl down`, then `labctl up`",
             )
-        return Reply(reply.status, reply.data)
+        return ApiReply(reply.status, reply.data)
 
     def get(self, path: str, *, timeout: float = TIMEOUT_SECONDS) -> Any:
         """The JSON at `path`. Raises ClusterError, also for every HTTP error and for what is not JSON."""

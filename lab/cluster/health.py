@@ -21,7 +21,7 @@ RUN_SECONDS = 120.0
 """Time for ordered checks to be made."""
 
 
-class Health:
+class HealthClient:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
@@ -59,7 +59,7 @@ class Health:
             waited_for="the ordered checks",
             clock=clock,
             state=lambda: f"no result yet: {', '.join(_missing(ordered, before, latest)[:5])}",
-            hint="labctl health shows what is known; an agent that is silent answers to nothing",
+            hint="labctl health shows what is known; an agent that does not report runs no checks",
         )
 
     def override(
@@ -77,7 +77,7 @@ class Health:
         Raises UsageError, NotFoundError for a node or device that no agent has told of.
         """
         if state not in ORDERABLE:
-            raise UsageError(f"{state}: is no result of a check", f"one of {', '.join(ORDERABLE)}")
+            raise UsageError(f"{state}: not a result of a check", f"one of {', '.join(ORDERABLE)}")
         order = {"node": node, "device": device, "check": check, "state": state, "message": message}
         return self._queues.ask("POST", "/health/override", {**order, "value": value})
 
@@ -97,7 +97,7 @@ def worst(view: Document) -> dict[str, Document]:
     return worst_of
 
 
-def states(health: Health) -> dict[str, tuple[str, str]]:
+def states(health: HealthClient) -> dict[str, tuple[str, str]]:
     """Node -> state of its worst device, and the reason; nothing where the controller does not answer."""
     try:
         return {node: (device["state"], device["reason"]) for node, device in worst(health.view()).items()}

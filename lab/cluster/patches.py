@@ -67,7 +67,7 @@ def unfit() -> Mapping[str, str]:
 
 
 def check_closed(problems: Mapping[str, str], wanted: Collection[str]) -> None:
-    """Raises PatchError when a `wanted` patch does not fit, and something would be open without it."""
+    """Refuse to start where a `wanted` patch does not fit and something would be open. Raises PatchError."""
     for patch in patches():
         if patch.exposes and patch.name in wanted and patch.name in problems:
             raise misfit(patch.name, problems[patch.name])

@@ -66,4 +66,6 @@ def ask(method: str, url: str, document: Any = None, *, request: Request = http.
     try:
         return parse_json(reply.data)
     except ValueError as error:
-        raise LabDownError(f"{base} answers no JSON: {error}", "see labctl status") from error
+        raise LabDownError(
+            f"{base} answers something that is not JSON: {error}", "see labctl status"
+        ) from error

@@ -111,7 +111,7 @@ class QueuedSubmission:
 
 
 def refuse_past_queues(spec: LabSpec) -> None:
-    """Raises RefusedError in a lab that takes jobs only through queues."""
+    """Refuse a job past the queues in a lab that takes jobs only through them. Raises RefusedError."""
     if spec.queued_only:
         raise RefusedError(
             "this lab takes jobs only through queues: it was started with --queued-only",
@@ -163,7 +163,7 @@ def _refuse_flags(recipe: Recipe, request: QueueRequest) -> None:
         ("--cpus-per-worker", request.cpus_per_worker, resources.get("CPU", "")),
     ):
         if given is not None:
-            hint = f"write -p {parameter}={given:g}" if parameter else "it takes what its script says"
-            raise UsageError(f"{option} {given:g}: the recipe {recipe.name} has its own", hint)
+            hint = f"write -p {parameter}={given:g}" if parameter else "leave it out: its script decides"
+            raise UsageError(f"{option} {given:g}: the recipe {recipe.name} sets that itself", hint)
     if request.min_workers is not None and not recipe.ranks:
         raise UsageError(f"--min-workers: the recipe {recipe.name} has no parameter for its workers")

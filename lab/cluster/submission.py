@@ -140,7 +140,7 @@ def described(
 
 
 def check_job_name(name: str, option: str = "name") -> None:
-    """Raises UsageError, which calls the name `option`, unless JOB_NAME matches it."""
+    """Refuse a name that JOB_NAME does not match. Raises UsageError, which calls it `option`."""
     if not re.fullmatch(JOB_NAME, name):
         raise UsageError(
             f"{option} {name!r}: not a job name",
@@ -218,7 +218,7 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
 
 
 def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> None:
-    """Raises UsageError for what the system starts no program with: Ray would try that for many minutes."""
+    """Refuse what the system starts no program with: Ray would try for many minutes. Raises UsageError."""
     line = shlex.join(command)
     if "\0" in line:
         raise UsageError("the command: has a NUL, which ends a word for the system")
@@ -230,7 +230,7 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> N
         raise UsageError("runtime_env.env_vars: must be an object whose values are strings")
     for name, value in variables.items():
         if not re.fullmatch(r"[^=\x00-\x1f\x7f]+", name):
-            raise UsageError(f"runtime_env.env_vars: {name[:80]!r} can be no variable's name")
+            raise UsageError(f"runtime_env.env_vars: {name[:80]!r} cannot be the name of a variable")
         if "\0" in value:
             raise UsageError(f"runtime_env.env_vars.{name}: has a NUL, which no variable can hold")
         if (size := len(f"{name}={value}".encode("utf-8", "surrogateescape"))) > MOST_WORD_BYTES:
@@ -271,7 +271,7 @@ def _requirements(path: Path, where: str) -> list[str]:
 
 
 def check_waiting(why: str, allowed: bool) -> None:
-    """Raise RefusedError for a job that no node can hold, unless it is allowed to wait."""
+    """Refuse a job that no node can hold, unless it is allowed to wait. Raises RefusedError."""
     if why and not allowed:
         raise RefusedError(
             f"the job was not submitted: {why}",

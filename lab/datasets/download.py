@@ -50,11 +50,11 @@ PAGES = ("text/html", "application/json", "text/xml", "application/xml")
 
 
 def check_url(url: str) -> None:
-    """Raises UsageError unless `url` is an address of http or https."""
+    """Refuse what is no address of http or https. Raises UsageError."""
     parts = _parse(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.host:
         raise UsageError(
-            f"--url {shown(url)}: no http or https address", "for a file on this machine: --from FILE"
+            f"--url {shown(url)}: not an address of http or https", "for a file on this machine: --from FILE"
         )
 
 
@@ -114,7 +114,7 @@ class Download:
         clock: Clock = MONOTONIC,
         free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
-        """Raises UsageError when `url` is no address."""
+        """Get ready to download `url`. Raises UsageError when it is no address."""
         check_url(url)
         self.url, self.part = url, part
         self._shown, self._address = shown(url), fingerprint(url)

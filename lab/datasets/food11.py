@@ -86,7 +86,7 @@ def _reading(archive: Path) -> Iterator[None]:
     try:
         yield
     except ZIP_ERRORS as error:
-        raise SetupError(f"{archive} is no zip archive, or a damaged one: {error}", HINT) from error
+        raise SetupError(f"{archive} is not a zip archive, or a damaged one: {error}", HINT) from error
 
 
 def _choose(opened: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInfo, tuple[str, str, str]]]:
@@ -113,7 +113,7 @@ def _choose(opened: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInf
 
 
 def _compare(counts: Counter[tuple[str, str]], archive: Path) -> None:
-    """Raises SetupError unless each class has as many pictures as published."""
+    """Refuse an archive whose classes have not as many pictures as published. Raises SetupError."""
     wanted = {
         (split, kind): count for split in SPLITS for kind, count in zip(FOLDERS, COUNTS[split], strict=True)
     }

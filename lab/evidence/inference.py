@@ -55,7 +55,7 @@ EVIDENCE: Mapping[str, Any] = _object(
 
 
 @dataclass(frozen=True)
-class Check:
+class BatchCheck:
     """One question of the receipt. `passed` is None where the evidence does not tell."""
 
     name: str
@@ -106,7 +106,7 @@ def judge(evidence: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _verdict(checks: Iterable[Check], lost: bool) -> Verdict:
+def _verdict(checks: Iterable[BatchCheck], lost: bool) -> Verdict:
     answers = [check.passed for check in checks]
     if False in answers:
         return Verdict.FAILED
@@ -115,7 +115,7 @@ def _verdict(checks: Iterable[Check], lost: bool) -> Verdict:
     return Verdict.RECOVERED if lost else Verdict.AS_EXPECTED
 
 
-def _once(evidence: Mapping[str, Any]) -> Check:
+def _once(evidence: Mapping[str, Any]) -> BatchCheck:
     """Every prompt has one answer in the store, and there is no other one."""
     counts = Counter(answer["id"] for answer in evidence["answers"])
     missing = [prompt for prompt in evidence["prompts"] if prompt not in counts]
@@ -127,56 +127,58 @@ def _once(evidence: Mapping[str, Any]) -> Check:
         if ids
     ]
     right = f"{plural(len(counts), 'answer')} to {plural(len(evidence['prompts']), 'prompt')}"
-    return Check("every prompt answered once", not wrong and bool(counts), "; ".join(wrong) or right)
+    return BatchCheck("every prompt answered once", not wrong and bool(counts), "; ".join(wrong) or right)
 
 
-def _whole(evidence: Mapping[str, Any]) -> Check:
+def _whole(evidence: Mapping[str, Any]) -> BatchCheck:
     """Every answer is as long as was asked."""
     asked = evidence["plan"]["output_tokens"]
     short = [a["id"] for a in evidence["answers"] if a["output_tokens"] != asked]
     detail = f"{len(short)} of other length than {asked} tokens" if short else f"{asked} tokens each"
-    return Check("answers are whole", not short, detail)
+    return BatchCheck("answers are whole", not short, detail)
 
 
-def _of_its_checkpoint(evidence: Mapping[str, Any]) -> Check:
+def _of_its_checkpoint(evidence: Mapping[str, Any]) -> BatchCheck:
     """Every answer names the checkpoint that the batch was asked of, by its SHA-256."""
     name = "answers are the checkpoint's"
     asked = evidence["plan"].get("checkpoint_sha256")
     named = [(a["id"], a.get("checkpoint_sha256")) for a in evidence["answers"]]
     others = [prompt for prompt, sha256 in named if asked and sha256 and sha256 != asked]
     if others:
-        return Check(name, False, f"{plural(len(others), 'answer')} of another one: {', '.join(others[:3])}")
+        return BatchCheck(
+            name, False, f"{plural(len(others), 'answer')} of another one: {', '.join(others[:3])}"
+        )
     if not asked or not all(sha256 for _, sha256 in named):
-        return Check(name, None, "the endpoint did not name the checkpoint that answered")
-    return Check(name, True, f"each names SHA-256 {asked[:16]}")
+        return BatchCheck(name, None, "the endpoint did not name the checkpoint that answered")
+    return BatchCheck(name, True, f"each names SHA-256 {asked[:16]}")
 
 
-def _same(evidence: Mapping[str, Any]) -> Check:
+def _same(evidence: Mapping[str, Any]) -> BatchCheck:
     """Answers that were computed once more have the same SHA-256."""
     name, expected = "same answers", evidence["reference"]
     compared = [a for a in evidence["answers"] if a["id"] in expected]
     if not compared:
-        return Check(name, None, "no answer was computed once more")
+        return BatchCheck(name, None, "no answer was computed once more")
     other = [a["id"] for a in compared if a["sha256"] != expected[a["id"]]]
     if other:
-        return Check(name, False, f"{len(other)} of {len(compared)} differ: {', '.join(other[:3])}")
+        return BatchCheck(name, False, f"{len(other)} of {len(compared)} differ: {', '.join(other[:3])}")
     again = sum(a["attempts"] > 1 for a in compared)
     sent_again = [a for a in evidence["answers"] if a["attempts"] > 1]
     detail = (
         f"{plural(len(compared), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
     )
     if sent_again and not again:
-        return Check(name, None, f"{detail}, of {len(sent_again)}")
-    return Check(name, True, detail)
+        return BatchCheck(name, None, f"{detail}, of {len(sent_again)}")
+    return BatchCheck(name, True, detail)
 
 
-def _in_flight(evidence: Mapping[str, Any]) -> Check:
+def _in_flight(evidence: Mapping[str, Any]) -> BatchCheck:
     """The node was lost while prompts were in work on it: some were sent again."""
     name = "prompts were in work on the lost node"
     again = [a for a in evidence["answers"] if a["attempts"] > 1]
     if not again:
-        return Check(name, None, "no attempt was lost with it: break it while its replica works")
-    return Check(name, True, f"{plural(len(again), 'prompt')} sent again and answered")
+        return BatchCheck(name, None, "no attempt was lost with it: break it while its replica works")
+    return BatchCheck(name, True, f"{plural(len(again), 'prompt')} sent again and answered")
 
 
 def _tail(seconds: Iterable[float]) -> dict[str, float] | None:

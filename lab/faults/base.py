@@ -96,7 +96,7 @@ class FaultKind:
     """True if it can be done to a pod of a cluster, through kubectl."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a malformed kind."""
+        """Refuse a malformed kind. Raises ValueError."""
         typed = [
             ("scope", self.scope, Scope),
             ("expected", self.expected, Expected),
@@ -110,7 +110,9 @@ class FaultKind:
         names = [parameter.name for parameter in self.parameters]
         for name in (self.name, *names):
             if not (isinstance(name, str) and NAME.fullmatch(name)):
-                raise ValueError(f"{name!r} is no name: lower-case letters, digits and hyphens, up to 40")
+                raise ValueError(
+                    f"{name!r} is not a valid name: lower-case letters, digits and hyphens, up to 40"
+                )
         for what, text in (
             ("summary", self.summary), ("revert", self.revert), ("traits.effect", self.traits.effect)
         ):  # fmt: skip
@@ -233,7 +235,7 @@ class Fault(ABC):
         self.clock = clock
 
     def refuse(self, scene: Scene) -> None:
-        """Raise UnsupportedError or RefusedError where the fault is not possible; changes nothing."""
+        """Refuse a fault that is not possible, and change nothing. Raises UnsupportedError, RefusedError."""
         check_runtime(self.kind, scene.runtime)
 
     @abstractmethod
@@ -266,10 +268,12 @@ class Fault(ABC):
 
 
 def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
-    """Raise UnsupportedError where the nodes of this runtime lack what the fault needs."""
+    """Refuse a runtime whose nodes lack what the fault needs. Raises UnsupportedError."""
     hint = f"use --runtime {kind.runtimes[0]}"
     if runtime.kind == KUBERNETES and not kind.clusters:
-        raise UnsupportedError(f"{kind.name} is not possible on a cluster: kubectl has no hands for it", hint)
+        raise UnsupportedError(
+            f"{kind.name} is not possible on a cluster: labctl has no way to do it with kubectl", hint
+        )
     for feature in kind.needs:
         why = runtime.missing(feature)
         if why:

@@ -127,7 +127,7 @@ def _module(name: str, uid: int) -> ModuleType:
 
 
 def _refuse_untrusted(path: Path, info: os.stat_result, owners: Collection[int]) -> None:
-    """Raise RefusedError where somebody else than the user may have written this file."""
+    """Refuse a file that somebody else than the user may have written. Raises RefusedError."""
     if info.st_uid not in owners:
         raise RefusedError(f"{path} is not loaded: it belongs to somebody else", "copy it, or: chown it")
     if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -25,7 +25,7 @@ from lab.host.environment.venv import LOCK as SETUP_LOCK
 from lab.host.files import data_folder, home, remove, user_state
 from lab.host.workspace import NAME, NOTE, changed
 from lab.lab import Lab
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.local import temporary
 
 IMAGES = "raylab/*"
@@ -70,7 +70,7 @@ class Places:
     shared: tuple[Path, ...] = field(
         default_factory=lambda: (user_state(), *(path.parent for path in temporary.of_lab("any")))
     )
-    engine: Engine = field(default_factory=Engine)
+    engine: DockerEngine = field(default_factory=DockerEngine)
     opener: Callable[[str, str], Lab] = lambda runtime, name: Lab(runtime, name=name)
 
 
@@ -117,7 +117,7 @@ def _environments(places: Places) -> list[Path]:
     return [folder for folder in folders if (folder / SETUP_LOCK).is_file()]
 
 
-def _images(engine: Engine) -> list[str]:
+def _images(engine: DockerEngine) -> list[str]:
     try:
         return engine.ask("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", IMAGES).split()
     except LabError:  # none answers: it cannot be asked
@@ -135,18 +135,18 @@ def size_of(path: Path) -> int:
 
 
 def remove_traces(
-    found: Iterable[Trace], places: Places, *, yours: bool, say: Callable[[str], None]
+    listed: Iterable[Trace], places: Places, *, yours: bool, say: Callable[[str], None]
 ) -> tuple[Trace, ...]:
     """Remove traces, those that are a person's only with `yours`; returns those that are gone.
 
     Raises RefusedError while a lab is up, before anything is removed, and what `Lab.down` raises.
     """
-    found = tuple(found)
-    for trace in found:
+    listed = tuple(listed)
+    for trace in listed:
         if trace.lab and places.opener("auto", trace.lab).status().up:
             raise RefusedError(f"lab {trace.lab} is up", f"stop it: labctl down --lab {trace.lab}")
     gone = []
-    for trace in (trace for trace in found if yours or not trace.yours):
+    for trace in (trace for trace in listed if yours or not trace.yours):
         if not trace.shared:
             say(f"removing {trace.place}")
         if _remove(trace, places):
@@ -172,7 +172,7 @@ def _remove(trace: Trace, places: Places) -> bool:
     return True
 
 
-def _answers(engine: Engine) -> bool:
+def _answers(engine: DockerEngine) -> bool:
     try:
         engine.check_engine()
     except LabError:

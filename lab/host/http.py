@@ -140,7 +140,7 @@ def reason(error: BaseException) -> str:
     words = (
         (e.NameResolutionError, "the host name is unknown"),
         (e.ProxyError, "the proxy lets nothing through"),
-        (e.LocationValueError, "that is no address"),
+        (e.LocationValueError, "that is not an address"),
         (e.NewConnectionError, str(system or "nothing accepts connections there")),
         (e.ConnectTimeoutError, f"no connection {within}"),
         (e.ReadTimeoutError, f"no answer {within}"),

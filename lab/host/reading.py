@@ -123,7 +123,7 @@ def _too_large(most: int, path: Path) -> TooLargeError:
 
 
 def _refuse(mode: int, path: Path, handed_over: bool) -> None:
-    """Raise OSError for anything but a regular file; if it was handed over, only for a folder."""
+    """Refuse all but a regular file; if it was handed over, only a folder. Raises OSError."""
     number, what = next(
         ((number, what) for fits, number, what in KINDS if fits(mode)),
         (errno.EINVAL, "is a device, not a regular file"),

@@ -62,7 +62,7 @@ def named(app: App, names: Collection[str]) -> App:
     def guarded(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if re.sub(r":\d*$", "", environ.get("HTTP_HOST", "")).lower() in names:
             return app(environ, start_response)
-        refusal = f"served as {', '.join(names)} only\n".encode()
+        refusal = f"this service answers only to the names {', '.join(names)}\n".encode()
         return answer(start_response, "403 Forbidden", refusal, "text/plain; charset=utf-8")
 
     return guarded

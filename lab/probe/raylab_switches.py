@@ -182,7 +182,7 @@ PATCHES = (
     Patch(
         "outage",
         "in a notebook `ray.init()` fails if the head takes no connection, and a driver says that it is down",
-        "Ray asks again for minutes without a word, and then ends the notebook's kernel",
+        "Ray asks again for minutes, says nothing, and then ends the notebook's kernel",
         where=(("RAYLAB_RUNTIME", ""),),
         stays="it is about what a person is told, not about how Ray trains or recovers",
     ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lab.queue.model import ClusterQueue, Cohort, FlavorResource, Setup, Usage, quotas
 from lab.queue.quantity import shown
-from lab.queue.tree import Node, Tree
+from lab.queue.tree import QuotaNode, Tree
 
 SLACK = "slack-cluster-queue"
 """Name of the ClusterQueue that pays first; it lends all that it has, and has no jobs of its own."""
@@ -81,6 +81,6 @@ def _lend_less(tree: Tree, place: FlavorResource, amount: int) -> int:
     return max(0, amount - quota.nominal)
 
 
-def _roots(tree: Tree) -> Iterator[Node]:
+def _roots(tree: Tree) -> Iterator[QuotaNode]:
     nodes = (*tree.cohorts.values(), *tree.queues.values())
     yield from (node for node in nodes if node.parent is None)

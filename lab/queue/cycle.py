@@ -12,8 +12,8 @@ from lab.queue.item import Item
 from lab.queue.matching import matches
 from lab.queue.model import ANY, Admission, FlavorResource, Usage
 from lab.queue.shares import Tournament
-from lab.queue.snapshot import Snapshot, Victim
-from lab.queue.tree import Node
+from lab.queue.snapshot import QuotaSnapshot, Victim
+from lab.queue.tree import QuotaNode
 from lab.queue.victims import Search
 
 SELF_LABEL = "kubernetes.io/metadata.name"
@@ -49,13 +49,13 @@ class Cycle:
     """The decisions about some heads. Only admissions change the snapshot for good."""
 
     def __init__(
-        self, snapshot: Snapshot, generations: dict[str, int], number: int, *, blocked: bool = False
+        self, snapshot: QuotaSnapshot, generations: dict[str, int], number: int, *, blocked: bool = False
     ) -> None:
         """`generations` counts releases by ClusterQueue; `blocked` holds admissions until pods are ready."""
         self.snapshot, self.number, self.blocked = snapshot, number, blocked
         self._generations = generations
         self._preempted: dict[str, Item] = {}
-        self._reserved: list[tuple[Node, Usage]] = []
+        self._reserved: list[tuple[QuotaNode, Usage]] = []
 
     def run(self, heads: Iterable[Item]) -> list[Entry]:
         """Decide about each head."""
@@ -201,13 +201,13 @@ class Cycle:
             assignment.deferred = True
         self._record(entry, assignment, victims)
 
-    def _fits(self, node: Node, entry: Entry) -> bool:
+    def _fits(self, node: QuotaNode, entry: Entry) -> bool:
         """Tell if the entry fits once all preempted in this cycle, and its own victims, are gone."""
         gone = {**self._preempted, **{victim.item.key: victim.item for victim in entry.victims}}
         with self.snapshot.without(gone.values()):
             return node.fits(entry.assignment.usage)
 
-    def _preempt(self, entry: Entry, node: Node) -> None:
+    def _preempt(self, entry: Entry, node: QuotaNode) -> None:
         self._preempted.update((victim.item.key, victim.item) for victim in entry.victims)
         self._reserve(node, entry.assignment.usage)
         entry.preempts = True
@@ -215,7 +215,7 @@ class Cycle:
         message = f"{entry.assignment.message}. Pending the preemption of {len(entry.victims)} workload(s)"
         self._again(entry, reasons.WAITING_FOR_PREEMPTED, message)
 
-    def _reserve(self, node: Node, usage: Usage) -> None:
+    def _reserve(self, node: QuotaNode, usage: Usage) -> None:
         """Count this as used until the end of the cycle."""
         node.add_all(usage)
         self._reserved.append((node, usage))
@@ -225,7 +225,7 @@ class Cycle:
         entry.again, entry.reason, entry.message = True, reason, message
 
     @staticmethod
-    def _held_back(node: Node, assignment: Assignment) -> Usage:
+    def _held_back(node: QuotaNode, assignment: Assignment) -> Usage:
         """The quota that a head without victims keeps from others for the rest of the cycle.
 
         As in Kueue, less than nothing in a queue that is over its borrowing limit: cohorts do not notice.
@@ -242,7 +242,7 @@ class Cycle:
         return kept
 
 
-def preemption_messages(snapshot: Snapshot, entry: Entry) -> list[tuple[Victim, str]]:
+def preemption_messages(snapshot: QuotaSnapshot, entry: Entry) -> list[tuple[Victim, str]]:
     """The message of each victim of an entry."""
     item = entry.item
     own = snapshot.path(item.cluster_queue)

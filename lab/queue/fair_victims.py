@@ -8,15 +8,17 @@ from lab.queue import reasons
 from lab.queue.item import Item
 from lab.queue.model import FINAL_SHARE, INITIAL_SHARE, NEVER, FlavorResource, Usage
 from lab.queue.shares import Share, share
-from lab.queue.snapshot import Snapshot, Victim, uses
-from lab.queue.tree import Node
+from lab.queue.snapshot import QuotaSnapshot, Victim, uses
+from lab.queue.tree import QuotaNode
 from lab.queue.victims import fill_back, fits
 
 
 class FairSearch:
     """The search for victims of one workload."""
 
-    def __init__(self, snapshot: Snapshot, item: Item, places: set[FlavorResource], usage: Usage) -> None:
+    def __init__(
+        self, snapshot: QuotaSnapshot, item: Item, places: set[FlavorResource], usage: Usage
+    ) -> None:
         """`places` is what preemption has to free, `usage` all that the workload would hold."""
         self.snapshot, self.item, self.places, self.usage = snapshot, item, places, usage
         self.node = snapshot.node(item)
@@ -48,7 +50,7 @@ class FairSearch:
                     candidates += self._of(queue, self.policy.reclaim)
         return candidates
 
-    def _of(self, queue: Node, policy: str) -> list[Item]:
+    def _of(self, queue: QuotaNode, policy: str) -> list[Item]:
         if policy == NEVER:
             return []
         return [
@@ -92,7 +94,7 @@ class FairSearch:
                 break  # the shares are others now
         return False
 
-    def _fair(self, strategy: str, ours: Share, before: Share, theirs: Node, item: Item) -> bool:
+    def _fair(self, strategy: str, ours: Share, before: Share, theirs: QuotaNode, item: Item) -> bool:
         if strategy == INITIAL_SHARE:
             return ours.key < before.key
         with self.snapshot.without([item]):
@@ -110,7 +112,7 @@ class FairSearch:
             targets.drop(queue)
         return False
 
-    def _sides(self, queue: Node) -> tuple[Node, Node]:
+    def _sides(self, queue: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
         """The two children of the lowest common cohort: of the preemptor's side, and of the other."""
         above = list(self.node.ancestors())
         theirs = queue
@@ -133,21 +135,21 @@ class Targets:
         self._left: dict[str, list[Item]] = {}
         for item in reversed(candidates):
             self._left.setdefault(item.cluster_queue, []).append(item)
-        self._pruned: set[Node] = set()
+        self._pruned: set[QuotaNode] = set()
 
-    def has(self, queue: Node) -> bool:
+    def has(self, queue: QuotaNode) -> bool:
         """Tell if the queue has candidates left."""
         return bool(self._left.get(queue.name))
 
-    def pop(self, queue: Node) -> Item:
+    def pop(self, queue: QuotaNode) -> Item:
         """The next candidate of the queue."""
         return self._left[queue.name].pop()
 
-    def drop(self, queue: Node) -> None:
+    def drop(self, queue: QuotaNode) -> None:
         """Leave this queue alone from now on."""
         self._pruned.add(queue)
 
-    def next(self) -> Node | None:
+    def next(self) -> QuotaNode | None:
         """The queue to take from now; None when there is none."""
         if self._own.parent is None:
             return self._own if self._own not in self._pruned and self.has(self._own) else None
@@ -158,9 +160,9 @@ class Targets:
                 return queue
         return None
 
-    def _descend(self, cohort: Node) -> Node | None:
+    def _descend(self, cohort: QuotaNode) -> QuotaNode | None:
         """The queue below; None when this step only found out that something has none."""
-        best: Node | None = None
+        best: QuotaNode | None = None
         highest = (-1.0, 0.0)
         for queue in cohort.queues:
             if queue in self._pruned:
@@ -172,7 +174,7 @@ class Targets:
                 best is not None and standing.key == highest and self._sooner(queue, best)
             ):
                 best, highest = queue, standing.key
-        below: Node | None = None
+        below: QuotaNode | None = None
         highest_below = (-1.0, 0.0)
         for child in cohort.cohorts:
             if child in self._pruned:
@@ -188,7 +190,7 @@ class Targets:
             self._pruned.add(cohort)
         return best
 
-    def _sooner(self, queue: Node, other: Node) -> bool:
+    def _sooner(self, queue: QuotaNode, other: QuotaNode) -> bool:
         """Tell if the next candidate of the first queue is to go before that of the second."""
         snapshot = self._search.snapshot
         a, b = (snapshot.order(self._left[node.name][-1], self._own.name) for node in (queue, other))

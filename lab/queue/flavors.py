@@ -22,7 +22,7 @@ from lab.queue.model import (
     ResourceGroup,
     Setup,
 )
-from lab.queue.tree import Node
+from lab.queue.tree import QuotaNode
 
 
 class Mode(IntEnum):
@@ -134,7 +134,7 @@ class Finder:
 
     setup: Setup
     queue: ClusterQueue
-    node: Node
+    node: QuotaNode
     item: Item
     oracle: Oracle
     generation: int

@@ -12,12 +12,12 @@ from statistics import median
 
 from lab.queue import reasons
 from lab.queue.engine import Engine
-from lab.queue.history import History
+from lab.queue.history import UsageHistory
 from lab.queue.holders import Holder, Position, Shortage, holders, position, shortages
 from lab.queue.item import ADMITTED, PENDING, Item
 from lab.queue.model import FlavorResource, Setup, Workload
 from lab.queue.plainly import Name, waits, whose
-from lab.queue.simulate import Run
+from lab.queue.simulate import SimulationRun
 
 LIMIT, USUAL = "time limit", "usual time"
 
@@ -105,7 +105,7 @@ def outlook(
     key: str,
     usual: Mapping[str, Length],
     *,
-    history: History | None = None,
+    history: UsageHistory | None = None,
     moments: int = MOST_MOMENTS,
     name: Name = whose,
 ) -> Outlook:
@@ -115,7 +115,7 @@ def outlook(
     `name` says whose a holder is.
     """
     lengths = {workload.key: length_of(workload, usual.get(workload.key)) for workload in workloads}
-    run = Run(
+    run = SimulationRun(
         setup, [_timed(workload, lengths[workload.key]) for workload in workloads], everything=True, start=now
     )
     if run.engine.history is not None and history is not None:
@@ -146,7 +146,11 @@ def _timed(workload: Workload, length: Length | None) -> Workload:
 
 
 def _forecast(
-    run: Run, item: Item, short: tuple[Shortage, ...], lengths: Mapping[str, Length | None], moments: int
+    run: SimulationRun,
+    item: Item,
+    short: tuple[Shortage, ...],
+    lengths: Mapping[str, Length | None],
+    moments: int,
 ) -> Forecast:
     """Run on until the workload holds quota, or nothing more happens."""
     engine, places = run.engine, {shortage.place for shortage in short}
@@ -162,7 +166,7 @@ def _forecast(
 
 
 def _ends(
-    run: Run, item: Item, places: set[FlavorResource], lengths: Mapping[str, Length | None]
+    run: SimulationRun, item: Item, places: set[FlavorResource], lengths: Mapping[str, Length | None]
 ) -> Iterator[End]:
     """Ends before the start of the workload that free what it was short of, in their order."""
     start = item.since(run.now)

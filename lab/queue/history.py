@@ -14,7 +14,7 @@ QueueKey = tuple[str, str]
 """Namespace and name of a LocalQueue."""
 
 
-class History:
+class UsageHistory:
     """Usage of each LocalQueue over time, as all LocalQueues are looked at in the same moments.
 
     A grant is settled at once, and what it is charged fades as other usage does: Kueue folds the entry
@@ -40,7 +40,7 @@ class History:
             return math.inf
         return sum(self.settings.weights.get(name, 1.0) * amounts[name] for name in sorted(amounts)) / weight
 
-    def take_over(self, other: History) -> None:
+    def take_over(self, other: UsageHistory) -> None:
         """Go on with what another one has counted."""
         self._used, self._settled, self._sampled = other._used, other._settled, other._sampled
 

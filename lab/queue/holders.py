@@ -9,7 +9,7 @@ from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, Item, requests
 from lab.queue.matching import refusal
 from lab.queue.model import PODS, FlavorResource, ResourceGroup
-from lab.queue.tree import Node
+from lab.queue.tree import QuotaNode
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _asked(item: Item) -> dict[str, int]:
 
 
 def _of_group(
-    engine: Engine, item: Item, node: Node, group: ResourceGroup, wanted: dict[str, int]
+    engine: Engine, item: Item, node: QuotaNode, group: ResourceGroup, wanted: dict[str, int]
 ) -> list[Shortage]:
     """Shortages in the flavors that could serve, or none where one of them has room."""
     shortages: list[Shortage] = []
@@ -125,7 +125,7 @@ def holders(engine: Engine, item: Item, short: tuple[Shortage, ...]) -> tuple[Ho
     return tuple(sorted(rows, key=lambda holder: (holder.since or 0.0, holder.workload)))
 
 
-def _helps(engine: Engine, node: Node, other: Item, used: dict[FlavorResource, int]) -> bool:
+def _helps(engine: Engine, node: QuotaNode, other: Item, used: dict[FlavorResource, int]) -> bool:
     """Tell if the end of a workload of another queue leaves more for this node."""
     before = {place: node.left(place) for place in used}
     with engine.snapshot.without([other]):

@@ -60,7 +60,7 @@ class ResourceGroup:
 
 
 @dataclass(frozen=True)
-class Preemption:
+class PreemptionPolicy:
     """Policies of a ClusterQueue: whom its workloads may preempt. `threshold` is maxPriorityThreshold."""
 
     within: str = NEVER
@@ -97,7 +97,7 @@ class ClusterQueue:
     strategy: str = BEST_EFFORT_FIFO
     selector: tuple[Requirement, ...] | None = ()
     fungibility: Fungibility = Fungibility()
-    preemption: Preemption = Preemption()
+    preemption: PreemptionPolicy = PreemptionPolicy()
     stop: str = NONE
     weight: float = 1.0
     usage_based: bool = False

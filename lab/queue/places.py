@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from lab.queue import reasons
 from lab.queue.capacity import shrink
-from lab.queue.history import History
+from lab.queue.history import UsageHistory
 from lab.queue.item import ADMITTED, INACTIVE, PENDING, Item
 from lab.queue.model import NONE, Setup
 from lab.queue.pending import Pending
-from lab.queue.snapshot import Snapshot
+from lab.queue.snapshot import QuotaSnapshot
 from lab.queue.tree import Tree
 
 Flavors = dict[str, dict[str, str]]
@@ -59,17 +59,17 @@ class Places:
         self.tree = Tree(setup.cluster_queues.values(), setup.cohorts.values())
         shrink(self.tree, setup.lost)
         self.inactive = dict(self._inactive())
-        self.history: History | None = None
+        self.history: UsageHistory | None = None
         fair = setup.config.admission_fair_sharing
         if fair is not None and any(queue.usage_based for queue in setup.cluster_queues.values()):
             weights = {key: queue.weight for key, queue in setup.local_queues.items()}
-            self.history = History(fair, weights)
+            self.history = UsageHistory(fair, weights)
         self.pending: dict[str, Pending] = {}
         for name, queue in setup.cluster_queues.items():
             usage = self.history.of if self.history is not None and queue.usage_based else None
             self.pending[name] = Pending(queue.strategy, setup.config, usage)
         held: dict[str, dict[str, Item]] = {name: {} for name in setup.cluster_queues}
-        self.snapshot = Snapshot(setup, self.tree, held, self.inactive)
+        self.snapshot = QuotaSnapshot(setup, self.tree, held, self.inactive)
         self._family: dict[str, tuple[str, ...]] = {}
         for name, node in self.tree.queues.items():
             root = node.root

@@ -72,7 +72,7 @@ def said(message: str) -> str:
 
 
 def waits(engine: Engine, item: Item, name: Name) -> str:
-    """The reason for which a workload waits, and who holds what it misses; empty for one that does not wait.
+    """The reason why a workload waits, and who holds the quota that it needs; empty where it does not.
 
     `name` says whose a holder is.
     """

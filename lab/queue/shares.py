@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lab.queue.model import FlavorResource, Usage
-from lab.queue.tree import Node
+from lab.queue.tree import QuotaNode
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Share:
         return weighted, self.ratio if math.isinf(weighted) else 0.0
 
 
-def share(node: Node) -> Share:
+def share(node: QuotaNode) -> Share:
     """The share of a node as it is used now; nothing for a node without a parent."""
     if node.parent is None:
         return Share(weight=node.weight)
@@ -78,7 +78,7 @@ class Tournament(Generic[Entry]):
 
     def __init__(
         self,
-        entries: Mapping[str, tuple[Node, Entry]],
+        entries: Mapping[str, tuple[QuotaNode, Entry]],
         usage: Callable[[Entry], Usage],
         order: Callable[[Entry], tuple[object, ...]],
     ) -> None:
@@ -98,7 +98,7 @@ class Tournament(Generic[Entry]):
                 name = self._best(root) or name
             yield self._entries.pop(name)[1]
 
-    def _measure(self, root: Node) -> None:
+    def _measure(self, root: QuotaNode) -> None:
         """Work out each share with the entry's request, at the queue and at every cohort above it."""
         self._shares = {}
         for queue in root.all_queues():
@@ -106,19 +106,19 @@ class Tournament(Generic[Entry]):
                 continue
             usage = self._usage(self._entries[queue.name][1])
             queue.add_all(usage)
-            at: Node = queue
+            at: QuotaNode = queue
             for above in queue.ancestors():
                 self._shares[above.name, queue.name] = share(at)
                 at = above
             queue.remove_all(usage)
 
-    def _best(self, cohort: Node) -> str | None:
+    def _best(self, cohort: QuotaNode) -> str | None:
         """The ClusterQueue whose entry wins in this cohort."""
         names = [name for child in cohort.cohorts if (name := self._best(child)) is not None]
         names += [child.name for child in cohort.queues if child.name in self._entries]
         return min(names, key=lambda name: self._key(cohort, name), default=None)
 
-    def _key(self, cohort: Node, name: str) -> tuple[object, ...]:
+    def _key(self, cohort: QuotaNode, name: str) -> tuple[object, ...]:
         entry = self._entries[name][1]
         share = self._shares[cohort.name, name]
         wanted = self._usage(entry)

@@ -47,7 +47,7 @@ def simulate(
     The start is the last moment that a status tells of, else the first creation. With `cycles`, all that
     was created later is there too. `until` is in seconds after the start.
     """
-    run = Run(setup, workloads, everything=cycles is not None)
+    run = SimulationRun(setup, workloads, everything=cycles is not None)
     if cycles is not None:
         run.at_start(cycles)
     else:
@@ -74,7 +74,7 @@ def endless(setup: Setup, workloads: Iterable[Workload]) -> str:
     )
 
 
-class Run:
+class SimulationRun:
     """A simulation while it runs."""
 
     def __init__(

@@ -9,7 +9,7 @@ from functools import cmp_to_key, partial
 
 from lab.queue.item import Item
 from lab.queue.model import ANY, LOWER_OR_NEWER, LOWER_PRIORITY, FlavorResource, Setup, Usage
-from lab.queue.tree import Node, Tree
+from lab.queue.tree import QuotaNode, Tree
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Victim:
 
 
 @dataclass
-class Snapshot:
+class QuotaSnapshot:
     """State in which a question is asked. Whoever changes usage puts it back."""
 
     setup: Setup
@@ -43,7 +43,7 @@ class Snapshot:
         """
         return () if queue in self.inactive else self.held[queue].values()
 
-    def node(self, item: Item) -> Node:
+    def node(self, item: Item) -> QuotaNode:
         """The ClusterQueue that this workload is in."""
         return self.tree.queues[item.cluster_queue]
 
@@ -77,7 +77,7 @@ class Snapshot:
                 self.held[item.cluster_queue][item.key] = item
 
     @contextmanager
-    def added(self, node: Node, usage: Usage) -> Iterator[None]:
+    def added(self, node: QuotaNode, usage: Usage) -> Iterator[None]:
         """Add this usage, as long as the block lasts."""
         node.add_all(usage)
         yield

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from lab.queue.model import ClusterQueue, Cohort, FlavorResource, Quota, Usage, quotas
 
 
-class Node:
+class QuotaNode:
     """A ClusterQueue or a cohort, with the usage that counts against its quota."""
 
     def __init__(self, name: str, given: Iterable[tuple[FlavorResource, Quota]], weight: float) -> None:
         """Start with no parent and nothing used."""
         self.name, self.weight = name, weight
-        self.parent: Node | None = None
-        self.cohorts: list[Node] = []
-        self.queues: list[Node] = []
+        self.parent: QuotaNode | None = None
+        self.cohorts: list[QuotaNode] = []
+        self.queues: list[QuotaNode] = []
         self.quotas: dict[FlavorResource, Quota] = dict(given)
         self.subtree: dict[FlavorResource, int] = {}
         self.local: dict[FlavorResource, int] = {}
@@ -30,21 +30,21 @@ class Node:
         self._lendable: dict[str, int] | None = None
 
     @property
-    def root(self) -> Node:
+    def root(self) -> QuotaNode:
         """The top of this node's tree."""
         node = self
         while node.parent is not None:
             node = node.parent
         return node
 
-    def ancestors(self) -> Iterator[Node]:
+    def ancestors(self) -> Iterator[QuotaNode]:
         """Parent, its parent, and so on."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
-    def all_queues(self) -> Iterator[Node]:
+    def all_queues(self) -> Iterator[QuotaNode]:
         """Every ClusterQueue below."""
         for cohort in self.cohorts:
             yield from cohort.all_queues()
@@ -162,7 +162,7 @@ class Node:
         if self.parent is None or not self.borrows_with(place, value):
             return 0, self.parent is not None
         rest = value - self.local_available(place)
-        node: Node = self
+        node: QuotaNode = self
         for node in self.ancestors():
             if not node.borrows_with(place, rest):
                 return node.height, node.parent is not None
@@ -175,11 +175,11 @@ class Tree:
 
     def __init__(self, queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> None:
         """Build it; a cohort that is only named is one without quota of its own."""
-        self.queues: dict[str, Node] = {}
-        self.cohorts: dict[str, Node] = {}
+        self.queues: dict[str, QuotaNode] = {}
+        self.cohorts: dict[str, QuotaNode] = {}
         parents = {}
         for cohort in sorted(cohorts, key=lambda cohort: cohort.name):
-            self.cohorts[cohort.name] = Node(cohort.name, quotas(cohort.groups), cohort.weight)
+            self.cohorts[cohort.name] = QuotaNode(cohort.name, quotas(cohort.groups), cohort.weight)
             parents[cohort.name] = cohort.parent
         for name in sorted({parent for parent in parents.values() if parent}):
             self._cohort(name)
@@ -189,7 +189,7 @@ class Tree:
                 self._join(self.cohorts[name], self.cohorts[parent], below_cohort=True)
         self.broken: set[str] = set()
         for queue in sorted(queues, key=lambda queue: queue.name):
-            node = self.queues[queue.name] = Node(queue.name, quotas(queue.groups), queue.weight)
+            node = self.queues[queue.name] = QuotaNode(queue.name, quotas(queue.groups), queue.weight)
             if queue.cohort in looped:
                 self.broken.add(queue.name)
             elif queue.cohort:
@@ -198,11 +198,11 @@ class Tree:
             if node.parent is None:
                 node.sum_up()
 
-    def _cohort(self, name: str) -> Node:
-        return self.cohorts.setdefault(name, Node(name, (), 1.0))
+    def _cohort(self, name: str) -> QuotaNode:
+        return self.cohorts.setdefault(name, QuotaNode(name, (), 1.0))
 
     @staticmethod
-    def _join(child: Node, parent: Node, *, below_cohort: bool) -> None:
+    def _join(child: QuotaNode, parent: QuotaNode, *, below_cohort: bool) -> None:
         child.parent = parent
         (parent.cohorts if below_cohort else parent.queues).append(child)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lab.queue import reasons
 from lab.queue.item import Item
 from lab.queue.model import NEVER, FlavorResource, Usage
-from lab.queue.snapshot import Snapshot, Victim, uses
-from lab.queue.tree import Node
+from lab.queue.snapshot import QuotaSnapshot, Victim, uses
+from lab.queue.tree import QuotaNode
 
 WITHOUT_BORROWING = "without borrowing"
 """Marks a candidate that may be preempted only for a workload that then borrows nothing."""
@@ -21,13 +21,15 @@ class Candidate:
 
     item: Item
     variant: str
-    top: Node | None = None
+    top: QuotaNode | None = None
 
 
 class Search:
     """The search for victims of one workload."""
 
-    def __init__(self, snapshot: Snapshot, item: Item, places: set[FlavorResource], usage: Usage) -> None:
+    def __init__(
+        self, snapshot: QuotaSnapshot, item: Item, places: set[FlavorResource], usage: Usage
+    ) -> None:
         """`places` is what preemption has to free, `usage` all that the workload would hold."""
         self.snapshot, self.item, self.places, self.usage = snapshot, item, places, usage
         self.node = snapshot.node(item)
@@ -81,7 +83,7 @@ class Search:
             return True
         if borrowing and candidate.variant == WITHOUT_BORROWING:
             return False
-        node: Node | None = self.snapshot.node(candidate.item)
+        node: QuotaNode | None = self.snapshot.node(candidate.item)
         while node is not None and node is not candidate.top:
             if node.within(self.places):
                 return False
@@ -110,7 +112,7 @@ class Search:
         if self.node.parent is None or self.policy.reclaim == NEVER:
             return above, others
         advantage, rest = self.node.holds(self.usage)
-        before: Node | None = None
+        before: QuotaNode | None = None
         for top in self.node.ancestors():
             (above if advantage else others).extend(self._below(top, top, before, advantage))
             fits_here, rest = top.holds(rest)
@@ -118,7 +120,9 @@ class Search:
             before = top
         return above, others
 
-    def _below(self, node: Node, top: Node, skipped: Node | None, advantage: bool) -> Iterator[Candidate]:
+    def _below(
+        self, node: QuotaNode, top: QuotaNode, skipped: QuotaNode | None, advantage: bool
+    ) -> Iterator[Candidate]:
         """Candidates in the queues below that exceed their quota, except for a part already seen."""
         for cohort in node.cohorts:
             if cohort is not skipped and not cohort.within(self.places):
@@ -144,7 +148,7 @@ class Search:
         return reasons.WHILE_BORROWING
 
 
-def fits(node: Node, usage: Usage, borrowing: bool) -> bool:
+def fits(node: QuotaNode, usage: Usage, borrowing: bool) -> bool:
     """Tell if this usage fits now, and within nominal quota where it must not borrow."""
     for place, value in usage.items():
         if not borrowing and node.borrows_with(place, value):
@@ -155,7 +159,7 @@ def fits(node: Node, usage: Usage, borrowing: bool) -> bool:
 
 
 def fill_back(
-    snapshot: Snapshot, node: Node, usage: Usage, gone: list[Victim], borrowing: bool
+    snapshot: QuotaSnapshot, node: QuotaNode, usage: Usage, gone: list[Victim], borrowing: bool
 ) -> list[Victim]:
     """Put back all that need not have gone, the last but one first; the rest stays taken."""
     kept = list(gone)

@@ -196,7 +196,7 @@ class Runtime(LabView):
             return None
 
     def refuse_own(self, *services: str) -> None:
-        """Raises RefusedError when the calling process runs in one of these: ending it would end the call."""
+        """Refuse to end what the calling process runs in: it would end the call. Raises RefusedError."""
         del services
 
     def missing(self, feature: Feature) -> str:

@@ -39,7 +39,7 @@ ENDING = "down.lock"
 """File that `down` holds as well, from before its turn: `up` looks at it in the end."""
 
 
-class LabState(Protocol):
+class HostedState(Protocol):
     """The part of a lab's state file that every such runtime has."""
 
     @property
@@ -59,7 +59,7 @@ class LabState(Protocol):
         """Facts that a person should know."""
 
 
-S = TypeVar("S", bound=LabState)
+S = TypeVar("S", bound=HostedState)
 
 
 class HostedRuntime(Runtime, Generic[S]):
@@ -106,7 +106,7 @@ class HostedRuntime(Runtime, Generic[S]):
         return self._up().spec
 
     def endpoints(self) -> Endpoints:
-        """See LabView.endpoints. Nodes in containers can be reached from the lab's own network only."""
+        """Addresses of the lab. Nodes in containers can be reached from the lab's own network only."""
         current, secrets = self._up(), self._secrets()
         view = View(current.ports, current.stand_in, secrets, self._world)
         gcs = current.ports.get("gcs")
@@ -161,7 +161,7 @@ class HostedRuntime(Runtime, Generic[S]):
             )
 
     def _refuse_ending(self) -> None:
-        """Raises RefusedError when a `down` waits for the turn of the `up` that has come to its end."""
+        """Refuse to go on with an `up` that a `down` waits for. Raises RefusedError."""
         if not (self._folder / ENDING).exists():
             return
         try:
@@ -187,7 +187,7 @@ class HostedRuntime(Runtime, Generic[S]):
                     raise
 
     def set_training_key(self, enabled: bool) -> None:
-        """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""
+        """Let the store refuse the training key, or accept it again, as a stand-in does once restarted."""
         from lab.store.admin import MinioAdministration
 
         self._check_runs(STORE)
@@ -202,7 +202,7 @@ class HostedRuntime(Runtime, Generic[S]):
 
     @abstractmethod
     def _check_runs(self, service: str) -> object:
-        """Raises LabDownError unless the service runs, NotFoundError when the lab does not have it."""
+        """Refuse a service that does not run, or is not there. Raises LabDownError, NotFoundError."""
 
     def _check_known(self, current: S, service: str) -> None:
         names = self._services(current)
@@ -210,7 +210,7 @@ class HostedRuntime(Runtime, Generic[S]):
             raise NotFoundError(f"lab {self.lab} has no service {service!r}", f"it has: {', '.join(names)}")
 
     def _check_same(self, current: S, asked: LabSpec) -> None:
-        """Raises RefusedError when a lab that is up is not what is asked for."""
+        """Refuse a lab that is up and is not what is asked for. Raises RefusedError."""
         to_come = self._lacking(current)
         fixed = tuple((name, port) for name, port in asked.ports if name not in to_come)
         statefile.check_same(current.spec, current.ports, replace(asked, ports=fixed), self._runs_none)

@@ -83,14 +83,14 @@ class InsideRuntime(Runtime):
         missing = [name for name in NEEDED if not environment.get(name)]
         if missing:
             raise UnsupportedError(
-                f"this is no container of a lab: {missing[0]} is not set", "leave RAYLAB_RUNTIME out"
+                f"this is not a container of a lab: {missing[0]} is not set", "leave RAYLAB_RUNTIME out"
             )
         self._env, self._world = environment, world or World()
 
     # The whole lab
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """See Runtime.up. A lab that is up stays as it is; only the host can start one.
+        """Leave a lab that is up as it is; only the host can start one.
 
         Raises UnsupportedError, RefusedError.
         """
@@ -108,12 +108,12 @@ class InsideRuntime(Runtime):
         return status
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
-        """Raises UnsupportedError."""
+        """Refuse: only the host can stop a lab. Raises UnsupportedError."""
         del on_progress
         raise self._host("take the lab down", f"down{' --volumes' if volumes else ''}")
 
     def status(self) -> LabStatus:
-        """See Runtime.status. Prometheus and Grafana are left out when they do not answer."""
+        """State of every service. Prometheus and Grafana are left out when they do not answer."""
         notes: tuple[str, ...] = ("seen from inside the lab: Prometheus and Grafana only while they answer",)
         try:
             nodes: Sequence[Node] = self._nodes()
@@ -137,7 +137,7 @@ class InsideRuntime(Runtime):
         return LabStatus(self.lab, self.kind, up, tuple(statuses), self._plan(nodes), notes)
 
     def spec(self) -> LabSpec:
-        """See Runtime.spec: as Ray's node list has it, without the ports and the GPUs' names.
+        """Settings of the lab as Ray's node list has them, without the ports and the GPUs' names.
 
         The number of workers is what the lab was started with, where the environment says it.
         """
@@ -158,7 +158,7 @@ class InsideRuntime(Runtime):
         )
 
     def endpoints(self) -> Endpoints:
-        """See Runtime.endpoints: addresses on the lab's own network. Raises ServiceError."""
+        """Addresses on the lab's own network. Raises ServiceError."""
         return Endpoints(
             dashboard=self._env["RAY_API_SERVER_ADDRESS"],
             gcs=f"{HEAD}:{PORTS['gcs'].usual}",
@@ -197,7 +197,7 @@ class InsideRuntime(Runtime):
     execute = _host_only("run a command in {}", "status")
 
     def stop(self, service: str, *, timeout: float = 10.0) -> NoReturn:
-        """Raises UnsupportedError."""
+        """Refuse: only the host can stop a service. Raises UnsupportedError."""
         del timeout
         raise UnsupportedError(
             f"cannot stop {service} from inside lab {self.lab}",
@@ -206,7 +206,7 @@ class InsideRuntime(Runtime):
         )
 
     def set_training_key(self, enabled: bool) -> None:
-        """Raises UnsupportedError."""
+        """Refuse: only the host may change rights in the store. Raises UnsupportedError."""
         what = "let the store accept the training key" if enabled else "take the training key's rights"
         raise self._host(what, "fault-inject minio --fault s3-credentials-revoked")
 

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from lab.errors import EngineError, GpuError, LabError, SetupError, StateError
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.files import make_private, take_lock, user_state
-from lab.host.gpus import Holder, held_error
+from lab.host.gpus import GpuHolder, held_error
 from lab.host.plain import build
 from lab.host.reading import SMALL, read_json
 from lab.runtime.base import Runtime
@@ -27,12 +27,12 @@ from lab.topology import GpuPlan
 ASK_SECONDS = 2.0
 """Time in which another labctl has looked at a lease; one that holds it for longer starts its lab."""
 
-Devices = Callable[[Holder], "Collection[str] | None"]
+Devices = Callable[[GpuHolder], "Collection[str] | None"]
 """Tells the GPUs (see GpuAssignment.device) that a lab runs with."""
 
 
 def devices_of(
-    holder: Holder, started: Callable[[str, Path], Runtime] | None = None
+    holder: GpuHolder, started: Callable[[str, Path], Runtime] | None = None
 ) -> Collection[str] | None:
     """The GPUs that this lab runs with; None where nobody knows: it may run, on whatever it took.
 
@@ -51,7 +51,7 @@ def devices_of(
         return ()
 
 
-def holders(*, devices: Devices = devices_of) -> dict[str, Holder]:
+def holders(*, devices: Devices = devices_of) -> dict[str, GpuHolder]:
     """Each GPU that a lab of this user has on this machine -> that lab."""
     leases = {unquote(path.stem): path for path in sorted(_folder().glob("*.json"))}
     held = {device: _read(path) for device, path in leases.items()}
@@ -63,7 +63,7 @@ def holders(*, devices: Devices = devices_of) -> dict[str, Holder]:
     }
 
 
-def held_by_others(runtime: Runtime, *, devices: Devices = devices_of) -> dict[str, Holder]:
+def held_by_others(runtime: Runtime, *, devices: Devices = devices_of) -> dict[str, GpuHolder]:
     """The same without those of this runtime's lab, as far as it has a folder on this machine."""
     held = holders(devices=devices)
     own = str(runtime.folder()) if held else ""
@@ -80,7 +80,7 @@ def taken(
     """
     with contextlib.ExitStack() as held:
         for device in sorted(plan.devices):
-            lease = _lease(device, Holder(runtime.lab, str(runtime.folder())), devices, clock)
+            lease = _lease(device, GpuHolder(runtime.lab, str(runtime.folder())), devices, clock)
             held.enter_context(lease)
         yield
 
@@ -100,7 +100,7 @@ def _folder() -> Path:
 
 
 @contextlib.contextmanager
-def _lease(device: str, lab: Holder, devices: Devices, clock: Clock) -> Iterator[None]:
+def _lease(device: str, lab: GpuHolder, devices: Devices, clock: Clock) -> Iterator[None]:
     path = _folder() / f"{quote(device, safe='')}.json"
     make_private(path.parent)
     with contextlib.ExitStack() as held:
@@ -127,7 +127,7 @@ def _has(devices: Collection[str] | None, device: str) -> bool:
     return devices is None or device in devices
 
 
-def _write(file: int, path: Path, lab: Holder) -> None:
+def _write(file: int, path: Path, lab: GpuHolder) -> None:
     """Write the lease in place: a file put over it would not be the one that is locked."""
     try:
         os.truncate(file, 0)
@@ -136,10 +136,10 @@ def _write(file: int, path: Path, lab: Holder) -> None:
         raise SetupError(f"cannot write {path}: {error.strerror}", "free some space") from error
 
 
-def _read(path: Path) -> Holder | None:
+def _read(path: Path) -> GpuHolder | None:
     """The lab in a lease; None where there is none, or nobody can read it."""
     try:
-        return build(Holder, read_json(path, SMALL))
+        return build(GpuHolder, read_json(path, SMALL))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -18,7 +18,7 @@ from lab.runtime.statefile import COMPOSE_FILE
 from lab.topology import DEFAULT_LAB, check_lab_name
 
 if TYPE_CHECKING:
-    from lab.runtime.compose.engine import Engine
+    from lab.runtime.compose.engine import DockerEngine
 
 KINDS = ("auto", "local", "compose")
 """Kinds that a person may ask for."""
@@ -81,7 +81,7 @@ def choose(
     lab: str,
     *,
     folder: Path | None = None,
-    engine: Engine | None = None,
+    engine: DockerEngine | None = None,
     missing_image: Callable[[], str] = missing_image,
     can_fetch: Callable[[], bool] = registry_answers,
 ) -> Choice:
@@ -123,7 +123,7 @@ def choose(
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
 
 
-def started(lab: str, folder: Path, engine: Engine | None = None) -> Runtime:
+def started(lab: str, folder: Path, engine: DockerEngine | None = None) -> Runtime:
     """The runtime on which the lab in this folder runs, if it does; `engine` is that of containers."""
     return _local(lab, folder) if _up_locally(folder) else _compose(lab, folder, engine)
 
@@ -139,7 +139,7 @@ def _local(lab: str, folder: Path) -> Runtime:
     return LocalRuntime(lab, folder)
 
 
-def _compose(lab: str, folder: Path, engine: Engine | None) -> Runtime:
+def _compose(lab: str, folder: Path, engine: DockerEngine | None) -> Runtime:
     from lab.runtime.compose.runtime import ComposeRuntime
 
     return ComposeRuntime(lab, folder, engine=engine)
@@ -165,7 +165,7 @@ def _up_locally(folder: Path) -> bool:
     return bool(processes.services_of(folder)) if current is None else anything_alive(current)
 
 
-def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
+def _up_in_containers(folder: Path, lab: str, engine: DockerEngine | None) -> bool:
     try:
         _compose(lab, folder, engine).spec()
     except StateError:  # containers run, whatever became of the file
@@ -178,16 +178,16 @@ def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
 
 
 def _why_no_containers(
-    engine: Engine | None, missing_image: Callable[[], str], all_the_same: Callable[[], bool]
+    engine: DockerEngine | None, missing_image: Callable[[], str], all_the_same: Callable[[], bool]
 ) -> str:
     """The reason why `auto` does not choose containers, or nothing.
 
     `all_the_same`: choose them although an image is missing.
     """
-    from lab.runtime.compose.engine import Engine
+    from lab.runtime.compose.engine import DockerEngine
 
     try:
-        (engine or Engine()).check()
+        (engine or DockerEngine()).check()
         missing = missing_image()
     except LabError as error:
         return error.message

@@ -12,7 +12,7 @@ from lab.runtime.base import Runtime
 from lab.topology import GpuPlan, LabSpec, S3Place
 
 if TYPE_CHECKING:
-    from lab.host.gpus import Detection, Holder
+    from lab.host.gpus import Detection, GpuHolder
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def gpu_plan(
     *,
     chosen: Sequence[str] = (),
     share: bool = False,
-    held: Mapping[str, Holder] | None = None,
+    held: Mapping[str, GpuHolder] | None = None,
 ) -> GpuPlan:
     """Plan the GPU of each worker of a lab on this kind of runtime; see lab.host.gpus.plan.
 

@@ -93,7 +93,7 @@ def check_same(
     asked: LabSpec,
     runs_none: Callable[[str], UnsupportedError],
 ) -> None:
-    """Raises RefusedError when a lab that is up is not what is asked for.
+    """Refuse a lab that is up and is not what is asked for. Raises RefusedError.
 
     Of a port that it does not have, `runs_none` makes the error.
     """

@@ -142,7 +142,7 @@ class ObjectStore(Store):
                 raise self._refusal(error, key) from error
         except MinioException as error:
             raise StoreError(
-                f"what answers at {self.endpoint_url} is no object store: {first_line(error)}",
+                f"what answers at {self.endpoint_url} is not an object store: {first_line(error)}",
                 "check the address; another program may hold that port",
             ) from error
         except ValueError as error:  # minio checks names before it asks
@@ -183,7 +183,7 @@ def parse_address(url: str) -> SplitResult:
     parts = urlsplit(url)
     more = parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc
     if parts.scheme not in ("http", "https") or not parts.netloc or more:
-        raise StoreError(f"{url!r} is no address of an object store", "use http://host:port")
+        raise StoreError(f"{url!r} is not an address of an object store", "use http://host:port")
     return parts
 
 

@@ -25,7 +25,7 @@ from lab.store.s3 import RETRIES, bucket_address, parse_address
 from lab.topology import REGION, Credentials, S3Place
 
 if TYPE_CHECKING:
-    from lab.store.conformance import Client
+    from lab.store.conformance import SigningClient
 
 READ_SECONDS = 60.0
 """Longest silence of the other store while it answers."""
@@ -136,10 +136,10 @@ def check(
     A bucket that is missing is made unless `agree` raises, which gets that problem. `pool` is the urllib3
     pool to use. Raises StoreError, UsageError.
     """
-    from lab.store.conformance import Client, reach
+    from lab.store.conformance import SigningClient, reach
 
     own = upstream.pool(0, TRY_SECONDS) if pool is None else pool
-    client = Client(upstream.url, upstream.credentials, upstream.region, pool=own)
+    client = SigningClient(upstream.url, upstream.credentials, upstream.region, pool=own)
     answer, refusal = reach(client, upstream.bucket)
     if refusal is not None and answer.code != "NoSuchBucket":
         raise refusal
@@ -157,7 +157,7 @@ def check(
         )
 
 
-def _make_bucket(client: Client, bucket: str) -> None:
+def _make_bucket(client: SigningClient, bucket: str) -> None:
     where = f"<LocationConstraint>{client.region}</LocationConstraint>" if client.region != REGION else ""
     body = f"<CreateBucketConfiguration>{where}</CreateBucketConfiguration>".encode() if where else b""
     answer = client.ask("PUT", bucket, body=body)
@@ -168,7 +168,7 @@ def _make_bucket(client: Client, bucket: str) -> None:
         )
 
 
-def _try_out(client: Client, bucket: str) -> None:
+def _try_out(client: SigningClient, bucket: str) -> None:
     """Write, read and delete one object of its own. Raises StoreError for a key that may not."""
     path, data = f"{bucket}/{TRIED}/{secrets.token_hex(8)}", secrets.token_bytes(64)
     for method, body, wanted in (("PUT", data, 200), ("GET", b"", 200), ("DELETE", b"", 204)):

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.store.conformance.requests import Answer, Client, value, values
+from lab.store.conformance.requests import S3Reply, SigningClient, value, values
 
 DATA = b"hello"
 ETAG = hashlib.md5(DATA).hexdigest()
@@ -51,7 +51,7 @@ DIFFERENCES = {
 class Asker:
     """Asks one server question after question; `noted` has what is compared of each answer."""
 
-    def __init__(self, training: Client, root: Client) -> None:
+    def __init__(self, training: SigningClient, root: SigningClient) -> None:
         self.training, self.root = training, root
         self.noted: dict[str, tuple[Any, ...]] = {}
 
@@ -65,7 +65,7 @@ class Asker:
         headers: Mapping[str, str] | None = None,
         *,
         root: bool = False,
-    ) -> Answer:
+    ) -> S3Reply:
         """Ask under a name of its own."""
         assert name not in self.noted, name
         answer = (self.root if root else self.training).ask(method, path, query, body, headers)
@@ -73,7 +73,7 @@ class Asker:
         return answer
 
 
-def compared(answer: Answer) -> tuple[Any, ...]:
+def compared(answer: S3Reply) -> tuple[Any, ...]:
     """What must be the same of both servers' answers: of a refusal its status and code."""
     if answer.status >= 300:
         return answer.status, answer.code
@@ -85,7 +85,7 @@ def compared(answer: Answer) -> tuple[Any, ...]:
     return answer.status, headers, answer.text[:100]
 
 
-def ask_everything(training: Client, root: Client) -> dict[str, tuple[Any, ...]]:
+def ask_everything(training: SigningClient, root: SigningClient) -> dict[str, tuple[Any, ...]]:
     """Ask a server that is empty but for the lab's bucket; name of each question -> what is compared."""
     ask = Asker(training, root)
     for topic in (objects, conditions, checksums, names, listings, uploads, deletions, copies, settings):

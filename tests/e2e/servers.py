@@ -13,10 +13,10 @@ import pytest
 
 from lab.host.secrets import UPSTREAM_FILE, load_or_make
 from lab.runtime.local.layout import Layout
-from lab.runtime.local.services import Command, Plan
+from lab.runtime.local.services import Command, ServicePlan
 from lab.services import STORE
 from lab.store import ObjectStore, setup, upstream
-from lab.store.conformance import Client
+from lab.store.conformance import SigningClient
 from lab.store.upstream import Upstream
 from lab.topology import LabSpec, S3Place
 from tests.minio import minio_program
@@ -39,7 +39,7 @@ class S3Server:
         if there is not None:
             spec = LabSpec(s3=S3Place(there.url, there.bucket))
             upstream.save(layout.secrets / UPSTREAM_FILE, there)
-        plan = Plan(spec, ports, layout, self.secrets, kind, minio=minio_program())
+        plan = ServicePlan(spec, ports, layout, self.secrets, kind, minio=minio_program())
         self._command = plan.command(STORE)
         self._log = layout.folder / "store.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,14 +57,14 @@ class S3Server:
             self._process = None
 
     @property
-    def training(self) -> Client:
+    def training(self) -> SigningClient:
         """Requests by the training key."""
-        return Client(self.url, self.secrets.store)
+        return SigningClient(self.url, self.secrets.store)
 
     @property
-    def root(self) -> Client:
+    def root(self) -> SigningClient:
         """Requests by the root key."""
-        return Client(self.url, self.secrets.root)
+        return SigningClient(self.url, self.secrets.root)
 
     @property
     def store(self) -> ObjectStore:

@@ -7,7 +7,7 @@ import pytest
 from lab.host.secrets import Secrets, load_or_make
 from lab.store import ObjectStore, setup
 from lab.store.base import AccessDeniedError
-from lab.store.conformance import QUESTIONS, Client
+from lab.store.conformance import QUESTIONS, SigningClient
 from tests.e2e.harness import Shell
 
 
@@ -32,7 +32,7 @@ def check_keys(bench: Shell) -> None:
 
 def check_keys_of(url: str, secrets: Secrets) -> None:
     """The same, of the store at this address."""
-    root = Client(url, secrets.root)
+    root = SigningClient(url, secrets.root)
     training = ObjectStore(url, secrets.store)
     assert root.ask("PUT", "others").status == 200
     try:
@@ -43,7 +43,7 @@ def check_keys_of(url: str, secrets: Secrets) -> None:
                 denied()
         with pytest.raises(AccessDeniedError):
             training.ensure_bucket("mine")
-        listed = Client(url, secrets.store).ask("GET", "")
+        listed = SigningClient(url, secrets.store).ask("GET", "")
         assert ("<Name>ray<" in listed.text, "<Name>others<" in listed.text) == (True, False)
     finally:
         root.ask("DELETE", "others/private")

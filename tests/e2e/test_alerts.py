@@ -19,7 +19,7 @@ from lab.host.programs import ALERTMANAGER, PROMETHEUS
 from lab.host.secrets import load_or_make
 from lab.runtime.local import prometheus
 from lab.runtime.local.layout import Layout
-from lab.runtime.local.services import Plan
+from lab.runtime.local.services import ServicePlan
 from lab.services import ALERTMANAGER as SERVICE
 from lab.services import METRICS, worker
 from lab.services import PROMETHEUS as PROMETHEUS_SERVICE
@@ -78,7 +78,7 @@ class Watch:
     def __init__(self, folder: Path, settings: Path) -> None:
         layout = Layout(folder, folder / "ray", folder / "tmp")
         names = ("s3", "dashboard", "gcs", "client", "queue", "metrics", "prometheus", "alertmanager")
-        self.plan = Plan(
+        self.plan = ServicePlan(
             LabSpec(),
             {name: free_port() for name in names},
             layout,

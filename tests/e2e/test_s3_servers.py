@@ -17,7 +17,7 @@ from lab.host.programs import MINIO, MINIO_RELEASE
 from lab.host.secrets import minio_metrics_token
 from lab.store import setup
 from lab.store.admin import MinioAdministration
-from lab.store.conformance import QUESTIONS, Client, examine
+from lab.store.conformance import QUESTIONS, SigningClient, examine
 from lab.store.server.minio_api import METRICS_PATH
 from lab.topology import Credentials
 from tests.e2e.harness import PATIENCE
@@ -75,7 +75,7 @@ def test_a_wrong_secret_and_an_unknown_key_are_told_apart(store: S3Server) -> No
         (Credentials(key.access_key, "0" * 40), "SignatureDoesNotMatch"),
         (Credentials("0" * 20, key.secret_key), "InvalidAccessKeyId"),
     ):
-        answer = Client(store.url, credentials).ask("GET", "ray", [("list-type", "2")])
+        answer = SigningClient(store.url, credentials).ask("GET", "ray", [("list-type", "2")])
         assert (answer.status, answer.code) == (403, code)
 
 
@@ -99,7 +99,7 @@ def test_minio_forgets_a_former_key_of_jobs(make: MadeServer) -> None:
     assert "training key: a former one was removed" in done
     refused = server.training.ask("GET", "ray", [("list-type", "2")])
     assert (refused.status, refused.code) == (403, "InvalidAccessKeyId")
-    assert Client(server.url, newer).ask("GET", "ray", [("list-type", "2")]).status == 200
+    assert SigningClient(server.url, newer).ask("GET", "ray", [("list-type", "2")]).status == 200
 
 
 @pytest.mark.parametrize("version", ["s3", "s3v4"])

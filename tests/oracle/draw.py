@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lab.queue.model import FlavorResource
 from lab.queue.quantity import amount
-from lab.queue.tree import Node, Tree
+from lab.queue.tree import QuotaNode, Tree
 from tests.oracle.judged import setup_of
 from tests.oracle.objects import API, GPU, Object, condition, moment, shown
 
@@ -276,7 +276,7 @@ class Drawing:
             if workload is not None and self._holds(workload, queue, tree.queues[queue["metadata"]["name"]]):
                 self.objects.append(workload)
 
-    def _holds(self, workload: Object, queue: Object, node: Node) -> bool:
+    def _holds(self, workload: Object, queue: Object, node: QuotaNode) -> bool:
         """Give a workload quota of flavors by chance; False where there is no room."""
         sets: list[Object] = []
         usage: dict[FlavorResource, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lab.cluster.api import Node, RayApi, Reply
+from lab.cluster.api import ApiReply, Node, RayApi
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.submission import Submission
 from lab.errors import ClusterError, NotFoundError
@@ -27,7 +27,7 @@ class FakeApi(RayApi):
             raise self.fail
         return self._nodes()
 
-    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0.0) -> Reply:
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0.0) -> ApiReply:
         raise ClusterError(f"a fake dashboard has no {path}")
 
 

@@ -1,4 +1,4 @@
-"""The names of values: each says what the value holds, in the word that the field has for it."""
+"""Names say what a value holds, in the word that the field has for it; docstrings say what is done."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ def test_no_value_is_named_for_the_way_it_came() -> None:
     files = sorted((ROOT / "lab").rglob("*.py"))
     named = {str(file.relative_to(ROOT)): forbidden(file.read_text(encoding="utf-8")) for file in files}
     assert not {file: names for file, names in named.items() if names}
+
+
+def test_no_docstring_only_points_elsewhere_or_only_says_what_is_raised() -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    pointing = [
+        f"{file.relative_to(ROOT)}: {getattr(node, 'name', 'module')}"
+        for file in sorted((ROOT / "lab").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, documented) and (ast.get_docstring(node) or "").startswith(("See ", "Raises "))
+    ]
+    assert pointing == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from lab.errors import UsageError
 if TYPE_CHECKING:
     from lab.datasets import Dataset
     from lab.host.clock import Clock
-    from lab.host.environment.progress import Progress
+    from lab.host.environment.progress import Printer
 
 BETWEEN = 0.1
 """Seconds between two updates of a changing line."""
@@ -28,7 +28,7 @@ def data() -> None:
     """Get, list and delete the data sets of the lessons."""
 
 
-def meter(progress: Progress, clock: Clock) -> Callable[[str, int, int], None]:
+def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
     """Make a callback that shows how far getting a data set is, not more often than a person can read."""
     said: list[tuple[str, float]] = []
 
@@ -82,7 +82,10 @@ def food11(
     given = {"--url": url, "--sha256": sha256, "--from": file}
     wrong = [name for name, value in given.items() if value is not None]
     if synthetic is not None and wrong:
-        raise UsageError(f"{wrong[0]} says where photographs come from; --synthetic draws", "choose one")
+        raise UsageError(
+            f"{wrong[0]} says where photographs come from; --synthetic draws them: they exclude each other",
+            "leave one out",
+        )
     if synthetic is None and seed is not None:
         raise UsageError("--seed belongs to --synthetic", "labctl data food11 --synthetic 20 --seed 1")
     if url is not None and file is not None:

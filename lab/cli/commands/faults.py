@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, format, receipt_panel, values
-from lab.cli.clusters import Place, cluster_options, open_lab
+from lab.cli.clusters import LedgerPlace, cluster_options, open_lab
 from lab.cli.complete import fault_names, target_names
 from lab.cli.context import KUBERNETES, App, LabCommand, pass_app
 from lab.cli.live import ProgressLines, Story
@@ -147,7 +147,7 @@ def fault_inject(
             "--control with --runtime kubernetes: labctl cannot submit the job there again",
             "leave --control out",
         )
-    lab = open_lab(app, Place.of(**place))
+    lab = open_lab(app, LedgerPlace.of(**place))
     with Story(app.out) as story:
         outcome = inject(lab, request, story.moment, wait=wait, control=control)
     if outcome.receipt is None:
@@ -173,7 +173,7 @@ def heal(
     """
     from lab.flows.recovery.heal import heal as undo
 
-    lab = open_lab(app, Place.of(**place))
+    lab = open_lab(app, LedgerPlace.of(**place))
     done = undo(
         lab,
         lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {format.clock(entry.at)}"),

@@ -17,7 +17,7 @@ from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
     from lab.flows.doctor.pinning import WorkerView
-    from lab.host.gpus import Detection, Holder
+    from lab.host.gpus import Detection, GpuHolder
 
 NO_DEVICE = {
     Vendor.SIMULATED: "simulated: a number for Ray's scheduler, with no device behind it",
@@ -107,7 +107,7 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
 
 def _document(
     detections: Sequence[Detection],
-    held: Mapping[str, Holder],
+    held: Mapping[str, GpuHolder],
     plan: GpuPlan | None,
     name: str,
     views: Sequence[WorkerView] | None,
@@ -127,7 +127,7 @@ def _document(
 
 
 def _show(
-    app: App, detections: Sequence[Detection], held: Mapping[str, Holder], plan: GpuPlan | None
+    app: App, detections: Sequence[Detection], held: Mapping[str, GpuHolder], plan: GpuPlan | None
 ) -> None:
     from lab.host.gpus import sharing_note
 

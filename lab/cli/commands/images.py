@@ -110,7 +110,7 @@ def build(app: App, gpu: str, offline: bool, suite: str | None, minio: bool) -> 
     from lab.host import programs
 
     if suite and not offline:
-        raise click.UsageError("--suite says which Debian --offline takes; without --offline it has no use")
+        raise click.UsageError("--suite needs --offline: it says which Debian release the image is made from")
     if minio and not offline:
         raise click.UsageError("--minio belongs to --offline; without it `labctl images pull` gets MinIO")
     progress = app.progress()

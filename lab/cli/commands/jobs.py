@@ -10,7 +10,7 @@ import click
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.commands import batches
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
-from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
+from lab.cli.queued_jobs import QUEUED, JobFollower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
 from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 
@@ -218,7 +218,7 @@ def _queued_logs(app: App, lab: Lab, queued: Document, job_id: str, follow: bool
     """Print the logs of a queued job's attempts, one after the other."""
     out, lines = app.out, []
     if follow and job_id in (queued["name"], queued["workload"]):
-        follower = Follower(lab, queued["workload"], app.clock, out.note)
+        follower = JobFollower(lab, queued["workload"], app.clock, out.note)
         for line in follower.lines():
             _log_line(app, job_id, line)
         return
@@ -267,11 +267,11 @@ def job_stop(app: App, job_id: str) -> None:
 
 
 def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) -> None:
-    """Raises NotFoundError for a job of an earlier cluster, and for one that nobody knows."""
+    """Refuse a job of an earlier cluster, and one that nobody knows. Raises NotFoundError."""
     if _job(lab, job_id, None, silent).earlier:
         raise NotFoundError(
-            f"job {job_id} ran before Ray's head was started anew: {why}",
-            f"what its ledger tells: labctl job show {job_id}; labctl checkpoints {job_id}",
+            f"job {job_id} ran before Ray's head was restarted: {why}",
+            f"its ledger: labctl job show {job_id}; labctl checkpoints {job_id}",
         )
 
 

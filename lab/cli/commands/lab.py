@@ -16,7 +16,7 @@ from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
-from lab.cli.store_options import Wanted, adopted, look_back, store_elsewhere, store_options
+from lab.cli.store_options import WantedStore, adopted, look_back, store_elsewhere, store_options
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
@@ -76,7 +76,7 @@ service_argument = click.argument(
 def up(
     app: App,
     asked: Asked,
-    store: Wanted | None,
+    store: WantedStore | None,
     no_s3: bool,
     workers: int | None,
     cpus_per_worker: int | None,

@@ -19,7 +19,7 @@ from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
     from lab.flows.lessons.model import Lesson, LessonResult
-    from lab.flows.lessons.notebook import Step
+    from lab.flows.lessons.notebook import NotebookStep
 
 NUMBER = values.WholeNumber(1, 99)
 SHOWN = 70
@@ -87,8 +87,8 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
         if not result.passed:
             break
     if app.out.json_wanted:
-        documents_of_all = [result.to_json() for result in results]
-        app.out.document({"results": documents_of_all} if every else documents_of_all[0])
+        checked = [result.to_json() for result in results]
+        app.out.document({"results": checked} if every else checked[0])
     _judge(app, results[-1])
 
 
@@ -118,7 +118,7 @@ class Cells:
         self._live = sys.stderr.isatty() and not app.out.quiet
         self._pending = ""
 
-    def step(self, step: Step) -> None:
+    def step(self, step: NotebookStep) -> None:
         """Say one step."""
         if step.kind == "begin":
             self._pending = self._line(step) if self._live else ""
@@ -144,7 +144,7 @@ class Cells:
             click.echo(f"\r{' ' * len(self._pending)}\r", nl=False, err=True)
 
     @staticmethod
-    def _line(step: Step) -> str:
+    def _line(step: NotebookStep) -> str:
         took = "..." if step.seconds is None else format.seconds(step.seconds)
         shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
         return f"cell {step.number:>2}/{step.of:<2}{took:>11}  {shown}"
@@ -200,7 +200,10 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     """
     if verify:
         if student or output is not None:
-            raise UsageError("--verify looks at reports, --student and --output write one", "say one of them")
+            raise UsageError(
+                "--verify looks at reports, --student and --output write one: they exclude each other",
+                "leave one out",
+            )
         _verify(app, verify)
         return
     if student is None:
@@ -236,8 +239,8 @@ def _summary(report: dict[str, Any]) -> str:
 def _verify(app: App, files: tuple[Path, ...]) -> None:
     from lab.flows.lessons.report import copies, shown
 
-    documents_read = [(file, *_read(file)) for file in files]
-    intact = {str(file): document for file, document, _ in documents_read if document is not None}
+    contents = [(file, *_read(file)) for file in files]
+    intact = {str(file): document for file, document, _ in contents if document is not None}
     same = copies(intact)
     if app.out.json_wanted:
         reports = [
@@ -248,11 +251,11 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
                 "missing": document["missing"] if document else None,
                 "problems": list(problems),
             }
-            for file, document, problems in documents_read
+            for file, document, problems in contents
         ]
         app.out.document({"reports": reports, "copies": list(same)})
     else:
-        for file, document, problems in documents_read:
+        for file, document, problems in contents:
             whose = f" {document['student']}{_summary(document)}" if document else ""
             app.out.line(shown(f"{file}:{whose}"))
             for problem in problems:

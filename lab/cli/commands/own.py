@@ -22,12 +22,12 @@ def check(app: App) -> None:
     """List everything that labctl has written, with sizes. Changes nothing."""
     from lab.flows.traces import NOT_LISTED, Places, traces
 
-    found = traces(Places())
-    document = [{"what": t.what, "place": t.place, "size": t.size, "yours": t.yours} for t in found]
+    listed = traces(Places())
+    document = [{"what": t.what, "place": t.place, "size": t.size, "yours": t.yours} for t in listed]
     if app.out.as_json({"traces": document}):
         return
     rows = (
-        (format.size(t.size) if t.size else "", t.place, t.what, "yours" if t.yours else "") for t in found
+        (format.size(t.size) if t.size else "", t.place, t.what, "yours" if t.yours else "") for t in listed
     )
     app.out.show(render.table(("SIZE", "PLACE", "WHAT IT IS", ""), rows))
     app.out.line()
@@ -44,17 +44,17 @@ def remove(app: App, data: bool, yes: bool) -> None:
     from lab.flows.traces import Places, remove_traces, traces
 
     places = Places()
-    found = traces(places)
-    going = [trace for trace in found if data or not trace.yours]
+    listed = traces(places)
+    going = [trace for trace in listed if data or not trace.yours]
     if going and not yes:
         listed = "".join(f"\n  {t.place} ({t.what}{', yours' if t.yours else ''})" for t in going)
         app.confirm(f"this removes, for good:{listed}", "remove")
-    gone = remove_traces(found, places, yours=data, say=app.out.note)
-    stays = [trace.place for trace in found if trace not in gone]
+    gone = remove_traces(listed, places, yours=data, say=app.out.note)
+    stays = [trace.place for trace in listed if trace not in gone]
     if app.out.as_json({"removed": [trace.place for trace in gone], "kept": stays}):
         return
     app.out.line(f"removed {format.size(sum(trace.size for trace in gone))} in {len(gone)} places")
-    for trace in found:
+    for trace in listed:
         if trace not in gone:
             app.out.line(f"kept, for {'it is yours' if trace.yours else 'a lab uses it'}: {trace.place}")
     itself = UNINSTALL if environment.packaged() else f"rm -r {environment.ROOT}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lab.cli import receipt_panel, values
-from lab.cli.clusters import Place, ledger_options
+from lab.cli.clusters import LedgerPlace, ledger_options
 from lab.cli.commands.faults import judge
 from lab.cli.context import App, LabCommand, pass_app
 
@@ -23,7 +23,7 @@ def receipt(app: App, /, job: str, **options: str | None) -> None:
     """
     from lab.flows.recovery.outside import judge_from_ledger
 
-    place = Place.of(**options)
+    place = LedgerPlace.of(**options)
     judged = judge_from_ledger(place.store(), place.ledger, job)
     if not app.out.as_json(judged.to_json()):
         receipt_panel.show(app.out, judged.document())

@@ -15,7 +15,7 @@ from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, OLD_NAME, App, DashCommand, pass_app
 from lab.cli.exporting import parameter_option, runtime_env_option
 from lab.cli.queue_options import queue_options, queue_request
-from lab.cli.queued_jobs import Follower, newest
+from lab.cli.queued_jobs import JobFollower, newest
 from lab.cli.why_waiting import HOPE, Waits
 from lab.cluster.queue_request import of_command, of_recipe
 from lab.errors import JobError, LabError, UsageError
@@ -159,7 +159,7 @@ def submit(
         if fault_tolerance:
             raise UsageError(
                 f"--fault-tolerance {fault_tolerance}: only for a recipe",
-                "a script of your own needs what torchft needs: docs/survivors.md",
+                "for a script of your own see docs/survivors.md: it sets torchft up itself",
             )
         if parameters:
             raise UsageError(
@@ -205,7 +205,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.line(job_id)
             out.note(f"where it is: labctl queue why {job_id}    follow it: labctl job logs -f {job_id}")
         return
-    follower = Follower(lab, workload, app.clock, out.note)
+    follower = JobFollower(lab, workload, app.clock, out.note)
     try:
         for line in follower.lines():
             out.log_line(line)

@@ -29,7 +29,7 @@ Left = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingDemand:
     """Something that asks for resources. `units` are needed at once; of a task's calls one is enough."""
 
     job: str
@@ -69,7 +69,7 @@ def waiting(snapshot: Snapshot) -> dict[str, Waiting]:
     return verdicts
 
 
-def _pending(snapshot: Snapshot) -> Iterable[Pending]:
+def _pending(snapshot: Snapshot) -> Iterable[PendingDemand]:
     """Everything of living jobs that asks for resources and has none."""
     living = {job.submission_id: job for job in snapshot.jobs if not job.final}
     for actor in snapshot.actors:
@@ -80,23 +80,23 @@ def _pending(snapshot: Snapshot) -> Iterable[Pending]:
             if actor.bare and not actor.name.startswith(SUPERVISOR) and actor.class_name != CONTROLLER:
                 asked = TO_PLACE
             if asked:
-                yield Pending(job, part(actor), (asked,), 1, placed=bool(actor.pid))
+                yield PendingDemand(job, part(actor), (asked,), 1, placed=bool(actor.pid))
             elif actor.name.startswith(SUPERVISOR):
-                yield Pending(job, "entrypoint", (), 1)
+                yield PendingDemand(job, "entrypoint", (), 1)
     trains = {actor.job_id for actor in snapshot.actors if actor.class_name == CONTROLLER}
     for group in snapshot.groups:
         job = snapshot.owner(group.job_id)
         units = _unplaced(group)
         if job in living and units:
             what = "ranks" if group.job_id in trains else GROUP
-            yield Pending(job, what, units, len(units), group.scheduling == "INFEASIBLE")
+            yield PendingDemand(job, what, units, len(units), group.scheduling == "INFEASIBLE")
     calls: Counter[tuple[str, str, tuple[tuple[str, float], ...]]] = Counter()
     for task in snapshot.tasks:
         if task.state == "PENDING_NODE_ASSIGNMENT" and task.resources:
             calls[(snapshot.owner(task.job_id), task.name, tuple(sorted(task.resources.items())))] += 1
     for (job, name, resources), count in calls.items():
         if job in living:
-            yield Pending(job, f"task {name}", (dict(resources),), count)
+            yield PendingDemand(job, f"task {name}", (dict(resources),), count)
 
 
 def _unplaced(group: Group) -> tuple[Mapping[str, float], ...]:
@@ -105,7 +105,7 @@ def _unplaced(group: Group) -> tuple[Mapping[str, float], ...]:
     return tuple(bundle.resources for bundle in group.bundles if not bundle.node_id and bundle.resources)
 
 
-def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], left: Left) -> Waiting:
+def _judge(pending: PendingDemand, nodes: Sequence[Node], held: Sequence[Holding], left: Left) -> Waiting:
     if not pending.units:
         return _begins(pending.job, {}, pending.count, pending.what)
     demand = max(pending.units, key=_size)
@@ -134,7 +134,7 @@ def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], lef
     return Waiting(pending.job, "others", pending.what, demand, pending.count, reason, holders, short)
 
 
-def _never(pending: Pending, nodes: Sequence[Node]) -> str:
+def _never(pending: PendingDemand, nodes: Sequence[Node]) -> str:
     """The reason for which even free nodes could not meet the demand; empty if they could, or may."""
     units = BUNDLES if pending.what == GROUP else pending.what
     every_unit = f" (for each of {len(pending.units)} {units})" if len(pending.units) > 1 else ""
@@ -154,7 +154,7 @@ def _alike(units: Sequence[Mapping[str, float]]) -> bool:
     return all(unit == units[0] for unit in units)
 
 
-def _beyond(pending: Pending, nodes: Sequence[Node]) -> bool:
+def _beyond(pending: PendingDemand, nodes: Sequence[Node]) -> bool:
     """Tell whether all units together ask for more than all nodes together offer."""
     return any(
         sum(unit.get(r, 0.0) for unit in pending.units) > sum(n.resources.get(r, 0.0) for n in nodes)
@@ -190,7 +190,7 @@ def _lacking(units: Iterable[Mapping[str, float]], has: Mapping[str, float]) -> 
     return {r for unit in units for r, amount in unit.items() if has.get(r, 0.0) < amount}
 
 
-def _reserve(pending: Pending, left: Left) -> list[Holding]:
+def _reserve(pending: PendingDemand, left: Left) -> list[Holding]:
     """Take from `left` what a thing that is starting will hold, so that the next one does not count on it."""
     placed = _fitting(pending.units, left)
     for service, unit in placed:

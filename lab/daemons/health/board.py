@@ -23,14 +23,14 @@ from lab.daemons.health.model import (
     TESTING,
     UNKNOWN,
     WARN,
-    Change,
     CheckHealth,
+    CheckOrder,
     Device,
     Health,
-    Order,
+    InvasiveTrial,
     Override,
     Result,
-    Trial,
+    StateChange,
 )
 from lab.host.quantities import plural
 
@@ -75,8 +75,8 @@ class Board:
         self._nodes: dict[str, _Node] = {}
         self._published: dict[tuple[str, str], Health] = {}
         self._overrides: dict[tuple[str, str, str], Override] = {}
-        self._trials: dict[tuple[str, str], Trial] = {}
-        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._trials: dict[tuple[str, str], InvasiveTrial] = {}
+        self._listeners: list[Callable[[Sequence[StateChange]], None]] = []
         self._ticked: float | None = None
         for health in kept:
             node = self._nodes.setdefault(health.node, _Node(health.heard, DEFAULT_INTERVAL, now))
@@ -109,20 +109,20 @@ class Board:
         """Orders that hold now, those of one node or all."""
         return tuple(override for override in self._overrides.values() if node in ("", override.node))
 
-    def trials(self, node: str = "") -> tuple[Trial, ...]:
+    def trials(self, node: str = "") -> tuple[InvasiveTrial, ...]:
         """Invasive checks that have a device now, those of one node or all."""
         return tuple(trial for trial in self._trials.values() if node in ("", trial.node))
 
-    def due(self, now: float) -> tuple[Order, ...]:
+    def due(self, now: float) -> tuple[CheckOrder, ...]:
         """Checks whose last result differs from their state: they run again soon, to settle it."""
         return tuple(
-            Order(name, check.name)
+            CheckOrder(name, check.name)
             for name in self.speaking(now)
             for check in self._nodes[name].checks.values()
             if not check.settled and check.name != PRESENCE and check.result.state != UNKNOWN
         )
 
-    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
+    def listen(self, listener: Callable[[Sequence[StateChange]], None]) -> None:
         """Call `told` with the changes of each step, at its end. It must be fast and raise nothing."""
         self._listeners.append(listener)
 
@@ -137,7 +137,7 @@ class Board:
         devices: Sequence[Device] = (),
         interval: float = 0.0,
         boot: str = "",
-    ) -> tuple[Change, ...]:
+    ) -> tuple[StateChange, ...]:
         """Take up what an agent found, which may be nothing: the report alone says that it lives.
 
         `devices` are all that it has, `interval` the seconds until it reports again, `boot` names its life.
@@ -161,7 +161,7 @@ class Board:
                 del self._trials[node, result.device]
         return self._step(now)
 
-    def tick(self, now: float) -> tuple[Change, ...]:
+    def tick(self, now: float) -> tuple[StateChange, ...]:
         """Look at who has become silent, and at what is over. To be called about each second.
 
         While nobody looked, as on a machine that stood still, nobody was silent.
@@ -172,22 +172,22 @@ class Board:
                 node.awaited = max(node.awaited, now - max(0.0, node.quiet(last)))
         return self._step(now)
 
-    def override(self, order: Override, now: float) -> tuple[Change, ...]:
+    def override(self, order: Override, now: float) -> tuple[StateChange, ...]:
         """Order a result. The agent is told with its next report, and runs the check at once."""
         self._overrides[order.node, order.device, order.check] = order
         return self._step(now)
 
-    def lift(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
+    def lift(self, node: str, device: str, check: str, now: float) -> tuple[StateChange, ...]:
         """End an override: the state is what the check itself finds next, after `better_after` results."""
         self._overrides.pop((node, device, check), None)
         return self._step(now)
 
-    def begin_trial(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
+    def begin_trial(self, node: str, device: str, check: str, now: float) -> tuple[StateChange, ...]:
         """Give a device to an invasive check: TESTING until its result is there, or `end_trial`."""
-        self._trials[node, device] = Trial(node, device, check, now)
+        self._trials[node, device] = InvasiveTrial(node, device, check, now)
         return self._step(now)
 
-    def end_trial(self, node: str, device: str, now: float) -> tuple[Change, ...]:
+    def end_trial(self, node: str, device: str, now: float) -> tuple[StateChange, ...]:
         """Take a device back from an invasive check that did not run."""
         self._trials.pop((node, device), None)
         return self._step(now)
@@ -201,8 +201,8 @@ class Board:
 
     # Deciding
 
-    def _step(self, now: float) -> tuple[Change, ...]:
-        changes: list[Change] = []
+    def _step(self, now: float) -> tuple[StateChange, ...]:
+        changes: list[StateChange] = []
         for name, node in list(self._nodes.items()):
             quiet = node.quiet(now)
             node.silent = node.silent or quiet > SILENT_AFTER * node.interval
@@ -232,7 +232,7 @@ class Board:
         )
         node.checks[key] = settle(node.checks.get(key), result, now)
 
-    def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[Change]:
+    def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[StateChange]:
         old = self._published.get((name, device.name))
         checks = tuple(
             sorted(
@@ -254,7 +254,7 @@ class Board:
         )
         self._published[name, device.name] = new
         if old is None or not same or old.reason != reason:
-            yield Change(now, old, new)
+            yield StateChange(now, old, new)
 
     def _judge(
         self, name: str, node: _Node, device: str, checks: Sequence[CheckHealth]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lab.daemons.health.model import Change, CheckHealth, Device, Health, Override, Result
+from lab.daemons.health.model import CheckHealth, Device, Health, Override, Result, StateChange
 from lab.host.plain import build
 
 Document = dict[str, Any]
@@ -77,7 +77,7 @@ def check(item: CheckHealth) -> Document:
     }
 
 
-def change(item: Change) -> Document:
+def change(item: StateChange) -> Document:
     """One change as a line of the log has it."""
     new = item.new
     return {"at": item.at, "node": new.node, "device": new.device, "state": new.state, "reason": new.reason}

@@ -20,7 +20,7 @@ MEASURED = "pciebw"
 """The check whose gauge is the measured bandwidth in GB/s, as Autopilot has it; every other is 0 or 1."""
 
 
-class Collector:
+class HealthCollector:
     """Gives prometheus_client the metrics of one monitor."""
 
     def __init__(self, monitor: HealthMonitor) -> None:

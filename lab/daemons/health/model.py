@@ -120,7 +120,7 @@ class Override:
 
 
 @dataclass(frozen=True)
-class Trial:
+class InvasiveTrial:
     """An invasive check that has a device for itself."""
 
     node: str
@@ -130,7 +130,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Order:
+class CheckOrder:
     """A request that a check runs soon: a person's, or to confirm or lift a state."""
 
     node: str
@@ -138,7 +138,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Change:
+class StateChange:
     """A device that has another state or another reason than before; `old` is None for a new device."""
 
     at: float

@@ -15,7 +15,7 @@ from typing import Protocol
 from lab.daemons.health import documents
 from lab.daemons.health.board import Board
 from lab.daemons.health.documents import Document
-from lab.daemons.health.model import SILENT, Change, Health, Override
+from lab.daemons.health.model import SILENT, Health, Override, StateChange
 from lab.daemons.queue.requests import body, plain
 from lab.errors import LabError, NotFoundError, StateError
 from lab.host.clock import Clock
@@ -135,7 +135,7 @@ class HealthMonitor:
                 "now": self.clock(),
                 "devices": [documents.health(health) for health in self.board.states()],
                 "overrides": [asdict(override) for override in self.board.overrides()],
-                "checks": {node: dict(deadlines) for node, deadlines in sorted(self._checks.items())},
+                "checks": {node: dict(invasive) for node, invasive in sorted(self._checks.items())},
                 "skipped": {node: dict(reasons) for node, reasons in sorted(self._skipped.items())},
             }
 
@@ -200,11 +200,7 @@ class HealthMonitor:
         self._nodes(node)
         health = self.board.state(node, device)
         if health is None:
-            names = [
-                health_of_device.device
-                for health_of_device in self.board.states()
-                if health_of_device.node == node
-            ]
+            names = [known.device for known in self.board.states() if known.node == node]
             raise NotFoundError(f"{node} has no device {device!r}", f"it has: {', '.join(names)}")
         return health
 
@@ -254,7 +250,7 @@ class HealthMonitor:
 
     # Keeping
 
-    def _changed(self, changes: Sequence[Change]) -> None:
+    def _changed(self, changes: Sequence[StateChange]) -> None:
         self._dirty = True
         for change in changes:
             new, old = change.new, change.old

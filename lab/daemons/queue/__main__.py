@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lab.cluster.node_sizes import NodeSizes
 from lab.daemons import environment
-from lab.daemons.health.gauges import Collector
+from lab.daemons.health.gauges import HealthCollector
 from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.health.rayside import free_nodes
 from lab.daemons.health.routes import routes as health_pages
@@ -29,7 +29,7 @@ from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Cluster
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.routes import Routes
-from lab.daemons.queue.store import Store
+from lab.daemons.queue.store import StateStore
 from lab.daemons.queue.workers import Threads
 from lab.errors import LabError, RefusedError
 from lab.host.files import make_private, take_lock
@@ -59,7 +59,7 @@ def make_app(controller: Controller, health: HealthMonitor, loops: Loops, token:
 
     `note` is what a person should know while all is well.
     """
-    routes = Routes(controller, exposition(controller, Collector(health)), health_pages(health))
+    routes = Routes(controller, exposition(controller, HealthCollector(health)), health_pages(health))
     app = loops.reporting(routes, lambda: {"away": dict(controller.away), "detail": note})
     return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 
@@ -101,7 +101,7 @@ def main(
         queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
         resource, free = gpu_resource(environ), free_nodes(environment.ray(environ))
 
-        def begin(store: Store) -> tuple[Controller, HealthMonitor]:
+        def begin(store: StateStore) -> tuple[Controller, HealthMonitor]:
             made = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
             return made, HealthMonitor(store, free, made.lock, made.clock, log)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from lab.daemons.queue.store import FILE, DamagedError, Store
+from lab.daemons.queue.store import FILE, DamagedError, StateStore
 from lab.errors import StateError
 from lab.host.clock import WALL, Clock
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 def open_store(
-    folder: Path, begin: Callable[[Store], T], say: Callable[[str], None], clock: Clock = WALL
+    folder: Path, begin: Callable[[StateStore], T], say: Callable[[str], None], clock: Clock = WALL
 ) -> T:
     """What `begin` makes of the file in a folder; a damaged one is set aside, and it gets a new one.
 
     Raises StateError for another cause, and what `begin` raises.
     """
-    store = Store(folder, prepare=False)
+    store = StateStore(folder, prepare=False)
     try:
         store.prepare()
         return begin(store)
@@ -35,7 +35,7 @@ def open_store(
         kept = _set_aside(folder, clock())
         store.close()  # not before: SQLite would delete what is left of the journal
         say(f"{error.message}; it is kept as {kept}, and the queues begin anew")
-    return begin(Store(folder))
+    return begin(StateStore(folder))
 
 
 def _set_aside(folder: Path, now: float) -> Path:

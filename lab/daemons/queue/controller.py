@@ -20,15 +20,15 @@ from lab.daemons.queue.model import (
     QUEUED,
     STOPPING,
     SUBMITTING,
-    Attempt,
-    Event,
+    QueuedAttempt,
+    QueueEvent,
     Record,
-    Stop,
+    StopOrder,
     submission_id,
 )
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.retention import MOST_EVENTS, MOST_FINISHED, abandoned, outlived
-from lab.daemons.queue.store import Batch, Store, damage
+from lab.daemons.queue.store import Batch, StateStore, damage
 from lab.errors import StateError
 from lab.host.clock import WALL, Clock
 from lab.queue.calls import Call, begin, perform
@@ -52,7 +52,7 @@ class Controller:
 
     def __init__(
         self,
-        store: Store,
+        store: StateStore,
         packages: Packages,
         *,
         clock: Clock = WALL,
@@ -94,7 +94,7 @@ class Controller:
         """Quotas and queues as they are now."""
         return self.engine.setup
 
-    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[QueueEvent]:
         return self._store.events(since, limit, workload)
 
     def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
@@ -218,7 +218,7 @@ class Draft:
     def attempt(self, record: Record) -> None:
         """Begin the next attempt of a job that holds quota."""
         number = len(record.job.attempts) + 1
-        attempt = Attempt(number, submission_id(record.name, number), self.now)
+        attempt = QueuedAttempt(number, submission_id(record.name, number), self.now)
         self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))
 
     def tell(self, event: str, key: str, reason: str, message: str) -> None:
@@ -274,7 +274,7 @@ class Draft:
             cause = order.reason if order is not None else item.evicted
             grace = 0.0 if cause in NO_GRACE else record.job.grace
             message = order.message if order is not None else item.message
-            stop = Stop(to, item.evicted, message, self.now, grace)
+            stop = StopOrder(to, item.evicted, message, self.now, grace)
             self.put(replace(record, phase=STOPPING, stop=stop))
         elif stop.to not in (to, DONE):
             self.put(replace(record, stop=replace(stop, to=to, reason=item.evicted, charged=False)))

@@ -17,7 +17,7 @@ from lab.daemons.queue.model import (
     QUEUED,
     STOPPING,
     Record,
-    Stop,
+    StopOrder,
     share_ids,
     submission_id,
 )
@@ -128,5 +128,5 @@ def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:
     if record.phase in (QUEUED, INACTIVE):
         draft.call("finish", workload=record.key, reason="Failed", message=message)
     elif record.stop is None or record.stop.to != DONE:
-        stop = Stop(DONE, reason, message, draft.now, outcome="Failed")
+        stop = StopOrder(DONE, reason, message, draft.now, outcome="Failed")
         draft.put(replace(record, phase=STOPPING, stop=stop))

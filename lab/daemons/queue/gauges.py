@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lab.queue.engine import Engine
 from lab.queue.quantity import CPU
 from lab.queue.shares import share
-from lab.queue.tree import Node
+from lab.queue.tree import QuotaNode
 
 QUEUE = ("cluster_queue",)
 QUOTA = ("cohort", *QUEUE, "flavor", "resource")
@@ -59,7 +59,7 @@ def natural(resource: str, value: int) -> float:
     return value / 1000 if resource == CPU else float(value)
 
 
-def _queue(engine: Engine, sheet: Sheet, name: str, node: Node) -> None:
+def _queue(engine: Engine, sheet: Sheet, name: str, node: QuotaNode) -> None:
     cohort = node.parent.name if node.parent is not None else ""
     for status in ("pending", "active", "terminating"):
         now = "pending" if name in engine.inactive else "active"

@@ -8,7 +8,7 @@ from typing import Any
 from lab.daemons.queue import gauges
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Metrics, Reader
-from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Job, Tally
+from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, TalliedJob, Tally
 
 PREFIX = "kueue_"
 ROLE = ("replica_role", "standalone")
@@ -29,7 +29,7 @@ MEANINGS = {
 """One sentence on each counter and histogram."""
 
 
-class Collector:
+class QueueCollector:
     """Gives prometheus_client the metrics of one controller."""
 
     def __init__(self, reader: Reader) -> None:
@@ -87,17 +87,17 @@ class Collector:
                 self._started.add(attempt.submission_id)
                 self._tally.started(record.key, job, attempt.admitted_at, attempt.started_at)
 
-    def _job(self, key: str) -> Job | None:
+    def _job(self, key: str) -> TalliedJob | None:
         """The labels of a workload; None for an event that is of none."""
         record = self._reader.jobs.get(key)
         if record is None or key not in self._reader.engine.items:
             return None
-        return Job(record.job.priority_class, record.created)
+        return TalliedJob(record.job.priority_class, record.created)
 
 
 def exposition(reader: Reader, *more: Any) -> Metrics:
     """A function that gives the text of `GET /metrics`, with `more` collectors' metrics too."""
-    collectors = (Collector(reader), *more)
+    collectors = (QueueCollector(reader), *more)
 
     def text() -> bytes:
         from prometheus_client import CollectorRegistry, generate_latest

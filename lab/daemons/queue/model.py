@@ -33,7 +33,7 @@ GRACE_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Attempt:
+class QueuedAttempt:
     """One submission to Ray. `ended` is Ray's last status, or LOST when Ray no longer knew it."""
 
     number: int
@@ -68,7 +68,7 @@ UNSENT = "UNSENT"
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopOrder:
     """Order to end an attempt; `to` is the phase after it, `outcome` the reason of Finished for `done`.
 
     `charged` is that of a reset.
@@ -107,7 +107,7 @@ class QueuedJob:
     """End the job when it takes more than it asked for."""
     takes: Mapping[str, float] = field(default_factory=dict)
     """Resource -> amount that it took when that was more than it asked for; else empty."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[QueuedAttempt, ...] = ()
     retry: RetryPolicy | None = None
     """None: a job that fails has failed."""
 
@@ -129,7 +129,7 @@ class Record:
     phase: str
     created: float
     finished_at: float | None = None
-    stop: Stop | None = None
+    stop: StopOrder | None = None
 
     @property
     def name(self) -> str:
@@ -137,18 +137,18 @@ class Record:
         return self.key.partition("/")[2]
 
     @property
-    def attempt(self) -> Attempt | None:
+    def attempt(self) -> QueuedAttempt | None:
         """The newest attempt."""
         return self.job.attempts[-1] if self.job.attempts else None
 
-    def with_attempt(self, attempt: Attempt) -> Record:
+    def with_attempt(self, attempt: QueuedAttempt) -> Record:
         """The record with this as its newest attempt, new or changed."""
         kept = tuple(earlier for earlier in self.job.attempts if earlier.number < attempt.number)
         return replace(self, job=replace(self.job, attempts=(*kept, attempt)))
 
 
 @dataclass(frozen=True)
-class Event:
+class QueueEvent:
     """A row of the table `events`."""
 
     number: int
@@ -171,11 +171,11 @@ def job_document(record: Record) -> dict[str, Any]:
     return {**asdict(record.job), "stop": None if record.stop is None else asdict(record.stop)}
 
 
-def read_job(document: Mapping[str, Any]) -> tuple[QueuedJob, Stop | None]:
+def read_job(document: Mapping[str, Any]) -> tuple[QueuedJob, StopOrder | None]:
     """Inverse of `job_document`. Raises KeyError, TypeError for another document."""
     given = dict(document)
     stop = given.pop("stop")
-    given["attempts"] = tuple(Attempt(**row) for row in given["attempts"])
+    given["attempts"] = tuple(QueuedAttempt(**row) for row in given["attempts"])
     given["command"] = tuple(given["command"])
     if "each" in given:  # as the controller of 0.1.0 called it
         given["per_rank"] = given.pop("each")
@@ -184,4 +184,4 @@ def read_job(document: Mapping[str, Any]) -> tuple[QueuedJob, Stop | None]:
     unknown = set(given) - {known.name for known in fields(QueuedJob)}
     if unknown:
         raise KeyError(", ".join(sorted(unknown)))
-    return QueuedJob(**given), None if stop is None else Stop(**stop)
+    return QueuedJob(**given), None if stop is None else StopOrder(**stop)

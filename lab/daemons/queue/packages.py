@@ -80,7 +80,7 @@ class Packages:
 
 
 def _check_zip(data: bytes) -> None:
-    """Raises UsageError for what is no zip, or would be too much of one."""
+    """Refuse what is no zip, or would be too much of one. Raises UsageError."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as opened:
             size = sum(entry.file_size for entry in opened.infolist())

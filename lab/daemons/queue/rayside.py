@@ -38,10 +38,10 @@ class RaySide(Protocol):
     """Everything that the controller asks of Ray and the store."""
 
     def ping(self) -> None:
-        """Raises ClusterError when Ray does not answer."""
+        """Ask Ray for an answer. Raises ClusterError when there is none."""
 
     def ping_store(self) -> None:
-        """Raises StoreError when the store does not answer."""
+        """Ask the store for an answer. Raises StoreError when there is none."""
 
     def find(self, submission_id: str) -> Job | None:
         """A job; None when Ray does not know it. Raises ClusterError."""
@@ -95,7 +95,7 @@ class Cluster:
         self._store.ping()
 
     def find(self, submission_id: str) -> Job | None:
-        """See RaySide. One that died with its head is not known to the cluster any more."""
+        """The job as Ray has it; one that died with its head is not known to the cluster any more."""
         job = self._jobs.find(submission_id)
         return None if job is not None and job.lost else job
 
@@ -114,7 +114,7 @@ class Cluster:
         self._jobs.submit(submission, order.package)
 
     def stop(self, submission_id: str) -> None:
-        """See RaySide. One that Ray does not know is stopped."""
+        """Stop a job; one that Ray does not know counts as stopped."""
         self._ledgers.pop(submission_id, None)
         try:
             self._jobs.stop(submission_id)

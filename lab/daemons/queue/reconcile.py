@@ -11,7 +11,7 @@ from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
-from lab.daemons.queue.effects import Effects, Outcome
+from lab.daemons.queue.effects import Effects, TaskResult
 from lab.daemons.queue.facade import cancel
 from lab.daemons.queue.model import (
     DONE,
@@ -22,7 +22,7 @@ from lab.daemons.queue.model import (
     STOPPING,
     SUBMITTING,
     UNSENT,
-    Attempt,
+    QueuedAttempt,
     Record,
 )
 from lab.daemons.queue.rayside import RaySide
@@ -48,7 +48,7 @@ MESSAGE = 1000
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sighting:
     """One attempt as Ray showed it; `job` is None when Ray does not know it."""
 
     key: str
@@ -113,7 +113,7 @@ class Reconciler:
 
     # Looking
 
-    def _observe(self) -> list[Seen]:
+    def _observe(self) -> list[Sighting]:
         with self.controller.lock:
             attempts = [
                 (key, self.controller.records[key].attempt) for key in sorted(self.controller.holding)
@@ -122,7 +122,7 @@ class Reconciler:
         try:
             for key, attempt in attempts:
                 if attempt is not None and not attempt.ended:
-                    observations.append(Seen(key, attempt.number, self._ray.find(attempt.submission_id)))
+                    observations.append(Sighting(key, attempt.number, self._ray.find(attempt.submission_id)))
             if not observations:
                 self._ray.ping()
         except LabError as error:
@@ -148,7 +148,7 @@ class Reconciler:
 
     # Judging
 
-    def _take(self, draft: Draft, outcome: Outcome) -> None:
+    def _take(self, draft: Draft, outcome: TaskResult) -> None:
         """Take up what came out of a task."""
         if outcome.kind == "store":
             self._away("store", outcome.value.message if isinstance(outcome.value, LabError) else "")
@@ -173,7 +173,7 @@ class Reconciler:
             self._end(draft, record, attempt, UNSENT, why)
             draft.call("finish", workload=key, reason="Failed", message=why)
 
-    def _judge(self, draft: Draft, seen: Seen) -> None:
+    def _judge(self, draft: Draft, seen: Sighting) -> None:
         """Draw the conclusions from what Ray shows of an attempt."""
         record, job = self.controller.records.get(seen.key), seen.job
         attempt = None if record is None else record.attempt
@@ -201,7 +201,7 @@ class Reconciler:
             record = self.controller.records[record.key]
             resets.watch(draft, self.controller.engine.items[record.key], record, job.status, self._taken)
 
-    def _unknown(self, draft: Draft, record: Record, attempt: Attempt) -> None:
+    def _unknown(self, draft: Draft, record: Record, attempt: QueuedAttempt) -> None:
         """Ray does not know an attempt: it was not submitted yet, never will be, or was forgotten."""
         if record.phase == SUBMITTING or not self.effects.certain(record, attempt):
             return
@@ -216,7 +216,7 @@ class Reconciler:
             message = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
             draft.call("gone", workload=record.key, message=message)
 
-    def _ended(self, draft: Draft, record: Record, attempt: Attempt, job: Job) -> None:
+    def _ended(self, draft: Draft, record: Record, attempt: QueuedAttempt, job: Job) -> None:
         """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""
         stop = record.stop
         message = job.message[-MESSAGE:].strip()
@@ -242,7 +242,7 @@ class Reconciler:
                 cause = f"{cause}; no retry: {against}"
             draft.call("finish", workload=record.key, reason="Failed", message=cause)
 
-    def _by_us(self, attempt: Attempt, since: float, grace: float) -> bool:
+    def _by_us(self, attempt: QueuedAttempt, since: float, grace: float) -> bool:
         """Tell if an attempt failed because it was stopped, also by an earlier process of the controller."""
         return self.effects.asked(attempt) or self._clock() >= since + grace or attempt.started_at is None
 
@@ -250,7 +250,7 @@ class Reconciler:
         self,
         draft: Draft,
         record: Record,
-        attempt: Attempt,
+        attempt: QueuedAttempt,
         ended: str,
         message: str,
         *,
@@ -271,7 +271,7 @@ class Reconciler:
         self.effects.over(attempt)
         self._over.discard(attempt.submission_id)
 
-    def _ready(self, draft: Draft, record: Record, attempt: Attempt) -> None:
+    def _ready(self, draft: Draft, record: Record, attempt: QueuedAttempt) -> None:
         """Record that a job runs with all that it was granted, which only waitForPodsReady asks for."""
         item = self.controller.engine.items[record.key]
         ready = True
@@ -344,7 +344,7 @@ class Reconciler:
 
     # Acting
 
-    def _act(self, seen: list[Seen]) -> float:
+    def _act(self, seen: list[Sighting]) -> float:
         """Begin what the phases ask for, as Ray showed it in this step."""
         controller = self.controller
         with controller.lock:

@@ -21,10 +21,10 @@ from lab.daemons.queue.model import (
     RUNNING,
     STOPPING,
     SUBMITTING,
-    Attempt,
+    QueuedAttempt,
     QueuedJob,
     Record,
-    Stop,
+    StopOrder,
 )
 from lab.daemons.queue.takes import covers
 from lab.host.quantities import format_duration
@@ -54,7 +54,7 @@ def exit_code(job: Job) -> int | None:
     return 128 - code if code is not None and code < 0 else code
 
 
-def refusal(job: QueuedJob, attempt: Attempt, status: str) -> str:
+def refusal(job: QueuedJob, attempt: QueuedAttempt, status: str) -> str:
     """Reason against another attempt of a job that ended with this status; empty where there is none."""
     policy = job.retry
     if policy is None or status != "FAILED":
@@ -66,7 +66,7 @@ def refusal(job: QueuedJob, attempt: Attempt, status: str) -> str:
     return ""
 
 
-def watched(attempt: Attempt, whole: bool, now: float) -> Attempt:
+def watched(attempt: QueuedAttempt, whole: bool, now: float) -> QueuedAttempt:
     """The attempt with a note of when it had all that it was granted, and since when it has not."""
     if whole:
         return replace(attempt, whole_at=attempt.whole_at or now, short_since=None)
@@ -75,7 +75,7 @@ def watched(attempt: Attempt, whole: bool, now: float) -> Attempt:
     return attempt
 
 
-def overdue(policy: RetryPolicy, attempt: Attempt, now: float) -> tuple[str, str] | None:
+def overdue(policy: RetryPolicy, attempt: QueuedAttempt, now: float) -> tuple[str, str] | None:
     """Reason and message of a reset that is due because ranks are missing."""
     if attempt.whole_at is None and now - attempt.admitted_at > policy.warmup:
         waited = format_duration(policy.warmup)
@@ -96,15 +96,15 @@ def order(draft: Draft, record: Record, reason: str, message: str, *, charged: b
         message += f"; no reset is free after {FREE_RESETS} within {format_duration(FREE_SECONDS)}"
     if charged and record.job.retries >= policy.limit:
         why = f"{message}; {record.job.retries} of {policy.limit} retries are used up"
-        stop = Stop(DONE, reason, why, draft.now, outcome="Failed")
+        stop = StopOrder(DONE, reason, why, draft.now, outcome="Failed")
     else:
-        stop = Stop(RESETTING, reason, message, draft.now, charged=charged)
+        stop = StopOrder(RESETTING, reason, message, draft.now, charged=charged)
     draft.put(replace(record, phase=STOPPING, stop=stop))
     if stop.to == RESETTING:
         draft.tell("Resetting", record.key, reason, message)
 
 
-def closed(record: Record, attempt: Attempt, reason: str, *, charged: bool) -> Record:
+def closed(record: Record, attempt: QueuedAttempt, reason: str, *, charged: bool) -> Record:
     """The record between two attempts; `attempt` has ended."""
     if charged:
         pause = (record.job.retry or RetryPolicy()).pause
@@ -125,7 +125,7 @@ def _free(record: Record, now: float) -> int:
     )
 
 
-def resume_at(attempt: Attempt) -> float:
+def resume_at(attempt: QueuedAttempt) -> float:
     """Time of the next attempt after one that was reset."""
     return (attempt.ended_at or 0.0) + attempt.pause
 

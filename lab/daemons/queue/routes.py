@@ -17,7 +17,7 @@ from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
-from lab.daemons.queue.model import Event
+from lab.daemons.queue.model import QueueEvent
 from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, problem_document
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
@@ -194,7 +194,7 @@ class Routes:
         return Answer(HTTPStatus.CREATED, {"package": asked.parts[0]})
 
 
-def event_document(event: Event) -> dict[str, Any]:
+def event_document(event: QueueEvent) -> dict[str, Any]:
     """One event in an answer."""
     change = event.change
     return {

@@ -118,7 +118,7 @@ def _flavor(setup: Setup, resource: str) -> str | None:
     return None
 
 
-class Cordon:
+class ClosedNodes:
     """Nodes of Ray, and which of them are closed. Its methods may be called from several threads."""
 
     def __init__(self, resize: Callable[[str, float], None]) -> None:

@@ -11,7 +11,7 @@ from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
 from lab.daemons.queue.rayside import RaySide
-from lab.daemons.queue.steering import Cordon, Look, capacity, closed, ill, lost, rows, sizes
+from lab.daemons.queue.steering import ClosedNodes, Look, capacity, closed, ill, lost, rows, sizes
 from lab.errors import LabError
 
 CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
@@ -34,7 +34,7 @@ class Steward:
         self, controller: Controller, ray: RaySide, states: States, say: Callable[[str], None]
     ) -> None:
         self._controller, self._ray, self._states, self._say = controller, ray, states, say
-        self._cordon = Cordon(ray.resize)
+        self._cordon = ClosedNodes(ray.resize)
         self._nodes: tuple[Node, ...] = ()
         self._look = Look()
         self._shut: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.daemons.queue.model import Event, Record, job_document, read_job
+from lab.daemons.queue.model import QueueEvent, Record, job_document, read_job
 from lab.errors import StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
@@ -68,7 +68,7 @@ class DamagedError(StateError):
     """What the file has cannot be read, and never will be."""
 
 
-class Store:
+class StateStore:
     """The file. Every method is one transaction. Raises StateError when it cannot be read or written."""
 
     SYNCHRONOUS = "FULL"
@@ -173,7 +173,7 @@ class Store:
         with self._explained(), self._transaction():
             self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", (_json(document),))
 
-    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[QueueEvent]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""
         with self._explained():
             rows = self._database.execute(
@@ -182,7 +182,7 @@ class Store:
                 (since, workload, workload, limit),
             ).fetchall()
         return [
-            Event(row[0], Change(*row[1:7], flavors=parse_json(row[7])))  # type: ignore[misc]
+            QueueEvent(row[0], Change(*row[1:7], flavors=parse_json(row[7])))  # type: ignore[misc]
             for row in rows
         ]
 
@@ -199,7 +199,7 @@ class Store:
 
     @contextmanager
     def _explained(self, *, rows: bool = False) -> Iterator[None]:
-        """Raise DamagedError for what shows that the file is damaged, with `rows` its content too.
+        """Turn SQLite's errors into DamagedError where they show a damaged file, with `rows` its content too.
 
         Raises StateError for everything else, such as a full disk.
         """

@@ -69,7 +69,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Job:
+class TalliedJob:
     """What a workload is counted under."""
 
     priority_class: str
@@ -77,7 +77,7 @@ class Job:
 
 
 @dataclass
-class Progress:
+class WorkloadProgress:
     """The way of one workload, as far as the events go."""
 
     waits_since: float
@@ -96,11 +96,11 @@ class Tally:
         """Start with nothing."""
         self.counters: dict[str, dict[Labels, int]] = {name: defaultdict(int) for name in COUNTERS}
         self.histograms: dict[str, dict[Labels, Histogram]] = {name: {} for name in HISTOGRAMS}
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, WorkloadProgress] = {}
 
-    def note(self, change: Change, job: Job) -> None:
+    def note(self, change: Change, job: TalliedJob) -> None:
         """Count what a change says."""
-        way = self._progress.setdefault(change.workload, Progress(job.created))
+        way = self._progress.setdefault(change.workload, WorkloadProgress(job.created))
         if change.event == "Admitted":
             way.cluster_queue, way.admitted_at, way.leaving = change.cluster_queue, change.at, None
             way.admissions[change.at] = change.cluster_queue
@@ -123,25 +123,25 @@ class Tally:
             self._count("finished_workloads", way, job.priority_class)
             way.admitted_at = way.leaving = None
 
-    def started(self, workload: str, job: Job, admitted_at: float, at: float) -> None:
+    def started(self, workload: str, job: TalliedJob, admitted_at: float, at: float) -> None:
         """Count an attempt that was admitted then, and that Ray ran from `at` on."""
         way = self._progress.get(workload)
         if way is not None and admitted_at in way.admissions:
-            progress = Progress(job.created, way.admissions[admitted_at])
+            progress = WorkloadProgress(job.created, way.admissions[admitted_at])
             self._observe("admitted_until_ready_wait_time_seconds", progress, job, at - admitted_at)
 
     def forget_others(self, workloads: Container[str]) -> None:
         """Keep the way of these only; what was counted stays counted."""
         self._progress = {key: way for key, way in self._progress.items() if key in workloads}
 
-    def _evicted(self, way: Progress, job: Job, reason: str, cause: str, at: float) -> None:
+    def _evicted(self, way: WorkloadProgress, job: TalliedJob, reason: str, cause: str, at: float) -> None:
         """Count an eviction; who holds no quota, or is on its way out already, is not evicted."""
         if way.admitted_at is None or way.leaving is not None:
             return
         way.leaving = (reason, at)
         self._count("evicted_workloads", way, reason, cause, job.priority_class)
 
-    def _back(self, way: Progress, change: Change) -> None:
+    def _back(self, way: WorkloadProgress, change: Change) -> None:
         """A workload that held quota waits again."""
         if way.admitted_at is None:
             return
@@ -151,11 +151,11 @@ class Tally:
             latency.observe(change.at - since)
         way.waits_since, way.admitted_at, way.leaving = change.at, None, None
 
-    def _count(self, name: str, way: Progress, *labels: str) -> None:
+    def _count(self, name: str, way: WorkloadProgress, *labels: str) -> None:
         key: Labels = (way.cluster_queue, *labels)
         self.counters[name][key] += 1
 
-    def _observe(self, name: str, way: Progress, job: Job, seconds: float) -> None:
+    def _observe(self, name: str, way: WorkloadProgress, job: TalliedJob, seconds: float) -> None:
         self._histogram(name, (way.cluster_queue, job.priority_class)).observe(seconds)
 
     def _histogram(self, name: str, labels: Labels) -> Histogram:

@@ -21,7 +21,7 @@ from lab.evidence.ledger.model import (
     Weights,
     manifest_sha256,
 )
-from lab.evidence.ledger.steps import Gap, Healing, Process, Steps, Stretch, steps_of
+from lab.evidence.ledger.steps import Gap, Healing, Process, RecordedSteps, Stretch, steps_of
 
 __all__ = [
     "EPOCH_KEYS",
@@ -35,12 +35,12 @@ __all__ = [
     "Load",
     "Number",
     "Process",
+    "RecordedSteps",
     "Remembered",
     "Replacement",
     "Report",
     "Run",
     "RunAttempt",
-    "Steps",
     "Stretch",
     "Weights",
     "began",

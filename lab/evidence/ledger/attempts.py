@@ -10,11 +10,11 @@ from typing import Any
 from lab.evidence.ledger.events import Event, number
 from lab.evidence.ledger.fields import files_of, mapping, progress_of, text, texts, whole
 from lab.evidence.ledger.model import (
+    CheckpointRequest,
     Load,
     Remembered,
     Replacement,
     Report,
-    Request,
     RunAttempt,
     Weights,
 )
@@ -71,7 +71,8 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool
         ended_at=ended,
         reports=tuple(report for rank, report in reports if groups or rank == 0),
         requests=tuple(
-            Request(e.at, rank, text(e.fields.get("uri"))) for rank, e in named.of_ranks("get_checkpoint")
+            CheckpointRequest(e.at, rank, text(e.fields.get("uri")))
+            for rank, e in named.of_ranks("get_checkpoint")
         ),
         loads=tuple(
             Load(e.at, rank, uri, files_of(e.fields.get("files")), texts(e.fields.get("tensors")))

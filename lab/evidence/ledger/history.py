@@ -17,7 +17,7 @@ from lab.evidence.ledger.attempts import attempt_of, states_given
 from lab.evidence.ledger.commits import committed, perhaps_committed
 from lab.evidence.ledger.events import Event, Number, in_order, number
 from lab.evidence.ledger.fields import mapping, progress_of, text, whole
-from lab.evidence.ledger.model import Plan, Run, RunAttempt
+from lab.evidence.ledger.model import Run, RunAttempt, TrainingPlan
 
 PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global_step")
 """Metrics that can say how far a run is, the preferred one first."""
@@ -173,14 +173,14 @@ def _patches(names: object) -> tuple[str, ...] | None:
     return tuple(map(str, names)) if isinstance(names, list) else None
 
 
-def _plan(fields: Mapping[str, Any]) -> Plan:
+def _plan(fields: Mapping[str, Any]) -> TrainingPlan:
     config, resources = mapping(fields.get("config")), mapping(fields.get("resources_per_worker"))
     workers, failures = fields.get("num_workers"), fields.get("max_failures")
     epochs, steps = ((number(config.get(key)) for key in keys) for keys in (PLAN_KEYS, PLAN_STEP_KEYS))
     least = None
     if isinstance(workers, list) and workers:
         least, workers = workers[0], workers[-1]
-    return Plan(
+    return TrainingPlan(
         epochs=next((n for n in epochs if n is not None and n > 0), None),
         steps=next((n for n in steps if n is not None and n > 0), None),
         num_workers=workers if isinstance(workers, int) else None,

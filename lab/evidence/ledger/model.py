@@ -21,7 +21,7 @@ def manifest_sha256(files: Files) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """The script's request to Ray Train. `epochs` is None when no key of PLAN_KEYS holds a number."""
 
     epochs: Number | None = None
@@ -64,7 +64,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Request:
+class CheckpointRequest:
     """A rank asked for a checkpoint and was given the one at `uri`, or none."""
 
     at: float
@@ -134,7 +134,7 @@ class RunAttempt:
     ended_at: float | None
     reports: tuple[Report, ...]
     """Reports of rank 0, in order; of any rank where a lost one is replaced alone."""
-    requests: tuple[Request, ...]
+    requests: tuple[CheckpointRequest, ...]
     loads: tuple[Load, ...]
     """Loads of every rank, in order, of any checkpoint."""
     furthest: Number | None
@@ -232,7 +232,7 @@ class Run:
 
     job: str
     name: str
-    plan: Plan | None
+    plan: TrainingPlan | None
     """None when the ledger does not hold the start of the run."""
     finished_at: float | None
     error: str | None

@@ -72,7 +72,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Steps:
+class RecordedSteps:
     """All that is recorded of the steps of one run. Every tuple is in the order of time."""
 
     stretches: tuple[Stretch, ...] = ()
@@ -107,7 +107,7 @@ class Steps:
         return max(gaps, key=lambda gap: gap.seconds, default=None)
 
 
-def steps_of(events: Iterable[Event]) -> Steps:
+def steps_of(events: Iterable[Event]) -> RecordedSteps:
     """Return the steps that these events of one run tell of; those that are malformed are left out."""
     stretches: list[Stretch] = []
     healings: list[Healing] = []
@@ -131,7 +131,7 @@ def steps_of(events: Iterable[Event]) -> Steps:
         elif event.event == "state" and isinstance(fields.get("sha256"), str):
             states.append(StateHash(event.at, rank, step, str(fields["sha256"])))
     stretches.sort(key=lambda s: s.times[0])
-    return Steps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
+    return RecordedSteps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
 
 
 def _stretch(rank: int, process: Process, given: Mapping[str, Any]) -> Stretch | None:

@@ -10,7 +10,7 @@ from math import inf
 from statistics import median
 
 from lab.api.receipt import RejoinedDocument, SurvivorDocument, SurvivorsDocument
-from lab.evidence.ledger import Healing, Process, RunAttempt, Steps
+from lab.evidence.ledger import Healing, Process, RecordedSteps, RunAttempt
 from lab.host.quantities import rounded
 
 SLOW_STEPS = 3.0
@@ -31,7 +31,7 @@ class Survivor:
     longest_gap: float | None
     """The longest time between two of its steps; None where it took none after the fault."""
     steps_alone: int
-    """Steps that it took without the lost ranks."""
+    """RecordedSteps that it took without the lost ranks."""
     usual_gap: float | None = None
     """The usual time between two of its steps before the fault; None where it took fewer than two."""
 
@@ -58,7 +58,7 @@ class Survival:
     """The steps of an attempt around a fault at `at`, up to `until`; both are seconds since the epoch."""
 
     attempt: RunAttempt
-    steps: Steps
+    steps: RecordedSteps
     node_id: str
     """The node that the fault hit."""
     at: float

@@ -23,7 +23,7 @@ class ArmedFault(Fault):
     patience = 120.0
 
     def refuse(self, scene: Scene) -> None:
-        """See Fault.refuse. RefusedError also when the epoch has passed, or is beyond the job's plan."""
+        """Raise RefusedError also when the epoch has passed, or is beyond the job's plan."""
         super().refuse(scene)
         if scene.store is None:
             return
@@ -55,14 +55,14 @@ class ArmedFault(Fault):
             )
 
     def inject(self, scene: Scene) -> None:
-        """See Fault.inject. Raises RefusedError when the epoch has passed meanwhile."""
+        """Order the fault for the rank's epoch. Raises RefusedError when that has passed meanwhile."""
         self.refuse(scene)
         pid = rank_on_target(scene).pid
         scene.note(pid=pid)
         tell(scene, "armed", "set", pid, self.word, int(scene.parameters["epoch"]))
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert: a rank that has not got there forgets it."""
+        """Take the order back: a rank that has not got there forgets it."""
         if "pid" in scene.memo:
             tell_if_up(scene, "armed", "clear", scene.memo["pid"])
 

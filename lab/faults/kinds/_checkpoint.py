@@ -36,14 +36,14 @@ class CheckpointFault(Fault):
     patience = 60.0
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject: the time is that of the rank's end.
+        """Damage the checkpoint, and end the rank; the fault's time is that of the rank's end.
 
         Raises RefusedError when there is nothing to damage, or it is too large.
         """
         store = _store(scene)
         saver = min(scene.ranks, key=lambda rank: rank.rank, default=None)
         if saver is None:
-            raise RefusedError(f"job {scene.job} trains nowhere now", "wait until it trains")
+            raise RefusedError(f"job {scene.job} has no training process now", "wait until it trains")
         at_saver = replace(scene, target=saver.service)
         scene.note(rank=[saver.service, saver.pid])
         try:
@@ -55,11 +55,11 @@ class CheckpointFault(Fault):
             entries = [entry for entry in holder.list(prefix) if not entry.key.endswith("/")]
             hit = self.choose(entries)
             if not hit:
-                raise RefusedError(f"{uri} has no file that could be damaged", "another checkpoint")
+                raise RefusedError(f"{uri} has no file that could be damaged", "wait for another checkpoint")
             if sum(entry.size for entry in hit) > MAX_BYTES:
                 raise RefusedError(
                     f"{uri} is larger than {MAX_BYTES >> 30} GiB and would not be copied",
-                    "a training with smaller checkpoints",
+                    "choose a training with smaller checkpoints",
                 )
             kept = f"{KEPT_PREFIX}/{scene.job}/{prefix.rstrip('/').rsplit('/', 1)[-1]}"
             becomes = {
@@ -78,7 +78,7 @@ class CheckpointFault(Fault):
         return struck
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. What was damaged is as it was; the rank that was ended stays so."""
+        """Put back what was damaged; the rank that was ended stays so."""
         try:
             _thaw(scene)
         finally:
@@ -153,7 +153,9 @@ def split(uri: str) -> tuple[str, str]:
     """Return bucket and prefix of a checkpoint's objects. Raises RefusedError for one that is elsewhere."""
     match = re.fullmatch(r"s3://([^/]+)/(.+?)/*", uri)
     if match is None:
-        raise RefusedError(f"{uri} does not lie in the lab's object store", "a job that stores in s3://ray")
+        raise RefusedError(
+            f"{uri} does not lie in the lab's object store", "choose a job that stores in s3://ray"
+        )
     return match[1], f"{match[2]}/"
 
 

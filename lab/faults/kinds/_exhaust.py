@@ -25,7 +25,7 @@ class ExhaustingFault(Fault):
         tell(scene, "hog", "start", self.word, *pids, timeout=90.0)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. A node that did not survive is started again."""
+        """Give back what is held. A node that did not survive is started again."""
         if scene.memo.get("hog"):
             tell_if_up(scene, "hog", "stop", self.word)
         scene.start_if_down()

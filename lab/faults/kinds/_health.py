@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.cluster.health import CPU, Health
+from lab.cluster.health import CPU, HealthClient
 from lab.errors import RefusedError
 from lab.faults import Fault, Scene
 from lab.faults.kinds._queues import queues_of
@@ -31,12 +31,12 @@ class Ordered(Fault):
         """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
         check, device = self.check(scene), self.device(scene)
         scene.note(check=check, device=device)
-        health = Health(queues_of(scene))
+        health = HealthClient(queues_of(scene))
         health.override(scene.target, device, check, self.state, message=self.message)
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
-        overrides = Health(queues_of(scene)).view()["overrides"]
+        overrides = HealthClient(queues_of(scene)).view()["overrides"]
         return any(
             (override["node"], override["check"]) == (scene.target, scene.memo.get("check"))
             for override in overrides
@@ -45,18 +45,18 @@ class Ordered(Fault):
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
         if "check" in scene.memo:
-            health = Health(queues_of(scene))
+            health = HealthClient(queues_of(scene))
             health.lift(scene.target, scene.memo["device"], scene.memo["check"])
 
 
 def gpu_of(scene: Scene) -> str:
     """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
-    devices = Health(queues_of(scene)).view()["devices"]
+    devices = HealthClient(queues_of(scene)).view()["devices"]
     gpus = [
         device["device"] for device in devices if device["node"] == scene.target and device["device"] != CPU
     ]
     if not gpus:
         raise RefusedError(
-            f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
+            f"the health agent of {scene.target} has reported no GPU", "labctl health shows what is known"
         )
     return str(gpus[0])

@@ -31,7 +31,7 @@ class CrashRestart(Fault):
         return scene.runtime.crash(scene.target)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. From then on the node has no supervisor again."""
+        """Take the supervisor away from the node again."""
         begin = self.clock()
 
         def over(state: State | None) -> bool:

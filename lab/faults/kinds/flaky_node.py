@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from lab.cluster.health import CPU, Health
+from lab.cluster.health import CPU, HealthClient
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits
 from lab.faults.kinds._queues import queues_of
 from lab.host.clock import settle
@@ -43,7 +43,7 @@ class FlakyNode(Fault):
 
     def _heard(self, scene: Scene) -> float | None:
         """Return the time of the last report of the node's agent."""
-        devices = Health(queues_of(scene)).view()["devices"]
+        devices = HealthClient(queues_of(scene)).view()["devices"]
         times = [
             device["heard"] for device in devices if (device["node"], device["device"]) == (scene.target, CPU)
         ]

@@ -31,7 +31,7 @@ class GpuSick(Ordered):
     message = "the fault gpu-sick says so"
 
     def refuse(self, scene: Scene) -> None:
-        """See Fault.refuse. RefusedError also for a job that nobody would move."""
+        """Raise RefusedError also for a job that nobody would move."""
         super().refuse(scene)
         if not scene.job:
             return

@@ -29,7 +29,7 @@ class HeadKill(Fault):
         return scene.runtime.kill(scene.target)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. Workers find back by themselves, but not to another cluster of stock Ray."""
+        """Start the head again. Workers find back by themselves, but not to another cluster of stock Ray."""
         scene.start()
         spec = scene.runtime.spec()
         patience = REJOIN_SECONDS if spec.gcs_ft or not spec.stock_ray else 0.0

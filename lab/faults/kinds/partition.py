@@ -30,6 +30,6 @@ class Partition(Fault):
         return scene.runtime.disconnect(scene.target)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. The node's zombie workers are gone when this returns."""
+        """Connect the node again. Its zombie workers are gone when this returns."""
         scene.runtime.reconnect(scene.target)
         self.come_back(scene)

@@ -25,6 +25,6 @@ class Pause(Fault):
         return scene.runtime.pause(scene.target)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. The node's zombie workers are gone when this returns."""
+        """Let the node go on. Its zombie workers are gone when this returns."""
         scene.runtime.resume(scene.target)
         self.come_back(scene)

@@ -29,6 +29,6 @@ class RankHang(Fault):
         return signal(scene, "hang", pid)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. A process with the same id that is no rank of this node is left alone."""
+        """Let the rank go on. A process with the same id that is no rank of this node is left alone."""
         if "pid" in scene.memo:
             tell_if_up(scene, "rank", "thaw", scene.memo["pid"])

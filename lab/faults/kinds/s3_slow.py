@@ -42,7 +42,7 @@ class S3Slow(Fault):
         self._problem: LabError | None = None
 
     def inject(self, scene: Scene) -> None:
-        """See Fault.inject. The first freeze has begun when it returns."""
+        """Begin to freeze and thaw the store in turn. The first freeze has begun when it returns."""
         scene.runtime.pause(scene.target)
         self._thread = threading.Thread(
             target=self._take_turns, args=(scene,), name="raylab-s3-slow", daemon=True
@@ -50,7 +50,7 @@ class S3Slow(Fault):
         self._thread.start()
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. Raises the error of a freeze or thaw, unless the store is healthy now."""
+        """End the freezes. Raises the error of a freeze or thaw, unless the store is healthy now."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)

@@ -30,7 +30,7 @@ class SlowNetwork(Fault):
     )
 
     def refuse(self, scene: Scene) -> None:
-        """See Fault.refuse. Raises UsageError when nothing would get slower."""
+        """Raise UsageError also when nothing would get slower."""
         super().refuse(scene)
         for name, feature in ALSO_NEEDED.items():
             why = scene.runtime.missing(feature) if scene.parameters[name] else ""

@@ -121,8 +121,10 @@ def _compute(lab: Lab, seconds: float) -> tuple[bool, str]:
 def _unmade(view: Mapping[str, Any], nodes: set[str], check: str) -> list[str]:
     """Checks that nodes with GPUs cannot make, each reason once."""
     unmade = [reasons for node, reasons in view["skipped"].items() if node in nodes]
-    told = (f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name))
-    return list(dict.fromkeys(told))
+    reasons_given = (
+        f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name)
+    )
+    return list(dict.fromkeys(reasons_given))
 
 
 def _sick_and_well(lab: Lab, clock: Clock, seconds: float) -> tuple[bool, str]:
@@ -194,7 +196,7 @@ def _ended(lab: Lab, job: str, seconds: float) -> tuple[bool, str]:
     if ended.status == "SUCCEEDED":
         return True, lab.jobs.logs(job).strip().rpartition("\n")[2][-LINE:]
     explanation = lab.why_failed(ended)
-    return False, explanation.told if explanation else ended.message.strip().rpartition("\n")[2][-LINE:]
+    return False, explanation.summary if explanation else ended.message.strip().rpartition("\n")[2][-LINE:]
 
 
 def _stop(lab: Lab, job: str) -> None:

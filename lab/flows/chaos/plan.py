@@ -92,7 +92,7 @@ def random_plan(
 
 
 def check_step(step: Step) -> None:
-    """Raises NotFoundError, UsageError, RefusedError for a fault that makes no sense in a chaos run."""
+    """Refuse a fault that makes no sense in a chaos run. Raises NotFoundError, UsageError, RefusedError."""
     kind = find_fault(step.kind).kind
     if kind.scope is Scope.CLUSTER:
         raise RefusedError(

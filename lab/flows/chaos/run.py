@@ -12,7 +12,7 @@ from lab.flows.chaos.pick_target import next_epoch, pick_target
 from lab.flows.chaos.plan import Plan, Step, with_epoch
 from lab.flows.chaos.result import ChaosResult, StepResult
 from lab.flows.chaos.summary import Stored, judge_steps, lost_checkpoints
-from lab.flows.chaos.waiting import Waiting
+from lab.flows.chaos.waiting import JobWaits
 from lab.flows.recovery import (
     Aim,
     Injection,
@@ -52,7 +52,7 @@ class Chaos:
     def __init__(self, watch: Watch, plan: Plan, on_moment: OnMoment) -> None:
         self._watch, self._lab, self._clock = watch, watch.lab, watch.clock
         self._plan, self._on_moment = plan, on_moment
-        self._waiting = Waiting(watch)
+        self._waiting = JobWaits(watch)
         self._done: list[StepResult] = []
         self._stored: Stored = {}
         self._problems: list[str] = []
@@ -90,7 +90,7 @@ class Chaos:
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
-                f"job {self._watch.submission_id} is no place for chaos: {why}; {state}",
+                f"job {self._watch.submission_id} cannot take any more chaos: {why}; {state}",
                 f"labctl job logs {self._watch.submission_id}",
             )
 
@@ -133,7 +133,7 @@ class Chaos:
         return (records[-1].reverted_at or records[-1].at) if records else 0.0
 
     def _inject(self, number: int, step: Step) -> None:
-        """Raises LabError when nothing was done; an interrupt after the fault has been undone and noted."""
+        """Inject a fault. Raises LabError when nothing was done, an interrupt after the fault was undone."""
         fault = find_fault(step.kind)
         run, pace = self._watch.run, self._waiting.pace()
         aim, given = pick_target(self._watch, fault.kind, step)
@@ -149,7 +149,7 @@ class Chaos:
         except BaseException as error:
             if not injection.happened:
                 raise
-            self._add(step, injection, f"chaos was disturbed in the middle of it: {error!r}")
+            self._add(step, injection, f"an error interrupted the chaos run: {error!r}")
             if not isinstance(error, LabError):
                 raise
         else:
@@ -171,7 +171,7 @@ class Chaos:
                 injection.undo_again()
 
     def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:
-        """Raises RefusedError when the fault would take the last healthy worker, which nobody asked for."""
+        """Refuse a fault that would take the last healthy worker unasked. Raises RefusedError."""
         if self._plan.below_one or fault.kind.scope is not Scope.NODE:
             return
         services = self._lab.status().services
@@ -260,7 +260,7 @@ def run_chaos(
 
 
 def check_plan(lab: Lab, plan: Plan) -> None:
-    """Raises what keeps a fault of the plan from being injected in this lab: UnsupportedError, NotFoundError,
+    """Refuse a plan with a fault that cannot be injected in this lab. Raises UnsupportedError, NotFoundError,
     RefusedError, UsageError, LabDownError."""
     drawn = (Step(0.0, kind, parameters=plan.parameters.get(kind, {})) for kind in plan.kinds)
     for step in plan.written or drawn:

@@ -137,7 +137,7 @@ class _Document:
         return values
 
     def validate(self) -> None:
-        """Raises UsageError for what does not fit the schema; of several errors for the first."""
+        """Compare with the schema. Raises UsageError for the first thing that does not fit."""
         from jsonschema import Draft202012Validator, FormatChecker
 
         checker = FormatChecker(formats=())
@@ -167,7 +167,7 @@ class _Document:
         return self.wrong(f"{what} {schema['description']}{given}", place)
 
     def check(self, step: Step, place: Place) -> None:
-        """Raises UsageError where the fault of this step makes no sense in a chaos run."""
+        """Refuse a step whose fault makes no sense in a chaos run. Raises UsageError."""
         try:
             check_step(step)
         except LabError as error:

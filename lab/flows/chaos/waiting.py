@@ -16,7 +16,7 @@ LAST_REPORTS = 20
 """Reports of an attempt, the last ones, from which its pace is taken."""
 
 
-class Waiting:
+class JobWaits:
     """Waits beside a watched job. Every wait ends with the job, too; LabDownError with the lab."""
 
     def __init__(self, watch: Watch) -> None:

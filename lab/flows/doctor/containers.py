@@ -20,7 +20,7 @@ def gpu_access(facts: Containers, tools: Tools) -> Check:
     seen = {Vendor.NVIDIA: tools.nvidia, Vendor.AMD: tools.amd}
     vendors = [vendor for vendor, detection in seen.items() if detection.gpus]
     if not vendors:
-        return Check(name, "skipped", "this machine has none")
+        return Check(name, "skipped", "this machine has no GPU that a lab can use")
     if not facts.gpus.answers:
         return Check(name, "skipped", "no Docker Engine answers")
     for vendor in vendors:

@@ -21,7 +21,7 @@ from lab.cluster import patches
 from lab.cluster.api import Node, RayApi
 from lab.errors import EngineError, LabError, StoreError
 from lab.flows.doctor.machine import PROGRAMS
-from lab.flows.doctor.model import Answer, Containers, Facts, Listener, RunningLab, Tools
+from lab.flows.doctor.model import Containers, Facts, ListeningPort, ProbedPage, RunningLab, Tools
 from lab.host import http
 from lab.host.descent import descendants
 from lab.host.files import home
@@ -29,7 +29,7 @@ from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
 from lab.host.gpus.docker import GpuHost
 from lab.host.reading import parse_json
 from lab.runtime.base import Runtime
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.services import HEAD
 from lab.topology import REGION, Endpoints, LabStatus
 
@@ -42,7 +42,7 @@ CGROUP = Path("/sys/fs/cgroup")
 HTTP_SECONDS = 3.0
 ASK_SECONDS = 30.0
 """Timeout for a command in the head, which takes a tenth of a second on an idle machine."""
-DOCKER = Engine(timeout=5.0)
+DOCKER = DockerEngine(timeout=5.0)
 """The engine, asked with less patience: one that hangs is an answer, too."""
 DOCTOR_PREFIX = ".raylab/doctor"
 """Folder in the bucket in which the check writes its object."""
@@ -75,7 +75,7 @@ def gather_facts(folder: Path | None = None) -> Facts:
 def gather_tools(
     *,
     which: Callable[[str], str | None] = shutil.which,
-    engine: Engine = DOCKER,
+    engine: DockerEngine = DOCKER,
     nvidia: Detector = nvidia_gpus,
     amd: Detector = amd_gpus,
 ) -> Tools:
@@ -89,7 +89,9 @@ def gather_tools(
     return Tools(binaries, version, error, nvidia(), amd())
 
 
-def gather_containers(engine: Engine = DOCKER, gpus: Callable[[], GpuHost] = docker.gather) -> Containers:
+def gather_containers(
+    engine: DockerEngine = DOCKER, gpus: Callable[[], GpuHost] = docker.gather
+) -> Containers:
     """Facts of Docker beyond an engine that answers."""
     try:
         engine.check()
@@ -140,7 +142,7 @@ def _ask_patches(runtime: Runtime) -> tuple[Mapping[str, str], str]:
         return {}, f"the head's answer is not understood: {answer.output.strip()[-200:]!r}"
 
 
-def ask(url: str, token: str = "") -> Answer:
+def ask(url: str, token: str = "") -> ProbedPage:
     """GET `url`, with `token` if there is one."""
     from email.utils import parsedate_to_datetime
 
@@ -148,11 +150,11 @@ def ask(url: str, token: str = "") -> Answer:
     try:
         reply = http.request("GET", url, headers=http.bearer(token), timeout=HTTP_SECONDS)
     except http.NoAnswerError as error:
-        return Answer(error=f"{url} does not answer ({error})", asked_at=asked_at)
+        return ProbedPage(error=f"{url} does not answer ({error})", asked_at=asked_at)
     date = None
     with suppress(TypeError, ValueError):
         date = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
-    return Answer(reply.status, date=date, asked_at=asked_at)
+    return ProbedPage(reply.status, date=date, asked_at=asked_at)
 
 
 # This machine
@@ -238,7 +240,7 @@ def _round_trip(store: Store) -> tuple[str, str]:
     return server, ""
 
 
-def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] | None:
+def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[ListeningPort, ...] | None:
     """Ports on which the services' processes listen, and those of the endpoints, whoever serves them."""
     import psutil
 
@@ -276,11 +278,11 @@ def published(endpoints: Endpoints) -> dict[int, str]:
 
 def listeners(
     sockets: Iterable[Listening], owners: Mapping[int, str], ports: Mapping[int, str]
-) -> tuple[Listener, ...]:
+) -> tuple[ListeningPort, ...]:
     """The lab's among the listening `sockets`: by their process or their port."""
     own = {}
     for socket in sockets:
         service = owners.get(socket.pid or 0) or ports.get(socket.port)
         if service:
-            own[socket.address, socket.port] = Listener(service, socket)
+            own[socket.address, socket.port] = ListeningPort(service, socket)
     return tuple(sorted(own.values(), key=lambda listener: (listener.socket.port, listener.socket.address)))

@@ -72,7 +72,7 @@ class Containers:
 
 
 @dataclass(frozen=True)
-class Listener:
+class ListeningPort:
     """A TCP port on which a part of the lab accepts connections."""
 
     service: str
@@ -80,7 +80,7 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbedPage:
     """Answer to a GET: an HTTP status and the server's clock, or an error."""
 
     status: int | None = None
@@ -95,9 +95,9 @@ class RunningLab:
     """A lab that is up, as seen from outside."""
 
     status: LabStatus
-    dashboard: Answer
+    dashboard: ProbedPage
     """With the token."""
-    anonymous: Answer
+    anonymous: ProbedPage
     """The same without."""
     nodes: tuple[Node, ...] = ()
     nodes_error: str = ""
@@ -105,7 +105,7 @@ class RunningLab:
     """Error of writing, reading and deleting an object; empty when all of it worked."""
     store_server: str = ""
     """The object store's own name."""
-    listeners: tuple[Listener, ...] | None = field(default=())
+    listeners: tuple[ListeningPort, ...] | None = field(default=())
     """None when this user may not see them."""
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Patch that does not fit the head's Ray -> what is another than it expects."""

@@ -27,7 +27,7 @@ class SeenGpu:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SeenGpus:
     """Answer of a worker: its GPUs, or the reason why there are none."""
 
     gpus: tuple[SeenGpu, ...] = ()
@@ -56,7 +56,7 @@ def look(runtime: Runtime, nodes: Iterable[Node]) -> tuple[WorkerView, ...]:
 
 
 def compare(
-    plan: GpuPlan, answers: Mapping[str, Answer], counted: Mapping[str, float]
+    plan: GpuPlan, answers: Mapping[str, SeenGpus], counted: Mapping[str, float]
 ) -> tuple[WorkerView, ...]:
     """Every worker of `answers`, judged; `counted` has Ray's GPUs of each service that is alive."""
     views: list[WorkerView] = []
@@ -69,7 +69,7 @@ def compare(
 
 
 def check(views: Iterable[WorkerView]) -> None:
-    """Raises PinningError when a worker is not what it was planned to be."""
+    """Compare the workers with their plan. Raises PinningError when one is not what it was planned to be."""
     wrong = [view for view in views if view.problem]
     if wrong:
         raise PinningError(
@@ -79,26 +79,26 @@ def check(views: Iterable[WorkerView]) -> None:
         )
 
 
-def _ask(runtime: Runtime, service: str, vendor: Vendor) -> Answer:
+def _ask(runtime: Runtime, service: str, vendor: Vendor) -> SeenGpus:
     if vendor not in (Vendor.NVIDIA, Vendor.AMD):
-        return Answer()
+        return SeenGpus()
     argv = ("python", "-m", "raylab_health.gpus", vendor.value)
     try:
         done = runtime.execute(service, argv, timeout=ASK_SECONDS)
     except LabError as error:
-        return Answer(problem=error.message)
-    return parse(done.output) if done.exit_code == 0 else Answer(problem=_last(done.output))
+        return SeenGpus(problem=error.message)
+    return parse(done.output) if done.exit_code == 0 else SeenGpus(problem=_last(done.output))
 
 
-def parse(output: str) -> Answer:
+def parse(output: str) -> SeenGpus:
     """The answer of raylab_health.gpus, the last line that can be one: the driver may print warnings."""
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
         document = parse_json(line)
         gpus = tuple(SeenGpu(str(gpu["gpu"]), str(gpu["name"])) for gpu in document["gpus"])
-        return Answer(gpus, str(document["problem"]))
+        return SeenGpus(gpus, str(document["problem"]))
     except (ValueError, KeyError, TypeError):
-        return Answer(problem=f"its answer is not understood: {_last(output)[:200]!r}")
+        return SeenGpus(problem=f"its answer is not understood: {_last(output)[:200]!r}")
 
 
 def _last(output: str) -> str:
@@ -106,7 +106,7 @@ def _last(output: str) -> str:
     return lines[-1] if lines else "no answer"
 
 
-def _devices(view: WorkerView, answer: Answer, plan: GpuPlan, others: Iterable[WorkerView]) -> str:
+def _devices(view: WorkerView, answer: SeenGpus, plan: GpuPlan, others: Iterable[WorkerView]) -> str:
     """Error in the devices of a worker; empty when there is none, or there are no devices to see."""
     if plan.vendor not in (Vendor.NVIDIA, Vendor.AMD) or view.planned is None:
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.flows.doctor.machine import patches_fit
-from lab.flows.doctor.model import Answer, RunningLab
+from lab.flows.doctor.model import ProbedPage, RunningLab
 from lab.services import is_node
 from lab.topology import Check, State
 
@@ -105,5 +105,5 @@ def running_checks(lab: RunningLab) -> tuple[Check, ...]:
     )
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: ProbedPage) -> str:
     return f"HTTP {answer.status}" if answer.status is not None else answer.error or "no answer"

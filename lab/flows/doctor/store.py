@@ -55,18 +55,18 @@ def store_checks(
     `ca_file` has certificates that vouch for the store's own, `endpoints` tells where the running lab is, if
     there is one; `http` is the urllib3 pool to use. Raises UsageError for an address or a key that is none.
     """
-    from lab.store.conformance import QUESTIONS, Client, examine
+    from lab.store.conformance import QUESTIONS, SigningClient, examine
     from lab.store.s3 import RETRIES
     from lab.store.upstream import pool_for, read_certificates
 
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION
     try:
-        Client(url, Credentials("", ""))
+        SigningClient(url, Credentials("", ""))
     except StoreError as error:
         raise UsageError(f"--s3 {error.message}", error.hint) from error
     key = find_key(url, file, environment, endpoints)
     pool = http or pool_for(read_certificates(ca_file), RETRIES, POOL_READ_SECONDS)
-    client = Client(url, key, region, ca_file=ca_file, pool=pool)
+    client = SigningClient(url, key, region, ca_file=ca_file, pool=pool)
     return tuple(examine(client, bucket, questions=QUESTIONS if questions is None else questions))
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from lab.host.reading import SMALL, open_file, parse_json
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import ImageNeed, kept_name
 
 LEVEL = 1
@@ -71,8 +71,8 @@ class Archive:
 def save(
     path: Path,
     needs: Sequence[ImageNeed],
-    engine: Engine | None = None,
-    progress: Progress | None = None,
+    engine: DockerEngine | None = None,
+    progress: Printer | None = None,
 ) -> Archive:
     """Write the images, all of them present, into one file; compressed when its name ends in .gz or .tgz.
 
@@ -80,7 +80,7 @@ def save(
     replaced.
     Raises NotFoundError, RefusedError, SetupError, EngineError.
     """
-    engine, progress = engine or Engine(), progress or Progress()
+    engine, progress = engine or DockerEngine(), progress or Printer()
     if absent := [need for need in needs if not need.present]:
         raise RefusedError(
             f"not on this machine: {', '.join(need.name for need in absent)}",
@@ -102,7 +102,7 @@ def save(
     return archive
 
 
-def _write(path: Path, names: Sequence[str], expected: int, engine: Engine, progress: Progress) -> None:
+def _write(path: Path, names: Sequence[str], expected: int, engine: DockerEngine, progress: Printer) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder", "name a file, such as images.tar.gz")
     descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -142,7 +142,7 @@ def read(path: Path) -> tuple[str, ...]:
     Raises NotFoundError, UsageError when it is none or is damaged.
     """
     no_archive = UsageError(
-        f"{path} is no image archive, or not a whole one",
+        f"{path} is not an image archive, or not a whole one",
         "make it with `labctl images save FILE`, or copy it again",
     )
     entries: Any = None
@@ -156,9 +156,7 @@ def read(path: Path) -> tuple[str, ...]:
                     if member.size < 0:
                         raise no_archive
                     if member.name == MANIFEST and not member.isfile():
-                        raise UsageError(
-                            f"{path}: its {MANIFEST} is no file but a link, or the like", no_archive.hint
-                        )
+                        raise UsageError(f"{path}: its {MANIFEST} is not a regular file", no_archive.hint)
                     if member.name == MANIFEST and (content := archive.extractfile(member)):
                         entries = parse_json(content.read(SMALL))
                 while entries and archive.fileobj is not None and archive.fileobj.read(CHUNK):
@@ -171,7 +169,9 @@ def read(path: Path) -> tuple[str, ...]:
         raise no_archive from error
     except OSError as error:
         if error.errno == errno.EINVAL:
-            raise UsageError(f"{path} is no image archive: it {error.strerror}", no_archive.hint) from error
+            raise UsageError(
+                f"{path} is not an image archive: it {error.strerror}", no_archive.hint
+            ) from error
         raise _from_os(error, path) from error
     try:
         names = tuple(name for entry in entries for name in entry.get("RepoTags") or ())
@@ -182,12 +182,12 @@ def read(path: Path) -> tuple[str, ...]:
     return names
 
 
-def load(path: Path, engine: Engine | None = None, progress: Progress | None = None) -> Archive:
+def load(path: Path, engine: DockerEngine | None = None, progress: Printer | None = None) -> Archive:
     """Give the engine the images of an archive.
 
     Raises NotFoundError, UsageError (no archive, or damaged), SetupError, EngineError.
     """
-    engine, progress = engine or Engine(), progress or Progress()
+    engine, progress = engine or DockerEngine(), progress or Printer()
     try:
         progress.update(f"reading {path.name}")
         names = read(path)

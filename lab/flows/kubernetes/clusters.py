@@ -33,7 +33,7 @@ LAB_IMAGE = "raylab/ray"
 
 
 @dataclass(frozen=True)
-class Group:
+class PodGroup:
     """The head, or a group of workers; `path` is where it stands in the manifest."""
 
     name: str
@@ -100,11 +100,11 @@ class RayCluster:
         return None if at is None else inside(self.manifest.value, at)
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[PodGroup, ...]:
         """The head first."""
-        head = Group("head", (*self.path, "headGroupSpec"), mapping(self.value.get("headGroupSpec")), True)
+        head = PodGroup("head", (*self.path, "headGroupSpec"), mapping(self.value.get("headGroupSpec")), True)
         workers = (
-            Group(
+            PodGroup(
                 text(mapping(group).get("groupName")),
                 (*self.path, "workerGroupSpecs", place),
                 mapping(group),

@@ -12,7 +12,7 @@ from lab.errors import OutputError, RefusedError
 
 
 def refuse_taken(folder: Path) -> None:
-    """Raises RefusedError for a folder that holds something, and for what is none."""
+    """Refuse a folder that holds something, and what is none. Raises RefusedError."""
     if folder.is_dir():
         if any(folder.iterdir()):
             raise RefusedError(f"{folder} is not empty", "name a new folder, or remove that one")

@@ -217,7 +217,9 @@ def read_manifests(
         for root in documents(content, file, problems):
             value = plain(root)
             if not isinstance(value, dict):
-                wrong.append(Finding("yaml", ERROR, file, root.line, "", "is no object: expected a mapping"))
+                wrong.append(
+                    Finding("yaml", ERROR, file, root.line, "", "is not an object: expected a mapping")
+                )
                 continue
             objects += _objects(Manifest(root, value, given_namespace=namespace))
     wrong += [
@@ -228,7 +230,11 @@ def read_manifests(
     for manifest in objects:
         missing = [name for name in ("apiVersion", "kind") if not text(manifest.value.get(name))]
         if missing:
-            wrong.append(manifest.finding("yaml", ERROR, (), f"{' and '.join(missing)} missing: no object"))
+            wrong.append(
+                manifest.finding(
+                    "yaml", ERROR, (), f"{' and '.join(missing)} missing: not an object of Kubernetes"
+                )
+            )
         elif manifest.kind not in SKIPPED:
             kept.append(manifest)
     return kept, wrong

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from lab.errors import JobError
-from lab.evidence.ledger import Event, Gap, History, RunAttempt, Steps, number, steps_of
+from lab.evidence.ledger import Event, Gap, History, RecordedSteps, RunAttempt, number, steps_of
 from lab.evidence.receipt import FaultRecord
 from lab.flows.report.model import StepRow
 from lab.host.quantities import rounded
@@ -85,7 +85,7 @@ def _started(attempt: RunAttempt) -> float:
     return inf if attempt.started_at is None else attempt.started_at
 
 
-def _last_together(steps: Steps, rank: int, fault_at: float, ranks: int) -> float:
+def _last_together(steps: RecordedSteps, rank: int, fault_at: float, ranks: int) -> float:
     """Return the time of the last step of a rank before it had to go on alone or in a new process.
 
     It is not before the fault: the rank was lost after it.
@@ -99,7 +99,7 @@ def _last_together(steps: Steps, rank: int, fault_at: float, ranks: int) -> floa
     return last
 
 
-def _back_at(steps: Steps, lost: set[int], at: float, ranks: int) -> float | None:
+def _back_at(steps: RecordedSteps, lost: set[int], at: float, ranks: int) -> float | None:
     """Return the time of the first step that all ranks took together, the lost ones in new processes."""
     old = {s.process for s in steps.stretches if s.rank in lost and s.times[0] <= at}
     first: dict[int, float] = {}
@@ -109,7 +109,7 @@ def _back_at(steps: Steps, lost: set[int], at: float, ranks: int) -> float | Non
     return max(first.values()) if lost and first.keys() == lost else None
 
 
-def _repeated(steps: Steps, rank: int) -> int:
+def _repeated(steps: RecordedSteps, rank: int) -> int:
     highest, repeated = 0, 0
     for _, step, _ in steps.of(rank):
         repeated += step <= highest
@@ -117,7 +117,7 @@ def _repeated(steps: Steps, rank: int) -> int:
     return repeated
 
 
-def _speed(steps: Steps, kept: Iterable[int], at: float) -> float | None:
+def _speed(steps: RecordedSteps, kept: Iterable[int], at: float) -> float | None:
     """Return the steps per second of the slowest rank right before a time."""
     speeds = []
     for rank in kept:
@@ -147,7 +147,7 @@ def _sent(events: Iterable[Event]) -> int:
     return sum(last.values())
 
 
-def _row(steps: Steps, rank: int, at: float, ranks: int, gap: Gap | None) -> StepRow:
+def _row(steps: RecordedSteps, rank: int, at: float, ranks: int, gap: Gap | None) -> StepRow:
     near = [(t - at, together) for t, _, together in steps.of(rank)]
     return StepRow(
         rank,

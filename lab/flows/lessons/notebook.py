@@ -22,7 +22,7 @@ STOP_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Step:
+class NotebookStep:
     """Something that happened in a run. `kind`: `note`, `begin`, `cell`, `beside`."""
 
     kind: str
@@ -34,7 +34,7 @@ class Step:
     output: str = ""
 
 
-OnStep = Callable[[Step], None]
+OnStep = Callable[[NotebookStep], None]
 
 
 def execute_notebook(runtime: Runtime, lesson: Lesson, on_step: OnStep) -> None:
@@ -91,14 +91,18 @@ class _Reader:
             case "begin" | "cell" as kind:
                 seconds = event.get("seconds")
                 self._on_step(
-                    Step(kind, event["line"], event["number"], event["of"], seconds, event.get("output", ""))
+                    NotebookStep(
+                        kind, event["line"], event["number"], event["of"], seconds, event.get("output", "")
+                    )
                 )
             case "failed":
                 self.failure = event["number"], event["of"], event["error"]
             case "stored":
                 self.stored = event["key"]
                 if not self.stored:
-                    self._on_step(Step("note", f"the executed notebook is not kept: {event['error']}"))
+                    self._on_step(
+                        NotebookStep("note", f"the executed notebook is not kept: {event['error']}")
+                    )
             case _:
                 self.others.append(line)
 

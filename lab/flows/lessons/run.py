@@ -19,7 +19,7 @@ from lab.flows.lessons.model import (
     NotebookOverError,
     job_prefix,
 )
-from lab.flows.lessons.notebook import OnStep, Step, execute_notebook
+from lab.flows.lessons.notebook import NotebookStep, OnStep, execute_notebook
 from lab.flows.lessons.results import (
     Document,
     ask,
@@ -112,7 +112,7 @@ def run_lesson(
         lab.up(spec(), on_progress)
     check_lab(lab)
     for dataset in lesson.needs:
-        get_data(dataset, lambda line: on_step(Step("note", line)))
+        get_data(dataset, lambda line: on_step(NotebookStep("note", line)))
     task = HostTaskThread(lab, lesson, on_step)
     try:
         execute_notebook(lab.runtime, lesson, on_step)
@@ -125,7 +125,7 @@ def run_lesson(
     good = all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)])
     if not (lesson.checks_after_down and good):
         return first
-    on_step(Step("note", f"taking lab {lab.name} down; its stored objects stay"))
+    on_step(NotebookStep("note", f"taking lab {lab.name} down; its stored objects stay"))
     lab.down(on_progress=on_progress)
     return check_lesson(lab, lesson, clock=clock)
 
@@ -136,24 +136,26 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
     What cannot be stopped is told. Jobs of queues go first: one that waits would take the place of another.
     """
     for workload in _queued(lab, lesson):
-        on_step(Step("note", f"cancelling job {workload}"))
+        on_step(NotebookStep("note", f"cancelling job {workload}"))
         try:
             lab.queues.cancel(workload)
         except LabError as error:
-            on_step(Step("note", f"job {workload} is not cancelled: {error.message}"))
+            on_step(NotebookStep("note", f"job {workload} is not cancelled: {error.message}"))
     try:
         mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
     except LabError as error:
         on_step(
-            Step("note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}")
+            NotebookStep(
+                "note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}"
+            )
         )
         return
     for job in (candidate for candidate in mine if not candidate.final):
-        on_step(Step("note", f"stopping job {job.submission_id}"))
+        on_step(NotebookStep("note", f"stopping job {job.submission_id}"))
         try:
             lab.jobs.stop(job.submission_id)
         except LabError as error:
-            on_step(Step("note", f"job {job.submission_id} is not stopped: {error.message}"))
+            on_step(NotebookStep("note", f"job {job.submission_id} is not stopped: {error.message}"))
 
 
 def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
@@ -170,7 +172,7 @@ def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
 
 
 def check_lab(lab: Lab) -> None:
-    """Raises RefusedError unless the lab has what the commands in the notebooks ask for."""
+    """Refuse a lab without what the commands in the notebooks ask for. Raises RefusedError."""
     fit = places({"CPU": NEEDED_CPUS, "GPU": 1}, lab.api.nodes(), LEAST_WORKERS)
     if fit < LEAST_WORKERS:
         raise RefusedError(
@@ -266,7 +268,7 @@ class HostTaskThread:
     def say(self, line: str) -> None:
         if self._over.is_set():
             raise NotebookOverError
-        self._on_step(Step("beside", line))
+        self._on_step(NotebookStep("beside", line))
 
     def _run(self, task: Callable[[Lab, HostTask], None], lab: Lab) -> None:
         try:
@@ -274,7 +276,9 @@ class HostTaskThread:
         except NotebookOverError:
             pass
         except LabError as error:
-            self._on_step(Step("beside", f"{error.message}{f' -> {error.hint}' if error.hint else ''}"))
+            self._on_step(
+                NotebookStep("beside", f"{error.message}{f' -> {error.hint}' if error.hint else ''}")
+            )
 
     def finish(self) -> None:
         """Wait for the task once the notebook has come to its end, then give it up."""

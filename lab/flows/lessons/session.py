@@ -41,7 +41,7 @@ class Session:
         say: Callable[[str], None] = print,
         clock: Clock = WALL,
     ) -> None:
-        """Raises NotFoundError for a lesson there is none of, LabDownError, StoreError."""
+        """Begin a lesson. Raises NotFoundError for a number that has none, LabDownError, StoreError."""
         self.lesson: Lesson = find_lesson(number)
         if lab is None:
             from lab import Lab as OpenLab

@@ -28,7 +28,7 @@ PREEMPTED = "Preempted"
 
 
 @dataclass(frozen=True)
-class Bar:
+class WorkloadBar:
     """A stretch of a workload: from `low` up, `high` units thick."""
 
     workload: str
@@ -67,10 +67,10 @@ def draw(simulation: Simulation) -> tuple[bytes, str] | None:
         return render(drawn, "svg"), _alt(simulation, rows, resource)
 
 
-def bars(simulation: Simulation, queue: str, resource: str, scale: int = 1) -> list[Bar]:
+def bars(simulation: Simulation, queue: str, resource: str, scale: int = 1) -> list[WorkloadBar]:
     """The stretches of a queue, each on the lowest free place."""
-    placed: list[Bar] = []
-    running: list[Bar] = []
+    placed: list[WorkloadBar] = []
+    running: list[WorkloadBar] = []
     for span in simulation.spans:
         amount = sum(value for place, value in span.usage.items() if place.resource == resource) / scale
         if span.cluster_queue != queue or amount == 0:
@@ -82,13 +82,13 @@ def bars(simulation: Simulation, queue: str, resource: str, scale: int = 1) -> l
             if neighbour.low - low >= amount:
                 break
             low = max(low, neighbour.low + neighbour.high)
-        bar = Bar(span.workload, begin, end, low, amount, span.ended_by == PREEMPTED)
+        bar = WorkloadBar(span.workload, begin, end, low, amount, span.ended_by == PREEMPTED)
         running.append(bar)
         placed.append(bar)
     return placed
 
 
-def _bars(axes: Any, row: list[Bar], places: dict[str, int], end: float) -> None:
+def _bars(axes: Any, row: list[WorkloadBar], places: dict[str, int], end: float) -> None:
     for bar in row:
         at = places[bar.workload]
         axes.broken_barh(
@@ -144,7 +144,7 @@ def _resource(simulation: Simulation) -> str:
     return min(names, key=lambda name: (not name.lower().endswith("gpu"), name != "cpu", name), default="")
 
 
-def _alt(simulation: Simulation, rows: dict[str, list[Bar]], resource: str) -> str:
+def _alt(simulation: Simulation, rows: dict[str, list[WorkloadBar]], resource: str) -> str:
     sentences = [
         f"{name}: {len(row)} stretches, {sum(bar.preempted for bar in row)} of them ended by preemption"
         for name, row in rows.items()

@@ -136,7 +136,7 @@ def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment) -
 
 
 def refuse_fixed_names(job_id: str, history: History) -> None:
-    """Raises RefusedError for a job with a run whose name would be that of the control run too."""
+    """Refuse a job with a run whose name the control run would share. Raises RefusedError."""
     for run in history.runs:
         if job_id not in run.name and not CHANGES.search(run.name):
             raise RefusedError(

@@ -24,7 +24,7 @@ from lab.faults.records import FaultLog, LoggedFault
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, OnMoment
 from lab.flows.recovery.revert import Revert
-from lab.flows.recovery.timeline import Timeline
+from lab.flows.recovery.timeline import LiveTimeline
 from lab.flows.recovery.trigger import Aim
 from lab.flows.recovery.watch import POLL_SECONDS, StoreOutages, Watch, progress_name
 from lab.host.clock import settle
@@ -70,7 +70,7 @@ class Injection:
         """True once the fault was done, as far as anybody knows."""
         self.missed: LabError | None = None
         """The error of an injection that did nothing, or perhaps nothing."""
-        self.timeline = Timeline(watch, on_moment, aim, self.at)
+        self.timeline = LiveTimeline(watch, on_moment, aim, self.at)
         self._journal = ActiveFaults(watch.lab.runtime.folder())
         self._entry = ActiveFault(
             fault.kind.name, self.target, watch.submission_id, self.at, *myself(), parameters,
@@ -143,7 +143,7 @@ class Injection:
         return self._revert.done_at is not None
 
     def check(self) -> None:
-        """Raise what made the injection fail, else the error of the revert."""
+        """Raise the error of the injection, else that of the revert."""
         if self.missed is not None:
             raise self.missed
         self._revert.check()

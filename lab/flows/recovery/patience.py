@@ -114,7 +114,7 @@ class Patience:
             return f"the head has been down for {self._watch.outage.seconds:.0f} s"
         if still >= self.phase.stall:
             return f"nothing has moved for {still:.0f} s"
-        return f"it has got no further for {same:.0f} s" if same >= BOUND_SECONDS else ""
+        return f"it has made no progress for {same:.0f} s" if same >= BOUND_SECONDS else ""
 
     @property
     def phase(self) -> Phase:

@@ -9,7 +9,7 @@ from lab.flows.recovery.trigger import Aim
 from lab.flows.recovery.watch import Watch, progress_name, progress_text
 
 
-class Timeline:
+class LiveTimeline:
     """Emits the milestones of the recovery from one fault, as a watch shows them."""
 
     def __init__(self, watch: Watch, on_moment: OnMoment, aim: Aim, at: float) -> None:

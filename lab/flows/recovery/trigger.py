@@ -88,7 +88,7 @@ def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_mo
 
 
 def _refuse_lost(watch: Watch, wanted: str) -> None:
-    """Raises RefusedError for a job that has ended, or that no node of the cluster can start."""
+    """Refuse a job that has ended, or that no node of the cluster can start. Raises RefusedError."""
     job = watch.job
     if job is None:
         return

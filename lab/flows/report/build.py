@@ -9,14 +9,24 @@ from itertools import pairwise
 
 from lab.api.receipt import Attempt, ReceiptDocument, SurvivorsDocument
 from lab.evidence.labels import moment_label
-from lab.evidence.ledger import Number, Run, RunAttempt, Steps, number
+from lab.evidence.ledger import Number, RecordedSteps, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import labels
-from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, ReportData, StepRow
+from lab.flows.report.model import (
+    Bar,
+    Down,
+    Line,
+    Metric,
+    Part,
+    ReportData,
+    ReportedMoment,
+    ReportEvidence,
+    StepRow,
+)
 from lab.services import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
@@ -34,7 +44,7 @@ AROUND = 30.0
 """Samples of resource use are shown from this long before the run to this long after, in seconds."""
 
 
-def build_report(evidence: Evidence) -> ReportData:
+def build_report(evidence: ReportEvidence) -> ReportData:
     """Put what is known of the subject in order. What is missing is named, and never made up."""
     receipt = evidence.subject.receipt
     run = _run(evidence)
@@ -84,7 +94,9 @@ def build_report(evidence: Evidence) -> ReportData:
     )
 
 
-def _steps(survival: SurvivorsDocument | None, steps: Steps | None, origin: float) -> tuple[StepRow, ...]:
+def _steps(
+    survival: SurvivorsDocument | None, steps: RecordedSteps | None, origin: float
+) -> tuple[StepRow, ...]:
     """The steps around the fault, of a training whose survivors went on."""
     if steps is None or survival is None:
         return ()
@@ -108,7 +120,7 @@ def _steps(survival: SurvivorsDocument | None, steps: Steps | None, origin: floa
     return tuple(rows)
 
 
-def _lost(evidence: Evidence) -> tuple[str, ...]:
+def _lost(evidence: ReportEvidence) -> tuple[str, ...]:
     """The attempts that no fault on record explains."""
     if evidence.history is None:
         return ()
@@ -118,14 +130,14 @@ def _lost(evidence: Evidence) -> tuple[str, ...]:
     return lost_without_fault(evidence.history, (*evidence.faults, *judged))
 
 
-def _unjudged(evidence: Evidence, lost: tuple[str, ...]) -> str:
+def _unjudged(evidence: ReportEvidence, lost: tuple[str, ...]) -> str:
     """The headline of a job without a receipt."""
     if evidence.faults:
         return "not judged"
     return "attempt lost" if lost else "undisturbed"
 
 
-def _known(evidence: Evidence, lost: tuple[str, ...]) -> tuple[str, ...]:
+def _known(evidence: ReportEvidence, lost: tuple[str, ...]) -> tuple[str, ...]:
     """Faults and losses that are known of a job without a receipt."""
     faults = (f"{fault.kind} of {fault.target} is on record" for fault in evidence.faults)
     return (*faults, *lost)
@@ -137,7 +149,7 @@ def _brief(text: str) -> str:
     return text if len(lines) <= 2 else f"{lines[0]} … {lines[-1]}"
 
 
-def _run(evidence: Evidence) -> Run | None:
+def _run(evidence: ReportEvidence) -> Run | None:
     """The run that the receipt is about, else the job's last."""
     runs = evidence.history.runs if evidence.history else ()
     name = evidence.subject.receipt and evidence.subject.receipt.run
@@ -219,14 +231,16 @@ def _ended(
     return (min(ends) if ends else max(last, default=attempt.started_at or origin)) - origin
 
 
-def _moments(receipt: ReceiptDocument) -> tuple[Moment, ...]:
+def _moments(receipt: ReceiptDocument) -> tuple[ReportedMoment, ...]:
     """The moments in order of time; those that did not happen come last."""
     at, reverted = receipt.fault.at, receipt.fault.reverted_at
     times: dict[str, float | None] = {"fault": 0.0, **vars(receipt.timeline)}
     times["reverted"] = None if reverted is None else reverted - at
     order = list(labels.MOMENTS)
     keys = sorted(times, key=lambda key: order.index(key) if key in order else len(order))
-    moments = [Moment(key, moment_label(key), times[key], labels.MOMENTS.get(key, "")) for key in keys]
+    moments = [
+        ReportedMoment(key, moment_label(key), times[key], labels.MOMENTS.get(key, "")) for key in keys
+    ]
     return tuple(sorted(moments, key=lambda m: (m.seconds is None, m.seconds or 0.0)))
 
 
@@ -249,7 +263,7 @@ def _ranks(
     return tuple((at - origin, ranks) for at, ranks in sorted(rows)) if changes else ()
 
 
-def _metrics(run: Run | None, evidence: Evidence) -> tuple[Metric, ...]:
+def _metrics(run: Run | None, evidence: ReportEvidence) -> tuple[Metric, ...]:
     """Every numeric metric, attempt by attempt, those that people look for first."""
     if run is None:
         return ()
@@ -311,7 +325,7 @@ def _samples(samples: Iterable[Sample], bars: tuple[Bar, ...], origin: float) ->
     return tuple(sample for sample in moved if begin <= sample.at <= end)
 
 
-def _environment(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+def _environment(evidence: ReportEvidence) -> tuple[tuple[str, str], ...]:
     machine = dict(evidence.machine)
     rows = [("lab", evidence.lab), ("runtime", evidence.runtime), ("GPUs", evidence.gpus)]
     rows += [(name, str(machine.pop(name, ""))) for name in ("python", "ray", "torch", "pytorch-lightning")]

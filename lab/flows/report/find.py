@@ -14,13 +14,13 @@ from lab.api.receipt import ReceiptDocument
 from lab.cluster.ray_settings import environment
 from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
-from lab.evidence.ledger import Steps, steps_of
+from lab.evidence.ledger import RecordedSteps, steps_of
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
-from lab.flows.report.model import Evidence, Subject
+from lab.flows.report.model import ReportEvidence, Subject
 from lab.host.reading import parse_json, read_bytes
 from lab.services import is_worker
 from lab.topology import GpuPlan, Vendor
@@ -135,7 +135,7 @@ def _listed(names: Any) -> str:
     return (", ".join(listed[:LISTED]) + more) or "none"
 
 
-def read_evidence(lab: Lab, subject: Subject) -> Evidence:
+def read_evidence(lab: Lab, subject: Subject) -> ReportEvidence:
     """Everything that a lab knows about the subject. What cannot be learned is named in `missing`.
 
     Raises LabDownError, StoreError and ClusterError for a job without a receipt: then all comes from the lab.
@@ -150,7 +150,7 @@ class _Reader:
         self._lab, self._subject = lab, subject
         self._missing: list[str] = []
 
-    def read(self) -> Evidence:
+    def read(self) -> ReportEvidence:
         subject, lab = self._subject, self._lab
         try:
             if not lab.status().up:
@@ -162,9 +162,9 @@ class _Reader:
             return self._down(error.message)
         if not self._is_ours(history):
             why = f"the receipt is not of lab {lab.name}, whose object store has no ledger of the job"
-            return Evidence(subject, missing=(f"{why}: this is the receipt alone",))
+            return ReportEvidence(subject, missing=(f"{why}: this is the receipt alone",))
         cluster = self._cluster()
-        return Evidence(
+        return ReportEvidence(
             subject,
             history=history,
             steps=_steps(events, subject),
@@ -193,11 +193,11 @@ class _Reader:
         apart = [abs(one - other) for one, other in pairs if one is not None and other is not None]
         return max(apart, default=SAME_SECONDS if receipt.attempts else 0.0) < SAME_SECONDS
 
-    def _down(self, why: str) -> Evidence:
+    def _down(self, why: str) -> ReportEvidence:
         if self._subject.receipt is None:
             raise LabDownError(f"lab {self._lab.name} is not up", "start it with `labctl up`")
         said = f"{why}: curves, control run, resource use and versions are missing; this is the receipt alone"
-        return Evidence(self._subject, missing=(said,))
+        return ReportEvidence(self._subject, missing=(said,))
 
     def _ledger(self, job: str) -> tuple[History | None, tuple[Event, ...]]:
         history = self._lab.history(job)
@@ -283,7 +283,7 @@ def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:
     return next((machine for machine in reversed(started) if isinstance(machine, dict)), {})
 
 
-def _steps(events: tuple[Event, ...], subject: Subject) -> Steps | None:
+def _steps(events: tuple[Event, ...], subject: Subject) -> RecordedSteps | None:
     """The steps of the run that a receipt is about; None where none are recorded."""
     run = subject.receipt and subject.receipt.run
     steps = steps_of(event for event in events if event.run == run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.api.receipt import Attempt, CheckDocument, CheckpointProof, FaultDocument, ReceiptDocument
-from lab.evidence.ledger import History, Number, Steps
+from lab.evidence.ledger import History, Number, RecordedSteps
 from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
@@ -25,14 +25,14 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ReportEvidence:
     """Everything that was found about a subject; what was not is None or empty, and named in `missing`."""
 
     subject: Subject
     lab: str = ""
     runtime: str = ""
     history: History | None = None
-    steps: Steps | None = None
+    steps: RecordedSteps | None = None
     """Of the run that the receipt is about; None where none are recorded."""
     faults: tuple[LoggedFault, ...] = ()
     """Faults on record for the job."""
@@ -108,7 +108,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ReportedMoment:
     """Something that happened, `seconds` after the fault; None: it did not, or is not known."""
 
     key: str
@@ -145,7 +145,7 @@ class ReportData:
     origin: float
     """Second zero, in seconds since the epoch: the fault, or the start of the run."""
     epoch_key: str
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[ReportedMoment, ...] = ()
     services: tuple[str, ...] = ()
     """The rows of the picture of who trained when."""
     bars: tuple[Bar, ...] = ()

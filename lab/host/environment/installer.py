@@ -36,13 +36,13 @@ class Installer:
         self._handover = uv.from_pip(self.pip_config, self._venv.machine.environ)
         say = self._venv.progress.line
         if refused := self._handover.refused:
-            say(f"pip installs, not uv, which cannot honour pip's option {refused}")
+            say(f"installing with pip instead of uv, which has no counterpart of pip's option {refused}")
             return
         with open(self._requirements, encoding="utf-8") as file:
             pin = next((line.strip().replace("==", "-") for line in file if line.startswith("uv==")), "uv")
         self._uv = self._venv.installed(pin) > 0 or self.install_uv(self._venv.python)
         if not self._uv:
-            say("uv cannot be had here; pip installs, which takes minutes longer")
+            say("uv is not available here: installing with pip, which takes minutes longer")
 
     def fetch(
         self, title: str, wanted: tuple[str, ...], index: str = "", limits: Mapping[str, str] | None = None
@@ -63,7 +63,7 @@ class Installer:
             if code == 0 or cause.certain:
                 return code, lines
             why = f"signal {-code} ended it" if code < 0 else cause.message
-            venv.progress.line(f"uv could not install {title} ({why}); pip tries")
+            venv.progress.line(f"uv could not install {title} ({why}); trying pip")
             venv.forget_half_installed()
         env = pip.environment(environ)
         env |= {f"PIP_{name}": value for name, value in (limits or {}).items()}

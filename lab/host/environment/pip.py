@@ -99,7 +99,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Cause:
+class InstallFailure:
     """The cause of a failed installation."""
 
     message: str
@@ -108,28 +108,30 @@ class Cause:
     """True if pip would fail where uv did."""
 
 
-CAUSES: tuple[tuple[str, Cause], ...] = (
+CAUSES: tuple[tuple[str, InstallFailure], ...] = (
     (
         r"No space left on device|Errno 28|os error 28\b|disk quota exceeded",
-        Cause("the disk is full", "make room, then repeat: it goes on where it stopped", certain=True),
+        InstallFailure(
+            "the disk is full", "make room, then repeat: it goes on where it stopped", certain=True
+        ),
     ),
     (
         r"SSL module is not available",
-        Cause(
+        InstallFailure(
             "this Python was built without SSL, so pip can fetch nothing",
             "call labctl.py with another Python",
         ),
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer certificate",
-        Cause(
+        InstallFailure(
             "the package index's certificate is not trusted here",
             "behind a proxy that inspects traffic, set PIP_CERT to its certificate file",
         ),
     ),
     (
         r"\b(?:401|403|407) Client Error|Proxy Authentication Required|\(401 Unauthorized\)|403 Forbidden",
-        Cause(
+        InstallFailure(
             "the package index, or a proxy on the way, refused access",
             "check `pip config list` and HTTPS_PROXY",
         ),
@@ -142,14 +144,14 @@ CAUSES: tuple[tuple[str, Cause], ...] = (
         r"|Connection broken|IncompleteRead"
         r"|dns error|tcp connect error|operation timed out|network timeout|HTTP status server error"
         r"|error sending request for url",
-        Cause(
+        InstallFailure(
             "the package index cannot be reached",
             "check the network (HTTPS_PROXY, `pip config list`), then repeat: it goes on where it stopped",
         ),
     ),
     (
         r"Permission denied|Errno 13",
-        Cause(
+        InstallFailure(
             "a file cannot be written",
             "give .venv, and the caches of uv and pip, back to the user who calls labctl",
             certain=True,
@@ -157,11 +159,11 @@ CAUSES: tuple[tuple[str, Cause], ...] = (
     ),
     (
         r"Because (\S+) was not found in the p",
-        Cause("no package {what} where pip is told to look", "check `pip config list`"),
+        InstallFailure("no package {what} where pip is told to look", "check `pip config list`"),
     ),
     (
         r"No matching distribution found for (.+)|no version of (\S+)|Because (\S+) has no wheels with",
-        Cause(
+        InstallFailure(
             "no package {what} for this Python and machine",
             "call labctl.py with another Python of 3.10 to 3.13, or check `pip config list`",
             certain=True,
@@ -169,7 +171,7 @@ CAUSES: tuple[tuple[str, Cause], ...] = (
     ),
     (
         r"ResolutionImpossible|conflicting dependencies|requirements are unsatisfiable",
-        Cause(
+        InstallFailure(
             "the pinned versions contradict each other",
             "restore requirements/*.txt from the repository",
             certain=True,
@@ -177,7 +179,7 @@ CAUSES: tuple[tuple[str, Cause], ...] = (
     ),
     (
         r"Failed building wheel for|error: command .* failed|Failed to build `",
-        Cause(
+        InstallFailure(
             "a package has no wheel for this Python and machine, and could not be built",
             "call labctl.py with another Python of 3.10 to 3.13",
             certain=True,
@@ -187,7 +189,7 @@ CAUSES: tuple[tuple[str, Cause], ...] = (
 """Pattern in the output of uv or pip, and what it means; the first that matches counts."""
 
 
-def cause(lines: list[str]) -> Cause:
+def cause(lines: list[str]) -> InstallFailure:
     """Find the cause in the last lines that uv or pip printed."""
     text = "\n".join(lines)
     for pattern, known in CAUSES:
@@ -196,4 +198,4 @@ def cause(lines: list[str]) -> Cause:
             return replace(known, message=known.message.format(what=named))
     errors = [line.strip() for line in lines if line.lstrip().upper().startswith("ERROR")]
     last = (errors or [line.strip() for line in lines if line.strip()] or ["it said nothing"])[-1]
-    return Cause(last[:200], "the log has the whole of it; repeat when mended")
+    return InstallFailure(last[:200], "the log has the whole of it; repeat when mended")

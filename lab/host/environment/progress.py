@@ -14,7 +14,7 @@ EVERY = 10.0
 """Seconds between two lines of progress where a line cannot be changed."""
 
 
-class Progress:
+class Printer:
     """Says what happens: to `say` if given, else to `stream` (stderr: stdout carries only results)."""
 
     def __init__(

@@ -18,8 +18,8 @@ from lab.errors import SetupError
 from lab.host import environment
 from lab.host.environment import pip
 from lab.host.environment.installer import Installer
-from lab.host.environment.progress import Progress, pinned
-from lab.host.environment.venv import LOCK, LOG, Machine, Venv
+from lab.host.environment.progress import Printer, pinned
+from lab.host.environment.venv import LOCK, LOG, Venv, VenvMachine
 from lab.host.files import take_lock
 
 FREE_GB = {
@@ -54,16 +54,16 @@ def install(
     group: str,
     on_line: Callable[[str], None] | None,
     *,
-    machine: Machine | None = None,
-    progress: Progress | None = None,
+    machine: VenvMachine | None = None,
+    progress: Printer | None = None,
 ) -> bool:
     """Install `group` and what it builds on into the `.venv` of `root`; returns whether anything was missing.
 
     One set-up runs at a time. pip inherits the lock, so that even an orphaned one holds it while it writes.
     Raises SetupError, with the cause and where the log lies.
     """
-    progress = progress or Progress(on_line)
-    machine = machine or Machine()
+    progress = progress or Printer(on_line)
+    machine = machine or VenvMachine()
     folder = environment.venv_of(root)
     try:
         os.makedirs(folder, exist_ok=True)

@@ -16,7 +16,7 @@ from lab.errors import SetupError
 from lab.host import command, environment
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.environment import pip
-from lab.host.environment.progress import InstallProgress, Progress
+from lab.host.environment.progress import InstallProgress, Printer
 
 TAIL = 200
 """Lines of a process's output that are searched for the cause of its failure."""
@@ -27,7 +27,7 @@ LOCK, LOG = "raylab-setup.lock", "raylab-setup.log"
 
 
 @dataclass(frozen=True)
-class Machine:
+class VenvMachine:
     """The machine under `.venv`; tests put in their own."""
 
     run: Callable[..., subprocess.CompletedProcess[str]] = command.stream
@@ -43,7 +43,7 @@ class Machine:
 class Venv:
     """The environment of one checkout, while it is set up."""
 
-    def __init__(self, root: str, machine: Machine, progress: Progress, lock: int, log: IO[str]) -> None:
+    def __init__(self, root: str, machine: VenvMachine, progress: Printer, lock: int, log: IO[str]) -> None:
         """Every process inherits the descriptor `lock`; its output goes into `log`."""
         self.root, self.machine, self.progress = root, machine, progress
         self.folder, self.python = environment.venv_of(root), environment.python_of(root)

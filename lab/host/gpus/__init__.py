@@ -7,7 +7,7 @@ asked for.
 from __future__ import annotations
 
 from lab.host.gpus.amd import amd_gpus
-from lab.host.gpus.model import Detection, Detector, Gpu, GpuRequest, Holder
+from lab.host.gpus.model import Detection, Detector, Gpu, GpuHolder, GpuRequest
 from lab.host.gpus.nvidia import nvidia_gpus
 from lab.host.gpus.planning import held_error, plan, sharing_note
 
@@ -15,8 +15,8 @@ __all__ = [
     "Detection",
     "Detector",
     "Gpu",
+    "GpuHolder",
     "GpuRequest",
-    "Holder",
     "amd_gpus",
     "held_error",
     "nvidia_gpus",

@@ -48,7 +48,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Holder:
+class GpuHolder:
     """A lab that has a GPU."""
 
     lab: str

@@ -16,8 +16,8 @@ from lab.host.gpus.model import (
     Detection,
     Detector,
     Gpu,
+    GpuHolder,
     GpuRequest,
-    Holder,
     detection,
 )
 from lab.host.gpus.nvidia import nvidia_gpus
@@ -25,7 +25,7 @@ from lab.host.quantities import plural
 from lab.services import worker
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
-NOBODY: Mapping[str, Holder] = MappingProxyType({})
+NOBODY: Mapping[str, GpuHolder] = MappingProxyType({})
 
 
 def plan(
@@ -34,7 +34,7 @@ def plan(
     *,
     nvidia: Detector = nvidia_gpus,
     amd: Detector = amd_gpus,
-    held: Mapping[str, Holder] = NOBODY,
+    held: Mapping[str, GpuHolder] = NOBODY,
 ) -> GpuPlan:
     """One GPU for each of `workers` workers, and none that another lab holds (`held`: its `device` -> who).
 
@@ -72,7 +72,7 @@ def plan(
     return _pinned(vendor, there, workers, "asked for")
 
 
-def _free(vendor: Vendor, detect: Detector, held: Mapping[str, Holder]) -> Detection:
+def _free(vendor: Vendor, detect: Detector, held: Mapping[str, GpuHolder]) -> Detection:
     """The GPUs that no other lab holds; those that one does are a problem."""
     there = detect()
     gpus = [gpu for gpu in there.gpus if gpu.device not in held]
@@ -85,13 +85,13 @@ def _free(vendor: Vendor, detect: Detector, held: Mapping[str, Holder]) -> Detec
     return detection(gpus, [*problems, (there.problem, there.hint)] if there.problem else problems)
 
 
-def _check_free(gpus: Sequence[Gpu], held: Mapping[str, Holder]) -> None:
+def _check_free(gpus: Sequence[Gpu], held: Mapping[str, GpuHolder]) -> None:
     for gpu in gpus:
         if holder := held.get(gpu.device):
             raise held_error(gpu.device, holder)
 
 
-def held_error(device: str, holder: Holder) -> GpuError:
+def held_error(device: str, holder: GpuHolder) -> GpuError:
     """The error for a GPU that another lab has."""
     return GpuError(
         f"GPU {device} is held by {holder}",

@@ -79,7 +79,7 @@ class Armed:
         self._fired = False
 
     def before_report(self, metrics: Any) -> None:
-        """Raises RuntimeError if this is the epoch of an exception."""
+        """Carry out an exception that is ordered for this epoch. Raises RuntimeError."""
         order, progress = self._look(), progress_of(metrics)
         if order and order[0] == "exception" and progress is not None and progress >= order[1]:
             self._done(kind="exception", epoch=progress)

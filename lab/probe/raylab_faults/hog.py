@@ -53,7 +53,7 @@ class Memory:
     """Takes memory of the container."""
 
     def __init__(self, cgroup: Path = CGROUP) -> None:
-        """Raises OSError where the container's memory has no limit."""
+        """Read the limit of the container's memory. Raises OSError where it has none."""
         self._new = (cgroup / "memory.max").exists()
         self._folder = cgroup if self._new else cgroup / "memory"
         self._held: list[bytearray] = []

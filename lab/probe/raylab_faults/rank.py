@@ -69,7 +69,7 @@ def problem(pid: int, environment: Mapping[str, str] = os.environ) -> str:
             return f"process {pid} has ended"
         title = " ".join(process.cmdline()).strip()
         if not title.startswith(TITLE):
-            return f"process {pid} is no rank of Ray Train: {title[:60] or 'it has no title'}"
+            return f"process {pid} is not a rank of Ray Train: {title[:60] or 'it has no title'}"
         theirs = _marks(_origin(process))
     except psutil.NoSuchProcess:
         return f"there is no process {pid}"

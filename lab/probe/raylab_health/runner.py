@@ -110,7 +110,7 @@ def _send(line: socket.socket, document: Mapping[str, Any]) -> None:
 
 
 def _receive(line: socket.socket) -> dict[str, Any]:
-    """Raises OSError when the other side has gone."""
+    """The next message. Raises OSError when the other side has gone."""
     length = int.from_bytes(_exactly(line, LENGTH_BYTES), "big")
     document: dict[str, Any] = json.loads(_exactly(line, length))
     return document

@@ -105,7 +105,7 @@ class Line:
 
 
 class Raylets:
-    """See the module."""
+    """Witness that asks the raylets of silent nodes, and looks at their ports."""
 
     name = NAME
 

@@ -311,9 +311,9 @@ class At(Spot):
         for name, value in self.mapping().items():
             labels[name] = value.text()
             if not QUALIFIED.fullmatch(name):
-                value.wrong(f"{name!r} is no key of a label")
+                value.wrong(f"{name!r} is not a key of a label")
             elif not LABEL.fullmatch(labels[name]):
-                value.wrong(f"{labels[name]!r} is no value of a label")
+                value.wrong(f"{labels[name]!r} is not a value of a label")
         return labels
 
     def _scalar(self) -> str:

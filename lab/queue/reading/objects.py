@@ -71,7 +71,7 @@ def read(texts: Iterable[tuple[str, str]], namespace: str = DEFAULT_NAMESPACE) -
             reader.document(at)
             empty = False
         if empty and errors == len(reader.problems.errors):
-            reader.problems.warnings.append(Problem(file, 1, "", "there is no object in it"))
+            reader.problems.warnings.append(Problem(file, 1, "", "the file holds no objects"))
     return reader.close()
 
 
@@ -118,7 +118,9 @@ class _Reader:
         if kind in LEFT_OUT and group == KUEUE:
             given["kind"].refuse(f"{kind} is left out by the lab: {LEFT_OUT[kind]}")
         elif kind not in KINDS:
-            given["kind"].wrong(f"{kind} is no kind that the lab's queues know", meant(kind, list(KINDS)))
+            given["kind"].wrong(
+                f"{kind} is a kind that the lab's queues do not know", meant(kind, list(KINDS))
+            )
         elif group != KINDS[kind]:
             wanted = f"{KINDS[kind]}/" if KINDS[kind] else ""
             given["apiVersion"].wrong(

@@ -12,7 +12,7 @@ from lab.queue.model import (
     FlavorQuotas,
     Fungibility,
     LocalQueue,
-    Preemption,
+    PreemptionPolicy,
     PriorityClass,
     Quota,
     Requirement,
@@ -221,9 +221,9 @@ def _fungibility(at: At, old: bool) -> Fungibility:
     return fungibility
 
 
-def _preemption(at: At) -> Preemption:
+def _preemption(at: At) -> PreemptionPolicy:
     given = at.fields(("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort"))
-    preemption = Preemption()
+    preemption = PreemptionPolicy()
     if "withinClusterQueue" in given:
         options = (model.NEVER, model.LOWER_PRIORITY, model.LOWER_OR_NEWER)
         preemption = replace(preemption, within=given["withinClusterQueue"].choice(options))

@@ -18,12 +18,12 @@ from lab.runtime import ports
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
 from lab.runtime.compose.ending import Acts
-from lab.runtime.compose.engine import ACT_SECONDS, Engine
+from lab.runtime.compose.engine import ACT_SECONDS, DockerEngine
 from lab.runtime.compose.inspected import Container, ended, seen
 from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.project_resources import by_service, check_volumes
 from lab.runtime.compose.state import FAILED
-from lab.runtime.compose.written import Written
+from lab.runtime.compose.written import ContainerLogs
 from lab.runtime.health import View
 from lab.runtime.logtail import listing
 from lab.runtime.starting import TRIES, again, ray_gave_up, staying
@@ -69,7 +69,7 @@ class Target:
 class Boot:
     """Starts services of one lab."""
 
-    def __init__(self, engine: Engine, target: Target) -> None:
+    def __init__(self, engine: DockerEngine, target: Target) -> None:
         self._engine, self._target = engine, target
         self._clock = target.view.world.clock
         self._started: list[str] = []
@@ -78,7 +78,7 @@ class Boot:
         """The services among these that have become healthy."""
         self._tries: dict[str, int] = {}
         """Service -> times that it was started."""
-        self._written = Written(engine, target.env_file.parent / FAILED)
+        self._written = ContainerLogs(engine, target.env_file.parent / FAILED)
         self._deadlines: dict[str, float] = {}
         self._acts = Acts(engine, self._clock)
         self._before: dict[str, Container] = {}
@@ -111,7 +111,7 @@ class Boot:
             raise
 
     def _check_published(self) -> None:
-        """Raises ServiceError when the network reaches a container: an engine may have ways of its own."""
+        """Refuse containers that the network reaches: engines have ways of their own. Raises ServiceError."""
         for name, container in self._containers().items():
             for address, port in container.published:
                 if not Listening(address, port).on_loopback:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from lab.errors import EngineError, UnsupportedError
 from lab.host.clock import WALL, Clock, settle
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.inspected import Container
 from lab.topology import Struck
 
@@ -32,7 +32,7 @@ NOT_FOUND = (126, 127)
 class Acts:
     """Acts on containers, done for sure."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: DockerEngine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
 
     def kill(self, container: Container, *, gone: bool = False) -> Struck:
@@ -55,7 +55,7 @@ class Acts:
         self._do("unpause", container, lambda current: current.state != "paused")
 
     def crash(self, container: Container) -> Struck:
-        """See Runtime.crash. Raises UnsupportedError, EngineError, WaitTimeoutError.
+        """Kill the processes of a container from inside, so that the engine starts it again.
 
         A container that `docker kill` ended stays down whatever its restart policy. So its processes are
         killed from inside, and the policy that lets the engine start it again is given only for as long as

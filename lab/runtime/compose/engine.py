@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from lab.errors import EngineError, LabError, WaitTimeoutError
 from lab.host.command import ANSWER_END_SECONDS, OnLine, run, start, stream
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from lab.host.reading import parse_json
 from lab.runtime.compose.causes import RESTART, failed, last_words, late_answer, missing_command, no_answer
 from lab.runtime.compose.inspected import (
@@ -79,7 +79,7 @@ def open_pipe(argv: Sequence[str], errors: IO[bytes] | int) -> subprocess.Popen[
     )
 
 
-class Engine:
+class DockerEngine:
     """The engine that `docker` speaks to. Raises EngineError when it does not answer."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Engine:
     # Looking
 
     def check(self) -> None:
-        """Raises EngineError unless an engine answers and Compose is there and new enough."""
+        """Ask if an engine answers, and if Compose is there and new enough. Raises EngineError if not."""
         with ThreadPoolExecutor(1) as pool:  # each takes a fifth of a second
             asked = pool.submit(self._answer, "compose", "version", "--short")
             self.check_engine()
@@ -119,7 +119,7 @@ class Engine:
             )
 
     def check_engine(self) -> None:
-        """Raises EngineError unless an engine answers."""
+        """Ask if an engine answers. Raises EngineError if not."""
         answer = self._answer("version", "--format", "{{.Server.Version}}")
         if answer.returncode:
             raise no_answer(answer.stderr)
@@ -266,7 +266,7 @@ class Engine:
     # Images: minutes and gigabytes, so their output is followed, and they end with labctl
 
     def call_program(
-        self, argv: Sequence[str], what: str, progress: Progress | None = None, on_line: OnLine | None = None
+        self, argv: Sequence[str], what: str, progress: Printer | None = None, on_line: OnLine | None = None
     ) -> list[str]:
         """Run a program to its end; returns the last lines of its output.
 
@@ -281,12 +281,12 @@ class Engine:
         return lines
 
     def docker(
-        self, *arguments: str, what: str, progress: Progress | None = None, on_line: OnLine | None = None
+        self, *arguments: str, what: str, progress: Printer | None = None, on_line: OnLine | None = None
     ) -> list[str]:
         """`call_program` for a docker command line."""
         return self.call_program(self._argv(*arguments), what, progress, on_line)
 
-    def pull(self, name: str, progress: Progress) -> None:
+    def pull(self, name: str, progress: Printer) -> None:
         """Fetch an image from its registry. Raises LabError."""
         progress.line(f"pulling {name}")
         self.docker("pull", name, what=f"pulling {name}", progress=progress, on_line=progress.update)

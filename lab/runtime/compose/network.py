@@ -13,7 +13,7 @@ from lab.host.clock import WALL
 from lab.host.files import PROBE
 from lab.host.reading import parse_json
 from lab.runtime.base import Feature
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.inspected import Container
 from lab.topology import Struck
 
@@ -23,7 +23,7 @@ HELPER_SECONDS = 60.0
 PROGRAM = "/opt/raylab/probe/raylab_faults/network.py"
 
 
-def disconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> Struck:
+def disconnect(engine: DockerEngine, container: Container, networks: tuple[str, ...]) -> Struck:
     """Take the container off its lab's networks. Raises EngineError."""
     first = WALL()
     if not container.cut:
@@ -32,7 +32,7 @@ def disconnect(engine: Engine, container: Container, networks: tuple[str, ...]) 
     return engine.struck(container.id, ("disconnect",), Struck(first, WALL()))
 
 
-def reconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> None:
+def reconnect(engine: DockerEngine, container: Container, networks: tuple[str, ...]) -> None:
     """Give the container back what Compose gave it: a place on the lab's networks, and its name there.
 
     Docker hands out the lowest free address, so it is the one it had, unless somebody else came meanwhile.
@@ -44,20 +44,25 @@ def reconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -
 
 
 def impair(
-    engine: Engine, image: str, container: Container, delay_ms: float, loss_percent: float, rate_mbit: float
+    engine: DockerEngine,
+    image: str,
+    container: Container,
+    delay_ms: float,
+    loss_percent: float,
+    rate_mbit: float,
 ) -> None:
-    """See Runtime.impair. Raises UnsupportedError, EngineError."""
+    """Slow a container's network down, or lose packets of it. Raises UnsupportedError, EngineError."""
     options = (f"--delay-ms={delay_ms}", f"--loss-percent={loss_percent}", f"--rate-mbit={rate_mbit}")
     code, said = _helper(engine, image, f"container:{container.id}", "impair", *options)
     if code:
         raise UnsupportedError(
-            f"the network of {container.service} cannot be slowed down so: {_last(said)}",
+            f"the network of {container.service} cannot be slowed down like this: {_last(said)}",
             "take other values: labctl faults says what this machine can do",
         )
 
 
-def unimpair(engine: Engine, image: str, container: Container) -> None:
-    """See Runtime.unimpair. Raises EngineError."""
+def unimpair(engine: DockerEngine, image: str, container: Container) -> None:
+    """Take the impairment back. Raises EngineError."""
     code, said = _helper(engine, image, f"container:{container.id}", "clear")
     if code:
         raise EngineError(
@@ -66,7 +71,7 @@ def unimpair(engine: Engine, image: str, container: Container) -> None:
         )
 
 
-def abilities(engine: Engine, image: str) -> Mapping[Feature, str]:
+def abilities(engine: DockerEngine, image: str) -> Mapping[Feature, str]:
     """Reasons why this machine cannot do these to a network; empty where it can. Raises EngineError."""
     code, said = _helper(engine, image, "none", "abilities")
     if code:
@@ -82,7 +87,7 @@ def abilities(engine: Engine, image: str) -> Mapping[Feature, str]:
         raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}") from error
 
 
-def _helper(engine: Engine, image: str, network: str, *arguments: str) -> tuple[int, str]:
+def _helper(engine: DockerEngine, image: str, network: str, *arguments: str) -> tuple[int, str]:
     options = (
         *("--rm", "--pull=never", f"--network={network}"),
         *("--user=0", "--cap-drop=ALL", "--cap-add=NET_ADMIN", "--security-opt=no-new-privileges:true"),

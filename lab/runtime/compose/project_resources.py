@@ -8,7 +8,7 @@ from pathlib import Path
 from lab.errors import RefusedError
 from lab.host.clock import Clock
 from lab.runtime.base import OnProgress
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.inspected import FOLDER_LABEL, LAB_LABEL, Container
 from lab.runtime.compose.project import SETUP
 from lab.services import STORE, is_node
@@ -23,7 +23,7 @@ def by_service(containers: tuple[Container, ...]) -> dict[str, Container]:
     return {container.service: container for container in containers}
 
 
-def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]:
+def check_volumes(engine: DockerEngine, project: str, folder: Path) -> tuple[str, ...]:
     """The names of a project's volumes. Raises RefusedError unless all are of the lab with that folder."""
     volumes = engine.volumes(project)
     theirs = [name for name, labels in volumes.items() if labels.get(FOLDER_LABEL) != str(folder)]
@@ -42,7 +42,7 @@ def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]
 class Holdings:
     """One Compose project, as long as it is the lab's whose folder is given."""
 
-    def __init__(self, engine: Engine, project: str, folder: Path, clock: Clock) -> None:
+    def __init__(self, engine: DockerEngine, project: str, folder: Path, clock: Clock) -> None:
         self._engine, self._project, self._folder, self._clock = engine, project, folder, clock
 
     def containers(self) -> dict[str, Container]:

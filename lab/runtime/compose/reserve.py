@@ -15,7 +15,7 @@ from lab.host.files import ROOT, data_folder, make_public, write_private
 from lab.host.secrets import hand_over, load_or_make
 from lab.runtime import ports
 from lab.runtime.compose import project, state
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import PORTS, SERVICES
@@ -114,7 +114,7 @@ def write_files(
 
 
 def container_user(
-    engine: Engine, uid: Callable[[], int] = os.geteuid, system: str = sys.platform
+    engine: DockerEngine, uid: Callable[[], int] = os.geteuid, system: str = sys.platform
 ) -> tuple[int, int]:
     """User and group that containers run as, so that they can read the secret files.
 
@@ -142,7 +142,7 @@ def runs_none(name: str) -> UnsupportedError:
 
 
 def check_readable(user: tuple[int, int], checkout: Path = ROOT) -> None:
-    """Raises SetupError unless containers of that user can read what is mounted into them."""
+    """Refuse a checkout that containers of that user cannot read where it is mounted. Raises SetupError."""
     if user[0] == 0:  # the user of a rootless engine or of Docker Desktop, who reads it now
         return
     # A mounted folder is reached without those above it.
@@ -163,7 +163,7 @@ def workspace_note(user: tuple[int, int], workspace: Path) -> str:
     workspace = project.folder_path(workspace)
     if not workspace.is_dir():
         raise SetupError(
-            f"the workspace {workspace} is no folder", "make it, or set LAB_WORKSPACE to another"
+            f"the workspace {workspace} is not a folder", "make it, or set LAB_WORKSPACE to another"
         )
     uid = user[0]
     if uid == 0 or _may(workspace, user) & 0o2:

@@ -19,7 +19,7 @@ from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
 from lab.runtime.compose.ending import Acts
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
 from lab.runtime.compose.inspected import Container, seen
 from lab.runtime.compose.project_resources import Holdings
@@ -61,7 +61,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         lab: str,
         folder: Path | None = None,
         *,
-        engine: Engine | None = None,
+        engine: DockerEngine | None = None,
         world: World | None = None,
         images: Images = images_of,
     ) -> None:
@@ -70,7 +70,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         From the world's environment the lab takes the LAB_* variables for images, memory and workspace.
         """
         super().__init__(lab, folder, world or World())
-        self._engine = engine or Engine()
+        self._engine = engine or DockerEngine()
         self._images = images
         self._project = project.project_name(lab)
         self._abilities: Mapping[Feature, str] | None = None
@@ -80,7 +80,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     # The whole lab
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """See Runtime.up. Raises EngineError before anything starts when Docker cannot be used."""
+        """Start the lab. Raises EngineError before anything starts when Docker cannot be used."""
         with self._decided(spec, on_progress, fetch=True) as (current, fresh):
             try:
                 self._boot_all(current, on_progress)
@@ -117,7 +117,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                 yield self._reserve(spec, containers, fetch), True
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
-        """See Runtime.down. Goes by the labels of containers, so no file of the lab is needed."""
+        """Stop the lab by the labels of its containers, so that no file of it is needed."""
         if not self._folder.exists() and shutil.which(self._engine.call[0]) is None:
             return ()
         containers = self._holdings.containers()
@@ -139,7 +139,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         return stopped
 
     def status(self) -> LabStatus:
-        """See LabView.status. Where the engine does not answer, a note says so."""
+        """State of every service. Where the engine does not answer, a note says so."""
         try:
             current, notes = self._find()
             if current is None:
@@ -160,19 +160,19 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         return self._status(current, {name: seen(containers.get(name)) for name in names}, notes)
 
     def kept(self) -> tuple[str, ...]:
-        """See Runtime.kept: the store's volume, or its stand-in's. Raises EngineError, RefusedError."""
+        """Volumes of the store, or of its stand-in. Raises EngineError, RefusedError."""
         volumes = self._holdings.check_volumes()
         return tuple(name for name in volumes if name.endswith(("_objects", "_objects-standin")))
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
-        """See LabView.usage. Memory is left to Ray, which knows the containers' limits."""
+        """CPU of each container. Memory is left to Ray, which knows the containers' limits."""
         containers = self._holdings.containers().values()
         alive = {c.id: c.service for c in containers if c.alive and c.service in services}
         measured = self._engine.cpu_percent(tuple(alive))
         return {alive[container]: Usage(cpu) for container, cpu in measured.items() if container in alive}
 
     def missing(self, feature: Feature) -> str:
-        """See Runtime.missing. What can be done to a network is tried out. Raises EngineError."""
+        """The reason why nodes lack a feature; those of a network are tried out. Raises EngineError."""
         if feature in (Feature.MEMORY_LIMIT, Feature.SCRATCH_DISK):
             return ""
         if feature is Feature.CORDON:
@@ -182,7 +182,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         return self._abilities[feature]
 
     def out_of_reach(self, url: str) -> str:
-        """See Runtime.out_of_reach: on loopback a container finds nothing but itself."""
+        """The reason why containers cannot reach an address: on loopback a container finds only itself."""
         host = urlsplit(url).hostname or ""
         with contextlib.suppress(ValueError):
             host = "localhost" if ip_address(host).is_loopback else host
@@ -220,14 +220,14 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             self._acts.unpause(container)
 
     def crash(self, service: str) -> Struck:
-        """See Runtime.crash: the engine starts the container again. `start` ends that for a node."""
+        """End a service so that the engine starts its container again. `start` ends that for a node."""
         return self._acts.crash(self._check_runs(service))
 
     def disconnect(self, service: str) -> Struck:
         return network.disconnect(self._engine, self._check_runs(service), self._networks())
 
     def reconnect(self, service: str) -> None:
-        """See Runtime.reconnect. A container that has ended is connected too."""
+        """Connect a container to the lab's network again, also one that has ended."""
         network.reconnect(self._engine, self._container(service), self._networks())
 
     def impair(
@@ -237,7 +237,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         network.impair(self._engine, self._helper_image(), container, delay_ms, loss_percent, rate_mbit)
 
     def unimpair(self, service: str) -> None:
-        """See Runtime.unimpair. What was slow goes with a container that ends."""
+        """Take the impairment of a network back; that of a container that ended went with it."""
         container = self._container(service)
         if container.alive:
             network.unimpair(self._engine, self._helper_image(), container)
@@ -279,7 +279,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     # Inside
 
     def _find(self) -> tuple[ComposeState | None, tuple[str, ...]]:
-        """See HostedRuntime. Raises EngineError, too, when nobody can tell of a damaged state."""
+        """State of the lab. Raises EngineError, too, when nobody can tell of a damaged state."""
         path = self._folder / state.FILE
 
         def running() -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lab.errors import SetupError
 from lab.host.files import write_private
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.inspected import Container
 from lab.runtime.logtail import last_lines
 
@@ -17,13 +17,13 @@ LAST_LINES = 12
 """Lines of a log that an error shows."""
 
 
-class Written:
+class ContainerLogs:
     """The logs of containers since one call began to start them. One that is started again keeps its log.
 
     What it writes then is told from what it wrote before: who has just been started has written nothing yet.
     """
 
-    def __init__(self, engine: Engine, folder: Path) -> None:
+    def __init__(self, engine: DockerEngine, folder: Path) -> None:
         """`folder` is where whole logs are kept."""
         self._engine, self._folder = engine, folder
         self._since: dict[str, float] = {}

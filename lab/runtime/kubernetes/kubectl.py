@@ -56,7 +56,7 @@ class Kubectl:
         listed = self._json("get", "pods", "--selector", CLUSTER)
         items = listed.get("items")
         if not isinstance(items, list):
-            raise KubernetesError("kubectl get pods: its answer is no list of pods")
+            raise KubernetesError("kubectl get pods: its answer is not a list of pods")
         return tuple(_pod(item) for item in items if isinstance(item, dict))
 
     def pod(self, name: str) -> Pod:
@@ -64,7 +64,7 @@ class Kubectl:
         return _pod(self._json("get", "pod", name))
 
     def refuse_without_rights(self, verb: str, what: str) -> None:
-        """Raises KubernetesError where the API server would not let this person do it."""
+        """Refuse what the API server would not let this person do. Raises KubernetesError."""
         done = self._call("auth", "can-i", verb, what)
         answer = done.stdout.strip().splitlines()
         if answer and answer[-1].split()[0] == "no":
@@ -73,7 +73,7 @@ class Kubectl:
             raise self._refusal(("auth", "can-i", verb, what), done.stderr or done.stdout)
 
     def delete(self, pod: str, *, grace_seconds: float) -> None:
-        """Delete a pod; 0 seconds: at once, without a word to it. Does not wait for its end."""
+        """Delete a pod; 0 seconds: at once, without a grace period. Does not wait for its end."""
         forced = ("--force",) if grace_seconds <= 0 else ()
         grace = f"--grace-period={math.ceil(max(0.0, grace_seconds))}"
         self._ask("delete", "pod", pod, grace, *forced, "--wait=false")
@@ -98,7 +98,7 @@ class Kubectl:
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise KubernetesError(f"kubectl {' '.join(words)}: its answer is no JSON: {said[:SHOWN]!r}")
+            raise KubernetesError(f"kubectl {' '.join(words)}: its answer is not JSON: {said[:SHOWN]!r}")
         return document
 
     def _ask(self, *words: str) -> str:

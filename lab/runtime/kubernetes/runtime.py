@@ -53,7 +53,7 @@ class KubernetesRuntime(OutsideRuntime):
         return LabStatus(self.lab, self.kind, up=bool(pods), services=services, gpu=GpuPlan(Vendor.NONE))
 
     def spec(self) -> LabSpec:
-        """Raises LabDownError where there is no pod, else UnsupportedError: nobody knows its settings."""
+        """Refuse: nobody knows the settings. Raises LabDownError without pods, else UnsupportedError."""
         if not self._kubectl.pods():
             raise LabDownError(
                 f"{self.lab} has no pod of a cluster of Ray", f"kubectl get pods --selector {CLUSTER}"
@@ -64,11 +64,11 @@ class KubernetesRuntime(OutsideRuntime):
         return home() / FOLDER / re.sub(r"[^A-Za-z0-9.-]+", "_", self.lab)
 
     def missing(self, feature: Feature) -> str:
-        """See Runtime.missing. Raises KubernetesError without the rights for it."""
+        """The reason why pods lack a feature. Raises KubernetesError without the rights for it."""
         if feature is Feature.CORDON:
             self._kubectl.refuse_without_rights("patch", "nodes")
             return ""
-        return f"pods are not given a {feature.value} by labctl"
+        return f"labctl cannot give pods a {feature.value}"
 
     def is_worker(self, service: str) -> bool:
         return self._kubectl.pod(service).labels.get(TYPE) == "worker"

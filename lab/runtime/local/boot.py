@@ -16,7 +16,7 @@ from lab.runtime.base import OnProgress
 from lab.runtime.health import View
 from lab.runtime.local import causes, forks, output, processes, prometheus, state, temporary
 from lab.runtime.local.processes import Identity
-from lab.runtime.local.services import FORKS, Plan
+from lab.runtime.local.services import FORKS, ServicePlan
 from lab.runtime.local.state import LabState
 from lab.runtime.logtail import listing
 from lab.runtime.starting import TRIES, again, ray_gave_up, staying
@@ -42,7 +42,7 @@ LAST_LINES = 12
 class Boot:
     """Starts services of one lab."""
 
-    def __init__(self, plan: Plan, view: View) -> None:
+    def __init__(self, plan: ServicePlan, view: View) -> None:
         self._plan, self._layout = plan, plan.layout
         self._view, self._clock = view, view.world.clock
         self._log_began: dict[str, int] = {}

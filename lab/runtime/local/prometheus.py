@@ -16,7 +16,7 @@ from lab.runtime.ports import LOOPBACK
 from lab.services import ALERTMANAGER, METRICS, PORTS, PROMETHEUS
 
 if TYPE_CHECKING:
-    from lab.runtime.local.services import Plan
+    from lab.runtime.local.services import ServicePlan
 
 SETTINGS = ROOT / "compose" / "prometheus"
 """Those of the containers."""
@@ -40,7 +40,7 @@ def find_alertmanager() -> str:
     return shutil.which("alertmanager") or shutil.which("prometheus-alertmanager") or ""
 
 
-def behind(plan: Plan) -> str:
+def behind(plan: ServicePlan) -> str:
     """The address at which Prometheus and Alertmanager listen, behind the guard of the service `metrics`.
 
     It is one of the 16 million of loopback that Linux has, so that a page of the web would have to guess it.
@@ -57,7 +57,7 @@ def rules() -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in SETTINGS.glob("*.rules.yml")}
 
 
-def config(plan: Plan) -> str:
+def config(plan: ServicePlan) -> str:
     """prometheus.yml: that of the containers, with this lab's addresses and secret files."""
     text = (SETTINGS / "prometheus.yml").read_text(encoding="utf-8")
     here = {
@@ -88,7 +88,7 @@ def alerting(environ: Mapping[str, str]) -> str:
         ) from error
 
 
-def argv(plan: Plan) -> tuple[str, ...]:
+def argv(plan: ServicePlan) -> tuple[str, ...]:
     """Prometheus' command line, whose status pages show paths to whoever reaches its port.
 
     All are relative to the lab's folder. It listens behind the service `metrics`, which refuses other names.
@@ -102,7 +102,7 @@ def argv(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def alertmanager_argv(plan: Plan) -> tuple[str, ...]:
+def alertmanager_argv(plan: ServicePlan) -> tuple[str, ...]:
     """Alertmanager's command line: behind `metrics` too, and without a port for others of its kind."""
     return (
         plan.alertmanager,
@@ -114,7 +114,7 @@ def alertmanager_argv(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def guards(plan: Plan) -> tuple[str, ...]:
+def guards(plan: ServicePlan) -> tuple[str, ...]:
     """Options by which `metrics` stands before both; none where there is no address to hide behind."""
     hidden = behind(plan)
     ports = [plan.ports[name] for name in GUARDED if name in plan.ports and hidden != LOOPBACK]

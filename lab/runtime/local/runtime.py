@@ -22,7 +22,7 @@ from lab.runtime.hosted import ENDING, LOCK, HostedRuntime
 from lab.runtime.local import forks, output, processes, prometheus, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
-from lab.runtime.local.services import Plan
+from lab.runtime.local.services import ServicePlan
 from lab.runtime.local.state import LabState
 from lab.services import HEAD, REDIS, STORE, is_node
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage
@@ -64,24 +64,23 @@ class LocalRuntime(HostedRuntime[LabState]):
     # The whole lab
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """See Runtime.up. Installs what the services need the first time (SetupError when it cannot)."""
+        """Start the lab. Installs what the services need the first time (SetupError when it cannot)."""
         for group in ("local", *services.PACKAGES.values()):
             environment.ensure(group)
         return self._start_all(spec, on_progress, ())
 
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """See Runtime.up_to_train. Raises what `up` raises."""
         environment.ensure("local")
         lacking = (name for name, group in services.PACKAGES.items() if not environment.installed(group))
         return self._start_all(spec, on_progress, tuple(lacking))
 
     def provide(self, group: str) -> None:
-        """See Runtime.provide. The nodes run in the environment of labctl."""
+        """Install a group of packages into the environment of labctl, in which the nodes run."""
         if group:
             environment.ensure(group)
 
     def start_left_out(self, on_progress: OnProgress = ignore_progress) -> None:
-        """See Runtime.start_left_out. An `up` that was called meanwhile may have started it."""
+        """Start what `up_to_train` left out; an `up` that was called meanwhile may have started it."""
         for service in self._up().left_out:
             environment.ensure(services.PACKAGES[service])
             with self._alone(f"starting {service}", on_progress):
@@ -111,7 +110,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             return self.status()
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
-        """See Runtime.down. Also ends processes that carry the lab's mark but stand in no state file.
+        """Stop the lab, and processes that carry its mark but stand in no state file.
 
         Raises RefusedError in a process of the lab, such as a notebook's: half of it would be left.
         """
@@ -185,12 +184,12 @@ class LocalRuntime(HostedRuntime[LabState]):
         return self._status(current, self._seen(current), notes)
 
     def kept(self) -> tuple[str, ...]:
-        """See Runtime.kept: the folders of the store that hold something."""
+        """Folders of the store that hold something."""
         places = sorted((self._folder / "objects").glob("*"))
         return tuple(str(place) for place in places if place.is_dir() and any(place.iterdir()))
 
     def client_environment(self) -> dict[str, str]:
-        """See Runtime.client_environment. On this runtime a shell can be a driver too: `ray.init()` works."""
+        """Variables of a client. On this runtime a shell can be a driver too: `ray.init()` works."""
         return services.client_environment(self._plan(self._up()))
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
@@ -227,7 +226,7 @@ class LocalRuntime(HostedRuntime[LabState]):
                 )
 
     def kill(self, service: str) -> Struck:
-        """See Runtime.kill. Raises RefusedError in a process of the service, as stop and pause do."""
+        """Kill a service. Raises RefusedError in a process of the service, as stop and pause do."""
         self.refuse_own(service)
         current = self._check_runs(service)
         return processes.end(current.leaders.get(service), self._layout.mark(service), grace=0).struck
@@ -256,13 +255,13 @@ class LocalRuntime(HostedRuntime[LabState]):
         processes.send(group, signal.SIGCONT)
 
     def crash(self, service: str) -> Struck:
-        """See Runtime.crash: labctl is the supervisor, and starts it at once."""
+        """End a service and start it at once: labctl is the supervisor."""
         struck = self.kill(service)
         self.start(service, wait=False)
         return struck
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
-        """See Runtime.start. Installs the packages that the service needs, as `up` does."""
+        """Start a service. Installs the packages that it needs, as `up` does."""
         if service not in self._up().left_out:
             self._check_known(self._up(), service)
         if service in services.PACKAGES:
@@ -299,7 +298,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         timeout: float = 60.0,
         on_line: Callable[[str], None] | None = None,
     ) -> Execution:
-        """See Runtime.execute. The process carries the service's mark: `down` would end it too."""
+        """Run a command as the service would. It carries the service's mark: `down` ends it too."""
         current = self._check_runs(service)
         how = self._plan(current).command(service)
         try:
@@ -363,8 +362,8 @@ class LocalRuntime(HostedRuntime[LabState]):
     def _cannot(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"cannot {what}: {SHARED[Feature.NETWORK]}", "use --runtime compose")
 
-    def _plan(self, current: LabState) -> Plan:
-        return Plan(
+    def _plan(self, current: LabState) -> ServicePlan:
+        return ServicePlan(
             spec=current.spec,
             ports=current.ports,
             layout=self._layout,

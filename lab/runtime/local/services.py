@@ -103,7 +103,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ServicePlan:
     """Everything that decides how a lab's services are started."""
 
     spec: LabSpec
@@ -142,7 +142,7 @@ class Plan:
         """The command that starts `service`."""
         if service == FORKS:
             return self._fork_server()
-        return COMMANDS.get(service, Plan._node)(
+        return COMMANDS.get(service, ServicePlan._node)(
             self, {**self._base(), MARK: self.layout.mark(service)}, service
         )
 
@@ -333,14 +333,14 @@ class Plan:
         return environment
 
 
-COMMANDS: Mapping[str, Callable[[Plan, dict[str, str], str], Command]] = {
-    STORE: Plan._store,
-    REDIS: Plan._redis,
-    PROMETHEUS: Plan._prometheus,
-    ALERTMANAGER: Plan._alertmanager,
-    METRICS: Plan._metrics,
-    QUEUE: Plan._queue,
-    JUPYTER: Plan._jupyter,
+COMMANDS: Mapping[str, Callable[[ServicePlan, dict[str, str], str], Command]] = {
+    STORE: ServicePlan._store,
+    REDIS: ServicePlan._redis,
+    PROMETHEUS: ServicePlan._prometheus,
+    ALERTMANAGER: ServicePlan._alertmanager,
+    METRICS: ServicePlan._metrics,
+    QUEUE: ServicePlan._queue,
+    JUPYTER: ServicePlan._jupyter,
 }
 """Service -> its command, given the environment that every process of the lab has; any other is a node."""
 
@@ -368,7 +368,7 @@ def services_of(spec: LabSpec, ports: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
-def client_environment(plan: Plan) -> dict[str, str]:
+def client_environment(plan: ServicePlan) -> dict[str, str]:
     """Variables for a process that uses the cluster and the store: a node, Jupyter, a person's shell."""
     return {
         "RAY_AUTH_MODE": "token",

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from lab.errors import StoreError
 from lab.store.conformance.questions import QUESTIONS, Question
-from lab.store.conformance.requests import Answer, Bench, Client, DeviationError, SkippedError, value
+from lab.store.conformance.requests import Bench, DeviationError, S3Reply, SigningClient, SkippedError, value
 from lab.topology import Check
 
-__all__ = ["FOLDER", "QUESTIONS", "Client", "Question", "examine", "reach"]
+__all__ = ["FOLDER", "QUESTIONS", "Question", "SigningClient", "examine", "reach"]
 
 FOLDER = ".raylab/conformance"
 """Each run has a folder with a random name in it."""
@@ -25,7 +25,9 @@ REGION_HEADER = "x-amz-bucket-region"
 OTHER_STORE = "use a store that does this: docs/store.md names those that were looked at"
 
 
-def examine(client: Client, bucket: str, *, questions: tuple[Question, ...] = QUESTIONS) -> Iterator[Check]:
+def examine(
+    client: SigningClient, bucket: str, *, questions: tuple[Question, ...] = QUESTIONS
+) -> Iterator[Check]:
     """Ask everything, one answer after the other; a last one says whether the run's objects are gone.
 
     Nothing is raised: a server that is not reached, refuses the key or has no such bucket is a failed
@@ -57,7 +59,7 @@ def _reach(bench: Bench) -> Check:
     return Check(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
 
 
-def reach(client: Client, bucket: str) -> tuple[Answer, StoreError | None]:
+def reach(client: SigningClient, bucket: str) -> tuple[S3Reply, StoreError | None]:
     """The answer to a listing of the bucket, and the error that says why it cannot be used, if so.
 
     Raises UnreachableStoreError.
@@ -81,12 +83,12 @@ def reach(client: Client, bucket: str) -> tuple[Answer, StoreError | None]:
     return answer, StoreError(detail, hints.get(code, "check the address: is it an S3 server?"))
 
 
-def _set_region(answer: Answer) -> str:
+def _set_region(answer: S3Reply) -> str:
     region = answer.headers.get(REGION_HEADER) or value(answer.text, "Region")
     return f"set AWS_REGION={region or 'to that of the store'}"
 
 
-def _elsewhere(client: Client, bucket: str, answer: Answer) -> StoreError:
+def _elsewhere(client: SigningClient, bucket: str, answer: S3Reply) -> StoreError:
     """The error for a store that wants to be asked elsewhere. Nothing follows: a key is for one address."""
     to = urlsplit(answer.headers.get("location", ""))
     host = to.netloc or value(answer.text, "Endpoint") or "HOST"

@@ -19,7 +19,7 @@ from lab.store.s3 import RETRIES, bucket_address, check_trusted, parse_address
 from lab.topology import REGION, Credentials
 
 
-class Answer(http.Reply):
+class S3Reply(http.Reply):
     """An answer of an S3 server."""
 
     @property
@@ -45,7 +45,7 @@ def values(xml: str, name: str) -> list[str]:
     return [html.unescape(part.split("<", 1)[0]) for part in parts]
 
 
-class Client:
+class SigningClient:
     """Requests to one S3 server by one key."""
 
     def __init__(
@@ -66,9 +66,11 @@ class Client:
         self.credentials, self.region, self.ca_file = credentials, region, ca_file
         self._pool = pool or http.make_pool(RETRIES)
 
-    def with_key(self, credentials: Credentials) -> Client:
+    def with_key(self, credentials: Credentials) -> SigningClient:
         """The same server, asked with another key."""
-        return Client(self.endpoint_url, credentials, self.region, ca_file=self.ca_file, pool=self._pool)
+        return SigningClient(
+            self.endpoint_url, credentials, self.region, ca_file=self.ca_file, pool=self._pool
+        )
 
     def ask(
         self,
@@ -77,7 +79,7 @@ class Client:
         query: Iterable[tuple[str, str]] = (),
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> S3Reply:
         """The answer to one signed request; `path` is BUCKET/KEY, not encoded.
 
         Raises UnreachableStoreError.
@@ -122,7 +124,7 @@ class Client:
             ) from error
         except ValueError as error:
             raise StoreError(f"{self.endpoint_url} cannot be asked: {http.first_line(error)}") from error
-        return Answer(reply.status, reply.headers, reply.data)
+        return S3Reply(reply.status, reply.headers, reply.data)
 
 
 class DeviationError(Exception):
@@ -136,7 +138,7 @@ class SkippedError(Exception):
 class Bench:
     """One server, one bucket, one prefix."""
 
-    def __init__(self, client: Client, bucket: str, prefix: str) -> None:
+    def __init__(self, client: SigningClient, bucket: str, prefix: str) -> None:
         self.client, self.bucket, self.prefix = client, bucket, prefix
 
     def key(self, name: str) -> str:
@@ -150,15 +152,15 @@ class Bench:
         body: bytes = b"",
         *query: tuple[str, str],
         headers: dict[str, str] | None = None,
-    ) -> Answer:
+    ) -> S3Reply:
         """A request to one of this run's objects."""
         return self.client.ask(method, f"{self.bucket}/{self.key(name)}", query, body, headers)
 
-    def put(self, name: str, body: bytes) -> Answer:
+    def put(self, name: str, body: bytes) -> S3Reply:
         """Store an object. Raises DeviationError."""
         return want(self.object("PUT", name, body), 200, "storing an object")
 
-    def page(self, *query: tuple[str, str], prefix: str = "") -> Answer:
+    def page(self, *query: tuple[str, str], prefix: str = "") -> S3Reply:
         """A page of a listing of this run's objects. Raises DeviationError."""
         asked = (("list-type", "2"), ("prefix", self.key(prefix)), *query)
         return want(self.client.ask("GET", self.bucket, asked), 200, "listing")
@@ -167,7 +169,7 @@ class Bench:
         """The names of this run's objects that begin with `prefix`. Raises DeviationError."""
         return [key.removeprefix(f"{self.prefix}/") for key in values(self.page(prefix=prefix).text, "Key")]
 
-    def delete_many(self, names: list[str]) -> Answer:
+    def delete_many(self, names: list[str]) -> S3Reply:
         """One request that deletes many objects."""
         listed = "".join(f"<Object><Key>{escape(self.key(name))}</Key></Object>" for name in names)
         body = f"<Delete>{listed}</Delete>".encode()
@@ -175,7 +177,7 @@ class Bench:
         return self.client.ask("POST", self.bucket, [("delete", "")], body, {"Content-MD5": digest})
 
 
-def want(answer: Answer, status: int, what: str) -> Answer:
+def want(answer: S3Reply, status: int, what: str) -> S3Reply:
     """The answer, if it has this status. Raises DeviationError."""
     if answer.status != status:
         code = f" {answer.code}" if answer.code else ""
@@ -184,6 +186,6 @@ def want(answer: Answer, status: int, what: str) -> Answer:
 
 
 def same(actual: object, expected: object, what: str) -> None:
-    """Raises DeviationError when the two differ."""
+    """Compare two values. Raises DeviationError when they differ."""
     if actual != expected:
         raise DeviationError(f"{what}: {str(actual)[:80]!r} instead of {str(expected)[:80]!r}")

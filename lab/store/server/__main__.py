@@ -49,7 +49,7 @@ def read_keys(args: argparse.Namespace) -> Keyring:
 
 
 def check_loopback(host: str) -> None:
-    """Raises UsageError unless `host` can be reached from this machine only."""
+    """Refuse a `host` that other machines can reach. Raises UsageError."""
     if host != "localhost":
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(host).is_loopback:
@@ -68,7 +68,7 @@ def make_server(host: str, port: int, app: Any, access_log: bool) -> Any:
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import ThreadedWSGIServer
 
-    class Handler(Paced, MotoRequestHandler):
+    class StoreHandler(Paced, MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             if access_log:
                 super().log_request(code, size)
@@ -76,13 +76,13 @@ def make_server(host: str, port: int, app: Any, access_log: bool) -> Any:
         def log(self, type: str, message: str, *args: Any) -> None:
             say(type, message, *args)
 
-    class Server(Lasting, ThreadedWSGIServer):
+    class StoreServer(Lasting, ThreadedWSGIServer):
         def log(self, type: str, message: str, *args: Any) -> None:
             say(type, message, *args)
 
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
-            return Server(host, port, app, handler=Handler)
+            return StoreServer(host, port, app, handler=StoreHandler)
     except SystemExit as error:  # werkzeug's answer to a port in use
         raise PortTakenError(f"port {port} of {host} is in use", "choose another with --port") from error
 
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files: every part of an unfinished upload is one."""
+    """Set the limit of open files as high as allowed: every part of an unfinished upload is one."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -37,7 +37,7 @@ from lab.store.server.keys import (
 )
 from lab.store.server.minio_api import (
     METRICS_PATH,
-    Usage,
+    StoreUsage,
     answer,
     check_token,
 )
@@ -122,7 +122,7 @@ class S3App:
         check_token(self._keys, request.headers.get("Authorization", ""))
         with self.lock:
             buckets, objects, size = self._moto.size()
-        return answer(Usage(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free))
+        return answer(StoreUsage(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free))
 
     def _answer(self, request: Request) -> Response:
         asked = verified(request, self._keys, self._now())
@@ -183,7 +183,7 @@ class S3App:
         return response
 
     def _check_upload(self, method: str, bucket: str, key: str, query: Mapping[str, Sequence[str]]) -> None:
-        """Raises RefusalError for an upload in parts that is none, or not of this key."""
+        """Refuse an upload in parts that is none, or not of this key. Raises RefusalError."""
         for upload in query.get("uploadId", ()):
             again = method == "POST" and self._moto.completed(bucket, key, upload)
             if not again and not self._moto.has_upload(bucket, key, upload):

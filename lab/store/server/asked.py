@@ -24,7 +24,7 @@ RECEIVED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Asked:
+class S3Request:
     """A request whose signature is verified, and what it asks for."""
 
     signature: Signature
@@ -46,7 +46,7 @@ class Asked:
         return {name for name, _ in self.pairs}
 
 
-def verified(request: Request, keys: Keyring, now: datetime) -> Asked:
+def verified(request: Request, keys: Keyring, now: datetime) -> S3Request:
     """The request, read and its signature verified; nothing of its body is. Raises RefusalError."""
     path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
     if not path.startswith("/") or path.startswith("//"):
@@ -56,10 +56,10 @@ def verified(request: Request, keys: Keyring, now: datetime) -> Asked:
     query: dict[str, list[str]] = {}
     for name, value in signature.query:
         query.setdefault(name, []).append(value)
-    return Asked(signature, path, bucket, key, query)
+    return S3Request(signature, path, bucket, key, query)
 
 
-def changes_user(request: Request, asked: Asked, keys: Keyring) -> Response | None:
+def changes_user(request: Request, asked: S3Request, keys: Keyring) -> Response | None:
     """The answer to a request that disables or enables a key; None for any other request."""
     if asked.path != STATUS_PATH or request.method != "PUT":
         return None

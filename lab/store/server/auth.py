@@ -199,7 +199,7 @@ def _check_time(timestamp: str, date: str, expires: str | None, now: datetime) -
 
 
 def _check_headers(environ: Mapping[str, Any], signed: set[str]) -> None:
-    """Raises RefusalError for an `x-amz-` header that whoever signed the request does not know of.
+    """Refuse an `x-amz-` header that whoever signed the request does not know of. Raises RefusalError.
 
     Such headers change what a request does: `x-amz-copy-source` makes a copy of an upload.
     """

@@ -39,7 +39,7 @@ SDK_ALGORITHM = "HTTP_X_AMZ_SDK_CHECKSUM_ALGORITHM"
 
 
 def check_query(query: Mapping[str, Sequence[str]]) -> None:
-    """Raises RefusalError for a parameter that could be read in several ways, or is no value of its kind."""
+    """Refuse a parameter that is ambiguous, or no value of its kind. Raises RefusalError."""
     for name, values in query.items():
         if len(values) > 1:
             raise RefusalError(400, "InvalidArgument", f"{name} is given more than once")
@@ -52,14 +52,14 @@ def check_query(query: Mapping[str, Sequence[str]]) -> None:
 
 
 def check_asked(key: str, query: set[str]) -> None:
-    """Raises RefusalError for a setting that this store has not: moto would answer something else."""
+    """Refuse a setting that this store has not: moto would answer something else. Raises RefusalError."""
     unknown = sorted(query & (SETTINGS if key else SETTINGS - BUCKET_SETTINGS))
     if unknown:
         raise RefusalError(501, "NotImplemented", f"this store does not have: {', '.join(unknown)}")
 
 
 def check_keepable(environ: Mapping[str, Any], bucket: str, key: str, query: set[str]) -> None:
-    """Raises RefusalError for a change whose names or headers S3 would not take, or moto would forget."""
+    """Refuse a change whose names or headers S3 would not take, or moto would forget. Raises RefusalError."""
     if not _is_bucket_name(bucket):
         raise RefusalError(400, "InvalidBucketName", f"not a bucket's name: {bucket}")
     if len(key.encode(errors="surrogateescape")) > KEY_BYTES:
@@ -108,7 +108,7 @@ def say_conditions(environ: dict[str, Any], etag: str) -> None:
 
 
 def check_copied(environ: Mapping[str, Any], etag: str) -> None:
-    """Raises RefusalError when the source of a copy is not the one asked for; moto does not look."""
+    """Refuse a copy from another source than asked for; moto does not look. Raises RefusalError."""
     wanted = environ.get(COPY_IF_MATCH, "").strip().strip('"')
     if wanted and etag and wanted not in ("*", etag):
         raise RefusalError(412, "PreconditionFailed", "x-amz-copy-source-if-match: it is another object")

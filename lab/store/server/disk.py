@@ -66,7 +66,7 @@ class ObjectRecord:
 
 
 @dataclass(frozen=True)
-class StoredObject:
+class DiskObject:
     """An object on the disk: its data are `record.size` bytes of `path` from `offset` on."""
 
     record: ObjectRecord
@@ -151,7 +151,7 @@ class Disk:
                 else:
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def objects(self, bucket: str) -> Iterator[StoredObject]:
+    def objects(self, bucket: str) -> Iterator[DiskObject]:
         """Every whole object. Half-written ones are removed, unreadable ones left out; both are logged."""
         with os.scandir(self._buckets / bucket) as entries:
             paths = sorted(Path(e.path) for e in entries if e.name.endswith(".object"))
@@ -167,14 +167,14 @@ class Disk:
             else:
                 yield stored
 
-    def load(self, bucket: str, key: str) -> StoredObject | None:
+    def load(self, bucket: str, key: str) -> DiskObject | None:
         """One object, or None when it is not there."""
         with contextlib.suppress(ValueError, TypeError):
             return _read(self._path(bucket, key))
         return None
 
     def create_bucket(self, record: BucketRecord) -> None:
-        """Raises StorageError."""
+        """Make a bucket, with its record and its folder. Raises StorageError."""
         try:
             folder = self._buckets / record.name
             folder.mkdir(exist_ok=True)
@@ -185,7 +185,7 @@ class Disk:
             raise StorageError(error) from error
 
     def delete_bucket(self, name: str) -> None:
-        """Raises StorageError. The bucket is gone with its record; its folder follows."""
+        """Delete a bucket: it is gone with its record, and its folder follows. Raises StorageError."""
         try:
             (self._buckets / name / "bucket.json").unlink(missing_ok=True)
             self.settle(name)
@@ -195,7 +195,7 @@ class Disk:
 
     def write(
         self, bucket: str, record: ObjectRecord, data: Iterable[bytes], aside: Aside = contextlib.nullcontext
-    ) -> StoredObject:
+    ) -> DiskObject:
         """Stores an object in place of what had its key before; `data` comes in pieces, `record.size` in all.
 
         The wait for the disk is spent within `aside()`: meanwhile nobody may change this object.
@@ -208,7 +208,7 @@ class Disk:
             self._write(path, header, data, aside)
         except OSError as error:
             raise StorageError(error) from error
-        return StoredObject(record, path, len(header))
+        return DiskObject(record, path, len(header))
 
     def settle(self, bucket: str) -> None:
         """Flushes which objects the bucket has: until then a written or deleted one may come or be back.
@@ -264,7 +264,7 @@ class Disk:
 class DiskBuffer(io.RawIOBase):
     """An object's data as the file that moto expects, opened only while it is read."""
 
-    def __init__(self, stored: StoredObject) -> None:
+    def __init__(self, stored: DiskObject) -> None:
         super().__init__()
         self.stored = stored
         self.muted = False
@@ -294,7 +294,7 @@ class DiskBuffer(io.RawIOBase):
         return data
 
 
-def _read(path: Path) -> StoredObject | None:
+def _read(path: Path) -> DiskObject | None:
     """The object in a file; None when there is none, or not all of it. Raises ValueError, TypeError."""
     try:
         with path.open("rb") as stream:
@@ -305,7 +305,7 @@ def _read(path: Path) -> StoredObject | None:
             whole = os.fstat(stream.fileno()).st_size == len(header) + record.size
     except FileNotFoundError:
         return None
-    return StoredObject(record, path, len(header)) if whole else None
+    return DiskObject(record, path, len(header)) if whole else None
 
 
 def _check_layout(marker: Path) -> None:

@@ -22,7 +22,7 @@ from werkzeug.wrappers import Request, Response
 
 from lab.host.http import NoAnswerError, explained
 from lab.host.serving import SlowRequestError
-from lab.store.server.asked import HEALTH_PATH, Asked, changes_user, received, refused, verified
+from lab.store.server.asked import HEALTH_PATH, S3Request, changes_user, received, refused, verified
 from lab.store.server.auth import open_body
 from lab.store.server.keys import (
     COPY_SOURCE,
@@ -158,7 +158,7 @@ class Gateway:
                 **options,
             )
 
-    def _passed_on(self, request: Request, asked: Asked, reply: Any) -> Response:
+    def _passed_on(self, request: Request, asked: S3Request, reply: Any) -> Response:
         """The answer as the lab's own store would have given it."""
         headers = [(n, v) for n, v in reply.headers.items() if n.lower() not in OF_CONNECTION]
         if reply.status in REDIRECTIONS:  # a job has no business there
@@ -201,7 +201,7 @@ class Gateway:
 
 
 def _check_stays(*keys: str) -> None:
-    """Raises RefusalError for a key that a server, or the way to it, could take for one of another bucket."""
+    """Refuse a key that a server or proxy could take for one of another bucket. Raises RefusalError."""
     if any(part in (".", "..") for key in keys for part in key.split("/")):
         raise RefusalError(400, "InvalidArgument", "no part of a key between slashes may be `.` or `..` here")
 

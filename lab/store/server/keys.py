@@ -84,7 +84,7 @@ class Keyring:
 
 
 def check_allowed(key: Key, method: str, bucket: str, name: str, query: set[str], source: str) -> None:
-    """Raises RefusalError when `key` may not do this.
+    """Refuse what `key` may not do. Raises RefusalError.
 
     `bucket` and `name` (of the object) are empty where the request names none, `source` is the bucket that is
     copied from.

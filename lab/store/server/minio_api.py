@@ -37,7 +37,7 @@ def _problem(status: int, code: str, message: str) -> Response:
 
 
 @dataclass(frozen=True)
-class Usage:
+class StoreUsage:
     """The contents of a store. Sizes are in bytes."""
 
     buckets: int
@@ -48,14 +48,14 @@ class Usage:
 
 
 def check_token(keys: Keyring, authorization: str) -> None:
-    """Raises RefusalError unless the header carries the token that is made of a root key."""
+    """Refuse a header without the token that is made of a root key. Raises RefusalError."""
     tokens = [minio_metrics_token(key.credentials) for key in keys if not key.bucket]
     given = authorization.removeprefix("Bearer ").strip().encode(errors="replace")
     if not any(hmac.compare_digest(given, token.encode()) for token in tokens):
         raise RefusalError(403, "AccessDenied", "the metrics need the token that is made of the root key")
 
 
-def answer(usage: Usage) -> Response:
+def answer(usage: StoreUsage) -> Response:
     """The metrics in Prometheus' text format."""
     figures = (
         ("minio_cluster_bucket_total", "Total number of buckets in the cluster", usage.buckets),

@@ -25,9 +25,9 @@ from lab.store.server.disk import (
     BucketRecord,
     Disk,
     DiskBuffer,
+    DiskObject,
     ObjectRecord,
     StorageError,
-    StoredObject,
 )
 
 VERSION = version("moto")
@@ -157,7 +157,7 @@ class MotoStore:
         if stored is not None:
             self._restore(bucket, stored)
 
-    def _restore(self, bucket: Any, stored: StoredObject) -> None:
+    def _restore(self, bucket: Any, stored: DiskObject) -> None:
         from moto.s3.models import FakeKey
 
         record = stored.record

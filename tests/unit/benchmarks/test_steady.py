@@ -6,18 +6,18 @@ import pytest
 
 from benchmarks import steady
 from benchmarks.compare import LostError, Row
-from lab.evidence.ledger import Steps, Stretch
+from lab.evidence.ledger import RecordedSteps, Stretch
 
 
 def test_the_first_steps_do_not_count() -> None:
     slow = tuple(float(second) for second in range(20))
     fast = tuple(19 + 0.01 * number for number in range(1, 81))
-    steps = Steps((Stretch(0, 1, slow + fast, 2), Stretch(1, 1, slow, 2)))
+    steps = RecordedSteps((Stretch(0, 1, slow + fast, 2), Stretch(1, 1, slow, 2)))
     assert steady.milliseconds(steps) == pytest.approx(10)
 
 
-@pytest.mark.parametrize("steps", [Steps(), Steps((Stretch(0, 1, (1.0,), 2),))])
-def test_a_training_without_steps_is_lost(steps: Steps) -> None:
+@pytest.mark.parametrize("steps", [RecordedSteps(), RecordedSteps((Stretch(0, 1, (1.0,), 2),))])
+def test_a_training_without_steps_is_lost(steps: RecordedSteps) -> None:
     with pytest.raises(LostError, match="no steps"):
         steady.milliseconds(steps)
 

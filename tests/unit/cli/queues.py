@@ -20,7 +20,7 @@ from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.steering import Look
-from lab.daemons.queue.store import Store
+from lab.daemons.queue.store import StateStore
 from lab.host.clock import Clock
 from lab.host.loops import Loops
 from lab.lab import Lab
@@ -139,7 +139,7 @@ class QueueWorld:
         folder.mkdir(parents=True)
         clock = labctl.runtime.clock
         self.ray = Ray(self.jobs, clock)
-        store = Store(folder)
+        store = StateStore(folder)
         store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
         self.controller = Controller(store, Packages(folder), clock=clock)
         self.reconciler = Reconciler(self.controller, self.ray, AtOnce())

@@ -8,7 +8,7 @@ import pytest
 
 from lab.cli.commands.data import BETWEEN, meter
 from lab.datasets import URLS, Shelf, draw_food11
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from tests.fakes import FakeClock
 from tests.unit.cli.fakes import Labctl
 
@@ -137,7 +137,7 @@ def test_a_data_set_is_deleted_with_what_was_downloaded_of_it(labctl: Labctl, sh
 def test_progress_is_told_in_bytes_and_pictures_and_not_too_often() -> None:
     clock, said = FakeClock(), list[str]()
 
-    class Told(Progress):
+    class Told(Printer):
         def update(self, text: str) -> None:
             said.append(text)
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import GpuError, RefusedError
 from lab.flows.doctor.pinning import SeenGpu, WorkerView
-from lab.host.gpus import Detection, Gpu, Holder
+from lab.host.gpus import Detection, Gpu, GpuHolder
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
@@ -68,7 +68,7 @@ def test_the_gpus_of_the_machine_and_the_plan_are_shown(down: Labctl) -> None:
 
 
 def test_a_gpu_that_a_lab_holds_is_shown_with_it(down: Labctl) -> None:
-    down.stub("lab.runtime.leases.holders", {"GPU-1": Holder("other", "/labs/other")})
+    down.stub("lab.runtime.leases.holders", {"GPU-1": GpuHolder("other", "/labs/other")})
     shown = down.ok("gpus")
     assert "/dev/nvidia0\n" in shown
     assert "/dev/nvidia1  lab other of /labs\n" in shown

@@ -13,7 +13,7 @@ from lab.errors import SetupError
 from lab.flows.images import MINIO_BUILT, ImageNeed
 from lab.flows.images.archive import Archive
 from lab.host import programs
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from lab.runtime.compose.images import Built
 from lab.topology import GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
@@ -105,7 +105,7 @@ def test_a_build_that_fails_or_is_interrupted_says_so(
 
 
 def test_progress_stays_off_stdout_and_quiet_silences_it(labctl: Labctl) -> None:
-    def pull(vendor: Vendor, *, progress: Progress) -> tuple[ImageNeed, ...]:
+    def pull(vendor: Vendor, *, progress: Printer) -> tuple[ImageNeed, ...]:
         progress.line("pulling")
         return (MINIO,)
 

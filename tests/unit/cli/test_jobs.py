@@ -236,7 +236,9 @@ def test_jobs_as_json(labctl: Labctl) -> None:
 
 
 EARLIER_JOB = job("old-1", EARLIER, message="its training finished", started_at=AT, ended_at=AT + 60.0)
-UNKNOWN_END = job("old-2", EARLIER, message="its ledger does not say how it ended", ended_at=None)
+UNKNOWN_END = job(
+    "old-2", EARLIER, message="its end is not recorded: the ledger stops before it", ended_at=None
+)
 
 
 def test_jobs_of_an_earlier_cluster_are_listed_and_marked(labctl: Labctl) -> None:
@@ -247,7 +249,7 @@ def test_jobs_of_an_earlier_cluster_are_listed_and_marked(labctl: Labctl) -> Non
 
     assert known.startswith("old-1  EARLIER")
     assert known.endswith("1 min   its training finished")
-    assert unknown.endswith("its ledger does not say how it ended")
+    assert unknown.endswith("its end is not recorded: the ledger stops before it")
     assert [row["earlier"] for row in labctl.json("jobs")["jobs"]] == [False, True, True]
 
 
@@ -269,7 +271,7 @@ def test_an_earlier_job_is_shown_and_its_log_is_gone(labctl: Labctl) -> None:
     assert "its training finished" in shown
     for command in (["job", "logs", "old-1"], ["job", "logs", "-f", "old-1"], ["job", "stop", "old-1"]):
         error = labctl.json(*command, code=3)["error"]
-        assert error["message"].startswith("job old-1 ran before Ray's head was started anew: ")
+        assert error["message"].startswith("job old-1 ran before Ray's head was restarted: ")
         assert "labctl checkpoints old-1" in error["hint"]
 
 

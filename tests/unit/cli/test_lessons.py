@@ -13,7 +13,7 @@ import pytest
 from lab.errors import LabDownError, LessonError, StoreError
 from lab.flows.lessons import lessons
 from lab.flows.lessons.model import Lesson, LessonResult, signed
-from lab.flows.lessons.notebook import OnStep, Step
+from lab.flows.lessons.notebook import NotebookStep, OnStep
 from lab.flows.lessons.results import keep_in_store, keep_on_host, on_host
 from lab.flows.lessons.run import place
 from lab.lab import Lab
@@ -23,11 +23,11 @@ from tests.unit.cli.fakes import PLAN, Labctl
 from tests.unit.flows.lessons.test_results import result
 
 STEPS = (
-    Step("note", "drew 330 pictures"),
-    Step("begin", "session = Session(2)", 1, 2),
-    Step("cell", "session = Session(2)", 1, 2, 0.6, "Lesson 2: A job (lab raylab)\n"),
-    Step("beside", "kill ray-worker-0"),
-    Step("cell", f"!ray job submit {'x' * 200}", 2, 2, 72.0),
+    NotebookStep("note", "drew 330 pictures"),
+    NotebookStep("begin", "session = Session(2)", 1, 2),
+    NotebookStep("cell", "session = Session(2)", 1, 2, 0.6, "Lesson 2: A job (lab raylab)\n"),
+    NotebookStep("beside", "kill ray-worker-0"),
+    NotebookStep("cell", f"!ray job submit {'x' * 200}", 2, 2, 72.0),
 )
 
 

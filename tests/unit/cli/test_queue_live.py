@@ -224,7 +224,7 @@ def test_a_command_that_does_not_say_what_it_takes_is_refused(classroom: QueueWo
     [
         (["--priority", "high"], 2, "--priority: only with --queue"),
         (["--dry-run"], 2, "--dry-run: only with --queue"),
-        (["--queue", "ann/default", "--workers", "2"], 2, "--workers 2: the recipe digits has its own"),
+        (["--queue", "ann/default", "--workers", "2"], 2, "--workers 2: the recipe digits sets that itself"),
         (["--queue", "ann/default", "--max-time", "never"], 2, "--max-time never: not a duration"),
         (["--queue", "ann/default", "--memory-per-worker", "much"], 2, "--memory-per-worker much"),
         (["--queue", "ann/default", "--priority", "higher"], 3, "there is no WorkloadPriorityClass higher"),
@@ -550,7 +550,7 @@ def test_what_a_person_writes_wrong_is_refused(classroom: QueueWorld, tmp_path: 
         ("apply", "x.yaml", "--example", "classroom"): (2, "name files, or an --example"),
         ("apply", str(tmp_path / "none.yaml")): (3, "none.yaml"),
         ("delete",): (2, "name an object or a --file"),
-        ("delete", "classroom"): (2, "'classroom' is no kind of objects"),
+        ("delete", "classroom"): (2, "'classroom' is not a kind of object"),
         ("delete", "cq/"): (2, "not the name of an object"),
         ("delete", "cq/other"): (3, "there is no ClusterQueue other"),
         ("get", "cq/other"): (3, "there is no cq/other"),

@@ -40,7 +40,7 @@ def test_jobs_that_ray_does_not_know_are_told_with_their_end(store: FakeObjectSt
     found = earlier_jobs(store, {"known"})
 
     assert [(job.submission_id, job.message) for job in found] == [
-        ("lost", "its ledger does not say how it ended"),
+        ("lost", "its end is not recorded: the ledger stops before it"),
         ("bad", "its training failed: ValueError('x')"),
         ("good", "its training finished"),
     ]
@@ -55,7 +55,7 @@ def test_one_run_that_ended_of_two_is_no_end_of_the_job(store: FakeObjectStore) 
     found = earlier_job(store, "good")
 
     assert found is not None
-    assert (found.message, found.ended_at) == ("its ledger does not say how it ended", None)
+    assert (found.message, found.ended_at) == ("its end is not recorded: the ledger stops before it", None)
 
 
 def test_only_the_newest_are_read(store: FakeObjectStore) -> None:

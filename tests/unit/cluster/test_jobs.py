@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.cluster import jobs as jobs_module
-from lab.cluster.api import RayApi, Reply
+from lab.cluster.api import ApiReply, RayApi
 from lab.cluster.jobs import Jobs
 from lab.cluster.outage import LOST_SECONDS
 from lab.cluster.submission import Submission, package
@@ -37,14 +37,14 @@ class FakeApi(RayApi):
         self.routes = routes
         self.asked: list[tuple[str, Any]] = []
 
-    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> ApiReply:
         key = f"{method} {path}"
         self.asked.append((key, body))
         answer = self.routes.get(key, (404, "not there"))
         if isinstance(answer, Turns):
             answer = answer.next()
         status, document = answer if isinstance(answer, tuple) else (200, answer)
-        return Reply(
+        return ApiReply(
             status, document.encode() if isinstance(document, str) else json.dumps(document).encode()
         )
 
@@ -108,11 +108,11 @@ def test_a_working_directory_is_uploaded_once(tmp_path: Path) -> None:
     class Packages(FakeApi):
         stored = False
 
-        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> ApiReply:
             if path.startswith("/api/packages/gcs/_ray_pkg_"):
                 self.asked.append((method, body))
                 there, self.stored = self.stored, self.stored or method == "PUT"
-                return Reply(200 if there or method == "PUT" else 404, b"")
+                return ApiReply(200 if there or method == "PUT" else 404, b"")
             return super().request(method, path, body=body, timeout=timeout)
 
     api = Packages({"POST /api/jobs/": {"submission_id": "j"}})
@@ -128,8 +128,8 @@ def test_a_working_directory_is_uploaded_once(tmp_path: Path) -> None:
 
 def test_a_working_directory_that_ray_does_not_take_is_an_error(tmp_path: Path) -> None:
     class NoPackages(FakeApi):
-        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
-            return Reply(500 if method == "PUT" else 404, b"no room")
+        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> ApiReply:
+            return ApiReply(500 if method == "PUT" else 404, b"no room")
 
     with pytest.raises(ClusterError, match=r"did not take the working directory .*: no room"):
         Jobs(NoPackages({})).submit(Submission(("true",), working_dir=tmp_path))
@@ -309,11 +309,11 @@ def test_waiting_bears_a_dashboard_that_is_silent_for_a_while_but_not_for_good()
     jobs, api, clock = jobs_with({})
     answers = [ClusterError("silent"), ClusterError("silent"), job(status="SUCCEEDED")]
 
-    def request(method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+    def request(method: str, path: str, *, body: Any = None, timeout: float = 0) -> ApiReply:
         answer = answers.pop(0) if answers else ClusterError("silent for good")
         if isinstance(answer, ClusterError):
             raise answer
-        return Reply(200, json.dumps(answer).encode())
+        return ApiReply(200, json.dumps(answer).encode())
 
     api.request = request  # type: ignore[method-assign]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.cluster.api import RayApi, Reply
+from lab.cluster.api import ApiReply, RayApi
 from lab.cluster.jobs import Jobs
 from lab.cluster.outage import LOOK_SECONDS, LOST_SECONDS, SAID_SECONDS, Outage
 from lab.errors import ClusterError, HeadDownError, JobError
@@ -31,7 +31,7 @@ class Dashboard(RayApi):
         self.trouble: Callable[[], ClusterError | None] = lambda: None
         self.asked: list[str] = []
 
-    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> ApiReply:
         self.asked.append(path)
         if (trouble := self.trouble()) is not None:
             raise trouble
@@ -40,12 +40,12 @@ class Dashboard(RayApi):
         if path.startswith("/api/v0/nodes"):
             return self._reply({"data": {"result": {"result": [_node(each) for each in self.dead_heads]}}})
         if self.status is None:
-            return Reply(404, b"not there") if path != "/api/jobs/" else self._reply([])
+            return ApiReply(404, b"not there") if path != "/api/jobs/" else self._reply([])
         row = {"submission_id": "j1", "status": self.status, "driver_node_id": HEAD_NODE}
         return self._reply([row] if path == "/api/jobs/" else row)
 
-    def _reply(self, document: Any) -> Reply:
-        return Reply(200, json.dumps(document).encode())
+    def _reply(self, document: Any) -> ApiReply:
+        return ApiReply(200, json.dumps(document).encode())
 
 
 def _node(node_id: str) -> dict[str, Any]:

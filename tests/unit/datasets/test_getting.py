@@ -332,8 +332,8 @@ def linked() -> bytes:
 
 
 BAD: dict[str, tuple[Callable[[], bytes], str]] = {
-    "truncated": (lambda: published()[:-1000], "no zip archive, or a damaged one"),
-    "not a zip": (lambda: b"just text " * 100, "no zip archive"),
+    "truncated": (lambda: published()[:-1000], "not a zip archive, or a damaged one"),
+    "not a zip": (lambda: b"just text " * 100, "not a zip archive"),
     "damaged inside": (damaged, "damaged one: Bad CRC-32"),
     "damaged bzip2": (lambda: damaged_packing(zipfile.ZIP_BZIP2, b"BZh9"), "damaged one"),
     "damaged LZMA": (lambda: damaged_packing(zipfile.ZIP_LZMA, b"0_0.jpg"), "damaged one"),

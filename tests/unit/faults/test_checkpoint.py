@@ -249,5 +249,5 @@ def test_a_rank_is_thawed_when_the_damage_cannot_be_done(monkeypatch: pytest.Mon
 
 def test_a_job_that_trains_nowhere_is_refused() -> None:
     world = World()
-    with pytest.raises(RefusedError, match="trains nowhere now"):
+    with pytest.raises(RefusedError, match="no training process"):
         fault("checkpoint-delete").inject(Scene(world, STORE, JOB, store=world.store))

@@ -121,7 +121,7 @@ BROKEN = {
     "has another kind": (re.sub(r"kind = FaultKind\(.*?\n    \)\n", "kind = 5\n", EXAMPLE, flags=re.S),
         UsageError, "is no FaultKind"),
     "lacks inject": (EXAMPLE.replace("def inject", "def hurt"), UsageError, "lacks the method inject"),
-    "has a bad name": (EXAMPLE.replace('"spot-eviction"', '"Spot Eviction"'), UsageError, "is no name"),
+    "has a bad name": (EXAMPLE.replace('"spot-eviction"', '"Spot Eviction"'), UsageError, "not a valid name"),
     "says nothing": (EXAMPLE.replace('"was evicted"', '" "'), UsageError, "traits.effect is empty"),
     "has no scope": (EXAMPLE.replace("Scope.NODE", '"node"'), UsageError, "'node' is no Scope"),
     "lacks a field": (EXAMPLE.replace("expected=Expected.NODE_LOST,", ""), UsageError, "expected"),

@@ -55,8 +55,8 @@ def test_nothing_is_thawed_on_a_node_that_the_lab_has_no_more() -> None:
 
 def test_a_process_that_is_no_rank_is_refused_with_the_reason() -> None:
     runtime = up()
-    probe(runtime, "rank", "kill", PID, problem="process 4711 is no rank of Ray Train: bash", exit_code=3)
-    with pytest.raises(RefusedError, match="ray-worker-0: process 4711 is no rank of Ray Train: bash"):
+    probe(runtime, "rank", "kill", PID, problem="process 4711 is not a rank of Ray Train: bash", exit_code=3)
+    with pytest.raises(RefusedError, match="ray-worker-0: process 4711 is not a rank of Ray Train: bash"):
         find_fault("rank-kill").inject(scene(runtime))
 
 

@@ -14,7 +14,7 @@ from lab.host.environment import ENVIRONMENTS
 from lab.host.environment.venv import LOCK
 from lab.host.workspace import bring
 from lab.lab import Lab
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 
 
 class Machine:
@@ -41,7 +41,7 @@ class Machine:
             root=folder / "checkout",
             programs=folder / "cache" / "raylab",
             shared=(self.shared,),
-            engine=cast("Engine", SimpleNamespace(ask=self.ask, check_engine=lambda: None)),
+            engine=cast("DockerEngine", SimpleNamespace(ask=self.ask, check_engine=lambda: None)),
             opener=self.open,
         )
 

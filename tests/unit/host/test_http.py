@@ -79,7 +79,7 @@ def test_without_a_token_nothing_is_sent_for_it() -> None:
         (e.SSLError("[SSL: WRONG_VERSION_NUMBER]"), "it does not speak TLS"),
         (e.ProxyError("no", OSError("no")), "the proxy lets nothing through"),
         (e.ProtocolError("Connection aborted."), "the connection broke"),
-        (e.LocationParseError("http://[::1"), "that is no address"),
+        (e.LocationParseError("http://[::1"), "that is not an address"),
         (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
         (OSError("two\nlines"), "two"),
     ],

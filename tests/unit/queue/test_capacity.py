@@ -13,12 +13,12 @@ from lab.queue.calls import Call, perform
 from lab.queue.capacity import SLACK, overcommitted
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, PENDING
-from lab.queue.model import FlavorResource, Preemption, Setup, Workload
+from lab.queue.model import FlavorResource, PreemptionPolicy, Setup, Workload
 from lab.queue.writing import objects
 from tests.unit.queue.made import FLAVOR, GPU, cohort, job, queue, setup, told
 from tests.unit.queue.test_properties import MANY, PLACE, setups, workloads
 
-RECLAIM = Preemption("LowerOrNewerEqualPriority", "Any")
+RECLAIM = PreemptionPolicy("LowerOrNewerEqualPriority", "Any")
 TEAMS = setup(
     queue(SLACK, 8, "all", preemption=RECLAIM),
     queue("blue", 8, "all", preemption=RECLAIM),

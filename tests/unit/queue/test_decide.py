@@ -6,7 +6,7 @@ import copy
 
 from lab.queue.engine import Engine
 from lab.queue.item import PENDING
-from lab.queue.model import Preemption, Setup, Workload
+from lab.queue.model import PreemptionPolicy, Setup, Workload
 from lab.queue.places import Change
 from tests.unit.queue.made import job, queue, running, setup
 
@@ -22,7 +22,7 @@ def decide(given: Setup, workloads: list[Workload]) -> tuple[list[Change], dict[
 
 
 def test_a_decision_depends_on_nothing_but_what_is_given() -> None:
-    reclaim = Preemption(reclaim="Any")
+    reclaim = PreemptionPolicy(reclaim="Any")
     given = setup(queue("a", 4, "all", preemption=reclaim), queue("b", 4, "all"), queue("c", 1))
     workloads = [
         running("lent", "b", 8),

@@ -13,7 +13,7 @@ from lab.queue.model import (
     FlavorQuotas,
     Fungibility,
     PodSet,
-    Preemption,
+    PreemptionPolicy,
     Quota,
     Requirement,
     ResourceFlavor,
@@ -90,7 +90,7 @@ def test_the_largest_counts_that_fit(
     assert (None if found is None else sum(found)) == best
 
 
-SPOT, OWN = {"spot": 4, "own": 4}, Preemption(within="LowerPriority")
+SPOT, OWN = {"spot": 4, "own": 4}, PreemptionPolicy(within="LowerPriority")
 FLAVORS = {"spot": ResourceFlavor("spot", {"kind": "spot"}), "own": ResourceFlavor("own", {"kind": "own"})}
 
 CASES: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from lab.queue.forecast import (
     outlook,
     usual_times,
 )
-from lab.queue.model import AdmissionFairSharing, Config, LocalQueue, Preemption, Setup, Workload
+from lab.queue.model import AdmissionFairSharing, Config, LocalQueue, PreemptionPolicy, Setup, Workload
 from tests.unit.queue.made import job, queue, running, setup
 
 NOW = 1000.0
@@ -116,7 +116,7 @@ def test_a_forecast_is_given_up_after_so_many_moments() -> None:
 
 
 def test_whom_it_would_preempt() -> None:
-    given = setup(queue("a", 1, preemption=Preemption("LowerPriority")))
+    given = setup(queue("a", 1, preemption=PreemptionPolicy("LowerPriority")))
     found = look(given, old(), job("new", "a", 1, priority=5))
     assert (found.admitted, found.preempts) == (True, ("ns/old",))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lab.queue.calls import Call, begin, perform
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, FINISHED, INACTIVE, PENDING
-from lab.queue.model import Config, Preemption, Setup, WaitForPodsReady, Workload
+from lab.queue.model import Config, PreemptionPolicy, Setup, WaitForPodsReady, Workload
 from lab.queue.places import Change
 from lab.queue.quantity import CPU
 from lab.queue.status import workload_of
@@ -21,7 +21,7 @@ from lab.queue.writing import objects, workload_object
 from tests.unit.queue.made import job, queue, setup, told
 from tests.unit.queue.test_properties import MANY, PLACE, setups, workloads
 
-LOWER = Preemption("LowerPriority")
+LOWER = PreemptionPolicy("LowerPriority")
 ONE = setup(queue("a", 1, preemption=LOWER))
 
 
@@ -65,7 +65,7 @@ def test_a_victim_that_ends_by_itself_has_finished() -> None:
 @pytest.mark.parametrize("applied", [False, True])
 def test_one_that_fits_after_the_preemptions_of_another_queue_is_not_overtaken(applied: bool) -> None:
     """Its deferred fit is sticky, also through a change of quotas."""
-    reclaim = Preemption(reclaim="Any")
+    reclaim = PreemptionPolicy(reclaim="Any")
     given = setup(
         queue("rest", 0, "all"),
         queue("a", 2, "all", preemption=reclaim),

@@ -13,14 +13,14 @@ from lab.queue.model import (
     STRICT_FIFO,
     Config,
     LocalQueue,
-    Preemption,
+    PreemptionPolicy,
     Requirement,
     Workload,
 )
 from lab.queue.pending import Pending
 from tests.unit.queue.made import job, one_cycle, queue, running, setup, told
 
-LOWER = Preemption(within="LowerPriority")
+LOWER = PreemptionPolicy(within="LowerPriority")
 
 
 def filled(*workloads: Workload, strategy: str = BEST_EFFORT_FIFO) -> Pending:

@@ -8,7 +8,7 @@ import pytest
 
 from lab.queue import reasons
 from lab.queue.engine import Engine
-from lab.queue.model import FlavorResource, LocalQueue, Preemption, Setup, Workload
+from lab.queue.model import FlavorResource, LocalQueue, PreemptionPolicy, Setup, Workload
 from lab.queue.places import Change
 from lab.queue.plainly import said, waits, whose
 from tests.unit.queue.made import FLAVOR, GPU, job, queue, running, setup
@@ -79,7 +79,7 @@ def test_who_runs_does_not_wait_and_who_waits_for_ever_is_told_so() -> None:
     assert sentence(decided(SHARED, other), "cem/other") == "its queue gives out no GPUs"
 
 
-def preempted(preemption: Preemption, *queues: str) -> tuple[Engine, Change]:
+def preempted(preemption: PreemptionPolicy, *queues: str) -> tuple[Engine, Change]:
     """A workload that another one of the last of these queues preempts."""
     given = setup(*(queue(name, 1, "both", preemption=preemption) for name in dict.fromkeys(queues)))
     engine = Engine(given, live=True)
@@ -91,10 +91,10 @@ def preempted(preemption: Preemption, *queues: str) -> tuple[Engine, Change]:
 
 
 def test_who_was_preempted_is_told_by_whom_and_why() -> None:
-    engine, change = preempted(Preemption(within="LowerPriority"), "a", "a")
+    engine, change = preempted(PreemptionPolicy(within="LowerPriority"), "a", "a")
     assert said(change.message) == "it gave way to urgent, which comes before it in the same queue"
     assert sentence(engine, "ns/urgent") == "1 more GPU is needed; room is being made for it"
-    _, change = preempted(Preemption(reclaim="Any"), "a", "b")
+    _, change = preempted(PreemptionPolicy(reclaim="Any"), "a", "b")
     assert said(change.message) == "it gave way to urgent, which takes back what its queue b had lent"
 
 

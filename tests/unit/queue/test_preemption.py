@@ -13,19 +13,19 @@ from lab.queue.model import (
     FlavorResource,
     Fungibility,
     PodSet,
-    Preemption,
+    PreemptionPolicy,
     Workload,
 )
 from tests.unit.queue.made import FLAVOR, GPU, cohort, job, one_cycle, queue, running, setup, told
 
-ANY = Preemption(reclaim="Any")
-LOWER = Preemption(within="LowerPriority")
-NEWER = Preemption(within="LowerOrNewerEqualPriority")
-BORROW = Preemption(reclaim="LowerPriority", borrow="LowerPriority")
+ANY = PreemptionPolicy(reclaim="Any")
+LOWER = PreemptionPolicy(within="LowerPriority")
+NEWER = PreemptionPolicy(within="LowerOrNewerEqualPriority")
+BORROW = PreemptionPolicy(reclaim="LowerPriority", borrow="LowerPriority")
 FAIR = Config(strategies=(FINAL_SHARE, INITIAL_SHARE))
 
 
-def pair(a: Preemption = ANY, b: Preemption = ANY, nominal: int = 4, **rest: Any) -> list[Any]:
+def pair(a: PreemptionPolicy = ANY, b: PreemptionPolicy = ANY, nominal: int = 4, **rest: Any) -> list[Any]:
     """Two queues of one cohort."""
     return [queue("a", nominal, "all", preemption=a, **rest), queue("b", nominal, "all", preemption=b)]
 
@@ -137,13 +137,13 @@ CASES: dict[str, dict[str, Any]] = {
         "gone": {"borrowed": "InCohortReclamation"},
     },
     "of lower priority only, where the policy says so": {
-        "queues": pair(Preemption(reclaim="LowerPriority")),
+        "queues": pair(PreemptionPolicy(reclaim="LowerPriority")),
         "held": [running("one", "b", 4, priority=1), running("two", "b", 4, priority=1)],
         "new": job("new", "a", 4),
         "gone": {},
     },
     "nobody who is within the quota": {
-        "queues": [*pair(Preemption(within="LowerPriority", reclaim="Any")), queue("c", 4, "all")],
+        "queues": [*pair(PreemptionPolicy(within="LowerPriority", reclaim="Any")), queue("c", 4, "all")],
         "held": [running("own", "b", 4), running("lent", "c", 8, priority=5)],
         "new": job("new", "a", 4, priority=9),
         "gone": {"lent": "InCohortReclamation"},
@@ -168,7 +168,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "not those above the threshold": {
         "queues": [
-            *pair(Preemption(reclaim="LowerPriority", borrow="LowerPriority", threshold=0)),
+            *pair(PreemptionPolicy(reclaim="LowerPriority", borrow="LowerPriority", threshold=0)),
             queue("c", 4, "all"),
         ],
         "held": [running("own", "a", 4), running("b1", "b", 8, priority=1)],
@@ -176,7 +176,7 @@ CASES: dict[str, dict[str, Any]] = {
         "gone": {},
     },
     "other queues before the own one": {
-        "queues": pair(Preemption(within="LowerPriority", reclaim="Any")),
+        "queues": pair(PreemptionPolicy(within="LowerPriority", reclaim="Any")),
         "held": [
             running("own", "a", 2, priority=-5),
             running("borrowed", "b", 2, at=1),
@@ -198,7 +198,7 @@ CASES: dict[str, dict[str, Any]] = {
     # Hierarchy
     "an advantage in the own department, whatever the priority": {
         "queues": [
-            queue("x", 0, "near", preemption=Preemption(reclaim="Any")),
+            queue("x", 0, "near", preemption=PreemptionPolicy(reclaim="Any")),
             queue("y", 0, "far"),
         ],
         "cohorts": [cohort("root"), cohort("near", "root", 4), cohort("far", "root", 0)],
@@ -208,7 +208,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "nobody in a department within its quota": {
         "queues": [
-            queue("x", 0, "near", preemption=Preemption(reclaim="Any")),
+            queue("x", 0, "near", preemption=PreemptionPolicy(reclaim="Any")),
             queue("y", 0, "far"),
         ],
         "cohorts": [cohort("root"), cohort("near", "root", 4), cohort("far", "root", 4)],
@@ -277,7 +277,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "fair: the own queue by priority": {
         "config": FAIR,
-        "queues": [*pair(Preemption(within="LowerPriority", reclaim="Any"))],
+        "queues": [*pair(PreemptionPolicy(within="LowerPriority", reclaim="Any"))],
         "held": [running("low", "a", 4, priority=-1), running("b", "b", 4)],
         "new": job("new", "a", 2),
         "gone": {"low": "InClusterQueue"},
@@ -335,7 +335,9 @@ def test_a_head_over_its_borrowing_limit_lowers_the_share_of_its_queue_for_the_c
     """Kueue holds back less than nothing for it (scheduler.go: quotaResourcesToReserve)."""
     queues = [
         queue("over", (2, 2), "all"),
-        queue("none", 0, "all", preemption=Preemption(within="LowerOrNewerEqualPriority", reclaim="Any")),
+        queue(
+            "none", 0, "all", preemption=PreemptionPolicy(within="LowerOrNewerEqualPriority", reclaim="Any")
+        ),
         queue("own", 3, "all", preemption=ANY),
     ]
     given = setup(*queues, cohorts=[cohort("all", "", 2)], config=Config(strategies=(INITIAL_SHARE,)))

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lab.queue.engine import Engine
-from lab.queue.history import History
+from lab.queue.history import UsageHistory
 from lab.queue.model import (
     FINAL_SHARE,
     INITIAL_SHARE,
@@ -21,7 +21,7 @@ from lab.queue.model import (
     Config,
     FlavorResource,
     LocalQueue,
-    Preemption,
+    PreemptionPolicy,
     Setup,
     Workload,
 )
@@ -42,12 +42,12 @@ LIMITS = st.none() | NUMBERS
 
 
 @st.composite
-def policies(draw: Any) -> Preemption:
+def policies(draw: Any) -> PreemptionPolicy:
     """Any policy that may be."""
     reclaim = draw(st.sampled_from(["Never", "LowerPriority", "Any"]))
     borrow = "Never" if reclaim == "Never" else draw(st.sampled_from(["Never", "LowerPriority"]))
     within = draw(st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]))
-    return Preemption(within, reclaim, borrow, draw(LIMITS))
+    return PreemptionPolicy(within, reclaim, borrow, draw(LIMITS))
 
 
 @st.composite
@@ -254,7 +254,7 @@ def test_samples_that_are_skipped_would_have_changed_nothing(
     chosen = setup(one, config=Config(admission_fair_sharing=fair), local_queues=doors)
     jobs = [*jobs, job("long", "a", 1, created=2.0, duration=30.0)]
     skipping = simulate(chosen, jobs)
-    with patch.object(History, "skip", lambda history, now, *_: history.next_sample(now)):
+    with patch.object(UsageHistory, "skip", lambda history, now, *_: history.next_sample(now)):
         every = simulate(chosen, jobs)
     assert timeless(skipping.changes) == timeless(every.changes)
 

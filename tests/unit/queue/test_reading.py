@@ -260,7 +260,7 @@ def test_an_empty_file_is_nothing_and_gets_a_warning() -> None:
     found = read([("a", ""), ("b", "---\n# nothing\n")])
     assert found.setup == Setup()
     assert [str(each) for each in found.warnings] == [
-        "a:1: there is no object in it", "b:1: there is no object in it"
+        "a:1: the file holds no objects", "b:1: the file holds no objects"
     ]  # fmt: skip
 
 

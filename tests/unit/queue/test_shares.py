@@ -9,7 +9,7 @@ import pytest
 
 from lab.queue.model import ClusterQueue, FlavorQuotas, FlavorResource, Quota, ResourceGroup
 from lab.queue.shares import Share, Tournament, share
-from lab.queue.tree import Node, Tree
+from lab.queue.tree import QuotaNode, Tree
 from tests.unit.queue.made import FLAVOR, GPU, cohort, queue
 
 BOTH = ({"cpu": 2, "gpu": 5}, {"cpu": 8, "gpu": 5})
@@ -92,7 +92,7 @@ def test_shares_are_ordered(lower: Share, higher: Share) -> None:
 def winners(tree: Tree, wants: dict[str, int], order: dict[str, int]) -> list[str]:
     """Queues in the order of the tournament, each counted as admitted once it won."""
     place = FlavorResource(FLAVOR, GPU)
-    entries: dict[str, tuple[Node, str]] = {name: (tree.queues[name], name) for name in wants}
+    entries: dict[str, tuple[QuotaNode, str]] = {name: (tree.queues[name], name) for name in wants}
     found = []
     for name in Tournament(entries, lambda each: {place: wants[each]}, lambda each: (order.get(each, 0),)):
         found.append(name)

@@ -11,7 +11,7 @@ from lab.queue.model import (
     AdmissionFairSharing,
     Config,
     LocalQueue,
-    Preemption,
+    PreemptionPolicy,
     ResourceFlavor,
     Setup,
     WaitForPodsReady,
@@ -21,7 +21,7 @@ from lab.queue.simulate import Simulation, simulate
 from lab.queue.trace import document
 from tests.unit.queue.made import cohort, job, queue, running, setup
 
-RECLAIM = Preemption(within="LowerPriority", reclaim="Any")
+RECLAIM = PreemptionPolicy(within="LowerPriority", reclaim="Any")
 
 
 def events(found: Simulation, *kinds: str) -> list[tuple[float, str, str]]:
@@ -301,7 +301,7 @@ def test_why_a_workload_is_not_even_tried(
 def test_the_next_flavor_is_tried_before_anybody_else() -> None:
     from lab.queue.model import Fungibility
 
-    policy = Preemption(within="LowerPriority")
+    policy = PreemptionPolicy(within="LowerPriority")
     two = queue(
         "a",
         {"one": 2, "two": 2},
@@ -344,7 +344,7 @@ def test_the_document() -> None:
 
 
 def test_two_that_preempt_each_other_without_end_are_given_up() -> None:
-    borrow = Preemption(reclaim="LowerPriority", borrow="LowerPriority")
+    borrow = PreemptionPolicy(reclaim="LowerPriority", borrow="LowerPriority")
     queues = [
         queue("a", 1, "left", preemption=borrow, strategy="StrictFIFO"),
         queue("b", 2, "left", strategy="StrictFIFO"),

@@ -18,7 +18,7 @@ import pytest
 
 from lab.errors import GpuError, SetupError
 from lab.host.files import take_lock
-from lab.host.gpus import Holder
+from lab.host.gpus import GpuHolder
 from lab.lab import Lab
 from lab.runtime import leases, select
 from lab.runtime.compose.runtime import ComposeRuntime
@@ -199,9 +199,9 @@ def test_no_gpu_is_kept_when_one_of_them_is_refused(one: FakeRuntime, two: FakeR
 
 
 def test_a_lab_is_asked_once_whatever_it_holds(one: FakeRuntime) -> None:
-    asked: list[Holder] = []
+    asked: list[GpuHolder] = []
 
-    def devices(holder: Holder) -> tuple[str, ...]:
+    def devices(holder: GpuHolder) -> tuple[str, ...]:
         asked.append(holder)
         return GPUS
 
@@ -250,8 +250,8 @@ def test_a_lab_that_fails_to_start_frees_its_gpus(one: FakeRuntime, two: FakeRun
 # Whether a lab runs, asked of the runtime that it was started on
 
 
-def holder(folder: Path) -> Holder:
-    return Holder(folder.name, str(folder))
+def holder(folder: Path) -> GpuHolder:
+    return GpuHolder(folder.name, str(folder))
 
 
 @pytest.fixture

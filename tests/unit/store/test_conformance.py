@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from lab.errors import StoreError
-from lab.store.conformance import QUESTIONS, Client, examine
+from lab.store.conformance import QUESTIONS, SigningClient, examine
 from lab.store.conformance.requests import values
 from lab.topology import Check, Credentials
 from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def findings(pool: Any, key: Credentials = TRAINING, bucket: str = "ray") -> dict[str, Check]:
-    client = Client(HOST, key, pool=pool)
+    client = SigningClient(HOST, key, pool=pool)
     return {finding.name: finding for finding in examine(client, bucket, questions=OVER_HTTP)}
 
 
@@ -192,15 +192,15 @@ def test_pyarrow_is_skipped_where_it_is_not_installed(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (asked,) = (question for question in QUESTIONS if question.name == "pyarrow")
-    client = Client(HOST, TRAINING, pool=WsgiPool(server))
+    client = SigningClient(HOST, TRAINING, pool=WsgiPool(server))
     found = {f.name: f for f in examine(client, "ray", questions=(replace(asked),))}
     assert (found["pyarrow"].outcome, "not installed" in found["pyarrow"].detail) == ("skipped", True)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9000", "ftp://h", "http://h/path", ""])
 def test_an_address_that_is_none_is_told(address: str) -> None:
-    with pytest.raises(StoreError, match="no address of an object store"):
-        Client(address, TRAINING)
+    with pytest.raises(StoreError, match="not an address of an object store"):
+        SigningClient(address, TRAINING)
 
 
 def test_an_answers_text_is_read_whichever_way_its_signs_are_written() -> None:

@@ -203,11 +203,11 @@ def test_something_else_at_that_port_is_told() -> None:
         )
 
     store = ObjectStore(HOST, CREDENTIALS, http=Pool(page))
-    with pytest.raises(StoreError, match="is no object store"):
+    with pytest.raises(StoreError, match="not an object store"):
         store.list()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9000", "ftp://h:1", "http://", "http://h:1/path"])
 def test_an_address_that_is_none_is_told(address: str) -> None:
-    with pytest.raises(StoreError, match="no address of an object store"):
+    with pytest.raises(StoreError, match="not an address of an object store"):
         ObjectStore(address, CREDENTIALS).list()

@@ -72,7 +72,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> Non
     ["127.0.0.1:9000", "ftp://h", "http://", "http://h/path", "http://h?x=1", "http://AKIA:very-secret@h"],
 )
 def test_what_is_no_address_is_a_mistake_in_the_command(tmp_path: Path, url: str) -> None:
-    with pytest.raises(UsageError, match="no address of an object store"):
+    with pytest.raises(UsageError, match="not an address of an object store"):
         named(tmp_path, url)
 
 

@@ -30,11 +30,11 @@ JOB = click.argument(
 def overview(app: App) -> None:
     """Print the ClusterQueues, and the jobs that have not finished."""
     queues = app.open().queues
-    overview_now = queues.queues()
+    listing = queues.queues()
     jobs = queues.list(limit=0 if app.out.json_wanted else MOST)
-    if app.out.as_json({**overview_now, **jobs}):
+    if app.out.as_json({**listing, **jobs}):
         return
-    if not overview_now["cluster_queues"]:
+    if not listing["cluster_queues"]:
         app.out.line("no queues yet")
         app.out.note(f"make some: {FIRST}")
         return
@@ -47,14 +47,14 @@ def overview(app: App) -> None:
             cluster_queue["active"],
             ", ".join(queue_words.used(flavor) for flavor in cluster_queue["flavors"]),
         )
-        for cluster_queue in overview_now["cluster_queues"]
+        for cluster_queue in listing["cluster_queues"]
     )
     columns = ("NAME", "COHORT", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "USED")
     app.out.show(render.table(columns, rows))
-    for cluster_queue in overview_now["cluster_queues"]:
+    for cluster_queue in listing["cluster_queues"]:
         if not cluster_queue["active"]:
             app.out.warn(f"ClusterQueue {cluster_queue['name']}: {cluster_queue['message']}")
-    for excess in overview_now.get("overcommitted", ()):
+    for excess in listing.get("overcommitted", ()):
         app.out.warn(excess["message"], excess["hint"])
     app.out.line()
     _show(app, jobs)
@@ -143,12 +143,12 @@ def describe(app: App, name: str) -> None:
 
 def _queue(queues: Queues, name: str) -> tuple[str, Document]:
     """Kind and document of a queue or cohort; nothing where there is none of this name."""
-    overview_now = queues.queues()
+    listing = queues.queues()
     for kind, rows in (("ClusterQueue", "cluster_queues"), ("Cohort", "cohorts")):
-        for row in overview_now[rows]:
+        for row in listing[rows]:
             if row["name"] == name:
                 return kind, row
-    for row in overview_now["local_queues"]:
+    for row in listing["local_queues"]:
         if name in (row["name"], f"{row['namespace']}/{row['name']}"):
             return "LocalQueue", row
     return "", {}
@@ -158,7 +158,7 @@ def _queue(queues: Queues, name: str) -> tuple[str, Document]:
 @JOB
 @pass_app
 def why(app: App, name: str) -> None:
-    """Say why a job waits, who holds what it misses, and when it could start."""
+    """Say why a job waits, which jobs hold the quota that it needs, and when it could start."""
     answer = app.open().queues.why(name)
     if app.out.as_json(answer):
         return
@@ -230,7 +230,7 @@ def events(app: App, follow: bool, since: int) -> None:
         app.out.document({"events": list(page)})
         return
     if not page and not follow:
-        app.out.line("nothing was decided yet")
+        app.out.line("nothing has been decided yet")
     while True:
         for event in page:
             since = max(since, event["number"])

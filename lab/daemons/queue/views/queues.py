@@ -11,7 +11,7 @@ from lab.queue.capacity import overcommitted
 from lab.queue.item import ADMITTED, PENDING
 from lab.queue.model import FlavorResource, Quota, quotas
 from lab.queue.shares import share
-from lab.queue.tree import Node
+from lab.queue.tree import QuotaNode
 
 
 def queues(reader: Reader) -> Document:
@@ -100,7 +100,7 @@ def queues(reader: Reader) -> Document:
     }
 
 
-def _flavor(node: Node, place: FlavorResource, quota: Quota | None) -> Document:
+def _flavor(node: QuotaNode, place: FlavorResource, quota: Quota | None) -> Document:
     """Quota and usage of one flavor's resource; limits that are not set are null."""
     flavor, resource = place
     given = quota or Quota()
@@ -118,7 +118,7 @@ def _flavor(node: Node, place: FlavorResource, quota: Quota | None) -> Document:
     }
 
 
-def _share(node: Node) -> int | None:
+def _share(node: QuotaNode) -> int | None:
     """Kueue's weightedShare; null is infinite."""
     weighted = share(node).weighted
     return None if math.isinf(weighted) else math.ceil(weighted)

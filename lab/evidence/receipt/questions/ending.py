@@ -81,7 +81,7 @@ def finished_or_clear(case: Case) -> Answer:
         return False, f"job {case.evidence.resubmitted_as}, which went on with it, failed: {_last(said)}"
     if case.outlasted is not None:
         went_on = f"attempt {case.outlasted.number} had gone on after the fault was over"
-        return None, f"the job failed, of what is not known: {went_on}: {_last(said)}"
+        return None, f"the job failed, for a reason that is not known: {went_on}: {_last(said)}"
     if not case.fault.expected.may_fail:
         return yes, detail
     if case.fault.expected is Expected.HEAD_LOST:

@@ -6,7 +6,7 @@ from lab.evidence.receipt.case import NO_TAKEOVER, Answer, Case
 from lab.evidence.receipt.questions.hit import hit_attempt
 from lab.host.quantities import plural
 
-UNKNOWN = "no health check has said anything of it"
+UNKNOWN = "no health check has reported it"
 
 
 def noticed(case: Case) -> Answer:

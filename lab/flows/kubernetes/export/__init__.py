@@ -15,7 +15,7 @@ from lab.flows.kubernetes.export.queues import CONFIGURATION, configuration, que
 from lab.flows.kubernetes.export.ray import workload
 from lab.flows.kubernetes.export.wanted import Wanted
 from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint import Authorities, Report, lint
+from lab.flows.kubernetes.lint import Authorities, LintReport, lint
 
 __all__ = ["Export", "Wanted", "export"]
 
@@ -33,7 +33,7 @@ class Export:
     """Path in the folder -> content."""
     applied: tuple[str, ...]
     """Those of them that are applied, in this order."""
-    report: Report
+    report: LintReport
     notes: tuple[str, ...] = ()
 
     def stream(self) -> str:

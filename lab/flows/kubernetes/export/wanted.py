@@ -126,7 +126,7 @@ class Wanted:
 
 
 def check_image(image: str) -> None:
-    """Raises UsageError for what is no reference to an image, and for one with another Ray."""
+    """Refuse what is no reference to an image, and an image with another Ray. Raises UsageError."""
     if not image:
         return
     if not IMAGE.fullmatch(image):

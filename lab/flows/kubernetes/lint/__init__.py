@@ -17,7 +17,7 @@ from lab.flows.kubernetes.manifests import (
 )
 from lab.queue.reading import DEFAULT_NAMESPACE
 
-__all__ = ["Authorities", "Report", "authorities_here", "lint"]
+__all__ = ["Authorities", "LintReport", "authorities_here", "lint"]
 
 NO_SCHEMAS = "Kubernetes' schemas: the package kubernetes-validate is not installed"
 NO_RAY = "Ray's own readers: Ray is not installed here; `labctl up --runtime local` installs it"
@@ -32,7 +32,7 @@ class Authorities:
 
 
 @dataclass(frozen=True)
-class Report:
+class LintReport:
     """Findings on a set of manifests, errors first."""
 
     objects: tuple[tuple[str, int], ...]
@@ -60,7 +60,9 @@ def authorities_here() -> Authorities:
     return Authorities(validate, readers)
 
 
-def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = DEFAULT_NAMESPACE) -> Report:
+def lint(
+    texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = DEFAULT_NAMESPACE
+) -> LintReport:
     """Check these texts, each with the name of its file, as one set.
 
     `namespace` is for objects that name none.
@@ -73,7 +75,7 @@ def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = 
     missing = [
         words for authority, words in ((asked.schemas, NO_SCHEMAS), (asked.ray, NO_RAY)) if authority is None
     ]
-    return Report(
+    return LintReport(
         tuple(kinds.items()),
         tuple(
             sorted(

@@ -171,9 +171,7 @@ def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -
             message = f"namespace {space} has no LocalQueue {queue}: it waits for ever"
             yield manifest.finding("quota", ERROR, at, message, meant(queue, names))
         else:
-            message = (
-                f"LocalQueue {space}/{queue} is not among these files: nobody asked if its quota is enough"
-            )
+            message = f"LocalQueue {space}/{queue} is not among these files: its quota was not checked"
             yield manifest.finding("quota", NOTE, at, message)
         return
     if local_queue.cluster_queue not in setup.cluster_queues:

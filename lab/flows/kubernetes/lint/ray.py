@@ -109,7 +109,7 @@ def _environment(
         yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, f"is {error}")
         return
     if not isinstance(value, dict):
-        message = "is no runtime environment: expected a mapping such as `pip: [...]`"
+        message = "is not a runtime environment: expected a mapping such as `pip: [...]`"
         yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, message)
         return
     try:

@@ -11,7 +11,7 @@ from lab.flows.kubernetes.clusters import (
     OBJECT_STORE,
     RAY,
     SHARED_MEMORY,
-    Group,
+    PodGroup,
     RayCluster,
     inside,
     quantity,
@@ -54,7 +54,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         message = f"a {manifest.kind}'s name has at most {most} characters, this one {length}"
         yield manifest.finding("name-length", ERROR, path, message)
     if not DNS_LABEL.fullmatch(f"{name}x" if generated else name):
-        message = f"{name!r} is no name: lower-case letters, digits and '-', beginning with a letter"
+        message = f"{name!r} is not a valid name: lower-case letters, digits and '-', beginning with a letter"
         yield manifest.finding("name", ERROR, path, message)
 
 
@@ -190,7 +190,7 @@ def _amounts(manifest: Manifest, container: Mapping[str, Any], path: Path_) -> I
             yield manifest.finding("gpu-limits", ERROR, (*at, "requests", key), message)
 
 
-def _memory(manifest: Manifest, group: Group) -> Iterator[Finding]:
+def _memory(manifest: Manifest, group: PodGroup) -> Iterator[Finding]:
     store, limit = quantity(group.params.get(OBJECT_STORE)), group.amount("memory")
     path = (*group.path, "rayStartParams", OBJECT_STORE)
     if store and limit and store >= limit:
@@ -221,7 +221,7 @@ def _memory(manifest: Manifest, group: Group) -> Iterator[Finding]:
         yield manifest.finding("shared-memory", WARNING, at, message)
 
 
-def _runtime_class(manifest: Manifest, group: Group) -> Iterator[Finding]:
+def _runtime_class(manifest: Manifest, group: PodGroup) -> Iterator[Finding]:
     if group.amount("nvidia.com/gpu") and not group.pod.get("runtimeClassName"):
         message = (
             "no runtimeClassName: the GPU is seen only where NVIDIA's is the default runtime of the nodes"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host.environment.progress import Progress
-from lab.runtime.compose.engine import Engine
+from lab.host.environment.progress import Printer
+from lab.runtime.compose.engine import DockerEngine
 
 INCLUDE = "ca-certificates,python3,python3-venv"
 EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
@@ -22,7 +22,7 @@ POCKETS = ("", "-updates", "-security", "/updates")
 
 
 @dataclass(frozen=True)
-class Source:
+class AptSource:
     """One archive that apt takes packages from."""
 
     uri: str
@@ -40,16 +40,16 @@ class Host:
     uid: Callable[[], int] = os.geteuid
 
 
-def one_line(text: str) -> Iterator[Source]:
+def one_line(text: str) -> Iterator[AptSource]:
     """The sources in a *.list file."""
     for line in text.splitlines():
         match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s*([^#]*)", line)
         if match:
             options = dict(pair.partition("=")[::2] for pair in (match[1] or "").split())
-            yield Source(match[2], match[3], tuple(match[4].split()), options.get("signed-by", ""))
+            yield AptSource(match[2], match[3], tuple(match[4].split()), options.get("signed-by", ""))
 
 
-def deb822(text: str) -> Iterator[Source]:
+def deb822(text: str) -> Iterator[AptSource]:
     """The sources in a *.sources file; a key written into the file itself is not taken over."""
     plain = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     for stanza in re.split(r"\n\s*\n", plain):
@@ -68,14 +68,14 @@ def deb822(text: str) -> Iterator[Source]:
         for uri in fields.get("uris", "").split():
             for suite in fields.get("suites", "").split():
                 components = tuple(fields.get("components", "").split())
-                yield Source(uri, suite, components, keyring if keyring.startswith("/") else "")
+                yield AptSource(uri, suite, components, keyring if keyring.startswith("/") else "")
 
 
-def sources(root: Path) -> tuple[Source, ...]:
+def sources(root: Path) -> tuple[AptSource, ...]:
     """Every archive that apt of the machine under `root` takes packages from."""
     apt = root / "etc" / "apt"
     lists = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]
-    listed: list[Source] = []
+    listed: list[AptSource] = []
     for path in lists:
         listed += one_line(_read(path))
     for path in sorted((apt / "sources.list.d").glob("*.sources")):
@@ -99,16 +99,16 @@ def own_suite(root: Path) -> str:
     )
 
 
-def of_suite(available: Iterable[Source], suite: str, own: str) -> tuple[Source, ...]:
+def of_suite(available: Iterable[AptSource], suite: str, own: str) -> tuple[AptSource, ...]:
     """The sources of one release, deduced from those of the machine's own where it has no others.
 
     Only the component `main` is taken: all that the images need lies there.
     """
 
-    def pick(release: str) -> list[Source]:
+    def pick(release: str) -> list[AptSource]:
         names = {release + pocket: suite + pocket for pocket in POCKETS}
         return [
-            Source(source.uri, names[source.suite], ("main",), source.keyring)
+            AptSource(source.uri, names[source.suite], ("main",), source.keyring)
             for source in available
             if source.suite in names and "main" in source.components
         ]
@@ -137,7 +137,7 @@ def suite_here(suite: str, host: Host) -> str:
     chosen = suite or own
     if not re.fullmatch(r"[a-z][a-z0-9-]*", chosen or "-"):
         raise UnsupportedError(
-            f"--suite {suite}: no name of a release"
+            f"--suite {suite}: not the name of a release"
             if chosen
             else "images build --offline: this is not Debian",
             "name a Debian release that this machine's apt sources have: --suite bookworm",
@@ -160,7 +160,7 @@ def suite_here(suite: str, host: Host) -> str:
     return chosen
 
 
-def make_base(suite: str, engine: Engine, progress: Progress, host: Host) -> str:
+def make_base(suite: str, engine: DockerEngine, progress: Printer, host: Host) -> str:
     """Make the base image of a release, unless it is there; returns its name. Takes about half a minute.
 
     Raises UnsupportedError, SetupError.

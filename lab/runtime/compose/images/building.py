@@ -14,9 +14,9 @@ from pathlib import Path
 
 from lab.errors import SetupError
 from lab.host.environment import pip
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from lab.host.files import ROOT
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
 from lab.runtime.compose.images.model import MINIO_BUILT, PROMETHEUS_STANDIN, S3_STANDIN
@@ -47,7 +47,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Target:
+class BuildTarget:
     """One image to build."""
 
     target: str
@@ -58,7 +58,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Machine:
+class BuildMachine:
     """The machine, as far as a build asks it; tests put in their own."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -67,13 +67,18 @@ class Machine:
     python: str = sys.executable
 
 
-def targets(variant: str, *, offline: bool, minio: bool = False) -> tuple[Target, ...]:
+def targets(variant: str, *, offline: bool, minio: bool = False) -> tuple[BuildTarget, ...]:
     """The images to build: the lab's and, offline, before it the others, which fail early."""
-    lab = Target("lab", f"raylab/ray:{__version__}-{variant}", variant)
+    lab = BuildTarget("lab", f"raylab/ray:{__version__}-{variant}", variant)
     if not offline:
         return (lab,)
-    own = (Target("", MINIO_BUILT, file=context.MINIO_FILE),) if minio else ()
-    return (*own, Target("prometheus-standin", PROMETHEUS_STANDIN), Target("s3-standin", S3_STANDIN), lab)
+    own = (BuildTarget("", MINIO_BUILT, file=context.MINIO_FILE),) if minio else ()
+    return (
+        *own,
+        BuildTarget("prometheus-standin", PROMETHEUS_STANDIN),
+        BuildTarget("s3-standin", S3_STANDIN),
+        lab,
+    )
 
 
 def build(
@@ -82,9 +87,9 @@ def build(
     offline: bool = False,
     suite: str = "",
     minio: Path | None = None,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-    machine: Machine | None = None,
+    engine: DockerEngine | None = None,
+    progress: Printer | None = None,
+    machine: BuildMachine | None = None,
 ) -> tuple[Built, ...]:
     """Build the images of a variant (`cpu`, `cuda`, `rocm`): minutes the first time, then only what changed.
 
@@ -93,7 +98,11 @@ def build(
 
     Raises EngineError (no engine, no buildx), UnsupportedError (no mmdebstrap), SetupError.
     """
-    engine, progress, machine = engine or Engine(), progress or Progress(), machine or Machine()
+    engine, progress, machine = (
+        engine or DockerEngine(),
+        progress or Printer(),
+        machine or BuildMachine(),
+    )
     try:
         engine.docker("buildx", "version", what="asking for buildx")
         base = make_base(suite, engine, progress, machine.host) if offline else ""
@@ -109,7 +118,7 @@ def build(
         progress.clear()
 
 
-def _pip_settings(engine: Engine, machine: Machine) -> context.PipSettings:
+def _pip_settings(engine: DockerEngine, machine: BuildMachine) -> context.PipSettings:
     """pip's configuration on this machine; an environment without pip has none."""
     argv = [machine.python, "-m", "pip", "config", "list"]
     try:
@@ -120,7 +129,7 @@ def _pip_settings(engine: Engine, machine: Machine) -> context.PipSettings:
 
 @contextmanager
 def _context(
-    machine: Machine, settings: context.PipSettings, variant: str, progress: Progress
+    machine: BuildMachine, settings: context.PipSettings, variant: str, progress: Printer
 ) -> Iterator[Path]:
     """The folder that a build gets as its context."""
     pins = {
@@ -137,13 +146,13 @@ def _context(
 
 
 def _build(
-    target: Target,
+    target: BuildTarget,
     base: str,
     folder: Path,
     settings: context.PipSettings,
-    engine: Engine,
-    progress: Progress,
-    machine: Machine,
+    engine: DockerEngine,
+    progress: Printer,
+    machine: BuildMachine,
 ) -> Built:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="raylab-secret-") as secrets:
@@ -161,7 +170,12 @@ def _build(
 
 
 def command(
-    target: Target, base: str, folder: Path, settings: context.PipSettings, secrets: Path, machine: Machine
+    target: BuildTarget,
+    base: str,
+    folder: Path,
+    settings: context.PipSettings,
+    secrets: Path,
+    machine: BuildMachine,
 ) -> list[str]:
     """The arguments of `docker` that build a target; what is secret is written into `secrets`."""
     argv = [
@@ -213,7 +227,7 @@ def required_cuda(index: str) -> str:
     return f"cuda>={match[1]}.{match[2]}" if match else ""
 
 
-def _show(line: str, name: str, progress: Progress) -> None:
+def _show(line: str, name: str, progress: Printer) -> None:
     if step := STEP.match(line):
         progress.update(f"{name}: step {step['at']} {step['what'][:50]}")
     elif (said := SAID.match(line)) and said["text"].startswith("note: "):

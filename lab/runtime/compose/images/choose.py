@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lab.errors import LabError, SetupError
-from lab.host.environment.progress import Progress
-from lab.runtime.compose.engine import Engine
+from lab.host.environment.progress import Printer
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import context, model
 from lab.runtime.compose.images.building import build
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
@@ -23,7 +23,7 @@ def vendor_of(spec: LabSpec | Vendor) -> Vendor:
     return spec if isinstance(spec, Vendor) else spec.gpu.vendor
 
 
-def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: Engine) -> tuple[ImageNeed, ...]:
+def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: DockerEngine) -> tuple[ImageNeed, ...]:
     """The same images, with what the engine knows of each."""
     names = dict.fromkeys(name for need in needs for name in (need.name, model.kept_name(need.name)))
     there = engine.images(tuple(names))
@@ -46,15 +46,15 @@ def _stale(need: ImageNeed, vendor: Vendor, info: ImageInfo) -> bool:
 
 
 def needs(
-    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: DockerEngine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images of a lab with these GPUs, then the stand-ins. Raises EngineError without an engine."""
     environ = os.environ if environ is None else environ
-    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or Engine())
+    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or DockerEngine())
 
 
 def resolve(
-    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: DockerEngine | None = None
 ) -> ResolvedImages:
     """Choose among the images that are here those that a lab runs on; fetch nothing.
 
@@ -106,7 +106,7 @@ def resolve(
 
 
 def missing(
-    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: DockerEngine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images without which this lab cannot start here. Empty when it can."""
     return resolve(spec, environ, engine).missing
@@ -115,15 +115,15 @@ def missing(
 def ensure(
     spec: LabSpec | Vendor,
     environ: Mapping[str, str] | None = None,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
+    engine: DockerEngine | None = None,
+    progress: Printer | None = None,
 ) -> ResolvedImages:
     """Fetch what this lab lacks: pull what is published, build what is ours. Then as `resolve`.
 
     Grafana and Alertmanager are left out when they cannot be had. Raises SetupError, with every way to get
     what is missing; EngineError when no engine answers.
     """
-    engine, progress = engine or Engine(), progress or Progress()
+    engine, progress = engine or DockerEngine(), progress or Printer()
     resolved = resolve(spec, environ, engine)
     fetch = [need for need in resolved.missing if need.variable != model.S3_STANDIN_IMAGE]  # asks for `build`
     if resolved.left_out and not resolved.files:
@@ -153,14 +153,14 @@ def lacking(need: ImageNeed, why: LabError) -> SetupError:
 def pull(
     vendor: Vendor,
     environ: Mapping[str, str] | None = None,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
+    engine: DockerEngine | None = None,
+    progress: Printer | None = None,
 ) -> tuple[ImageNeed, ...]:
     """Pull every image of a lab that is not built here and not there yet; returns them as they are then.
 
     Raises SetupError, EngineError.
     """
-    engine, progress = engine or Engine(), progress or Progress()
+    engine, progress = engine or DockerEngine(), progress or Printer()
     environ = os.environ if environ is None else environ
     wanted = [need for need in look(model.wanted(vendor, environ), vendor, engine) if not need.own]
     try:
@@ -173,7 +173,7 @@ def pull(
 
 
 def to_save(
-    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: DockerEngine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images that a lab runs on here, stand-ins in place of what is not; absent ones are among them."""
     wanted = needs(vendor, environ, engine)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from lab.cluster.api import RayApi, Reply
+from lab.cluster.api import ApiReply, RayApi
 
 GROUP = "2b93b9f606dedd34548f6a6eb32702000000"
 OTHER_GROUP = "1a8323ba552c1d04177225e7ca9006000000"
@@ -146,9 +146,9 @@ class Dashboard(RayApi):
         self.reports, self.details = reports, details or {}
         self.asked: list[str] = []
 
-    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 10.0) -> Reply:
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 10.0) -> ApiReply:
         self.asked.append(unquote(path))
-        return Reply(200, json.dumps(self._answer(path.partition("?")[0])).encode())
+        return ApiReply(200, json.dumps(self._answer(path.partition("?")[0])).encode())
 
     def _answer(self, path: str) -> Any:
         if path == "/api/jobs/":

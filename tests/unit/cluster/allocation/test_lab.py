@@ -12,7 +12,7 @@ import pytest
 from lab.cluster.allocation import read
 from lab.cluster.allocation.loads import RAYS_OWN
 from lab.cluster.allocation.usage_by_job import holdings
-from lab.cluster.api import Reply
+from lab.cluster.api import ApiReply
 from lab.cluster.jobs import Jobs
 from lab.errors import EngineError, LabDownError, NotFoundError, RefusedError
 from lab.lab import Lab
@@ -38,12 +38,12 @@ class Measuring(FakeRuntime):
 class Answering(Dashboard):
     """Shows single jobs too."""
 
-    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 10.0) -> Reply:
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 10.0) -> ApiReply:
         name = path.removeprefix("/api/jobs/")
         if name in ("", path):
             return super().request(method, path, body=body, timeout=timeout)
         found = [row for row in self.lists["jobs"] if row["submission_id"] == name]
-        return Reply(200, json.dumps(found[0]).encode()) if found else Reply(404, b"{}")
+        return ApiReply(200, json.dumps(found[0]).encode()) if found else ApiReply(404, b"{}")
 
 
 def lab_with(api: Dashboard) -> Lab:

@@ -16,12 +16,12 @@ from lab.daemons.health.model import (
     TESTING,
     UNKNOWN,
     WARN,
-    Change,
+    CheckOrder,
     Device,
     Health,
-    Order,
     Override,
     Result,
+    StateChange,
 )
 
 NODE, GPU = "ray-worker-0", "gpu-0"
@@ -33,7 +33,7 @@ def result(state: str, check: str = "gpu-ecc", device: str = GPU, **more: Any) -
     return Result(check, device, state, message=f"{check} says {state}", **more)
 
 
-def heard(board: Board, now: float, *results: Result, boot: str = "1") -> tuple[Change, ...]:
+def heard(board: Board, now: float, *results: Result, boot: str = "1") -> tuple[StateChange, ...]:
     return board.report(NODE, results, now, devices=DEVICES, interval=5.0, boot=boot)
 
 
@@ -130,7 +130,7 @@ def test_hysteresis(results: str, worse_after: int, better_after: int, expected:
 
 
 def test_a_change_says_what_was_before_and_since_when() -> None:
-    board, told = Board(), list[Change]()
+    board, told = Board(), list[StateChange]()
     board.listen(told.extend)
     heard(board, T0, result(PASS))
     heard(board, T0 + 5, result(PASS))
@@ -199,7 +199,7 @@ def test_what_has_to_be_confirmed_is_due() -> None:
     heard(board, T0, result(PASS, worse_after=2), result(PASS, "disk", CPU))
     assert board.due(T0) == ()
     heard(board, T0 + 5, result(WARN, worse_after=2))
-    assert board.due(T0 + 5) == (Order(NODE, "gpu-ecc"),)
+    assert board.due(T0 + 5) == (CheckOrder(NODE, "gpu-ecc"),)
     assert board.due(T0 + 60) == (), "a silent agent runs nothing"
     heard(board, T0 + 65, result(WARN, worse_after=2))
     assert board.due(T0 + 65) == ()

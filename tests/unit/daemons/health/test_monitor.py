@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lab.daemons.health.documents import Document
-from lab.daemons.health.gauges import Collector
-from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Change
+from lab.daemons.health.gauges import HealthCollector
+from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, StateChange
 from lab.daemons.health.monitor import TRIAL_SECONDS, HealthMonitor
 from lab.errors import ClusterError, NotFoundError, StateError, UsageError
 from tests.conftest import ROOT
@@ -270,7 +270,7 @@ def test_a_trial_without_an_end_is_ended(world: World) -> None:
 
 
 def test_listeners_hear_of_a_change_under_the_lock(world: World) -> None:
-    heard = list[Change]()
+    heard = list[StateChange]()
     world.monitor.board.listen(heard.extend)
     world.report(result(EVICT))
     assert [(each.new.device, each.new.state) for each in heard] == [(GPU, EVICT), ("cpu", UNKNOWN)]
@@ -283,7 +283,7 @@ def samples(world: World) -> dict[tuple[str, ...], float]:
     """(metric, values of its labels in the order of their names) -> value."""
     return {
         (each.name, *(each.labels[name] for name in sorted(each.labels))): each.value
-        for family in Collector(world.monitor).collect()
+        for family in HealthCollector(world.monitor).collect()
         for each in family.samples
     }
 

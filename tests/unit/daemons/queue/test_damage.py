@@ -15,7 +15,7 @@ from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
-from lab.daemons.queue.store import FILE, DamagedError, Store
+from lab.daemons.queue.store import FILE, DamagedError, StateStore
 from lab.errors import StateError
 from tests.unit.daemons.queue.world import AtOnce, RayJob, Time, World, queue
 
@@ -23,7 +23,7 @@ NAME = "queue-damaged-20270115T080000.sqlite"
 """The name that a file gets at the time of the tests' clock."""
 
 
-class QuickStore(Store):
+class QuickStore(StateStore):
     SYNCHRONOUS = "OFF"
 
 
@@ -69,7 +69,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def begin(store: Store) -> Controller:
+def begin(store: StateStore) -> Controller:
     return Controller(store, Packages(store.path.parent, Time()), clock=Time())
 
 
@@ -89,6 +89,20 @@ def test_a_damaged_file_is_kept_and_the_queues_begin_anew(folder: Path, damage: 
     assert set_aside(folder) == (folder / NAME,)
     assert note(folder) == f"the queues began anew: the damaged file is kept as {folder / NAME}"
     assert set_aside_at(folder) == Time()()
+    controller._store.close()
+
+
+def test_jobs_of_an_older_controller_keep_what_each_rank_asks_for(folder: Path) -> None:
+    said: list[str] = []
+    execute(folder, """UPDATE workloads SET job = replace(job, '"per_rank"', '"each"')""")
+    store = StateStore(folder)
+    assert any('"each"' in job for (job,) in store._database.execute("SELECT job FROM workloads"))
+    store.close()
+
+    controller = open_store(folder, begin, said.append, clock=Time())
+
+    assert said == []
+    assert any(record.job.per_rank for record in controller.records.values())
     controller._store.close()
 
 

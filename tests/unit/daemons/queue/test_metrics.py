@@ -11,7 +11,7 @@ import pytest
 
 from lab.daemons.queue.gauges import GAUGES
 from lab.daemons.queue.metrics import MEANINGS, exposition
-from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Histogram, Job, Tally, bounds
+from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Histogram, TalliedJob, Tally, bounds
 from lab.queue.places import Change
 from tests.conftest import ROOT
 from tests.dashboard import cells
@@ -99,7 +99,7 @@ def test_counts_are_the_same_after_a_restart_and_go_on(world: World) -> None:
     assert value(world, "finished_workloads_total", cluster_queue="a", priority_class="") == 2
 
 
-JOB = Job("", 100.0)
+JOB = TalliedJob("", 100.0)
 
 
 def change(at: float, event: str, reason: str = "", message: str = "") -> Change:

@@ -9,7 +9,7 @@ import pytest
 
 from lab.daemons.queue import requests
 from lab.daemons.queue.metrics import exposition
-from lab.daemons.queue.model import DONE, INACTIVE, PHASES, QUEUED, Attempt, QueuedJob, Record
+from lab.daemons.queue.model import DONE, INACTIVE, PHASES, QUEUED, QueuedAttempt, QueuedJob, Record
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.retention import (
     ACTIVATE_SECONDS,
@@ -18,7 +18,7 @@ from lab.daemons.queue.retention import (
     MOST_FINISHED,
     outlived,
 )
-from lab.daemons.queue.store import Batch, Store
+from lab.daemons.queue.store import Batch, StateStore
 from lab.errors import StateError
 from lab.queue.places import Change
 from lab.queue.reading import read
@@ -31,7 +31,7 @@ ZIP = b"PK\x05\x06" + bytes(18)
 JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
 
 
-class QuickStore(Store):
+class QuickStore(StateStore):
     SYNCHRONOUS = "OFF"
     """What is measured is the file, not the disk."""
 
@@ -42,7 +42,7 @@ class QuickStore(Store):
 
 
 def record(name: str, finished_at: float | None, phase: str = DONE) -> Record:
-    attempt = Attempt(1, name, NOW, NOW + 1, NOW + 2, finished_at, "SUCCEEDED", "it went well")
+    attempt = QueuedAttempt(1, name, NOW, NOW + 1, NOW + 2, finished_at, "SUCCEEDED", "it went well")
     return Record(
         f"ns/{name}", QueuedJob(("python", "train.py"), attempts=(attempt,)), phase, NOW, finished_at
     )

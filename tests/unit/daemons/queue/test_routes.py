@@ -163,8 +163,8 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
                 ("A\0", "the name 'A\\x00' has a control character"),
                 ("A\n", "the name 'A\\n' has a control character"),
                 ("\x7f", "has a control character"),
-                ("", "'' can be no variable's name"),
-                ("A=B", "'A=B' can be no variable's name"),
+                ("", "'' cannot be the name of a variable"),
+                ("A=B", "'A=B' cannot be the name of a variable"),
             )
         ),
         ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {"A": "\0"}}}, 400, "env_vars.A: has a NUL"),

@@ -11,7 +11,7 @@ from lab.cluster.node_sizes import NodeSizes, request
 from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Health
 from lab.daemons.queue.rayside import needs_room
 from lab.daemons.queue.resets import FREE_RESETS, FREE_SECONDS
-from lab.daemons.queue.steering import Cordon, closed, ill, lost, sizes
+from lab.daemons.queue.steering import ClosedNodes, closed, ill, lost, sizes
 from lab.errors import ClusterError
 from lab.queue.capacity import SLACK
 from lab.queue.model import FlavorResource
@@ -79,7 +79,7 @@ def test_what_is_lost_is_of_the_flavor_of_the_slack_queue() -> None:
 
 def test_open_nodes_are_set_once_and_closed_ones_again_and_again() -> None:
     asked: list[tuple[str, float]] = []
-    cordon = Cordon(lambda name, size: asked.append((name, size)))
+    cordon = ClosedNodes(lambda name, size: asked.append((name, size)))
     cordon.apply({"a": 8.0, "b": 0.0})
     cordon.apply({"a": 8.0, "b": 0.0})
     cordon.apply({"a": 8.0, "b": 8.0})
@@ -94,7 +94,7 @@ def test_a_node_that_cannot_be_resized_keeps_no_other_from_it() -> None:
         if name == "dead":
             raise ClusterError("Ray does not resize node dead: NotFound")
 
-    cordon = Cordon(resize)
+    cordon = ClosedNodes(resize)
     with pytest.raises(ClusterError, match="NotFound"):
         cordon.apply({"dead": 8.0, "a": 8.0})
     with pytest.raises(ClusterError):

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from lab.daemons.queue import views
-from lab.daemons.queue.model import Attempt
+from lab.daemons.queue.model import QueuedAttempt
 from lab.daemons.queue.reader import Reader
 from lab.errors import NotFoundError, UsageError
-from lab.queue.model import LocalQueue, Preemption
+from lab.queue.model import LocalQueue, PreemptionPolicy
 from tests.unit.daemons.queue.reading import NOW, State
 from tests.unit.queue.made import job, queue, running, setup
 
@@ -33,7 +33,7 @@ def classroom() -> State:
         job("ben", "a", 1, created=3.0),
         job("cem", "a", 1, created=4.0),
         ann={"owner": "ann", "metadata": {"job_name": "sweep"}},
-        dia={"attempts": (Attempt(1, "dia", 10.0, ended_at=70.0, ended="SUCCEEDED"),)},
+        dia={"attempts": (QueuedAttempt(1, "dia", 10.0, ended_at=70.0, ended="SUCCEEDED"),)},
     )
 
 
@@ -89,7 +89,7 @@ def test_wrong_wishes_are_refused() -> None:
 
 def test_a_job_is_found_without_its_namespace_and_by_its_attempts() -> None:
     state = classroom()
-    again = (Attempt(1, "ann", 1.0), Attempt(2, "ann-2", 2.0))
+    again = (QueuedAttempt(1, "ann", 1.0), QueuedAttempt(2, "ann-2", 2.0))
     state.jobs["ns/ann"] = replace(
         state.jobs["ns/ann"], job=replace(state.jobs["ns/ann"].job, attempts=again)
     )
@@ -157,7 +157,7 @@ def test_a_dry_run_of_what_would_wait() -> None:
 
 
 def test_a_dry_run_of_what_would_preempt() -> None:
-    given = setup(queue("a", 1, preemption=Preemption("LowerPriority")))
+    given = setup(queue("a", 1, preemption=PreemptionPolicy("LowerPriority")))
     state = State(given, running("ann", "a", 1, at=900.0))
     found = views.dry_run(state, job("new", "a", 1, created=NOW, priority=9))
     assert (found["status"], found["preempts"]) == ("Admitted", ["ns/ann"])

@@ -20,7 +20,7 @@ from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.steering import Look
-from lab.daemons.queue.store import Batch, Loaded, Store
+from lab.daemons.queue.store import Batch, Loaded, StateStore
 from lab.daemons.queue.workers import Task
 from lab.errors import ClusterError, StoreError, UsageError
 from lab.queue.model import FlavorResource
@@ -247,7 +247,7 @@ class FakeRay:
         return [job for job in self.jobs.values() if job.status(self.clock()) in ("PENDING", "RUNNING")]
 
 
-class CrashingStore(Store):
+class CrashingStore(StateStore):
     """A file whose writer may be killed before and after each transaction."""
 
     SYNCHRONOUS = "OFF"
@@ -450,7 +450,7 @@ class World:
             held = node.usage.get(FlavorResource("h100", GPU), 0)
             assert running.get(name, 0) <= held
         assert self._store is not None
-        rows = {record.key: record for record, _ in Store.load(self._store).workloads}
+        rows = {record.key: record for record, _ in StateStore.load(self._store).workloads}
         assert rows == self.controller.records
 
     over: frozenset[str] = frozenset()

@@ -605,7 +605,7 @@ def test_a_job_that_was_moved_from_a_sick_gpu_has_recovered() -> None:
 @pytest.mark.parametrize(
     ("told", "verdict", "name", "says"),
     [
-        (None, "not-verified", "a real fault", "no health check has said anything"),
+        (None, "not-verified", "a real fault", "no health check has reported"),
         (replace(MOVED, avoided_at=None), "failed", "avoided", "took new work all the time"),
         (replace(MOVED, charged=True), "failed", "moved, no retry charged", "was charged as a retry"),
         (replace(MOVED, reset=""), "not-verified", "moved, no retry charged", "the job was not reset"),

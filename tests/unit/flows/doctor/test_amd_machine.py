@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UsageError
-from lab.flows.doctor.pinning import Answer, SeenGpu, WorkerView, compare
-from lab.host.gpus import GpuRequest, Holder, amd_gpus, plan
+from lab.flows.doctor.pinning import SeenGpu, SeenGpus, WorkerView, compare
+from lab.host.gpus import GpuHolder, GpuRequest, amd_gpus, plan
 from lab.runtime.compose.gpus import compose_gpu
 from lab.services import worker
 from lab.topology import GpuPlan
@@ -38,7 +38,7 @@ def machine(tmp_path: Path) -> Path:
     return root
 
 
-def planned(machine: Path, held: dict[str, Holder] | None = None) -> GpuPlan:
+def planned(machine: Path, held: dict[str, GpuHolder] | None = None) -> GpuPlan:
     detected = amd_gpus(machine, group=lambda path: GROUP)
     return plan(GpuRequest("amd"), WORKERS, nvidia=NO_NVIDIA, amd=lambda: detected, held=held or {})
 
@@ -58,7 +58,7 @@ def seen(machine: Path, made: GpuPlan) -> tuple[WorkerView, ...]:
     for service, files in files_of(made).items():
         own = {machine / name.lstrip("/") for name in files}
         found, problem = gpus.amd(machine, {}, lambda path, own=own: path in own and path.exists())  # type: ignore[misc]
-        answers[service] = Answer(tuple(SeenGpu(each["gpu"], each["name"]) for each in found), problem)
+        answers[service] = SeenGpus(tuple(SeenGpu(each["gpu"], each["name"]) for each in found), problem)
     return compare(made, answers, dict.fromkeys(answers, 1.0))
 
 
@@ -70,7 +70,7 @@ def test_each_worker_sees_its_own_gpu(machine: Path) -> None:
 
 
 def test_a_gpu_of_another_lab_is_left_to_it(machine: Path) -> None:
-    made = planned(machine, {"renderD128": Holder("other", "/labs/other")})
+    made = planned(machine, {"renderD128": GpuHolder("other", "/labs/other")})
     assert made.devices == ("renderD131", "renderD130", "renderD129")
     assert {view.problem for view in seen(machine, made)} == {""}
 

@@ -13,7 +13,7 @@ from lab.flows.doctor.model import Containers
 from lab.host.gpus import Detection, Gpu
 from lab.host.gpus.docker import HOOK, GpuHost
 from lab.runtime.base import Runtime
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.topology import Vendor
 from tests.fakes import FakeRuntime
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
@@ -36,7 +36,7 @@ def test_compose_is_judged_with_the_reason_and_the_remedy_of_the_engine() -> Non
 @pytest.mark.parametrize(
     ("nvidia", "amd", "host", "outcome", "said"),
     [
-        (Detection(), Detection(), PLAIN, "skipped", "this machine has none"),
+        (Detection(), Detection(), PLAIN, "skipped", "this machine has no GPU"),
         (H200, Detection(), GpuHost(), "skipped", "no Docker Engine answers"),
         (H200, Detection(), PLAIN, "warning", "Container Toolkit is not installed"),
         (H200, Detection(), replace(PLAIN, programs=(HOOK,)), "passed", f"nvidia by {HOOK}"),
@@ -52,7 +52,7 @@ def test_whether_containers_get_the_gpus_there_are(
     assert bool(check.hint) is (outcome == "warning")
 
 
-class FakeEngine(Engine):
+class FakeEngine(DockerEngine):
     """Answers with the versions of engine and Compose, or raises `error`."""
 
     def __init__(self, error: EngineError | None = None) -> None:

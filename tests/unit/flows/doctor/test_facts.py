@@ -14,7 +14,7 @@ from lab.flows.doctor.facts import (
     listeners,
     published,
 )
-from lab.flows.doctor.model import Listener
+from lab.flows.doctor.model import ListeningPort
 from lab.host.gpus import Detection
 from lab.host.listening import Listening
 from lab.services import HEAD
@@ -114,9 +114,9 @@ def test_the_labs_ports_are_those_of_its_processes_and_those_it_publishes() -> N
     ]
     owners = {10: "ray-head", 11: "ray-worker-0"}
     assert listeners(sockets, owners, published(endpoints)) == (
-        Listener("ray-head", sockets[0]),
-        Listener("s3", sockets[2]),
-        Listener("ray-worker-0", sockets[1]),
+        ListeningPort("ray-head", sockets[0]),
+        ListeningPort("s3", sockets[2]),
+        ListeningPort("ray-worker-0", sockets[1]),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.errors import PinningError
-from lab.flows.doctor.pinning import Answer, SeenGpu, check, compare, look, parse
+from lab.flows.doctor.pinning import SeenGpu, SeenGpus, check, compare, look, parse
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.fakes import FakeRuntime
 
@@ -20,12 +20,12 @@ def nvidia(first: str = f"GPU-{ONE}", second: str = f"GPU-{TWO}") -> GpuPlan:
     return GpuPlan(Vendor.NVIDIA, (GpuAssignment(W0, first), GpuAssignment(W1, second)))
 
 
-def sees(*gpus: str, problem: str = "") -> Answer:
-    return Answer(tuple(SeenGpu(gpu, "NVIDIA H200") for gpu in gpus), problem)
+def sees(*gpus: str, problem: str = "") -> SeenGpus:
+    return SeenGpus(tuple(SeenGpu(gpu, "NVIDIA H200") for gpu in gpus), problem)
 
 
 def problems(
-    plan: GpuPlan, first: Answer, second: Answer, counted: dict[str, float] | None = None
+    plan: GpuPlan, first: SeenGpus, second: SeenGpus, counted: dict[str, float] | None = None
 ) -> list[str]:
     views = compare(plan, {W0: first, W1: second}, {W0: 1.0, W1: 1.0} if counted is None else counted)
     assert [view.service for view in views] == [W0, W1]
@@ -43,7 +43,9 @@ def problems(
     ],
     ids=["a GPU each", "a slice each", "spelling", "shared as planned", "simulated"],
 )
-def test_workers_that_see_what_they_are_pinned_to_pass(plan: GpuPlan, first: Answer, second: Answer) -> None:
+def test_workers_that_see_what_they_are_pinned_to_pass(
+    plan: GpuPlan, first: SeenGpus, second: SeenGpus
+) -> None:
     assert problems(plan, first, second) == ["", ""]
 
 
@@ -59,7 +61,7 @@ def test_workers_that_see_what_they_are_pinned_to_pass(plan: GpuPlan, first: Ans
     ],
     ids=["the same", "none, with the reason", "none", "another", "several", "all"],
 )
-def test_a_worker_that_sees_something_else_fails(first: Answer, second: Answer, said: list[str]) -> None:
+def test_a_worker_that_sees_something_else_fails(first: SeenGpus, second: SeenGpus, said: list[str]) -> None:
     good, bad = problems(nvidia(), first, second)
     assert good == ""
     assert all(piece in bad for piece in said), bad

@@ -8,7 +8,7 @@ from lab.cluster.api import Node
 from lab.errors import LabDownError
 from lab.flows.doctor import run_checks
 from lab.flows.doctor import running as checks
-from lab.flows.doctor.model import Answer, Facts, Listener, RunningLab, Tools
+from lab.flows.doctor.model import Facts, ListeningPort, ProbedPage, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.host.listening import Listening
 from lab.runtime.base import Runtime
@@ -33,11 +33,14 @@ def runtime() -> FakeRuntime:
 def seen(runtime: FakeRuntime) -> RunningLab:
     return RunningLab(
         status=runtime.status(),
-        dashboard=Answer(200, date=1000.0, asked_at=1000.4),
-        anonymous=Answer(401),
+        dashboard=ProbedPage(200, date=1000.0, asked_at=1000.4),
+        anonymous=ProbedPage(401),
         nodes=runtime.nodes(),
         store_server="moto 5.2.5",
-        listeners=(Listener(HEAD, Listening("127.0.0.1", 8265)), Listener(HEAD, Listening("::1", 6379))),
+        listeners=(
+            ListeningPort(HEAD, Listening("127.0.0.1", 8265)),
+            ListeningPort(HEAD, Listening("::1", 6379)),
+        ),
     )
 
 
@@ -60,15 +63,20 @@ def test_a_service_that_is_not_healthy_is_named_with_its_reason(
 @pytest.mark.parametrize(
     ("dashboard", "anonymous", "outcome", "said"),
     [
-        (Answer(200), Answer(401), "passed", "refuses"),
-        (Answer(200), Answer(403), "passed", "refuses"),
-        (Answer(200), Answer(200), "failed", "without the token: HTTP 200"),
-        (Answer(401), Answer(401), "failed", "with the token: HTTP 401"),
-        (Answer(error="does not answer"), Answer(error="does not answer"), "failed", "does not answer"),
+        (ProbedPage(200), ProbedPage(401), "passed", "refuses"),
+        (ProbedPage(200), ProbedPage(403), "passed", "refuses"),
+        (ProbedPage(200), ProbedPage(200), "failed", "without the token: HTTP 200"),
+        (ProbedPage(401), ProbedPage(401), "failed", "with the token: HTTP 401"),
+        (
+            ProbedPage(error="does not answer"),
+            ProbedPage(error="does not answer"),
+            "failed",
+            "does not answer",
+        ),
     ],
 )
 def test_the_dashboard_must_serve_with_the_token_and_only_then(
-    seen: RunningLab, dashboard: Answer, anonymous: Answer, outcome: str, said: str
+    seen: RunningLab, dashboard: ProbedPage, anonymous: ProbedPage, outcome: str, said: str
 ) -> None:
     answer = checks.dashboard(replace(seen, dashboard=dashboard, anonymous=anonymous))
     assert (answer.outcome, said in answer.detail) == (outcome, True)
@@ -124,7 +132,7 @@ def test_the_store_fails_with_what_went_wrong(seen: RunningLab) -> None:
     ],
 )
 def test_a_port_that_is_not_on_loopback_is_named(seen: RunningLab, address: str, outcome: str) -> None:
-    answer = checks.loopback(replace(seen, listeners=(Listener("minio", Listening(address, 9000)),)))
+    answer = checks.loopback(replace(seen, listeners=(ListeningPort("minio", Listening(address, 9000)),)))
     assert answer.outcome == outcome
     if outcome == "failed":
         assert answer.detail == f"minio listens on {address} port 9000"
@@ -142,7 +150,8 @@ def test_the_labs_clock_is_compared_with_this_machines(
     seen: RunningLab, date: float | None, outcome: str
 ) -> None:
     assert (
-        checks.lab_clock(replace(seen, dashboard=Answer(200, date=date, asked_at=1000.0))).outcome == outcome
+        checks.lab_clock(replace(seen, dashboard=ProbedPage(200, date=date, asked_at=1000.0))).outcome
+        == outcome
     )
 
 

@@ -91,7 +91,7 @@ def test_a_bucket_that_may_not_be_used_fails_with_what_to_do(server: Server, tmp
 
 
 def test_an_address_that_is_none_is_a_wrong_use() -> None:
-    with pytest.raises(UsageError, match=r"--s3 'minio:9000' is no address"):
+    with pytest.raises(UsageError, match=r"--s3 'minio:9000' is not an address"):
         store_checks("minio:9000", "ray", environment={})
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
 from lab.flows.images import archive
-from lab.host.environment.progress import Progress
+from lab.host.environment.progress import Printer
 from lab.runtime.compose.images.model import ImageNeed, kept_name
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, archive_of, quiet
 
@@ -77,7 +77,7 @@ def test_a_partial_file_is_never_left(tmp_path: Path, broken: str) -> None:
         def interrupt(line: str) -> None:
             raise KeyboardInterrupt
 
-        progress = Progress(interrupt, clock=itertools.count(step=100).__next__)
+        progress = Printer(interrupt, clock=itertools.count(step=100).__next__)
     (tmp_path / "i.tar").write_text("the former one")
     with pytest.raises((SetupError, UsageError, KeyboardInterrupt)):
         archive.save(tmp_path / "i.tar", NEEDS, docker.engine, progress)
@@ -97,7 +97,7 @@ def test_a_folder_that_is_not_there_and_a_folder_as_file_are_refused(tmp_path: P
 def test_what_is_no_image_archive_never_reaches_the_engine(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "i.tar").write_bytes(content)
     docker = FakeDocker()
-    with pytest.raises(UsageError, match="no image archive"):
+    with pytest.raises(UsageError, match="not an image archive"):
         archive.load(tmp_path / "i.tar", docker.engine, quiet())
     assert not docker.journal
 
@@ -144,7 +144,7 @@ def tar(*entries: tuple[str, bytes]) -> bytes:
 def test_an_archive_without_an_image_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "i.tar").write_bytes(content)
     docker = FakeDocker()
-    with pytest.raises(UsageError, match="no image archive"):
+    with pytest.raises(UsageError, match="not an image archive"):
         archive.load(tmp_path / "i.tar", docker.engine, quiet())
     assert not docker.calls("load")
 
@@ -173,7 +173,7 @@ def test_a_manifest_that_is_no_file_is_refused(tmp_path: Path, kind: bytes, targ
         entry("other.json").tobuf() + entry("manifest.json", kind, target).tobuf() + tar()
     )
     docker = FakeDocker()
-    with pytest.raises(UsageError, match=r"its manifest\.json is no file but a link"):
+    with pytest.raises(UsageError, match=r"its manifest\.json is not a regular file"):
         archive.load(tmp_path / "i.tar", docker.engine, quiet())
     assert not docker.calls("load")
 
@@ -192,7 +192,7 @@ def test_a_manifest_that_is_no_file_is_refused(tmp_path: Path, kind: bytes, targ
 )
 def test_an_archive_that_makes_no_sense_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "i.tar").write_bytes(content)
-    with pytest.raises(UsageError, match="no image archive"):
+    with pytest.raises(UsageError, match="not an image archive"):
         archive.read(tmp_path / "i.tar")
 
 
@@ -228,5 +228,5 @@ def test_a_pipe_is_no_image_archive(tmp_path: Path) -> None:
 def test_a_huge_file_of_nothing_is_not_read_to_its_end(tmp_path: Path) -> None:
     with (tmp_path / "i.tar").open("wb") as stream:
         stream.truncate(1 << 40)
-    with pytest.raises(UsageError, match="no image archive"):
+    with pytest.raises(UsageError, match="not an image archive"):
         archive.load(tmp_path / "i.tar", FakeDocker().engine, quiet())

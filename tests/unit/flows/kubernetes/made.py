@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from lab.flows.kubernetes.lint import Authorities, Report, lint
+from lab.flows.kubernetes.lint import Authorities, LintReport, lint
 
 NOBODY = Authorities(None, None)
 """Neither Kubernetes' schemas nor Ray are asked."""
@@ -106,11 +106,11 @@ def changed(given: Object, change: Callable[[Object], Any]) -> Object:
     return found
 
 
-def checked(objects: Sequence[Object], asked: Authorities = NOBODY) -> Report:
+def checked(objects: Sequence[Object], asked: Authorities = NOBODY) -> LintReport:
     """What the checks say of these objects, in one file."""
     return lint([("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))], asked)
 
 
-def rules(report: Report, *levels: str) -> set[str]:
+def rules(report: LintReport, *levels: str) -> set[str]:
     """Names of the rules that found something of these levels."""
     return {each.rule for each in report.findings if not levels or each.level in levels}

@@ -162,7 +162,7 @@ def test_the_runtime_environment_of_a_job_is_read_by_ray() -> None:
     ("given", "told"),
     [
         ("a: [", "is not YAML"),
-        ("- a", "is no runtime environment"),
+        ("- a", "not a runtime environment"),
         ("a: 1", "Ray refuses it"),
         ("a: 1\n---\nb: 2", "is not one document, but 2"),
         (BOMB, "is not read: its aliases stand for more than"),

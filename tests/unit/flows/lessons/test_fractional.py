@@ -9,7 +9,7 @@ import pytest
 
 from lab.cluster.jobs import Job
 from lab.evidence.ledger import History, Report, Run, RunAttempt
-from lab.evidence.ledger.model import Plan
+from lab.evidence.ledger.model import TrainingPlan
 from lab.flows.lessons.catalogue.lesson_06 import AT_ONCE, IN_TURN, LESSON
 from lab.flows.lessons.model import Evidence
 from lab.flows.lessons.results import ask
@@ -25,7 +25,7 @@ def run(part: str, node: str, begin: float, end: float, gpus: float) -> Run:
         failure_detected_at=None, ended_at=end, reports=(Report(end, 15, {}, None),),
         requests=(), loads=(), furthest=15,
     )  # fmt: skip
-    plan = Plan(15, 1, {"GPU": gpus, "CPU": 4.0}, 2)
+    plan = TrainingPlan(15, 1, {"GPU": gpus, "CPU": 4.0}, 2)
     return Run(name(6, part), "run", plan, end, None, "epoch", False, 1, (attempt,), ())
 
 

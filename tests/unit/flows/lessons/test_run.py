@@ -22,7 +22,7 @@ from lab.flows.lessons.model import (
     failed,
     passed,
 )
-from lab.flows.lessons.notebook import Step
+from lab.flows.lessons.notebook import NotebookStep
 from lab.flows.lessons.results import RESULT_FILE, keep_in_store, store_key
 from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
@@ -77,7 +77,7 @@ class Runs:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.steps: list[Step] = []
+        self.steps: list[NotebookStep] = []
         self.data: list[str] = []
 
     def __call__(self, item: Lesson, spec: Callable[[], LabSpec] = LabSpec) -> Any:
@@ -272,7 +272,7 @@ def test_a_host_task_is_waited_for_and_heard(world: World, run: Runs) -> None:
     world.notebook(argv(item), *EVENTS)
     assert run(item).passed
     assert done.is_set()
-    assert Step("beside", "breaking ray-worker-0") in run.steps
+    assert NotebookStep("beside", "breaking ray-worker-0") in run.steps
 
 
 def test_a_host_task_beside_a_notebook_that_failed_is_told_to_end_and_mends_what_it_broke(
@@ -302,7 +302,7 @@ def test_an_error_of_a_host_task_is_said_and_the_checks_decide(world: World, run
     item = lesson(bad, host_task=on_host)
     world.notebook(argv(item), *EVENTS)
     assert not run(item).passed
-    assert Step("beside", "no job to break -> wait") in run.steps
+    assert NotebookStep("beside", "no job to break -> wait") in run.steps
 
 
 # A lesson that ends with the lab down

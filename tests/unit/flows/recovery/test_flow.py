@@ -22,7 +22,7 @@ from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.heal import heal, left_behind
 from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults
-from lab.flows.recovery.timeline import Timeline
+from lab.flows.recovery.timeline import LiveTimeline
 from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
 from lab.topology import LabStatus, Progress, State, Struck
@@ -354,9 +354,9 @@ def test_a_bug_after_the_fault_began_is_raised_after_a_receipt_was_kept(
 
     Training(world)
     if where == "look":
-        look = Timeline.look
+        look = LiveTimeline.look
         monkeypatch.setattr(
-            Timeline, "look", lambda self: broken() if "node_dead" in self.emitted else look(self)
+            LiveTimeline, "look", lambda self: broken() if "node_dead" in self.emitted else look(self)
         )
     else:
         monkeypatch.setattr(Kill, "inject", broken)
@@ -629,14 +629,14 @@ def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
-    look = Timeline.look
+    look = LiveTimeline.look
 
-    def lost(self: Timeline) -> None:
+    def lost(self: LiveTimeline) -> None:
         look(self)
         if "node_dead" in self.emitted:
             raise LabDownError("lab raylab is not up")
 
-    monkeypatch.setattr(Timeline, "look", lost)
+    monkeypatch.setattr(LiveTimeline, "look", lost)
 
     receipt = world.inject(after_epoch=2).receipt
 

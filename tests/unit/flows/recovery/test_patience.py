@@ -183,7 +183,7 @@ def test_whatever_moves_is_a_reason_to_go_on_waiting_but_not_for_ever(
     took, found = waited(world)
 
     assert took == pytest.approx(bound, abs=20)
-    assert "it has got no further for 6" in found.over
+    assert "it has made no progress for 6" in found.over
 
 
 def test_signs_that_stop_are_waited_for_from_the_last_one_on(world: World) -> None:
@@ -206,7 +206,7 @@ def test_a_job_that_starts_from_scratch_again_and_again_gets_no_further(world: W
     grows(world, 70.0, lambda _: setattr(training, "crashes", True))
     took, found = waited(world)
     assert bound <= took < 2 * bound
-    assert "it has got no further for 6" in found.over
+    assert "it has made no progress for 6" in found.over
 
 
 def test_once_the_pace_is_known_a_rank_that_hangs_is_given_up_after_five_epochs(world: World) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
-from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
+from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt.breakdown import Breakdown
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report.model import Evidence, Subject
+from lab.flows.report.model import ReportEvidence, Subject
 from tests.unit.data.stories import KILLED, SERVICES, Story, evidence, real
 
 AT = 1795570561.321
@@ -60,7 +60,7 @@ def usage(begin: float = AT - 40, seconds: int = 90) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-def full(**changes: Any) -> Evidence:
+def full(**changes: Any) -> ReportEvidence:
     """Everything there can be about the real run: receipt, ledger, control run, samples, versions."""
     events, control = real("ledger_kill"), real("ledger_undisturbed")
     history, other = History.of(events), History.of(control)
@@ -83,29 +83,29 @@ def full(**changes: Any) -> Evidence:
         "gpus": "simulated, one logical GPU per worker",
         "settings": (("RAY_health_check_period_ms", "200 (stock: 3000)"),),
     }
-    return Evidence(**{**given, **changes})
+    return ReportEvidence(**{**given, **changes})
 
 
-def receipt_of(evidence: Evidence) -> ReceiptDocument:
+def receipt_of(evidence: ReportEvidence) -> ReceiptDocument:
     """The receipt that the evidence is about."""
     assert evidence.subject.receipt is not None
     return evidence.subject.receipt
 
 
-def with_receipt(evidence: Evidence, **changes: Any) -> Evidence:
+def with_receipt(evidence: ReportEvidence, **changes: Any) -> ReportEvidence:
     """The evidence about a receipt with other fields."""
     receipt = replace(receipt_of(evidence), **changes)
     return replace(evidence, subject=replace(evidence.subject, receipt=receipt))
 
 
-def from_file() -> Evidence:
+def from_file() -> ReportEvidence:
     """A receipt alone, as when the lab is down."""
-    return Evidence(
+    return ReportEvidence(
         Subject("k3", kill_receipt().document()), missing=("the lab is down: curves are missing",)
     )
 
 
-def undisturbed() -> Evidence:
+def undisturbed() -> ReportEvidence:
     """A job without a fault."""
     events = real("ledger_undisturbed")
     return full(
@@ -114,12 +114,12 @@ def undisturbed() -> Evidence:
     )  # fmt: skip
 
 
-def two_ranks() -> Evidence:
+def two_ranks() -> ReportEvidence:
     """Two ranks, of which one is lost, from a made-up story; the second attempt does two epochs again."""
     story = Story(nodes=(("a", "b"), ("b", "b")), loads=(2, 2), first=(1, 2, 3), second=(2, 3, 4, 5))
     events = tuple(_with_loss(event) for event in story.events())
     receipt = judge(replace(evidence(), events=events))
-    return Evidence(
+    return ReportEvidence(
         Subject("job", receipt.document()), lab="raylab", runtime="local", history=History.of(events),
         services={"a": "ray-worker-0", "b": "ray-worker-1", "a2": "ray-worker-0"},
     )  # fmt: skip

@@ -11,7 +11,7 @@ from lab.evidence.ledger import History
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import ReportData, build_report
-from lab.flows.report.model import Evidence, Subject
+from lab.flows.report.model import ReportEvidence, Subject
 from tests.unit.data.stories import real
 from tests.unit.flows.report import cases
 
@@ -158,7 +158,7 @@ def test_the_environment_names_versions_and_size(full: ReportData) -> None:
 
 
 def test_no_evidence_at_all_is_told_without_failing() -> None:
-    data = build_report(Evidence(Subject("job-1"), history=History.of(())))
+    data = build_report(ReportEvidence(Subject("job-1"), history=History.of(())))
     assert (data.bars, data.metrics, data.moments) == ((), (), ())
 
 

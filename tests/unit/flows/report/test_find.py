@@ -18,7 +18,7 @@ from lab.flows.recovery.control import CONTROL_OF
 from lab.flows.recovery.usage_samples import Sample, Samples
 from lab.flows.report import find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
-from lab.flows.report.model import Evidence, Subject
+from lab.flows.report.model import ReportEvidence, Subject
 from tests.unit.flows.report import cases
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
@@ -216,7 +216,7 @@ def test_a_receipt_of_another_lab_says_that_its_ledger_is_not_here(world: World)
     found = read_evidence(world.lab, Subject("elsewhere", document("elsewhere")))
     assert found.history is None
     assert any("no ledger of the job" in line for line in found.missing)
-    assert found == Evidence(found.subject, missing=found.missing), "nothing is of this lab"
+    assert found == ReportEvidence(found.subject, missing=found.missing), "nothing is of this lab"
 
 
 def own(trained: World, later: float = 0.0) -> ReceiptDocument:

@@ -8,14 +8,14 @@ from lab.evidence.ledger import steps_of
 from lab.evidence.receipt import judge
 from lab.flows.report.build import build_report
 from lab.flows.report.draw import draw_pictures
-from lab.flows.report.model import Evidence, ReportData, Subject
+from lab.flows.report.model import ReportData, ReportEvidence, Subject
 from lab.flows.report.page import page
 from tests.unit.data.survivors import evidence, story
 
 
 def report() -> ReportData:
     receipt = judge(evidence(story())).document()
-    return build_report(Evidence(Subject("job", receipt), steps=steps_of(story())))
+    return build_report(ReportEvidence(Subject("job", receipt), steps=steps_of(story())))
 
 
 def test_steps_around_the_fault_are_told_apart_with_the_gap_of_the_survivor() -> None:
@@ -40,4 +40,4 @@ def test_the_picture_of_steps_says_its_gap_in_words_and_stands_on_the_page() -> 
 
 def test_a_training_that_starts_again_has_no_such_picture() -> None:
     receipt = replace(judge(evidence(story())).document(), survivors=None)
-    assert build_report(Evidence(Subject("job", receipt), steps=steps_of(story()))).steps == ()
+    assert build_report(ReportEvidence(Subject("job", receipt), steps=steps_of(story()))).steps == ()

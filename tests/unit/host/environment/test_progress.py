@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from lab.host.environment.progress import InstallProgress, Progress
+from lab.host.environment.progress import InstallProgress, Printer
 
 
 def test_uvs_output_becomes_one_line_with_what_is_done_of_all() -> None:
@@ -44,7 +44,7 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal_one_line_changes_and_goes_away() -> None:
     stream, now = Terminal(), [0.0]
-    progress = Progress(stream=stream, clock=lambda: now[0], columns=lambda: 25)
+    progress = Printer(stream=stream, clock=lambda: now[0], columns=lambda: 25)
     progress.update("local: fetching 1/2 a-very-long-name")
     now[0] = 3
     progress.update("short")
@@ -57,7 +57,7 @@ def test_on_a_terminal_one_line_changes_and_goes_away() -> None:
 
 def test_elsewhere_progress_is_a_line_every_ten_seconds() -> None:
     stream, now = io.StringIO(), [0.0]
-    progress = Progress(stream=stream, clock=lambda: now[0])
+    progress = Printer(stream=stream, clock=lambda: now[0])
     for second in range(25):
         now[0] = second
         progress.update("fetching")
@@ -66,6 +66,6 @@ def test_elsewhere_progress_is_a_line_every_ten_seconds() -> None:
 
 def test_a_listener_gets_the_lines_and_stderr_none(capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
-    Progress(said.append).line("making .venv")
+    Printer(said.append).line("making .venv")
     assert said == ["making .venv"]
     assert capsys.readouterr() == ("", "")

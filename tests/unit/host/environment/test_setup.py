@@ -18,7 +18,7 @@ from lab.errors import SetupError
 from lab.host import environment
 from lab.host.environment import pip, setup, uv
 from lab.host.environment.progress import pinned
-from lab.host.environment.venv import LOCK, Machine
+from lab.host.environment.venv import LOCK, VenvMachine
 from lab.host.files import take_lock
 from tests.fakes.host import FakeClock
 
@@ -138,7 +138,7 @@ def install(fake: FakeMachine, group: str = "cli", **machine: object) -> list[st
         "python": "/usr/bin/python3",
         **machine,
     }
-    setup.install(str(fake.root), group, said.append, machine=Machine(run=fake, **facts))  # type: ignore[arg-type]
+    setup.install(str(fake.root), group, said.append, machine=VenvMachine(run=fake, **facts))  # type: ignore[arg-type]
     return said
 
 
@@ -447,7 +447,7 @@ def test_where_uv_cannot_honour_an_option_of_pip_pip_installs_and_that_is_said(
     fake.answers["pip config list"] = (0, config)
     said = install(fake)
     option = config.split(".")[1].partition("=")[0]
-    assert f"pip installs, not uv, which cannot honour pip's option {option}" in said
+    assert f"installing with pip instead of uv, which has no counterpart of pip's option {option}" in said
     assert fake.did("-m pip install .*cli.txt")
     assert not fake.did("uv pip install")
 
@@ -465,7 +465,7 @@ def test_where_uv_cannot_be_had_pip_installs_and_that_is_said(fake: FakeMachine)
     fake.answers["installer.txt"] = (1, "ERROR: No matching distribution found for uv==0.13.9")
     said = install(fake)
     assert fake.did("-m ensurepip"), "pip has to come from somewhere"
-    assert any("uv cannot be had here; pip installs" in line for line in said)
+    assert any("uv is not available here" in line for line in said)
     assert fake.did("-m pip install .*cli.txt")
     assert not fake.did("uv pip install")
 
@@ -485,7 +485,7 @@ def test_where_uv_fails_for_its_own_reasons_pip_takes_over_for_good(
 
 def test_a_uv_that_was_killed_is_said_to_be(fake: FakeMachine) -> None:
     fake.answers["uv pip install"] = (-9, "Resolved 168 packages in 1.68s")
-    assert "uv could not install cli (signal 9 ended it); pip tries" in install(fake)
+    assert "uv could not install cli (signal 9 ended it); trying pip" in install(fake)
 
 
 @pytest.mark.parametrize("said_by_uv", ["Because there is no version of click==8.5.1", "os error 28)"])

@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import GpuError, UsageError
 from lab.host import gpus
-from lab.host.gpus import Detection, Gpu, GpuRequest, Holder
+from lab.host.gpus import Detection, Gpu, GpuHolder, GpuRequest
 from lab.topology import GpuPlan, Vendor
 
 GIB = 1024**3
@@ -115,7 +115,7 @@ def test_an_unknown_choice_is_refused() -> None:
 
 # GPUs that another lab holds
 
-OTHER = Holder("other", "/labs/other")
+OTHER = GpuHolder("other", "/labs/other")
 
 
 @pytest.fixture(autouse=True)

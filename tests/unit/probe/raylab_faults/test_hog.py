@@ -158,7 +158,7 @@ def test_another_trouble_of_the_disk_is_told(tmp_path: Path) -> None:
 
 def test_a_process_that_is_no_rank_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert hog.main(["start", "disk", str(os.getpid())]) == rank.NOT_A_RANK
-    assert "is no rank" in json.loads(capsys.readouterr().out)["problem"]
+    assert "not a rank" in json.loads(capsys.readouterr().out)["problem"]
 
 
 def test_stopping_removes_what_a_process_left_that_has_died(

@@ -87,8 +87,8 @@ def test_a_rank_that_a_fork_server_made_is_known_by_the_launcher_that_stands_for
 @pytest.mark.parametrize(
     ("process", "why"),
     [
-        (Process("bash", NODE), "process 5 is no rank of Ray Train: bash"),
-        (Process("ray::JobSupervisor", NODE), "process 5 is no rank of Ray Train: ray::JobSupervisor"),
+        (Process("bash", NODE), "process 5 is not a rank of Ray Train: bash"),
+        (Process("ray::JobSupervisor", NODE), "process 5 is not a rank of Ray Train: ray::JobSupervisor"),
         (Process(environment=NODE, status=psutil.STATUS_ZOMBIE), "process 5 has ended"),
         (
             Process(environment={**NODE, "RAYLAB_SERVICE_NAME": "ray-worker-1"}),
@@ -145,7 +145,7 @@ def test_what_is_no_rank_gets_no_signal(capsys: pytest.CaptureFixture[str]) -> N
     sent: list[int] = []
     assert rank.main(["kill", str(os.getpid())], lambda pid, _: sent.append(pid)) == rank.NOT_A_RANK
     assert not sent
-    assert "is no rank of Ray Train" in json.loads(capsys.readouterr().out)["problem"]
+    assert "is not a rank of Ray Train" in json.loads(capsys.readouterr().out)["problem"]
 
 
 def test_thawing_what_has_ended_is_done(

@@ -119,7 +119,7 @@ def test_a_node_that_was_told_to_end_stays_down() -> None:
 
 def test_a_node_that_is_told_to_end_while_it_waits_for_its_start_does_not_start() -> None:
     world = World(head=True)
-    world.plan[0.2] = lambda: setattr(world.keeper, "told", True)
+    world.plan[0.2] = lambda: setattr(world.keeper, "stopping", True)
     assert not world.keeper.again(up())
 
 
@@ -163,7 +163,7 @@ def test_a_worker_that_gave_its_head_up_is_started_once_that_is_back_as_the_same
 def test_a_worker_that_waits_for_its_head_ends_when_it_is_told_to() -> None:
     world = World(head=False)
     world.head_is("")
-    world.plan[50.0] = lambda: setattr(world.keeper, "told", True)
+    world.plan[50.0] = lambda: setattr(world.keeper, "stopping", True)
     assert not world.keeper.again(up())
 
 

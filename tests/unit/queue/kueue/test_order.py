@@ -9,11 +9,11 @@ import pytest
 from lab.queue.cycle import Cycle, Entry
 from lab.queue.engine import Engine
 from lab.queue.flavors import Assignment
-from lab.queue.history import History
+from lab.queue.history import UsageHistory
 from lab.queue.item import Item
 from lab.queue.model import FINAL_SHARE, AdmissionFairSharing, Config, FlavorResource, WaitForPodsReady
 from lab.queue.pending import Pending
-from lab.queue.snapshot import Snapshot
+from lab.queue.snapshot import QuotaSnapshot
 from lab.queue.tree import Tree
 from tests.unit.queue.kueue import tables
 from tests.unit.queue.kueue.tables import NOW
@@ -36,7 +36,7 @@ def pods_ready(case: tables.Data) -> Config:
 @cases("entries")
 def test_entries_of_a_cycle_are_processed_in_kueues_order(case: tables.Data) -> None:
     setup = tables.setup({"queues": [{"name": "cq", "groups": []}]}, namespaces={}, config=pods_ready(case))
-    snapshot = Snapshot(setup, Tree(setup.cluster_queues.values(), ()), {})
+    snapshot = QuotaSnapshot(setup, Tree(setup.cluster_queues.values(), ()), {})
     entries = [
         Entry(Item(tables.workload(each)), Assignment(borrowing=each.get("borrows", 0)))
         for each in TABLE["heads"][case["heads"]]
@@ -54,7 +54,7 @@ def test_of_two_queues_of_a_cohort_the_one_that_borrows_nothing_is_first(case: t
     ]
     queues.append({"name": "lender", "cohort": "all", "groups": [{"default": {"cpu": ["10"]}}]})
     setup = tables.setup({"queues": queues}, namespaces={}, config=Config(strategies=(FINAL_SHARE,)))
-    snapshot = Snapshot(setup, Tree(setup.cluster_queues.values(), ()), {})
+    snapshot = QuotaSnapshot(setup, Tree(setup.cluster_queues.values(), ()), {})
     entries = []
     for name, each in pair.items():
         item = Item(tables.workload({"job": f"ns/{name}", "pods": [], "created": each["created"]}))
@@ -77,7 +77,7 @@ def test_the_head_of_a_strict_queue(case: tables.Data) -> None:
 @cases("weighed")
 def test_what_a_local_queue_used_is_weighed(case: tables.Data) -> None:
     settings = AdmissionFairSharing(600.0, SAMPLING, case.get("weights", {}))
-    history = History(settings, {DOOR: float(case.get("queue", 1))})
+    history = UsageHistory(settings, {DOOR: float(case.get("queue", 1))})
     used, charged = case.get("consumed", {}), case.get("charged", {})
     history.restore({"sampled": None, "used": [[*DOOR, used]], "charged": [[*DOOR, charged]]})
     assert history.of(DOOR) == (math.inf if case["usage"] == "infinite" else case["usage"])
@@ -92,7 +92,7 @@ def holding(**amounts: int) -> Item:
 
 def test_usage_comes_near_what_is_held_by_half_lives() -> None:
     """Lines 151 and 177: 2,016 samples in each, none of which is lost to rounding."""
-    history = History(AdmissionFairSharing(WEEK, SAMPLING), {})
+    history = UsageHistory(AdmissionFairSharing(WEEK, SAMPLING), {})
     item = holding(cpu=2000)
     history.sample(NOW, [item])
     samples, last = round(WEEK / SAMPLING), 0.0
@@ -107,7 +107,7 @@ def test_usage_comes_near_what_is_held_by_half_lives() -> None:
 @pytest.mark.parametrize("size", [2**34, 2**40, 2**46])
 def test_large_amounts_stay_positive(size: int) -> None:
     """Line 207."""
-    history = History(AdmissionFairSharing(WEEK, SAMPLING), {})
+    history = UsageHistory(AdmissionFairSharing(WEEK, SAMPLING), {})
     history.sample(NOW, [])
     history.sample(NOW + SAMPLING, [holding(memory=size)])
     assert 0 < history.of(DOOR) < size
@@ -116,7 +116,7 @@ def test_large_amounts_stay_positive(size: int) -> None:
 @pytest.mark.parametrize(("half_life", "asked"), [(600.0, 4000), (WEEK, 2000)])
 def test_what_is_granted_is_charged_at_once_however_long_the_half_life(half_life: float, asked: int) -> None:
     """Lines 91 and 123."""
-    history = History(AdmissionFairSharing(half_life, SAMPLING), {})
+    history = UsageHistory(AdmissionFairSharing(half_life, SAMPLING), {})
     for item in (holding(cpu=asked), holding(gpu=1)):
         before = history.of(DOOR)
         history.charge(item, NOW, [item])
@@ -126,7 +126,7 @@ def test_what_is_granted_is_charged_at_once_however_long_the_half_life(half_life
 @pytest.mark.parametrize(("used", "sampled"), [(0, None), (8, NOW), (8, NOW + SAMPLING)])
 def test_a_grant_is_settled_into_what_was_used(used: int, sampled: float | None) -> None:
     """workload_controller_test: TestUpdateAfsConsumedUsage, the last with a clock that was set back."""
-    history = History(AdmissionFairSharing(SAMPLING, SAMPLING), {})
+    history = UsageHistory(AdmissionFairSharing(SAMPLING, SAMPLING), {})
     history.restore({"sampled": sampled, "used": [[*DOOR, {"cpu": used}]]})
     item = holding(cpu=4000)
     history.charge(item, NOW, [item])
@@ -136,7 +136,7 @@ def test_a_grant_is_settled_into_what_was_used(used: int, sampled: float | None)
 
 
 def test_usage_goes_on_to_the_moment_of_a_grant_and_from_there_to_the_next_sample() -> None:
-    history = History(AdmissionFairSharing(SAMPLING, 2 * SAMPLING), {})
+    history = UsageHistory(AdmissionFairSharing(SAMPLING, 2 * SAMPLING), {})
     first, second = holding(cpu=8000), holding(cpu=4000)
     history.sample(NOW, [first])
     history.charge(second, NOW + SAMPLING, [first, second])

@@ -12,7 +12,7 @@ from lab.queue.flavors import Assignment, reduced
 from lab.queue.item import Item
 from lab.queue.model import Config, FlavorResource, Setup
 from lab.queue.shares import share
-from lab.queue.snapshot import Snapshot
+from lab.queue.snapshot import QuotaSnapshot
 from lab.queue.tree import Tree
 from tests.unit.queue.kueue import tables
 
@@ -107,7 +107,7 @@ def test_whom_a_policy_lets_preempt(case: tables.Data) -> None:
         Item(tables.workload({"job": f"ns/{name}", "pods": [], **case[name]}))
         for name in ("preemptor", "candidate")
     ]
-    assert Snapshot(setup, tree, {}).may_preempt(pair[0], pair[1], case["policy"]) == case["may"]
+    assert QuotaSnapshot(setup, tree, {}).may_preempt(pair[0], pair[1], case["policy"]) == case["may"]
 
 
 @cases("order")
@@ -120,7 +120,7 @@ def test_queues_give_victims_by_their_share(case: tables.Data) -> None:
         item.reserve(workload.admission, workload.reserved_at)
         held[item.cluster_queue][item.key] = item
         tree.queues[item.cluster_queue].add_all(item.usage)
-    snapshot = Snapshot(setup, tree, held, now=tables.NOW)
+    snapshot = QuotaSnapshot(setup, tree, held, now=tables.NOW)
     preemptor = Item(tables.workload({"job": "ns/new", "pods": []}))
     preemptor.cluster_queue = case["preemptor"]
     search = FairSearch(snapshot, preemptor, {FlavorResource("default", "cpu")}, {})

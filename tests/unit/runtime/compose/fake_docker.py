@@ -14,7 +14,7 @@ from lab.host.command import OnLine
 from lab.host.http import Reply
 from lab.runtime.compose import project, state
 from lab.runtime.compose.causes import late_answer
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.inspected import FOLDER_LABEL, LAB_LABEL, Container
 from lab.runtime.compose.project import SETUP
@@ -98,7 +98,7 @@ class FakeDocker:
     """What Ray says instead of the truth."""
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def engine(self) -> Engine:
+    def engine(self) -> DockerEngine:
         """The engine, as labctl sees it."""
         return FakeEngine(self)
 
@@ -189,7 +189,7 @@ class FakeDocker:
         return nodes
 
 
-class FakeEngine(Engine):
+class FakeEngine(DockerEngine):
     """The engine over a FakeDocker."""
 
     def __init__(self, fake: FakeDocker) -> None:
@@ -203,7 +203,7 @@ class FakeEngine(Engine):
 
     def check_engine(self) -> None:
         if self.fake.down:
-            raise EngineError("the Docker Engine is not running", "start it")
+            raise EngineError("the Docker DockerEngine is not running", "start it")
         if self.fake.busy:
             raise late_answer(30.0)
 

@@ -138,7 +138,9 @@ def test_a_network_is_slowed_down_from_a_container_beside_it(up: ComposeRuntime,
 
 def test_what_the_kernel_cannot_do_is_refused_with_its_reason(up: ComposeRuntime, docker: FakeDocker) -> None:
     docker.helped = (1, "noise\na delay needs netem\n")
-    with pytest.raises(UnsupportedError, match="ray-worker-0 cannot be slowed down so: a delay needs netem"):
+    with pytest.raises(
+        UnsupportedError, match="ray-worker-0 cannot be slowed down like this: a delay needs netem"
+    ):
         up.impair(WORKER, delay_ms=10)
     with pytest.raises(EngineError, match="the network of ray-worker-0 is still slow"):
         up.unimpair(WORKER)

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from lab.errors import EngineError, WaitTimeoutError
-from lab.runtime.compose.engine import Engine, clean_environment
+from lab.runtime.compose.engine import DockerEngine, clean_environment
 from lab.runtime.compose.inspected import container, seconds
 from lab.topology import Struck
 
 Answers = dict[str, tuple[int, str, str]]
 
 
-def engine(answers: Answers) -> Engine:
+def engine(answers: Answers) -> DockerEngine:
     """An engine whose `docker` answers by the beginning of its arguments: exit code, stdout, stderr."""
 
     def run(argv: Sequence[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,7 @@ def engine(answers: Answers) -> Engine:
         code, out, err = next((a for key, a in answers.items() if words.startswith(key)), (0, "", ""))
         return subprocess.CompletedProcess(argv, code, out, err)
 
-    return Engine((sys.executable,), run)
+    return DockerEngine((sys.executable,), run)
 
 
 AROUND = Struck(100.0, 103.0)
@@ -93,7 +93,7 @@ def test_what_keeps_docker_from_being_used_is_said_with_its_cure(
 
 def test_a_missing_docker_is_said() -> None:
     with pytest.raises(EngineError, match="the command `no-such-docker` is not installed"):
-        Engine(("no-such-docker",)).check_engine()
+        DockerEngine(("no-such-docker",)).check_engine()
 
 
 def test_an_engine_that_hangs_is_an_error() -> None:
@@ -103,7 +103,7 @@ def test_an_engine_that_hangs_is_an_error() -> None:
         asked.append(timeout)
         raise subprocess.TimeoutExpired(argv, timeout)
 
-    hanging = Engine((sys.executable,), run, timeout=5.0)
+    hanging = DockerEngine((sys.executable,), run, timeout=5.0)
     with pytest.raises(EngineError, match="does not answer within 5 s"):
         hanging.check_engine()
     with pytest.raises(WaitTimeoutError, match="`sleep 9` has not ended after 1 s"):
@@ -175,7 +175,7 @@ def test_compose_gets_files_and_env_file_but_none_of_the_callers_variables(
 ) -> None:
     monkeypatch.setenv("LAB_NAME", "theirs")
     monkeypatch.setenv("COMPOSE_FILE", "theirs.yaml")
-    asked = Engine((sys.executable, str(tmp_path / "docker.py")))
+    asked = DockerEngine((sys.executable, str(tmp_path / "docker.py")))
     asked.create([Path("/a/lab.yaml"), Path("/b.json")], Path("/c.env"))
     asked.act("kill", ["abc"])
     asked.act("network rm", ["abc", "def"])
@@ -194,7 +194,7 @@ def test_compose_gets_files_and_env_file_but_none_of_the_callers_variables(
 def test_what_the_engine_refuses_is_said_in_its_words(
     tmp_path: Path, recorded: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    asked = Engine((sys.executable, str(tmp_path / "docker.py")))
+    asked = DockerEngine((sys.executable, str(tmp_path / "docker.py")))
     with pytest.raises(EngineError, match="port is already allocated"):
         asked.act("start", ["abc"])
     assert len(recorded()) == 1
@@ -221,7 +221,7 @@ def test_an_action_that_hangs_is_an_error_that_names_it() -> None:
     def run(argv: Sequence[str], *, timeout: float, **_: Any) -> subprocess.CompletedProcess[str]:
         raise subprocess.TimeoutExpired(argv, timeout)
 
-    hanging = Engine((sys.executable,), run)
+    hanging = DockerEngine((sys.executable,), run)
     with pytest.raises(EngineError, match="`docker stop` has not ended after 65 s"):
         hanging.act("stop", ["abc"], grace=5)
     with pytest.raises(EngineError, match="`docker compose create` has not ended after 300 s"):
@@ -265,7 +265,7 @@ class Finished:
         self.ended = True
 
 
-def piped(output: bytes, code: int = 0) -> tuple[Engine, list[tuple[str, ...]], Finished]:
+def piped(output: bytes, code: int = 0) -> tuple[DockerEngine, list[tuple[str, ...]], Finished]:
     """An engine whose logs are these bytes, what it was asked, and the process that is asked."""
     asked: list[tuple[str, ...]] = []
     process = Finished(output, code)
@@ -275,7 +275,7 @@ def piped(output: bytes, code: int = 0) -> tuple[Engine, list[tuple[str, ...]], 
         asked.append(tuple(argv[1:]))
         return process
 
-    return Engine(pipe=pipe), asked, process
+    return DockerEngine(pipe=pipe), asked, process
 
 
 def test_a_log_is_read_a_line_at_a_time_and_its_process_ends_with_the_reader() -> None:

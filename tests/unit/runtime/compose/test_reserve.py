@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import SetupError, UnsupportedError
 from lab.runtime.compose import project, reserve
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.fake_docker import lab_state
 
@@ -18,7 +18,7 @@ OTHER = (12345, 12345)
 """A user who owns nothing and is in no group."""
 
 
-def engine(options: str = "[]", system: str = "Debian GNU/Linux 12") -> Engine:
+def engine(options: str = "[]", system: str = "Debian GNU/Linux 12") -> DockerEngine:
     """An engine that says so of itself."""
 
     def run(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
@@ -26,7 +26,7 @@ def engine(options: str = "[]", system: str = "Debian GNU/Linux 12") -> Engine:
         answer = answer.replace("{{json .OperatingSystem}}", f'"{system}"')
         return subprocess.CompletedProcess(argv, 0, answer, "")
 
-    return Engine(("true",), run)
+    return DockerEngine(("true",), run)
 
 
 # Whom
@@ -131,6 +131,6 @@ def test_a_workspace_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     for name in ("file", "nothing"):
-        with pytest.raises(SetupError, match=f"the workspace {tmp_path}/{name} is no folder") as caught:
+        with pytest.raises(SetupError, match=f"the workspace {tmp_path}/{name} is not a folder") as caught:
             reserve.workspace_note(OTHER, Path(name))
         assert "LAB_WORKSPACE" in caught.value.hint

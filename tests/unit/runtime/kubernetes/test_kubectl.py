@@ -91,5 +91,5 @@ def test_an_answer_that_is_no_object_is_refused(answer: str) -> None:
     def run(argv: tuple[str, ...], *, timeout: float) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(argv, 0, answer, "")
 
-    with pytest.raises(KubernetesError, match="its answer is no JSON"):
+    with pytest.raises(KubernetesError, match="not JSON"):
         Kubectl("school", run=run).pod("w-0")

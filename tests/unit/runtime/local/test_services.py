@@ -21,7 +21,7 @@ from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
     FORKS,
-    Plan,
+    ServicePlan,
     client_environment,
     services_of,
 )
@@ -41,16 +41,16 @@ SECRETS = Secrets(
 )
 
 
-def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **changes: Any) -> Plan:
+def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **changes: Any) -> ServicePlan:
     assignments = tuple(GpuAssignment(service, gpu) for service, gpu in (gpus or {}).items())
     spec = LabSpec(gpu=GpuPlan(vendor, assignments), stock_ray=changes.pop("stock_ray", False))
     layout = Layout(Path("/labs/raylab"), Path("/tmp/r"), Path("/tmp/r-tmp"))
-    return Plan(
+    return ServicePlan(
         **{"spec": spec, "ports": PORTS, "layout": layout, "secrets": SECRETS, "store": "moto", **changes}
     )
 
 
-def every(plan: Plan) -> dict[str, Any]:
+def every(plan: ServicePlan) -> dict[str, Any]:
     return {service: plan.command(service) for service in services_of(plan.spec, plan.ports)}
 
 

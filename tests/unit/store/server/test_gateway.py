@@ -18,7 +18,7 @@ from lab.host.secrets import minio_metrics_token
 from lab.store import ObjectStore, setup
 from lab.store.admin import MinioAdministration
 from lab.store.base import AccessDeniedError, UnreachableStoreError
-from lab.store.conformance import QUESTIONS, Client, examine
+from lab.store.conformance import QUESTIONS, SigningClient, examine
 from lab.store.server.asked import HEALTH_PATH
 from lab.store.server.gateway import Gateway
 from lab.store.server.keys import Key, Keyring
@@ -53,9 +53,9 @@ class Front(Server):
         """The lab's bucket, as jobs see it."""
         return ObjectStore(HOST, TRAINING, http=WsgiPool(self))
 
-    def client(self, key: Credentials = TRAINING) -> Client:
+    def client(self, key: Credentials = TRAINING) -> SigningClient:
         """Requests by a key."""
-        return Client(HOST, key, pool=WsgiPool(self))
+        return SigningClient(HOST, key, pool=WsgiPool(self))
 
     def health(self) -> tuple[int, Mapping[str, str]]:
         """Its page of health."""

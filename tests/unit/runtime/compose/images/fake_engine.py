@@ -9,8 +9,8 @@ import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, cast
 
-from lab.host.environment.progress import Progress
-from lab.runtime.compose.engine import Engine
+from lab.host.environment.progress import Printer
+from lab.runtime.compose.engine import DockerEngine
 
 
 class FakeDocker:
@@ -80,8 +80,8 @@ class FakeDocker:
         return cast("subprocess.Popen[bytes]", FakeProcess(self.archive, self.save_code))
 
     @property
-    def engine(self) -> Engine:
-        return Engine(stream=self.run, pipe=self.pipe)
+    def engine(self) -> DockerEngine:
+        return DockerEngine(stream=self.run, pipe=self.pipe)
 
     def calls(self, *start: str) -> list[tuple[str, ...]]:
         """The command lines that begin so."""
@@ -113,6 +113,6 @@ def archive_of(*names: str) -> bytes:
     return buffer.getvalue()
 
 
-def quiet(said: list[str] | None = None) -> Progress:
+def quiet(said: list[str] | None = None) -> Printer:
     """Progress whose lines are kept."""
-    return Progress((lambda _: None) if said is None else said.append)
+    return Printer((lambda _: None) if said is None else said.append)

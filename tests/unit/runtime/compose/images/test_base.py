@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import UnsupportedError
 from lab.runtime.compose.images import base, building
-from lab.runtime.compose.images.base import Host, Source
+from lab.runtime.compose.images.base import AptSource, Host
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
 
 DEB822 = """# a comment
@@ -50,10 +50,10 @@ def test_both_forms_of_apt_sources_are_read(tmp_path: Path) -> None:
     (root / "etc/apt/sources.list.d/debian.sources").write_text(DEB822)
     chosen = base.of_suite(base.sources(root), "bookworm", "bookworm")
     assert chosen == (
-        Source("https://mirror.test/debian", "bookworm", ("main",), "/etc/apt/keyrings/company.gpg"),
-        Source("http://mirror.example/debian", "bookworm", ("main",), base.DEBIAN_KEYRING),
-        Source("http://mirror.example/debian", "bookworm-updates", ("main",), base.DEBIAN_KEYRING),
-        Source("http://mirror.example/security", "bookworm-security", ("main",)),
+        AptSource("https://mirror.test/debian", "bookworm", ("main",), "/etc/apt/keyrings/company.gpg"),
+        AptSource("http://mirror.example/debian", "bookworm", ("main",), base.DEBIAN_KEYRING),
+        AptSource("http://mirror.example/debian", "bookworm-updates", ("main",), base.DEBIAN_KEYRING),
+        AptSource("http://mirror.example/security", "bookworm-security", ("main",)),
     )
 
 
@@ -96,7 +96,7 @@ def test_a_base_that_is_there_is_not_made_again(tmp_path: Path) -> None:
 def test_the_offline_build_makes_the_stand_ins_too_on_that_base(tmp_path: Path) -> None:
     (host(tmp_path).root / "etc/apt/sources.list").write_text(ONE_LINE)
     docker = FakeDocker()
-    machine = building.Machine(environ={}, host=host(tmp_path), python="python3")
+    machine = building.BuildMachine(environ={}, host=host(tmp_path), python="python3")
     built = building.build("cpu", offline=True, engine=docker.engine, progress=quiet(), machine=machine)
     assert [each.name.partition(":")[0] for each in built] == [
         "raylab/prometheus-standin",
@@ -113,7 +113,7 @@ def test_the_offline_build_makes_the_stand_ins_too_on_that_base(tmp_path: Path) 
         ("", {"found": False}, "mmdebstrap", "apt-get install mmdebstrap"),
         ("", {"uid": 1000}, "only root", "sudo"),
         ("", {"release": "ID=fedora"}, "not Debian", "--suite"),
-        ("Bookworm;x", {}, "no name of a release", "--suite"),
+        ("Bookworm;x", {}, "not the name of a release", "--suite"),
         ("bookworm", {"release": "ID=fedora"}, "no apt source", "/etc/apt"),
     ],
 )

@@ -24,8 +24,8 @@ download.dest='/x'
 """
 
 
-def machine(tmp_path: Path, **environ: str) -> building.Machine:
-    return building.Machine(environ=environ, host=Host(root=tmp_path), python="python3")
+def machine(tmp_path: Path, **environ: str) -> building.BuildMachine:
+    return building.BuildMachine(environ=environ, host=Host(root=tmp_path), python="python3")
 
 
 def arguments(words: tuple[str, ...]) -> dict[str, str]:

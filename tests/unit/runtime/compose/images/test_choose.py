@@ -12,7 +12,7 @@ import pytest
 
 from lab.errors import EngineError, SetupError
 from lab.host.command import OnLine
-from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import choose, context, model
 from lab.topology import GpuPlan, LabSpec, S3Place, Vendor
 from tests.conftest import ROOT
@@ -168,7 +168,7 @@ def test_an_engine_that_does_not_answer_is_no_missing_image(output: str, message
         return subprocess.CompletedProcess(argv, 1, "", "")
 
     with pytest.raises(EngineError, match=message):
-        choose.missing(SPEC, {}, Engine(stream=run))
+        choose.missing(SPEC, {}, DockerEngine(stream=run))
 
 
 def test_a_warning_beside_an_image_that_is_not_there_is_no_error() -> None:
@@ -177,7 +177,7 @@ def test_a_warning_beside_an_image_that_is_not_there_is_no_error() -> None:
         on_line("Error: No such image: x")
         return subprocess.CompletedProcess(argv, 1, "", "")
 
-    assert LAB in [need.name for need in choose.missing(SPEC, {}, Engine(stream=run))]
+    assert LAB in [need.name for need in choose.missing(SPEC, {}, DockerEngine(stream=run))]
 
 
 def test_without_docker_the_error_says_so() -> None:
@@ -185,7 +185,7 @@ def test_without_docker_the_error_says_so() -> None:
         raise FileNotFoundError(argv[0])
 
     with pytest.raises(EngineError, match="`docker` is not installed"):
-        choose.missing(SPEC, {}, Engine(stream=run))
+        choose.missing(SPEC, {}, DockerEngine(stream=run))
 
 
 def test_what_is_saved_is_what_a_lab_runs_on_here() -> None:
