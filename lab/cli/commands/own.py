@@ -47,8 +47,8 @@ def remove(app: App, data: bool, yes: bool) -> None:
     listed = traces(places)
     going = [trace for trace in listed if data or not trace.yours]
     if going and not yes:
-        listed = "".join(f"\n  {t.place} ({t.what}{', yours' if t.yours else ''})" for t in going)
-        app.confirm(f"this removes, for good:{listed}", "remove")
+        names = "".join(f"\n  {t.place} ({t.what}{', yours' if t.yours else ''})" for t in going)
+        app.confirm(f"this removes, for good:{names}", "remove")
     gone = remove_traces(listed, places, yours=data, say=app.out.note)
     stays = [trace.place for trace in listed if trace not in gone]
     if app.out.as_json({"removed": [trace.place for trace in gone], "kept": stays}):

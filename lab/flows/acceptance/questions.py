@@ -121,7 +121,7 @@ def _compute(lab: Lab, seconds: float) -> tuple[bool, str]:
 def _unmade(view: Mapping[str, Any], nodes: set[str], check: str) -> list[str]:
     """Checks that nodes with GPUs cannot make, each reason once."""
     unmade = [reasons for node, reasons in view["skipped"].items() if node in nodes]
-    reasons_given = (
+    given = (f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name))
         f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name)
     )
     return list(dict.fromkeys(reasons_given))

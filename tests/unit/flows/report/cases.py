@@ -8,8 +8,8 @@ from typing import Any
 
 from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
-from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
 from lab.evidence.receipt import Evidence as Case
+from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
 from lab.evidence.receipt.breakdown import Breakdown
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.model import ReportEvidence, Subject

@@ -203,7 +203,7 @@ class FakeEngine(DockerEngine):
 
     def check_engine(self) -> None:
         if self.fake.down:
-            raise EngineError("the Docker DockerEngine is not running", "start it")
+            raise EngineError("the Docker Engine is not running", "start it")
         if self.fake.busy:
             raise late_answer(30.0)
 
