@@ -155,6 +155,13 @@ CAUSES = (
         r"(?:CUDA|HIP) out of memory\. Tried to allocate ",
     ),
     _cause(
+        "gpu-driver",
+        "PyTorch cannot work with the driver of the GPU",
+        "`labctl gpus` shows what the workers see; update the driver, or use a build of PyTorch for it",
+        r"Unexpected error from cudaGetDeviceCount\(\)",
+        r"The NVIDIA driver on your system is too old",
+    ),
+    _cause(
         "gpu-twice",
         "two ranks of the job are on one GPU, which NCCL refuses",
         'give each rank a GPU of its own ("GPU": 1), or let them use Gloo: TorchConfig(backend="gloo")',

@@ -98,6 +98,13 @@ LOGS = {
         "total capacity of 15.77 GiB of which 1.12 GiB is free.\n",
         f"{DRIVER}torch.OutOfMemoryError: HIP out of memory. Tried to allocate 20.00 MiB.\n",
     ],
+    "gpu-driver": [  # c10/cuda/CUDAFunctions.cpp
+        f"{GROUP}{RANK}RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda "
+        "functions before calling NumCudaDevices() that might have already set an error? Error 36: API call "
+        "is not supported in the installed CUDA driver\n",
+        f"{DRIVER}RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please "
+        "update your GPU driver\n",
+    ],
     "gpu-twice": [  # nccl/src/init.cc; torch/csrc/distributed/c10d/NCCLUtils.hpp
         f"{GROUP}{RANK}torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid "
         "usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.27.5\n"
