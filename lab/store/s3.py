@@ -187,10 +187,15 @@ def parse_address(url: str) -> SplitResult:
     return parts
 
 
-def bucket_address(url: str, bucket: str) -> str:
-    """The address of a bucket: below that of its server, or in the host where `url` has `{bucket}` there."""
-    place = url.rstrip("/")
-    return place.replace(BUCKET_IN_HOST, bucket) if BUCKET_IN_HOST in place else f"{place}/{bucket}"
+def address(url: str, bucket: str, rest: str = "") -> str:
+    """The address of a bucket or, with `rest` (a slash and a key), of an object.
+
+    The bucket is in the path, or in the host where `url` has `{bucket}` there. Then the path is at least a
+    slash, which is signed.
+    """
+    if BUCKET_IN_HOST in url:
+        return f"{url.replace(BUCKET_IN_HOST, bucket)}{rest or '/'}"
+    return f"{url}/{bucket}{rest}"
 
 
 def check_trusted(url: str, error: NoAnswerError, hint: str) -> None:

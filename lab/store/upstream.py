@@ -21,7 +21,7 @@ from lab.host.http import make_pool
 from lab.host.plain import build
 from lab.host.reading import SMALL, parse_json, read_text
 from lab.host.secrets import UPSTREAM_FILE, read_key
-from lab.store.s3 import RETRIES, bucket_address, parse_address
+from lab.store.s3 import RETRIES, parse_address
 from lab.topology import REGION, Credentials, S3Place
 
 if TYPE_CHECKING:
@@ -55,11 +55,6 @@ class Upstream:
     def place(self) -> S3Place:
         """Its bucket, without the key."""
         return S3Place(self.url, self.bucket)
-
-    @property
-    def address(self) -> str:
-        """The address of its bucket."""
-        return bucket_address(self.url, self.bucket)
 
     def pool(self, retries: int = RETRIES, read: float = READ_SECONDS) -> Any:
         """A urllib3 pool for it. Raises UsageError when `ca` holds no certificates."""

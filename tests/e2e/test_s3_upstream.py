@@ -147,6 +147,7 @@ def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: Th
     assert not (there.bench.folder / "secrets" / "s3-upstream.json").exists()
 
 
+@pytest.mark.rare
 def test_a_lab_that_was_down_finds_its_objects_again(up: There) -> None:
     up.bench.lab.store.put("mine", b"data")
     up.bench.labctl("down")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 import shlex
 import sys
@@ -149,7 +150,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
 
     lab = app.open()
     place = store_elsewhere(lab)
-    own = lab.runtime.kept() if volumes and place else ()
+    own = own_objects(lab) if volumes else ()
     if volumes and not yes:
         what = but_nothing_of(place, own) if place else stored(lab)
         app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{lessons_kept(lab.name)}")
@@ -171,7 +172,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     app.out.line(f"lab {lab.name}: {done}")
     if deleted:
         which = f"objects of its own, {', '.join(own)}" if place else "stored objects"
-        app.out.line(f"{which}: deleted")
+        app.out.line(f"{which}: {'deleted' if own or stopped else 'there are none'}")
     if place:
         then = "the lab has forgotten where and with which key" if volumes else "`labctl up` uses them again"
         app.out.line(f"stored objects: kept in {place}; {then}")
@@ -185,6 +186,13 @@ def stored(lab: Lab) -> str:
         return "every stored object (how many cannot be said: the object store does not answer)"
     amount = format.size(sum(c.size for c in checkpoints))
     return f"{plural(len(checkpoints), 'checkpoint')} ({amount}) and every other stored object"
+
+
+def own_objects(lab: Lab) -> tuple[str, ...]:
+    """The places where the lab itself keeps objects, as far as they can be seen."""
+    with contextlib.suppress(LabError):
+        return lab.runtime.kept()
+    return ()
 
 
 def but_nothing_of(place: str, own: Sequence[str]) -> str:

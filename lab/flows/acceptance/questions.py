@@ -122,9 +122,7 @@ def _unmade(view: Mapping[str, Any], nodes: set[str], check: str) -> list[str]:
     """Checks that nodes with GPUs cannot make, each reason once."""
     unmade = [reasons for node, reasons in view["skipped"].items() if node in nodes]
     given = (f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name))
-        f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name)
-    )
-    return list(dict.fromkeys(reasons_given))
+    return list(dict.fromkeys(given))
 
 
 def _sick_and_well(lab: Lab, clock: Clock, seconds: float) -> tuple[bool, str]:

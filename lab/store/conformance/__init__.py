@@ -72,6 +72,7 @@ def reach(client: SigningClient, bucket: str) -> tuple[S3Reply, StoreError | Non
     hints = {
         "NoSuchBucket": "make the bucket, or name another with --bucket",
         "InvalidAccessKeyId": "give the store's key with --s3-credentials",
+        "XAdminUserNotFound": "give the store's key with --s3-credentials",
         "SignatureDoesNotMatch": "give the store's key with --s3-credentials; AWS_REGION must be the store's",
         "AccessDenied": "give the key the rights of docs/store.md, or name another bucket with --bucket",
         "RequestTimeTooSkewed": "set the clocks of this machine and of the store",

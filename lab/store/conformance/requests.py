@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 from lab.errors import StoreError
 from lab.host import http
 from lab.store.base import UnreachableStoreError
-from lab.store.s3 import RETRIES, bucket_address, check_trusted, parse_address
+from lab.store.s3 import RETRIES, address, check_trusted, parse_address
 from lab.topology import REGION, Credentials
 
 
@@ -89,7 +89,7 @@ class SigningClient:
 
         text = "&".join(f"{quote(n, safe='')}={quote(v, safe='')}" for n, v in sorted(query))
         bucket, slash, key = path.partition("/")
-        place = f"{bucket_address(self.endpoint_url, quote(bucket))}{slash}{quote(key)}"
+        place = address(self.endpoint_url, quote(bucket), f"{slash}{quote(key)}")
         url = urlsplit(f"{place}{'?' if text else ''}{text}")
         now = datetime.now(timezone.utc)
         digest = hashlib.sha256(body).hexdigest()

@@ -236,8 +236,9 @@ def test_results_of_lessons_that_go_with_the_volumes_are_named(
 def test_volumes_are_deleted_with_yes(labctl: Labctl) -> None:
     labctl.runtime.objects["k"] = b"v"
     assert labctl.ok("down", "--volumes", "--yes").endswith("stored objects: deleted\n")
-    assert labctl.json("down", "--volumes", "--yes")["volumes_deleted"] is True
     assert not labctl.runtime.kept()
+    assert labctl.json("down", "--volumes", "--yes")["volumes_deleted"] is True
+    assert labctl.ok("down", "--volumes", "--yes").endswith("stored objects: there are none\n")
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 11), ("\n", 11)])

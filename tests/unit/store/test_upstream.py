@@ -205,7 +205,7 @@ def test_a_store_may_want_the_bucket_in_its_host() -> None:
     pool = Answering(urllib3.HTTPResponse(b"<Error><Code>AccessDenied</Code></Error>", status=403))
     with pytest.raises(StoreError, match="AccessDenied"):
         upstream.check(there, refuse, pool=pool)
-    assert pool.asked == ["https://course.s3.example.org?list-type=2&max-keys=1"]
+    assert pool.asked == ["https://course.s3.example.org/?list-type=2&max-keys=1"]
 
 
 def test_a_clock_that_is_wrong_is_told(server: Server) -> None:

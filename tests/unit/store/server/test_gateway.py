@@ -255,7 +255,17 @@ def test_the_bucket_is_in_the_host_of_a_store_that_wants_it_so(server: Server) -
     front = Front(server, pool=Virtual(server), url="https://{bucket}.there.example")
     assert front("GET", f"/{BUCKET}/a/b", credentials=TRAINING).data == b"data"
     front("GET", f"/{BUCKET}?list-type=2", credentials=TRAINING)
-    assert asked == [f"{THEIRS}.there.example/a/b", f"{THEIRS}.there.example"]
+    assert asked == [f"{THEIRS}.there.example/a/b", f"{THEIRS}.there.example/"], "the slash is signed"
+
+
+def test_a_key_that_versitygw_no_longer_knows_is_no_missing_object(server: Server) -> None:
+    class Forgotten(urllib3.PoolManager):
+        def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+            body = io.BytesIO(b"<Error><Code>XAdminUserNotFound</Code></Error>")
+            return urllib3.HTTPResponse(body, status=404, preload_content=False)
+
+    with pytest.raises(AccessDeniedError, match="refuses the lab's key: XAdminUserNotFound"):
+        Front(server, pool=Forgotten()).store.get("checkpoint")
 
 
 def test_its_health_names_the_store(front: Front) -> None:
