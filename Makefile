@@ -13,7 +13,7 @@ CUDA = cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupt
        nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu12 nvidia-nccl-cu13 nvidia-nvjitlink \
        nvidia-nvshmem-cu13 nvidia-nvtx triton
 
-.PHONY: help test unit contract e2e lint format lock upgrade clean
+.PHONY: help test unit contract e2e lint format lock upgrade pictures clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 12
@@ -52,6 +52,9 @@ lock: ## pin requirements/*.in into *.txt, keeping pins that still fit (needs uv
 
 upgrade: ## like lock, but take the newest versions (needs uv)
 	$(MAKE) lock UPGRADE=--upgrade
+
+pictures: ## draw docs/pictures from the recorded runs (after `labctl test` made .venv)
+	.venv/bin/python -m benchmarks.pictures
 
 clean: ## remove .venv and the tools' caches; running labs keep running
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,7 +2,7 @@
 """labctl: boots a small Ray cluster, breaks it on purpose, and proves that training resumed.
 
 Needs nothing but Python 3.10 to 3.13. What else it needs goes into `.venv` beside this file, on first use;
-where this file is a part of the installed package raylab, into an environment below $RAYLAB_HOME.
+where this file is a part of an installed package, into an environment below $RAYLAB_HOME.
 With LABCTL_NO_VENV=1 it uses the interpreter it is called with, and installs nothing.
 
 This file keeps to what Python 2.7 can read, so that an old Python prints a message and not a SyntaxError.

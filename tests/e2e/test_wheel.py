@@ -55,12 +55,12 @@ def test_the_wheel_has_every_file_and_runs_outside_the_checkout(tmp_path: Path) 
         str(ROOT),
         home=tmp_path,
     )
-    (wheel,) = tmp_path.glob("raylab-*.whl")
+    (wheel,) = tmp_path.glob("raylab_labctl-*.whl")
     tracked = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", *PARTS], capture_output=True, text=True, check=True
     ).stdout.split("\0")
     with zipfile.ZipFile(wheel) as archive:
-        inside = {name.removeprefix("raylab/") for name in archive.namelist()}
+        inside = {name.removeprefix("raylab_labctl/") for name in archive.namelist()}
     assert {name for name in tracked if name and (ROOT / name).exists()} <= inside
 
     venv = tmp_path / "venv"

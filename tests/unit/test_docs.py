@@ -35,6 +35,7 @@ PAGES = (
     "glossary",
     "gpus",
     "kubernetes",
+    "lab",
     "lessons",
     "metrics",
     "patches",
@@ -216,9 +217,8 @@ def test_every_fault_is_described_with_its_parameters() -> None:
 
 def test_every_check_and_verdict_is_named() -> None:
     checks = list(QUESTIONS[Expected.NODE_LOST])
-    for name in ("README.md", "docs/recovery.md"):
-        assert [row[0] for row in rows(name) if row[0] in checks] == checks, name
-        assert {verdict.value for verdict in Verdict} <= code(read(name)), name
+    assert [row[0] for row in rows("docs/recovery.md") if row[0] in checks] == checks
+    assert {verdict.value for verdict in Verdict} <= code(read("docs/recovery.md"))
 
 
 def test_every_event_of_the_ledger_is_described() -> None:
@@ -312,15 +312,34 @@ def test_the_glossary_is_short_sorted_and_in_use() -> None:
     assert "(docs/glossary.md)" in read("CONTRIBUTING.md")
 
 
-def test_the_readme_opens_with_one_sentence_and_a_transcript() -> None:
+def test_the_readme_opens_with_one_sentence_a_picture_and_two_commands() -> None:
     lines = read("README.md").splitlines()
-    assert 150 <= len(lines) <= 180
-    sentence, block = "\n".join(lines[2:]).split("\n\n", 1)
+    assert len(lines) <= 130
+    sentence, picture, heading, block = "\n".join(lines[2:]).split("\n\n")[:4]
     assert sentence.count(".") == 1
     assert sentence.endswith(".")
-    assert block.startswith("```console\n$ python3 labctl.py demo\n")
-    transcript = FENCE.findall(read("README.md"))[0][1]
+    assert picture.startswith("<picture>")
+    assert heading == "## Two commands"
+    assert block == "```console\n$ python3 labctl.py demo\n$ python3 labctl.py test\n```"
+    transcript = FENCE.findall(read("README.md"))[1][1]
     assert max(map(len, transcript.splitlines())) <= 80
+
+
+PICTURES = re.findall(r"(?:src|srcset)=\"([^\"]+)\"", read("README.md"))
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_there_in_both_colours_and_small(name: str) -> None:
+    for theme in ("light", "dark"):
+        file = ROOT / re.sub("light|dark", theme, name)
+        assert 0 < file.stat().st_size < 150_000
+
+
+def test_every_picture_of_the_readme_has_words_beside_it() -> None:
+    assert len(PICTURES) == 2
+    assert all(
+        re.search(r"\balt=\"[^\"]{40,}\"", tag) for tag in re.findall(r"<img[^>]*>", read("README.md"))
+    )
 
 
 def anchors(text: str) -> set[str]:

@@ -8,7 +8,7 @@ from lab.cli import format, render
 from lab.cli.context import App, LabGroup, pass_app
 from lab.host import environment
 
-UNINSTALL = "uv tool uninstall raylab, pipx uninstall raylab, or pip uninstall raylab"
+UNINSTALL = "uv tool uninstall, pipx uninstall or pip uninstall raylab-labctl"
 
 
 @click.group("self", cls=LabGroup)

@@ -1,6 +1,6 @@
 """The Python environment that labctl runs in: `.venv` beside labctl.py, filled from requirements/*.txt.
 
-Installed as a package (`pip install raylab`), labctl runs where it was installed, with the `cli` group there.
+Installed as a package (raylab-labctl), labctl runs where it was installed, with the `cli` group there.
 What a command needs beyond that goes into an environment below $RAYLAB_HOME, shared by all versions that pin
 the same, and the command goes on there.
 
@@ -109,7 +109,7 @@ class ElsewhereError(SetupError):
 
 
 def packaged(root: str = ROOT) -> bool:
-    """True if labctl was installed as the package raylab: its folder is a package, as no checkout is."""
+    """True if labctl was installed as a package: its folder is a package, as no checkout is."""
     return os.path.isfile(os.path.join(root, "__init__.py"))
 
 
@@ -276,7 +276,7 @@ def _pins(group: str, root: str) -> bytes:
         with open(requirements_of(group, root), "rb") as file:
             return file.read()
     except OSError as error:
-        whole = "install raylab again" if packaged(root) else "the checkout is incomplete"
+        whole = "install labctl again" if packaged(root) else "the checkout is incomplete"
         raise SetupError(f"{requirements_of(group, root)} cannot be read: {error.strerror}", whole) from None
 
 

@@ -14,7 +14,7 @@ from lab.host.workspace import bring, changed, workspace
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an installed labctl with one recipe, and an empty home."""
-    root = tmp_path / "site-packages" / "raylab"
+    root = tmp_path / "site-packages" / "raylab_labctl"
     (root / "workspace" / "digits").mkdir(parents=True)
     (root / "__init__.py").touch()
     (root / "workspace" / "digits" / "train.py").write_text("first")

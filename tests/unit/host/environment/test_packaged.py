@@ -16,7 +16,7 @@ from lab.host.environment import ElsewhereError
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The folder of an installed labctl whose environment has the packages of the command line."""
-    package = tmp_path / "site-packages" / "raylab"
+    package = tmp_path / "site-packages" / "raylab_labctl"
     (package / "requirements").mkdir(parents=True)
     (package / "__init__.py").touch()
     for group in ("installer", *environment.BUILDS_ON):
@@ -87,4 +87,4 @@ def test_a_package_that_is_not_whole_is_to_be_installed_again(root: str) -> None
     os.unlink(os.path.join(root, "requirements", "local.txt"))
     with pytest.raises(SetupError) as caught:
         environment.venv_of(root)
-    assert caught.value.hint == "install raylab again"
+    assert caught.value.hint == "install labctl again"

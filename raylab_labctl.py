@@ -1,4 +1,4 @@
-"""The package raylab, as a wheel has it (pyproject.toml): after `import raylab`, `from lab import Lab` works.
+"""The package of the wheel (pyproject.toml): after `import raylab_labctl`, `from lab import Lab` works.
 
 That it is there tells labctl that it was installed (lab/host/environment).
 """
