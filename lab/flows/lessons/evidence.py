@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lab.api.inference import BatchEvidence
 from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
@@ -115,7 +116,7 @@ def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[Mapping[str, Any], .
     return tuple(parse_json(store.get(key)) for _, key in sorted(found))
 
 
-def _batches(store: Store, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, Any]]:
+def _batches(store: Store, jobs: tuple[Job, ...]) -> dict[str, BatchEvidence]:
     found = {}
     for job in jobs:
         with contextlib.suppress(NotFoundError):

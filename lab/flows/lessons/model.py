@@ -13,6 +13,7 @@ from lab.host.clock import Clock
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
+    from lab.api.inference import BatchEvidence
     from lab.cluster.api import Node
     from lab.cluster.jobs import Job
     from lab.evidence.ledger import History
@@ -59,7 +60,7 @@ class Evidence:
     """Every node Ray knows, dead ones included, oldest first."""
     receipts: tuple[Mapping[str, Any], ...] = ()
     """The recovery receipts (JSON) of these jobs, oldest first."""
-    batches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batches: Mapping[str, BatchEvidence] = field(default_factory=dict)
     """Job id -> the evidence of its batch of inference, for those that have one."""
     store_objects: tuple[str, ...] = ()
     """Keys of the objects that the runs of these jobs have stored, and of the lesson's own."""

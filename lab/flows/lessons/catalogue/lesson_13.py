@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.api.receipt import Verdict
 from lab.evidence import inference
 from lab.flows.inference import lose_node
 from lab.flows.lessons.catalogue.breaking import break_for, jobs_of
@@ -75,11 +76,14 @@ def answered(evidence: Evidence) -> Check:
     if told is None:
         return failed(name, "there is no evidence of a batch", SUBMIT)
     receipt = inference.judge(told)
-    wrong = [f"{c['name']}: {c['detail']}" for c in receipt["checks"] if c["passed"] is not True]
-    tail = receipt["ttft_ms"]["all"] or {"p50": 0.0, "max": 0.0}
-    right = f"{len(told['prompts'])} prompts; TTFT {tail['p50']:,.0f} ms, at most {tail['max']:,.0f} ms"
-    found = "; ".join([receipt["verdict"], *(wrong or [right])])
-    return answer(receipt["verdict"] == "recovered", name, found, "break a node while prompts are answered")
+    wrong = [f"{c.name}: {c.detail}" for c in receipt.checks if c.passed is not True]
+    tail = receipt.ttft_ms["all"]
+    latency = f"; TTFT {tail.p50:,.0f} ms, at most {tail.max:,.0f} ms" if tail else ""
+    right = f"{len(told.prompts)} prompts{latency}"
+    found = "; ".join([receipt.verdict.value, *(wrong or [right])])
+    return answer(
+        receipt.verdict is Verdict.RECOVERED, name, found, "break a node while prompts are answered"
+    )
 
 
 def break_each(lab: Lab, task: HostTask) -> None:
@@ -92,7 +96,7 @@ def break_each(lab: Lab, task: HostTask) -> None:
     job = _wait_for(lab, task, BATCH, before)
     task.say(f"labctl job lose-node {job}")
     receipt = lose_node(lab, job, "", AFTER_ANSWERS, task.say, clock=task.clock)
-    task.say(f"receipt: {receipt['verdict']}")
+    task.say(f"receipt: {receipt.verdict.value}")
 
 
 def _wait_for(lab: Lab, task: HostTask, part: str, before: set[str]) -> str:
