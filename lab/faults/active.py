@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
+from lab.api.light import restore
 from lab.errors import RefusedError
 from lab.host.files import write_private
-from lab.host.plain import build
 from lab.host.reading import read_json
 
 FOLDER = "faults"
@@ -131,6 +131,6 @@ def process_lives(pid: int, started: float) -> bool:
 def _read(path: Path) -> ActiveFault | None:
     """Return the fault in a file, or None for one that is damaged or just being removed."""
     try:
-        return build(ActiveFault, read_json(path))
-    except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError):
+        return restore(ActiveFault, read_json(path))
+    except (OSError, ValueError):
         return None
