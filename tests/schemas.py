@@ -6,12 +6,18 @@ import json
 from collections.abc import Mapping
 
 from lab.api.base import schema
+from lab.api.ladder import LadderDocument
+from lab.api.lesson import ReportDocument
 from lab.api.receipt import ReceiptDocument
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "docs" / "schemas"
 
-SHAPES: Mapping[str, type] = {"recovery-receipt": ReceiptDocument}
+SHAPES: Mapping[str, type] = {
+    "ladder": LadderDocument,
+    "lesson-report": ReportDocument,
+    "recovery-receipt": ReceiptDocument,
+}
 """File, without `.json` -> the shape that it describes."""
 
 

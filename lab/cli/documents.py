@@ -11,6 +11,7 @@ from lab.cli import format
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lab.api.lesson import ResultDocument
     from lab.cluster.alerts import Alert, Silence
     from lab.cluster.allocation import Holding, TopView, Waiting
     from lab.cluster.api import Node
@@ -333,7 +334,7 @@ def check(item: Check) -> Document:
     return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
 
 
-def lesson(item: Lesson, result: Document | None) -> Document:
+def lesson(item: Lesson, result: ResultDocument | None) -> Document:
     """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
     return {
         "number": item.number,
@@ -342,8 +343,8 @@ def lesson(item: Lesson, result: Document | None) -> Document:
         "notebook": item.notebook,
         "minutes": item.minutes,
         "needs": list(item.needs),
-        "passed": result["passed"] if result else None,
-        "at": result["at"] if result else None,
+        "passed": result.passed if result else None,
+        "at": result.at if result else None,
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.base import plain
 from lab.cli import format, render, values
 from lab.cli.commands.chaos import exit_code
 from lab.cli.context import App, LabCommand, pass_app
@@ -62,7 +63,7 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
             png.write_bytes(drawn)
         except OSError as error:
             app.out.warn(f"the picture cannot be written to {png}: {error.strerror}")
-    if not app.out.as_json(found.to_json()):
+    if not app.out.as_json(plain(found.document())):
         show(app, found)
     if found.interrupt is not None:
         app.out.note("interrupted: the ladder's lab is down; above is what was measured until then")

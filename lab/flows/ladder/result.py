@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
+from lab.api.ladder import LADDER_SCHEMA, Figures, LadderDocument, RungDocument, RungRun
 from lab.flows.ladder.measure import Measured
 from lab.flows.ladder.rungs import Rung
 from lab.host.quantities import rounded
 
-SCHEMA = "ladder/1"
-"""Version of the JSON that `Ladder.to_json` gives; schema.json beside this file describes it."""
-
-FIGURES = (
-    "detected",
-    "longest_gap",
-    "all_back",
-    "steps_repeated",
-    "stored_bytes",
-    "sent_bytes",
-    "steps_per_second",
-)
+FIGURES = tuple(field.name for field in fields(Figures))
 """Fields of `Measured` that have a median, in the order of the table."""
 
 
@@ -44,6 +33,17 @@ class Attempted:
     def failed(self) -> bool:
         """True where something went wrong that should not."""
         return bool(self.reason) and not self.impossible
+
+    def document(self) -> RungRun:
+        """Return it as `--json` has it."""
+        return RungRun(
+            self.run,
+            self.job,
+            self.verdict or None,
+            None if self.measured is None else self.measured.figures,
+            self.reason or None,
+            self.impossible,
+        )
 
 
 @dataclass(frozen=True)
@@ -82,30 +82,20 @@ class Ladder:
         """The runs in which something went wrong."""
         return tuple(each for each in self.attempts if each.failed)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "schema": SCHEMA,
-            "fault": self.fault,
-            "runtime": self.runtime,
-            "interrupted": self.interrupt is not None,
-            "rungs": [
-                {
-                    "rung": rung.name,
-                    "summary": rung.summary,
-                    "median": {figure: rounded(self.median(rung, figure)) for figure in FIGURES},
-                    "runs": [
-                        {
-                            "run": each.run,
-                            "job": each.job,
-                            "verdict": each.verdict or None,
-                            "measured": None if each.measured is None else each.measured.to_json(),
-                            "reason": each.reason or None,
-                            "impossible": each.impossible,
-                        }
-                        for each in self.of(rung)
-                    ],
-                }
+    def document(self) -> LadderDocument:
+        """Return it as `--json` has it: a public contract."""
+        return LadderDocument(
+            LADDER_SCHEMA,
+            self.fault,
+            self.runtime,
+            self.interrupt is not None,
+            tuple(
+                RungDocument(
+                    rung.name,
+                    rung.summary,
+                    Figures(**{figure: rounded(self.median(rung, figure)) for figure in FIGURES}),
+                    tuple(each.document() for each in self.of(rung)),
+                )
                 for rung in self.rungs
-            ],
-        }
+            ),
+        )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lab.api.base import Plain
+from lab.api.lesson import RESULT_SCHEMA, CheckRecord, JobRecord, ResultDocument, Versions, signed, written
 from lab.host.clock import Clock
+from lab.host.quantities import rounded
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from lab.cluster.jobs import Job
     from lab.evidence.ledger import History
     from lab.lab import Lab
-
-RESULT_SCHEMA = "lesson-result/1"
-"""Version of the JSON that `LessonResult.to_json` gives; schema.json beside this file describes it."""
-
-SCHEMA_OF = "lab.flows.lessons"
-"""The package with schema.json: of a report, and as its `$defs/result` of a result."""
 
 LESSONS_PREFIX = ".raylab/lessons"
 """Folder in the bucket with the records, results and executed notebooks of lessons."""
@@ -139,10 +134,9 @@ class Lesson:
     """Deadline of the notebook under `labctl lesson run`."""
 
 
-def job_record(job: Job) -> dict[str, Any]:
-    """The job as a result has it. `started_at`, by Ray's clock, is left out when Ray does not say."""
-    told = {"submission_id": job.submission_id, "status": job.status}
-    return told if job.started_at is None else {**told, "started_at": round(job.started_at, 3)}
+def job_record(job: Job) -> JobRecord:
+    """The job as a result has it."""
+    return JobRecord(job.submission_id, job.status, rounded(job.started_at))
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,8 +157,8 @@ class LessonResult:
     """Time of the check, seconds since the epoch."""
     checks: tuple[Check, ...]
     measured: Mapping[str, Any]
-    jobs: tuple[Mapping[str, Any], ...]
-    """Each as `job_record` makes it, newest first."""
+    jobs: tuple[JobRecord, ...]
+    """Newest first."""
 
     def __repr__(self) -> str:
         """Short: a notebook's last cell shows it below the table."""
@@ -175,37 +169,27 @@ class LessonResult:
         """True when there are checks and every one passed."""
         return bool(self.checks) and all(check.outcome == "passed" for check in self.checks)
 
-    def to_json(self) -> dict[str, Any]:
-        """The result with its digest, ready for `json.dumps`: a public contract."""
+    def document(self) -> ResultDocument:
+        """The result with its digest: a public contract."""
         return signed(
-            {
-                "schema": RESULT_SCHEMA,
-                "lesson": self.lesson,
-                "name": self.name,
-                "title": self.title,
-                "student": self.student,
-                "lab": self.lab,
-                "runtime": self.runtime,
-                "gpu": self.gpu,
-                "versions": {"raylab": self.raylab_version, "ray": self.ray_version},
-                "at": round(self.at, 3),
-                "passed": self.passed,
-                "checks": [
-                    {"name": c.name, "passed": c.outcome == "passed", "detail": c.detail} for c in self.checks
-                ],
-                "measured": dict(self.measured),
-                "jobs": [dict(job) for job in self.jobs],
-            }
+            ResultDocument(
+                schema=RESULT_SCHEMA,
+                lesson=self.lesson,
+                name=self.name,
+                title=self.title,
+                student=self.student,
+                lab=self.lab,
+                runtime=self.runtime,
+                gpu=self.gpu,
+                versions=Versions(self.raylab_version, self.ray_version),
+                at=round(self.at, 3),
+                passed=self.passed,
+                checks=tuple(CheckRecord(c.name, c.outcome == "passed", c.detail) for c in self.checks),
+                measured=self.measured,
+                jobs=self.jobs,
+            )
         )
 
-
-def digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 over the canonical JSON of a document without its `sha256`: keys sorted, no spaces, UTF-8."""
-    content = {key: value for key, value in document.items() if key != "sha256"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def signed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its digest as `sha256`."""
-    return {**document, "sha256": digest(document)}
+    def to_json(self) -> Plain:
+        """The same as plain data for `json.dumps`."""
+        return written(self.document())

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.api.lesson import ResultDocument
 from lab.cluster.api import places
 from lab.errors import LabDownError, LabError, RefusedError
 from lab.flows.lessons.evidence import gather
@@ -21,7 +22,6 @@ from lab.flows.lessons.model import (
 )
 from lab.flows.lessons.notebook import OnStep, Step, execute_notebook
 from lab.flows.lessons.results import (
-    Document,
     ask,
     in_store,
     judge,
@@ -62,7 +62,7 @@ def place(lab: str) -> Path:
     return home() / lab / "lessons"
 
 
-def results(lab: Lab) -> dict[int, Document]:
+def results(lab: Lab) -> dict[int, ResultDocument]:
     """The best result of each lesson, of those kept on this machine and, if the lab is up, in its store."""
     collect(lab)
     return on_host(place(lab.name))
@@ -189,7 +189,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         keep_in_store(lab.store, result)
         collect(lab)
         if lesson.checks_after_down:
-            keep_look(place(lab.name), result.to_json())
+            keep_look(place(lab.name), result.document())
     elif lesson.checks_after_down:
         evidence = Evidence(lesson.number, status=status, kept=lab.runtime.kept())
         result = _after_down(lab, lesson, evidence, clock())
@@ -198,7 +198,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
             f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
             f"`labctl up`, or `labctl lesson run {lesson.number}`",
         )
-    keep_on_host(place(lab.name), result.to_json())
+    keep_on_host(place(lab.name), result.document())
     return result
 
 
@@ -211,23 +211,23 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
             f"`labctl up`, then `labctl lesson run {lesson.number}`",
         )
     answered = tuple(
-        Check(each["name"], "passed" if each["passed"] else "failed", each["detail"])
-        for each in before["checks"][: len(lesson.checks)]
+        Check(check.name, "passed" if check.passed else "failed", check.detail)
+        for check in before.checks[: len(lesson.checks)]
     )
     return LessonResult(
         lesson=lesson.number,
         name=lesson.name,
         title=lesson.title,
         student="",
-        lab=before["lab"],
-        runtime=before["runtime"],
-        gpu=before["gpu"],
-        raylab_version=before["versions"]["raylab"],
-        ray_version=before["versions"]["ray"],
+        lab=before.lab,
+        runtime=before.runtime,
+        gpu=before.gpu,
+        raylab_version=before.versions.raylab,
+        ray_version=before.versions.ray or "",
         at=at,
         checks=(*answered, *(ask(check, evidence) for check in lesson.checks_after_down)),
-        measured=before["measured"],
-        jobs=tuple(before["jobs"]),
+        measured=before.measured,
+        jobs=before.jobs,
     )
 
 
