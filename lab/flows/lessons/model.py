@@ -15,6 +15,7 @@ from lab.topology import Check, GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
     from lab.api.inference import BatchEvidence
+    from lab.api.receipt import ReceiptDocument
     from lab.cluster.api import Node
     from lab.cluster.jobs import Job
     from lab.evidence.ledger import History
@@ -53,8 +54,8 @@ class Evidence:
     """Values that the notebook kept with `Session.record`: claims, to be held against the rest."""
     nodes: tuple[Node, ...] = ()
     """Every node Ray knows, dead ones included, oldest first."""
-    receipts: tuple[Mapping[str, Any], ...] = ()
-    """The recovery receipts (JSON) of these jobs, oldest first."""
+    receipts: tuple[ReceiptDocument, ...] = ()
+    """The recovery receipts of these jobs, oldest first."""
     batches: Mapping[str, BatchEvidence] = field(default_factory=dict)
     """Job id -> the evidence of its batch of inference, for those that have one."""
     store_objects: tuple[str, ...] = ()
@@ -74,6 +75,11 @@ class Evidence:
     def service_of(self, node_id: str) -> str:
         """The service of a node id, such as `ray-worker-0`; empty for a node Ray does not know."""
         return next((node.service for node in self.nodes if node.node_id == node_id), "")
+
+    def receipts_of(self, part: str) -> tuple[ReceiptDocument, ...]:
+        """The receipts of the newest job of this part, oldest first."""
+        job = self.job(part)
+        return tuple(r for r in self.receipts if job and r.job.submission_id == job.submission_id)
 
 
 LessonCheck = Callable[[Evidence], Check]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from lab.api.receipt import ReceiptDocument, Verdict
 from lab.cluster.jobs import Job
 from lab.flows.lessons.catalogue.training import SUBMIT, attempt_of, run_of, succeeded
 from lab.flows.lessons.model import Evidence, Lesson, LessonCheck, answer, failed, passed
@@ -97,11 +95,9 @@ def ended_well(evidence: Evidence) -> Check:
     return answer(attempts[-1].status == "SUCCEEDED", name, told, "wait for it, or read its log")
 
 
-def receipts_of(evidence: Evidence) -> tuple[Mapping[str, Any], ...]:
+def receipts_of(evidence: Evidence) -> tuple[ReceiptDocument, ...]:
     """The receipts of the borrower's preemptions, oldest first."""
-    job = evidence.job(BORROW)
-    mine = (each for each in evidence.receipts if job and each["job"]["submission_id"] == job.submission_id)
-    return tuple(each for each in mine if each.get("preemption"))
+    return tuple(receipt for receipt in evidence.receipts_of(BORROW) if receipt.preemption)
 
 
 def on_receipt(name: str, question: LessonCheck) -> LessonCheck:
@@ -119,12 +115,13 @@ def on_receipt(name: str, question: LessonCheck) -> LessonCheck:
 def gave_way(evidence: Evidence) -> Check:
     """The receipt names red's job, and the reason with which a cohort takes back what was borrowed."""
     name = "blue gave way to red"
-    told = receipts_of(evidence)[0]["preemption"]
+    preemption = receipts_of(evidence)[0].preemption
+    assert preemption is not None
     job = evidence.job(RECLAIM)
     wanted = f"{RED.partition('/')[0]}/{job.submission_id}" if job is not None else ""
-    ok = told["by"] == wanted and told["reason"] == RECLAIMED
+    ok = preemption.by == wanted and preemption.reason == RECLAIMED
     return answer(
-        ok, name, f"{told['reason']}, for {told['by']}", f"{SUBMIT}, with nothing else in the queues"
+        ok, name, f"{preemption.reason}, for {preemption.by}", f"{SUBMIT}, with nothing else in the queues"
     )
 
 
@@ -132,21 +129,21 @@ def proven(evidence: Evidence) -> Check:
     """Every receipt says `recovered`."""
     name = "the receipt says recovered"
     for receipt in receipts_of(evidence):
-        if receipt["verdict"] != "recovered":
-            wrong = [f"{c['name']}: {c['detail']}" for c in receipt["checks"] if not c["passed"]]
-            return failed(name, "; ".join([str(receipt["verdict"]), *wrong]), SUBMIT)
-    lost = receipts_of(evidence)[-1]["lost_epochs"]
+        if receipt.verdict is not Verdict.RECOVERED:
+            wrong = [f"{check.name}: {check.detail}" for check in receipt.checks if not check.passed]
+            return failed(name, "; ".join([receipt.verdict.value, *wrong]), SUBMIT)
+    lost = receipts_of(evidence)[-1].lost_epochs
     return passed(name, f"{lost} epochs were trained twice")
 
 
 def same_weights(evidence: Evidence) -> Check:
     """The weights at the end are those of the same training undisturbed."""
     name = "the weights are those of an undisturbed run"
-    control = receipts_of(evidence)[-1].get("control")
+    control = receipts_of(evidence)[-1].control
     if not control:
         return failed(name, "it was not compared", "make the receipt with control=True")
     hint = "leave seed and number of workers as they are"
-    return answer(control["weights"] == "equal", name, str(control["detail"]), hint)
+    return answer(control.weights == "equal", name, control.detail, hint)
 
 
 LESSON = Lesson(
