@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -33,7 +34,8 @@ def restore(model: type[M], data: Plain) -> M:
     """The dataclass that `dataclasses.asdict`, or a person, made this plain data of.
 
     A field that is missing has its default, an unknown one is passed over, and no value is converted but a
-    whole number where a float is due. Raises ValueError with the path of the first field that does not fit.
+    whole number where a float is due. Raises ValueError with the path of the first field that does not fit;
+    NaN and infinity, which JSON lacks, are no numbers.
     """
     try:
         return cast("M", _value(model, data))
@@ -68,7 +70,7 @@ def _value(hint: Plain, value: Plain) -> Plain:
         return _member(hint, value)
     if hint is float and type(value) is int:
         return float(value)
-    if type(value) is not hint:
+    if type(value) is not hint or (hint is float and not math.isfinite(value)):
         raise _misfit(hint.__name__, value)
     return value
 

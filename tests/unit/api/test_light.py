@@ -56,6 +56,7 @@ def test_a_missing_field_has_its_default_and_an_unknown_one_is_ignored() -> None
     ("wrong", "message"),
     [
         ({"size": "1"}, "size should be float, not '1'"),
+        ({"size": float("nan")}, "size should be float, not nan"),
         ({"size": True}, "size should be float, not True"),
         ({"parts": [{"name": "a"}, {"name": 1}]}, "parts[1].name should be str, not 1"),
         ({"parts": [{}]}, "parts[0].name is missing"),
