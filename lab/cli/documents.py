@@ -13,6 +13,7 @@ from lab.cli import format
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lab.api.health import DeviceView
     from lab.cluster.alerts import Alert, Silence
     from lab.cluster.allocation import Holding, TopView, Waiting
     from lab.cluster.api import Node
@@ -102,7 +103,7 @@ def lab(
     nodes: Iterable[Node] = (),
     jobs: Iterable[Job] = (),
     problems: Iterable[str] = (),
-    health: Iterable[Document] = (),
+    health: Iterable[DeviceView] = (),
 ) -> Document:
     """The whole lab. `problems` lists the questions that got no answer, `health` is of Health.view."""
     assignments = [fields(each, "service gpu name") for each in status.gpu.assignments]
@@ -112,10 +113,7 @@ def lab(
         "services": [service(s) for s in status.services],
         "nodes": [node(n) for n in nodes],
         "running_jobs": [job(j) for j in jobs],
-        "health": [
-            {name: each[name] for name in ("node", "device", "state", "reason", "message", "since")}
-            for each in health
-        ],
+        "health": [fields(each, "node device state reason message since") for each in health],
         "notes": list(status.notes),
         "problems": list(problems),
     }
