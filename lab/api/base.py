@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
@@ -39,6 +39,9 @@ WORDS = {
 }
 """Type of one of pydantic's errors -> what is said of the field; else pydantic's message, and the value."""
 
+UNSAID = r"^[A-Z][a-z]+ (?=should)| after validation, not .*"
+"""Parts of pydantic's messages that say nothing more."""
+
 
 class Strict:
     """A shape that takes no unknown fields: of requests, where one that is misspelt would be passed over."""
@@ -46,15 +49,19 @@ class Strict:
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
 
 
-class Pattern:
-    """A regular expression that a text has to match, as `Annotated[str, Pattern(...)]`."""
+class Limits:
+    """What a value has to keep, as `Annotated[str, Limits(max_length=63)]`.
 
-    def __init__(self, expression: str) -> None:
-        """`expression` is one of JSON Schema, with `^` and `$` where they are meant."""
-        self.expression = expression
+    Of texts `pattern`, `min_length` and `max_length`; of numbers `ge`, `gt` and `le`; of lists and objects
+    both lengths. A pattern is one of JSON Schema, with `^` and `$` where they are meant.
+    """
+
+    def __init__(self, **limits: str | float) -> None:
+        """`limits` are those of pydantic's core."""
+        self._limits = limits
 
     def __get_pydantic_core_schema__(self, source: Plain, handler: Plain) -> Plain:
-        return {**handler(source), "pattern": self.expression}
+        return {**handler(source), **self._limits}
 
 
 def parse(model: type[M], data: Plain, what: str, error: type[LabError] = UsageError) -> M:
@@ -66,9 +73,8 @@ def parse(model: type[M], data: Plain, what: str, error: type[LabError] = UsageE
     from pydantic import ValidationError
 
     try:
-        document: M = _adapter(cast("Plain", model)).validate_json(
-            json.dumps(data, allow_nan=False), strict=True
-        )
+        text = json.dumps(data, allow_nan=False)
+        document: M = _adapter(cast("Plain", model)).validate_json(text, strict=True)
     except ValidationError as misfits:
         raise error(_message(list(_lines(misfits.errors(include_url=False))), what)) from misfits
     except (ValueError, TypeError, RecursionError) as misfit:  # not what JSON can hold
@@ -87,9 +93,19 @@ def plain(document: Plain) -> Plain:
     return document
 
 
-def schema(model: type[object]) -> dict[str, Plain]:
-    """The JSON Schema of a shape."""
-    return _adapter(cast("Plain", model)).json_schema(ref_template="#/$defs/{model}")
+def schemas(models: Iterable[type[object]]) -> dict[str, Plain]:
+    """The JSON Schemas of shapes, and of those inside them, each by its name."""
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        def field_title_should_be_set(self, schema: Plain) -> bool:
+            return False
+
+    inputs: Plain = [(model, "validation", _adapter(cast("Plain", model))) for model in models]
+    _, made = TypeAdapter.json_schemas(inputs, schema_generator=Untitled)
+    schemas: dict[str, Plain] = made["$defs"]
+    return schemas
 
 
 @cache
@@ -120,10 +136,10 @@ def _why(misfit: ErrorDetails) -> str:
         return WORDS[misfit["type"]]
     value = repr(misfit["input"])
     quoted = value if len(value) <= QUOTED else f"{value[:QUOTED]}…"
-    return f"{re.sub('^[A-Z][a-z]+ (?=should)', '', misfit['msg'])}, not {quoted}"
+    return f"{re.sub(UNSAID, '', misfit['msg'])}, not {quoted}"
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`attempts[0].number`; what pydantic adds of a `Number`, the type that it tried, is left out."""
-    parts = location[:-1] if location[-1:] in (("int",), ("float",)) else location
+    """`attempts[0].number`, without what pydantic adds: the type of `Number` that it tried, and `[key]`."""
+    parts = location[:-1] if location[-1:] in (("int",), ("float",), ("[key]",)) else location
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")

@@ -11,6 +11,7 @@ from lab.cli import format
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lab.api.health import DeviceView
     from lab.api.lesson import ResultDocument
     from lab.cluster.alerts import Alert, Silence
     from lab.cluster.allocation import Holding, TopView, Waiting
@@ -141,7 +142,7 @@ def lab(
     nodes: Iterable[Node] = (),
     jobs: Iterable[Job] = (),
     problems: Iterable[str] = (),
-    health: Iterable[Document] = (),
+    health: Iterable[DeviceView] = (),
 ) -> Document:
     """The whole lab. `problems` lists the questions that got no answer, `health` is of Health.view."""
     return {
@@ -157,12 +158,20 @@ def lab(
         "services": [service(s) for s in status.services],
         "nodes": [node(n) for n in nodes],
         "running_jobs": [job(j) for j in jobs],
-        "health": [
-            {name: each[name] for name in ("node", "device", "state", "reason", "message", "since")}
-            for each in health
-        ],
+        "health": [_device(device) for device in health],
         "notes": list(status.notes),
         "problems": list(problems),
+    }
+
+
+def _device(device: DeviceView) -> Document:
+    return {
+        "node": device.node,
+        "device": device.device,
+        "state": device.state,
+        "reason": device.reason,
+        "message": device.message,
+        "since": device.since,
     }
 
 

@@ -13,7 +13,7 @@ from lab.host.clock import POLL_SECONDS, Clock, settle
 from lab.topology import JOB_FINAL
 
 if TYPE_CHECKING:
-    from lab.cluster.queues import Document
+    from lab.api.queue import Attempt, Description
     from lab.lab import Lab
 
 QUEUED = "QUEUED"
@@ -29,7 +29,7 @@ STOP_SECONDS = 60.0
 """Deadline for a job to end once it was cancelled."""
 
 
-def queued_job(lab: Lab, job_id: str) -> tuple[Document | None, LabDownError | None]:
+def queued_job(lab: Lab, job_id: str) -> tuple[Description | None, LabDownError | None]:
     """The job as the queues know it; None where they do not, with the reason if they cannot be asked."""
     try:
         return lab.queues.describe(job_id), None
@@ -39,31 +39,31 @@ def queued_job(lab: Lab, job_id: str) -> tuple[Document | None, LabDownError | N
         return None, error
 
 
-def as_job(found: Document) -> Job:
+def as_job(found: Description) -> Job:
     """A job that Ray does not know now, in the form of those that it knows."""
-    made = found["attempts_made"]
-    last = made[-1]["ended"] if made else ""
+    made = found.attempts_made
+    last = made[-1].ended if made else ""
     over = last if last in JOB_FINAL else "STOPPED"
     return Job(
-        submission_id=found["name"],
-        status=over if found["status"] in OVER else QUEUED,
-        entrypoint=found["command"],
-        message=found["message"] or found["reason"],
+        submission_id=found.name,
+        status=over if found.status in OVER else QUEUED,
+        entrypoint=found.command,
+        message=found.message or found.reason,
         started_at=None,
-        ended_at=found["finished_at"],
+        ended_at=found.finished_at,
         node_id="",
         exit_code=None,
-        metadata={"job_name": found["job_name"], "raylab_recipe": found["recipe"]},
+        metadata={"job_name": found.job_name, "raylab_recipe": found.recipe},
     )
 
 
-def attempts(found: Document, job_id: str) -> list[str]:
+def attempts(found: Description, job_id: str) -> list[str]:
     """The attempts that an id stands for: all those of a job, or the one of that id."""
-    ids = [each["submission_id"] for each in found["attempts_made"] if each["ended"] != UNSENT]
-    return [job_id] if job_id in ids and job_id != found["name"] else ids
+    ids = [each.submission_id for each in found.attempts_made if each.ended != UNSENT]
+    return [job_id] if job_id in ids and job_id != found.name else ids
 
 
-def newest(lab: Lab, found: Document, job_id: str) -> Job:
+def newest(lab: Lab, found: Description, job_id: str) -> Job:
     """The newest attempt as Ray knows it, else the job as the queues know it."""
     for each in reversed(attempts(found, job_id)):
         try:
@@ -73,14 +73,14 @@ def newest(lab: Lab, found: Document, job_id: str) -> Job:
     return as_job(found)
 
 
-def cancelled(lab: Lab, found: Document, clock: Clock) -> Document:
+def cancelled(lab: Lab, found: Description, clock: Clock) -> Description:
     """The job once it has ended, or after a time. One that has ended stays as it is."""
-    if found["status"] not in OVER:
-        lab.queues.cancel(found["workload"], "stopped with labctl")
-    workload = found["workload"]
+    if found.status not in OVER:
+        lab.queues.cancel(found.workload, "stopped with labctl")
+    workload = found.workload
     return settle(
         lambda: lab.queues.describe(workload),
-        lambda now: now["status"] in OVER and now["stopping"] is None,
+        lambda now: now.status in OVER and now.stopping is None,
         timeout=STOP_SECONDS,
         clock=clock,
     )
@@ -95,25 +95,32 @@ class Follower:
         self._last: object = None
         self._waited = False
         self.workload = workload
-        self.found: Document = {}
-        """The job as it was when it was asked for last."""
+        self._found: Description | None = None
+
+    @property
+    def found(self) -> Description:
+        """The job as it was when it was asked for last; it is asked for now if it never was."""
+        if self._found is None:
+            self._look()
+        assert self._found is not None
+        return self._found
 
     def lines(self) -> Iterator[str]:
         """The logs of all attempts, a line at a time, until the job has ended."""
         seen = 0
         while True:
             self._look()
-            made = self.found["attempts_made"]
-            if seen < len(made) and made[seen]["ended"] == UNSENT:
+            made = self.found.attempts_made
+            if seen < len(made) and made[seen].ended == UNSENT:
                 seen += 1
-            elif seen < len(made) and made[seen]["seen_at"] is not None:
+            elif seen < len(made) and made[seen].seen_at is not None:
                 self._begins(made[seen])
                 yield from self._attempt(seen)
                 seen += 1
-            elif self.found["status"] in OVER:
+            elif self.found.status in OVER:
                 return
             else:
-                if self.found["status"] == "Pending":
+                if self.found.status == "Pending":
                     self._say_why()
                 self._clock.sleep(POLL_SECONDS)
 
@@ -127,25 +134,25 @@ class Follower:
         )
         if isinstance(found, LabError):
             raise found
-        self.found = found
+        self._found = found
 
-    def _ask(self) -> Document | LabError:
+    def _ask(self) -> Description | LabError:
         try:
             return self._lab.queues.describe(self.workload)
         except (LabDownError, ClusterError) as error:
             return error
 
-    def _begins(self, attempt: Document) -> None:
-        number = attempt["number"]
+    def _begins(self, attempt: Attempt) -> None:
+        number = attempt.number
         if number > 1:
-            self._told(f"attempt {number} of job {self.workload} begins: {attempt['submission_id']}")
+            self._told(f"attempt {number} of job {self.workload} begins: {attempt.submission_id}")
         elif self._waited:
-            self._told(f"job {self.workload} is admitted by ClusterQueue {self.found['cluster_queue']}")
+            self._told(f"job {self.workload} is admitted by ClusterQueue {self.found.cluster_queue}")
         self._last = None
 
     def _attempt(self, seen: int) -> Iterator[str]:
         """The log of one attempt, to its end."""
-        submission_id = self.found["attempts_made"][seen]["submission_id"]
+        submission_id = self.found.attempts_made[seen].submission_id
         try:
             yield from self._lab.jobs.follow(
                 submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._told
@@ -154,43 +161,41 @@ class Follower:
             if not self._over(seen):
                 raise
         self._over(seen)
-        attempt = self.found["attempts_made"][seen]
-        if attempt["evicted"]:
+        attempt = self.found.attempts_made[seen]
+        if attempt.evicted:
             self._told(
-                f"attempt {attempt['number']} of job {self.workload} was stopped: {self._evicted(attempt)}"
+                f"attempt {attempt.number} of job {self.workload} was stopped: {self._evicted(attempt)}"
             )
-        elif attempt["ended"] == "LOST":
-            self._told(
-                f"Ray lost attempt {attempt['number']} of job {self.workload}; it goes back to its queue"
-            )
+        elif attempt.ended == "LOST":
+            self._told(f"Ray lost attempt {attempt.number} of job {self.workload}; it goes back to its queue")
 
     def _over(self, seen: int) -> bool:
         """Wait until the controller has noticed the end of an attempt; tell if it has."""
 
         def ended() -> bool:
             self._look()
-            return bool(self.found["attempts_made"][seen]["ended"])
+            return bool(self.found.attempts_made[seen].ended)
 
         return settle(ended, bool, timeout=PATIENCE_SECONDS, clock=self._clock)
 
-    def _evicted(self, attempt: Document) -> str:
-        for each in reversed(self.found["events"]):
-            if each["event"] in ("Preempted", "Deactivated") and each["message"]:
-                return f"{each['reason']}: {queue_words.with_sentence(each['message'])}"
-        return str(attempt["evicted"])
+    def _evicted(self, attempt: Attempt) -> str:
+        for each in reversed(self.found.events):
+            if each.event in ("Preempted", "Deactivated") and each.message:
+                return f"{each.reason}: {queue_words.with_sentence(each.message)}"
+        return attempt.evicted
 
     def _say_why(self) -> None:
         """Say why the job waits, when that has changed."""
-        keys = ("reason", "message", "position_in_cluster_queue", "away")
-        now = tuple(str(self.found[key]) for key in keys)
-        if now == self._last or not (self.found["reason"] or self.found["away"]):
+        job = self.found
+        now = (job.reason, job.message, job.position_in_cluster_queue, job.away)
+        if now == self._last or not (self.found.reason or self.found.away):
             return
         self._last, self._waited = now, True
         try:
             found = self._lab.queues.why(self.workload)
         except LabError:  # it is asked for again when it has changed
             return
-        if found["status"] == "Pending":
+        if found.status == "Pending":
             self._told(queue_words.waits(found))
             if problem := queue_words.away(found):
                 self._told(problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +15,9 @@ from lab.cluster.explain import of_waiting
 from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
+    from lab.api.queue import Description, Row
     from lab.cluster.allocation import Waiting
     from lab.cluster.jobs import Job
-    from lab.cluster.queues import Document
     from lab.lab import Lab
 
 QUEUED_SHOWN = 20
@@ -54,9 +54,9 @@ def jobs(app: App) -> None:
         if found:
             render.show_jobs(app.out, found, waiting)
         for each in queued[:QUEUED_SHOWN]:
-            where = queue_words.place(each) or f"in LocalQueue {each['local_queue']}"
-            why = ": ".join(filter(None, (each["reason"] or "not tried yet", queue_words.plainly(each))))
-            app.out.line(f"job {each['name']} waits: {where}; {why}")
+            where = queue_words.place(each) or f"in LocalQueue {each.local_queue}"
+            why = ": ".join(filter(None, (each.reason or "not tried yet", each.waits)))
+            app.out.line(f"job {each.name} waits: {where}; {why}")
         if len(queued) > QUEUED_SHOWN:
             app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:
@@ -68,14 +68,14 @@ def jobs(app: App) -> None:
         app.out.warn(missing)
 
 
-def _in_queues(lab: Lab) -> tuple[list[Document], str]:
+def _in_queues(lab: Lab) -> tuple[Sequence[Row], str]:
     """The jobs that wait in queues, and why they are not known."""
     try:
-        return list(lab.queues.list(status="pending")["workloads"]), ""
+        return lab.queues.list(status="pending").workloads, ""
     except UnsupportedError:  # a lab without queues
-        return [], ""
+        return (), ""
     except LabError as error:
-        return [], f"jobs that wait in queues are not known: {error.message}"
+        return (), f"jobs that wait in queues are not known: {error.message}"
 
 
 def _waiting(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
@@ -158,7 +158,7 @@ def job_show(app: App, job_id: str) -> None:
     render.pairs(app.out, rows)
 
 
-def _job(lab: Lab, job_id: str, queued: Document | None, silent: LabError | None) -> Job:
+def _job(lab: Lab, job_id: str, queued: Description | None, silent: LabError | None) -> Job:
     """The job, as Ray knows its newest attempt or else as the queues know it. Raises NotFoundError."""
     if queued is not None:
         return newest(lab, queued, job_id)
@@ -170,9 +170,9 @@ def _job(lab: Lab, job_id: str, queued: Document | None, silent: LabError | None
         raise NotFoundError(error.message, f"it may be in a queue, but {silent.message}") from silent
 
 
-def _show_queued(app: App, lab: Lab, queued: Document, found: Job) -> None:
+def _show_queued(app: App, lab: Lab, queued: Description, found: Job) -> None:
     """Show a job of which Ray has nothing: it waits, or waits again."""
-    why = lab.queues.why(queued["workload"])
+    why = lab.queues.why(queued.workload)
     if app.out.json_wanted:
         more: dict[str, Any] = {
             "waiting": None,
@@ -212,11 +212,11 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
         _log_line(app, job_id, line)
 
 
-def _queued_logs(app: App, lab: Lab, queued: Document, job_id: str, follow: bool) -> None:
+def _queued_logs(app: App, lab: Lab, queued: Description, job_id: str, follow: bool) -> None:
     """Print the logs of a queued job's attempts, one after the other."""
     out, lines = app.out, []
-    if follow and job_id in (queued["name"], queued["workload"]):
-        follower = Follower(lab, queued["workload"], app.clock, out.note)
+    if follow and job_id in (queued.name, queued.workload):
+        follower = Follower(lab, queued.workload, app.clock, out.note)
         for line in follower.lines():
             _log_line(app, job_id, line)
         return
@@ -233,7 +233,7 @@ def _queued_logs(app: App, lab: Lab, queued: Document, job_id: str, follow: bool
         except NotFoundError:
             out.warn(f"the log of attempt {each} is gone with the head that ran it")
     if not ids:
-        out.note(f"job {queued['workload']} has not run yet: labctl queue why {queued['name']}")
+        out.note(f"job {queued.workload} has not run yet: labctl queue why {queued.name}")
     if out.json_wanted and not follow:
         out.document({"submission_id": job_id, "lines": lines})
 

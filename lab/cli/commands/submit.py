@@ -180,11 +180,11 @@ def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
     found = lab.queues.dry_run(job)
     if app.out.as_json(found):
         return
-    app.out.line("it would start at once" if found["status"] == "Admitted" else "it would wait")
-    rows = [("asks for", queue_words.asked(found["pod_sets"])), ("ClusterQueue", found["cluster_queue"])]
-    if found["preempts"]:
-        rows.append(("preempts", ", ".join(found["preempts"])))
-    if found["status"] != "Admitted":
+    app.out.line("it would start at once" if found.status == "Admitted" else "it would wait")
+    rows = [("asks for", queue_words.asked(found.pod_sets)), ("ClusterQueue", found.cluster_queue)]
+    if found.preempts:
+        rows.append(("preempts", ", ".join(found.preempts)))
+    if found.status != "Admitted":
         rows += queue_words.why_rows(found)
     render.pairs(app.out, rows)
 
@@ -210,15 +210,15 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
         raise
     found = follower.found
     job = newest(lab, found, job_id)
-    if found["reason"] == "Succeeded":
+    if found.reason == "Succeeded":
         if out.json_wanted:
             out.document({**document, "job": documents.job(job), "queue": found})
         out.note(f"job {workload} succeeded")
         return
-    if job.status == "FAILED" and found["status"] == "Finished":
+    if job.status == "FAILED" and found.status == "Finished":
         _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": found})
     error = JobError(
-        f"job {workload}: {found['status']}, {queue_words.explained(found)}",
+        f"job {workload}: {found.status}, {queue_words.explained(found)}",
         f"what happened: labctl queue describe {job_id}",
     )
     out.complain(error, {**document, "job": documents.job(job), "queue": found})

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from lab.api.health import Device, Override, Result
 from lab.daemons.health.hysteresis import settle
 from lab.daemons.health.model import (
     BADNESS,
@@ -25,11 +26,8 @@ from lab.daemons.health.model import (
     WARN,
     Change,
     CheckHealth,
-    Device,
     Health,
     Order,
-    Override,
-    Result,
     Trial,
 )
 from lab.host.quantities import plural

@@ -14,7 +14,9 @@ A device is a GPU, or the rest of a node, which is called `cpu`. Its state is th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from lab.api.health import Result
 
 PASS, WARN, TESTING, EVICT, UNKNOWN = "PASS", "WARN", "TESTING", "EVICT", "UNKNOWN"
 BADNESS: Mapping[str, int] = {UNKNOWN: 0, PASS: 1, WARN: 2, EVICT: 3}
@@ -28,37 +30,6 @@ SILENT = "silent"
 
 PRESENCE = "presence"
 """The one check that the board makes itself."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of one check of one device, as an agent reports it."""
-
-    check: str
-    device: str
-    state: str
-    """PASS, WARN, EVICT, or UNKNOWN where the check could not tell."""
-    value: float | None = None
-    unit: str = ""
-    message: str = ""
-    evidence: Mapping[str, str] = field(default_factory=dict)
-    at: float = 0.0
-    """When it ended, on the node's clock; 0 when that is not known."""
-    interval: float = 0.0
-    """Seconds until it runs again."""
-    worse_after: int = 1
-    better_after: int = 2
-    ordered: bool = False
-    """An override said so, not the device: it is believed at once."""
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device of a node, as its agent sees it."""
-
-    name: str
-    """UUID of a GPU, `gpu-0` where it is simulated, or `cpu`."""
-    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,18 +76,6 @@ class Health:
     def takes_work(self) -> bool:
         """False while no new work may be placed here."""
         return self.state not in (TESTING, EVICT)
-
-
-@dataclass(frozen=True)
-class Override:
-    """An order that a check of a device reports this result, whatever it finds: what a fault does."""
-
-    node: str
-    device: str
-    check: str
-    state: str
-    value: float | None = None
-    message: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.daemons.health.desk import Desk
-from lab.daemons.health.documents import Document
 from lab.daemons.queue.routes import Answer, Handler, Request
 
 
 def routes(desk: Desk) -> tuple[tuple[str, str, Handler], ...]:
     """Method, path and handler of each."""
 
-    def taking(do: Callable[[bytes], Document]) -> Handler:
+    def taking(do: Callable[[bytes], object]) -> Handler:
         def handler(asked: Request) -> Answer:
             return Answer(document=do(asked.body()))
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from lab.api.queue import Attempt, Stop
 from lab.daemons.queue.model import (
     DONE,
     HOLDING,
@@ -20,10 +21,8 @@ from lab.daemons.queue.model import (
     QUEUED,
     STOPPING,
     SUBMITTING,
-    Attempt,
     Event,
     Record,
-    Stop,
     submission_id,
 )
 from lab.daemons.queue.packages import Packages

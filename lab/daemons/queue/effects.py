@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lab.api.queue import Attempt, Stop
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.submission import RESUME_VARIABLE, RESUMES
-from lab.daemons.queue.model import UNCERTAIN_SECONDS, WORKERS, Attempt, Record, Stop
+from lab.daemons.queue.model import UNCERTAIN_SECONDS, WORKERS, Record
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order, RaySide
 from lab.daemons.queue.workers import Workers

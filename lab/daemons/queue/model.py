@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lab.cluster.retries import RetryPolicy, read_policy
+from lab.api.base import Number, Strict, parse, plain
+from lab.api.queue import Attempt, Stop
+from lab.cluster.retries import RetryPolicy
+from lab.errors import StateError
 from lab.queue.places import Change
 
 QUEUED = "queued"
@@ -32,56 +35,9 @@ GRACE_SECONDS = 20.0
 """Time that a preempted job gets for its next checkpoint."""
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One submission to Ray. `ended` is Ray's last status, or LOST when Ray no longer knew it."""
-
-    number: int
-    submission_id: str
-    admitted_at: float
-    seen_at: float | None = None
-    """Time at which Ray knew it first."""
-    started_at: float | None = None
-    """Time at which it was seen running first."""
-    ended_at: float | None = None
-    ended: str = ""
-    message: str = ""
-    evicted: str = ""
-    """Reason for which it was stopped, such as `Preempted`."""
-    whole_at: float | None = None
-    """Time at which it was first seen with all that the job was granted."""
-    short_since: float | None = None
-    """Time since which it lacks a part of that again."""
-    exit_code: int | None = None
-    """Exit code of the entrypoint, where Ray says it."""
-    reset: str = ""
-    """Reason of the reset that ended it, in AppWrapper's words, such as `FailedComponent`."""
-    charged: bool = False
-    """True for a reset that counts against the limit of retries."""
-    pause: float = 0.0
-    """Seconds between its end and the next attempt."""
-
-
 LOST = "LOST"
 UNSENT = "UNSENT"
 """End of an attempt that was given up before Ray knew it."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Order to end an attempt; `to` is the phase after it, `outcome` the reason of Finished for `done`.
-
-    `charged` is that of a reset.
-    """
-
-    to: str
-    reason: str
-    message: str
-    since: float
-    grace: float = 0.0
-    """Seconds after `since` for which a checkpoint is waited for."""
-    outcome: str = ""
-    charged: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,19 +49,19 @@ class QueuedJob:
     package: str = ""
     """SHA-256 of its working folder as a zip; empty without one."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    num_cpus: float = 0
-    num_gpus: float = 0
-    each: Mapping[str, float] = field(default_factory=dict)
+    num_cpus: Number = 0
+    num_gpus: Number = 0
+    each: Mapping[str, Number] = field(default_factory=dict)
     """Request of one rank: resource as Ray calls it (CPU, GPU, memory in bytes) -> amount."""
     owner: str = ""
     recipe: str = ""
     ranks: str = ""
     """Parameter of the command (`--<ranks> N`) that is set to the number of workers granted."""
     priority_class: str = ""
-    grace: float = GRACE_SECONDS
+    grace: Number = GRACE_SECONDS
     enforce: bool = False
     """End the job when it takes more than it asked for."""
-    takes: Mapping[str, float] = field(default_factory=dict)
+    takes: Mapping[str, Number] = field(default_factory=dict)
     """Resource -> amount that it took when that was more than it asked for; else empty."""
     attempts: tuple[Attempt, ...] = ()
     retry: RetryPolicy | None = None
@@ -166,20 +122,20 @@ def share_ids(one: str, other: str) -> bool:
     return re.fullmatch(f"{re.escape(short)}(-[1-9][0-9]*)?", long) is not None
 
 
+@dataclass(frozen=True)
+class StoredJob(QueuedJob, Strict):
+    """The column `job`: the job, and the order to end its attempt."""
+
+    stop: Stop | None = None
+
+
 def job_document(record: Record) -> dict[str, Any]:
     """The column `job` as plain JSON."""
-    return {**asdict(record.job), "stop": None if record.stop is None else asdict(record.stop)}
+    document: dict[str, Any] = {**plain(record.job), "stop": plain(record.stop)}
+    return document
 
 
-def read_job(document: Mapping[str, Any]) -> tuple[QueuedJob, Stop | None]:
-    """Inverse of `job_document`. Raises KeyError, TypeError for another document."""
-    given = dict(document)
-    stop = given.pop("stop")
-    given["attempts"] = tuple(Attempt(**each) for each in given["attempts"])
-    given["command"] = tuple(given["command"])
-    if given.get("retry") is not None:
-        given["retry"] = read_policy(given["retry"])
-    unknown = set(given) - {each.name for each in fields(QueuedJob)}
-    if unknown:
-        raise KeyError(", ".join(sorted(unknown)))
-    return QueuedJob(**given), None if stop is None else Stop(**stop)
+def read_job(document: object, key: str) -> tuple[QueuedJob, Stop | None]:
+    """Inverse of `job_document`; `key` is the workload's. Raises StateError for another document."""
+    given = vars(parse(StoredJob, document, f"the job of {key}", StateError)).copy()
+    return QueuedJob(**{name: value for name, value in given.items() if name != "stop"}), given["stop"]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from lab.daemons.queue.model import Event, Record
 from lab.host.clock import Clock
 from lab.queue.engine import Engine
 from lab.queue.places import Change
-
-Document = dict[str, Any]
 
 
 class Reader(Protocol):

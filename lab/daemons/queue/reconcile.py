@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lab.api.queue import Attempt
 from lab.cluster.allocation import amounts
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
@@ -22,7 +23,6 @@ from lab.daemons.queue.model import (
     STOPPING,
     SUBMITTING,
     UNSENT,
-    Attempt,
     Record,
 )
 from lab.daemons.queue.rayside import RaySide

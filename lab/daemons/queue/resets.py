@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lab.api.queue import Attempt, Stop
 from lab.cluster.jobs import Job
 from lab.cluster.retries import RetryPolicy
 from lab.daemons.queue.controller import Controller, Draft
@@ -21,10 +22,8 @@ from lab.daemons.queue.model import (
     RUNNING,
     STOPPING,
     SUBMITTING,
-    Attempt,
     QueuedJob,
     Record,
-    Stop,
 )
 from lab.daemons.queue.takes import covers
 from lab.host.quantities import format_duration

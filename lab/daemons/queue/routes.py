@@ -13,13 +13,16 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
+from lab.api.base import plain
+from lab.api.queue import QueueEvent
+from lab.api.queue_requests import Refusal
 from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.desk import Desk
 from lab.daemons.queue.model import Event
 from lab.daemons.queue.reader import Metrics
-from lab.daemons.queue.setup import BadObjectsError, problem_document
+from lab.daemons.queue.setup import BadObjectsError, misfit
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.reading import DOCUMENT
 from lab.queue.writing import objects
@@ -84,17 +87,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A status and its body: a document, text, or nothing."""
+    """A status and its body: a document of lab.api, text, or nothing."""
 
     status: HTTPStatus = HTTPStatus.OK
-    document: Any = None
+    document: object = None
     text: bytes | None = None
 
     def parts(self) -> tuple[str, list[tuple[str, str]], bytes]:
         """Status line, headers and body."""
         kind, body = "text/plain; version=0.0.4; charset=utf-8", self.text or b""
         if self.document is not None:
-            kind, body = "application/json", json.dumps(self.document, ensure_ascii=False).encode()
+            kind, body = "application/json", json.dumps(plain(self.document), ensure_ascii=False).encode()
         headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
         return f"{self.status.value} {self.status.phrase}", headers, body
 
@@ -157,7 +160,7 @@ class Routes:
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, told)
         raise NotFoundError(f"there is no page {path[:200]}")
 
-    def _page(self, make: Callable[[Request], Any]) -> Handler:
+    def _page(self, make: Callable[[Request], object]) -> Handler:
         """The handler of a page that is made while nothing changes."""
 
         def handler(asked: Request) -> Answer:
@@ -176,7 +179,7 @@ class Routes:
     def _order(self, asked: Request) -> Answer:
         return Answer(document=self._desk.order(asked.key, asked.parts[2], asked.body()))
 
-    def _events(self, asked: Request) -> list[dict[str, Any]]:
+    def _events(self, asked: Request) -> list[QueueEvent]:
         since = asked.number("since", 0, 10**18 - 1)
         found = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
         return [event_document(each) for each in found]
@@ -194,19 +197,19 @@ class Routes:
         return Answer(HTTPStatus.CREATED, {"package": asked.parts[0]})
 
 
-def event_document(event: Event) -> dict[str, Any]:
+def event_document(event: Event) -> QueueEvent:
     """One event in an answer."""
     change = event.change
-    return {
-        "number": event.number,
-        "at": change.at,
-        "event": change.event,
-        "workload": change.workload,
-        "reason": change.reason,
-        "message": change.message,
-        "cluster_queue": change.cluster_queue,
-        "flavors": change.flavors,
-    }
+    return QueueEvent(
+        number=event.number,
+        at=change.at,
+        event=change.event,
+        workload=change.workload,
+        reason=change.reason,
+        message=change.message,
+        cluster_queue=change.cluster_queue,
+        flavors=change.flavors,
+    )
 
 
 def failure(error: LabError) -> Answer:
@@ -214,7 +217,9 @@ def failure(error: LabError) -> Answer:
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
     if isinstance(error, HttpError):
         status = error.status
-    told: dict[str, Any] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+    problems = None
     if isinstance(error, BadObjectsError):
-        told["problems"] = [problem_document(each) for each in error.problems]
-    return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": told})
+        problems = tuple(misfit(each) for each in error.problems)
+    refusal = Refusal(code=error.exit_code, message=error.message, hint=error.hint, problems=problems)
+    document = {name: value for name, value in vars(refusal).items() if value is not None}
+    return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": document})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from lab.api.queue_requests import Changed, DeleteRequest, Misfit, ObjectChange
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.queue.capacity import overcommitted
 from lab.queue.engine import Engine
@@ -44,26 +44,20 @@ class Applied:
     changes: Mapping[Key, str]
     warnings: tuple[Problem, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Changed:
         """The answer to a request."""
-        return {
-            "objects": [
-                {"kind": kind, "name": name, "namespace": namespace, "change": change}
+        return Changed(
+            tuple(
+                ObjectChange(kind, name, namespace, change)
                 for (kind, namespace, name), change in self.changes.items()
-            ],
-            "warnings": [problem_document(each) for each in self.warnings],
-        }
+            ),
+            tuple(misfit(each) for each in self.warnings),
+        )
 
 
-def problem_document(problem: Problem) -> dict[str, Any]:
+def misfit(problem: Problem) -> Misfit:
     """One problem in an answer."""
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "path": problem.path,
-        "message": problem.message,
-        "hint": problem.hint,
-    }
+    return Misfit(problem.file, problem.line, problem.path, problem.message, problem.hint)
 
 
 def key_of(document: Object) -> Key:
@@ -186,11 +180,10 @@ def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) ->
     return []
 
 
-def keys_in(given: Mapping[str, Any]) -> tuple[Key, ...]:
-    """Keys in the body of a `delete`; a LocalQueue without a namespace is in `default`."""
-    found = []
-    for each in given["objects"]:
-        kind = each["kind"]
-        namespace = each.get("namespace", "") or "default" if kind == "LocalQueue" else ""
-        found.append((kind, namespace, each.get("name", "")))
-    return tuple(dict.fromkeys(found))
+def keys_in(asked: DeleteRequest) -> tuple[Key, ...]:
+    """Keys of these objects; a LocalQueue without a namespace is in `default`."""
+    keys = [
+        (each.kind, (each.namespace or "default") if each.kind == "LocalQueue" else "", each.name)
+        for each in asked.objects
+    ]
+    return tuple(dict.fromkeys(keys))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.daemons.queue.model import Event, Record, job_document, read_job
-from lab.errors import StateError
+from lab.errors import LabError, StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
 from lab.queue.places import Change
@@ -127,7 +127,7 @@ class Store:
 
     @staticmethod
     def _record(key: str, text: str, phase: str, created: float, finished_at: float | None) -> Record:
-        job, stop = read_job(parse_json(text))
+        job, stop = read_job(parse_json(text), key)
         return Record(key, job, phase, created, finished_at, stop)
 
     def commit(self, batch: Batch) -> None:
@@ -205,6 +205,10 @@ class Store:
         """
         try:
             yield
+        except LabError as error:  # a document of another shape
+            if rows:
+                raise damage(self.path, error) from error
+            raise
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             damaged = rows
             if isinstance(error, sqlite3.Error):

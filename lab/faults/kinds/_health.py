@@ -36,8 +36,8 @@ class Ordered(Fault):
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
-        found = Health(queues_of(scene)).view()["overrides"]
-        return any((each["node"], each["check"]) == (scene.target, scene.memo.get("check")) for each in found)
+        overrides = Health(queues_of(scene)).view().overrides
+        return any((each.node, each.check) == (scene.target, scene.memo.get("check")) for each in overrides)
 
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
@@ -48,10 +48,10 @@ class Ordered(Fault):
 
 def gpu_of(scene: Scene) -> str:
     """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
-    devices = Health(queues_of(scene)).view()["devices"]
-    found = [each["device"] for each in devices if each["node"] == scene.target and each["device"] != CPU]
-    if not found:
+    devices = Health(queues_of(scene)).view().devices
+    gpus = [each.device for each in devices if each.node == scene.target and each.device != CPU]
+    if not gpus:
         raise RefusedError(
             f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
         )
-    return str(found[0])
+    return gpus[0]

@@ -159,10 +159,10 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
 def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
     """Workloads of the lesson that have not ended; none where no controller answers."""
     try:
-        found = lab.queues.list()["workloads"]
+        jobs = lab.queues.list().workloads
     except LabError:
         return ()
-    return tuple(each["workload"] for each in found if each["name"].startswith(job_prefix(lesson.number)))
+    return tuple(job.workload for job in jobs if job.name.startswith(job_prefix(lesson.number)))
 
 
 def check_lab(lab: Lab) -> None:

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from lab.flows.queues.picture import draw
 from lab.flows.report.page import templates
 from lab.queue.simulate import Simulation
-from lab.queue.trace import document
+from lab.queue.trace import SimulationDocument, document
 from lab.version import __version__
 
 MOST_ROWS = 500
@@ -32,7 +31,7 @@ def page(found: Simulation) -> str:
             queues=tuple(_queues(told)),
             workloads=tuple(_workloads(told)),
             events=tuple(_events(told)),
-            start=told["start"],
+            start=told.start,
             most=MOST_ROWS,
             version=__version__,
         )
@@ -52,44 +51,44 @@ def write(path: Path, text: str) -> None:
         raise
 
 
-def _facts(told: dict[str, Any]) -> Rows:
-    events = Counter(each["event"] for each in told["events"])
-    yield "simulated", f"{told['end']:g} s"
-    yield "workloads", str(len(told["workloads"]))
+def _facts(told: SimulationDocument) -> Rows:
+    events = Counter(each.event for each in told.events)
+    yield "simulated", f"{told.end:g} s"
+    yield "workloads", str(len(told.workloads))
     yield "admissions", str(events["Admitted"])
     yield "preemptions", str(events["Preempted"])
     yield "finished", str(events["Finished"])
-    yield "cycles", str(told["cycles"])
+    yield "cycles", str(told.cycles)
 
 
-def _queues(told: dict[str, Any]) -> Rows:
-    for each in told["cluster_queues"]:
-        share = "infinite" if each["weighted_share"] is None else str(each["weighted_share"])
-        state = "active" if each["active"] else each["message"]
-        yield each["name"], each["cohort"], str(each["pending"]), str(each["admitted"]), share, state
+def _queues(told: SimulationDocument) -> Rows:
+    for each in told.cluster_queues:
+        share = "infinite" if each.weighted_share is None else str(each.weighted_share)
+        state = "active" if each.active else each.message
+        yield each.name, each.cohort, str(each.pending), str(each.admitted), share, state
 
 
-def _workloads(told: dict[str, Any]) -> Rows:
-    for each in told["workloads"]:
-        waited = "" if each["waited"] is None else f"{each['waited']:g} s"
-        why = ": ".join(filter(None, (each["reason"], each["message"])))
+def _workloads(told: SimulationDocument) -> Rows:
+    for each in told.workloads:
+        waited = "" if each.waited is None else f"{each.waited:g} s"
+        why = ": ".join(filter(None, (each.reason, each.message)))
         yield (
-            each["workload"],
-            each["cluster_queue"],
-            each["state"],
+            each.workload,
+            each.cluster_queue,
+            each.state,
             waited,
-            str(each["preemptions"]),
-            f"{why} ({each['waits']})" if each["waits"] else why,
+            str(each.preemptions),
+            f"{why} ({each.waits})" if each.waits else why,
         )
 
 
-def _events(told: dict[str, Any]) -> Rows:
-    for each in told["events"]:
+def _events(told: SimulationDocument) -> Rows:
+    for each in told.events:
         yield (
-            f"{each['at']:g}",
-            each["event"],
-            each["workload"],
-            each["cluster_queue"],
-            each["reason"],
-            each["message"],
+            f"{each.at:g}",
+            each.event,
+            each.workload,
+            each.cluster_queue,
+            each.reason,
+            each.message,
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.api.queue import Attempt, Description, JobEvent
 from lab.cluster.queues import OVER
 from lab.errors import LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import Files, History
@@ -34,8 +35,6 @@ PREEMPTOR = re.compile(r"\(UID: ([^,)]+)")
 
 SLACK_SECONDS = 1.0
 """The controller's clock and labctl's differ by less, as both run on one machine."""
-
-Document = Mapping[str, Any]
 
 
 def preempted(
@@ -65,15 +64,15 @@ def receipts(
     from lab.evidence.receipt import judge
 
     found = lab.queues.describe(job)
-    if found["status"] not in OVER:
+    if found.status not in OVER:
         raise RefusedError(
-            f"job {found['workload']} has not ended: it is {found['status']}",
-            f"labctl job logs -f {found['name']}",
+            f"job {found.workload} has not ended: it is {found.status}",
+            f"labctl job logs -f {found.name}",
         )
-    told = list(of_events(found["events"]))
+    told = list(of_events(found.events))
     if not told:
-        raise RefusedError(f"job {found['workload']} was never preempted", "labctl queue describe shows it")
-    seen = (each["submission_id"] for each in found["attempts_made"] if each["seen_at"] is not None)
+        raise RefusedError(f"job {found.workload} was never preempted", "labctl queue describe shows it")
+    seen = (each.submission_id for each in found.attempts_made if each.seen_at is not None)
     first, *later = [Watch(lab, each, clock) for each in seen]
     for watch in (first, *later):
         watch.poll()
@@ -111,41 +110,39 @@ def turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
     """Watches on the later attempts of a job, each once it has ended. Raises WaitTimeoutError."""
     queues, job, number = first.lab.queues, first.submission_id, 1
 
-    def moved() -> Document:
-        found: Document = queues.describe(job)
-        return found
+    def moved() -> Description:
+        return queues.describe(job)
 
-    def has_moved(found: Document) -> bool:
-        return found["status"] in OVER or _next(found, number) is not None
+    def has_moved(found: Description) -> bool:
+        return found.status in OVER or _next(found, number) is not None
 
     while True:
         found = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
         attempt = _next(found, number)
         if attempt is None:
-            if found["status"] in OVER:
+            if found.status in OVER:
                 return
-            why = f"{found['reason']}: {found['message']}"
+            why = f"{found.reason}: {found.message}"
             raise WaitTimeoutError(
                 f"job {job} was not admitted again within {TURN_SECONDS:.0f} s: {why}",
                 f"labctl queue why {job}",
             )
-        number, again = int(attempt["number"]), str(attempt["submission_id"])
-        on_moment(Moment("admitted", attempt["admitted_at"] - at, f"admitted again, as job {again}"))
+        number, again = attempt.number, attempt.submission_id
+        on_moment(Moment("admitted", attempt.admitted_at - at, f"admitted again, as job {again}"))
         watch = Watch(first.lab, again, first.clock)
         follow_to_end(watch)
         yield watch
 
 
-def _next(found: Document, number: int) -> Document | None:
+def _next(found: Description, number: int) -> Attempt | None:
     """The attempt after this one, once Ray knows it."""
-    made: Sequence[Document] = found["attempts_made"]
-    return next((a for a in made if a["number"] > number and a["seen_at"] is not None), None)
+    return next((a for a in found.attempts_made if a.number > number and a.seen_at is not None), None)
 
 
 def recorded(watch: Watch, record: FaultRecord) -> tuple[FaultRecord, Preemption | None]:
     """The fault with the time that the queues have for it, and what they recorded of it."""
     job = watch.lab.queues.describe(watch.submission_id)
-    found = (each for each in of_events(job["events"]) if each[0] >= record.at - SLACK_SECONDS)
+    found = (each for each in of_events(job.events) if each[0] >= record.at - SLACK_SECONDS)
     at, told = next(found, (record.at, None))
     return replace(record, at=at), None if told is None else named(watch.lab, at, told)
 
@@ -155,33 +152,33 @@ def named(lab: Lab, at: float, told: Preemption) -> Preemption:
     if not told.by:
         return told
     rival = lab.queues.describe(told.by)
-    admitted = (e["at"] for e in rival["events"] if e["event"] == "Admitted" and e["at"] >= at)
+    admitted = (e.at for e in rival.events if e.event == "Admitted" and e.at >= at)
     return replace(
         told,
-        by=rival["workload"],
-        by_queue=rival["cluster_queue"],
+        by=rival.workload,
+        by_queue=rival.cluster_queue,
         by_admitted_at=next(admitted, None),
     )
 
 
-def of_events(events: Sequence[Document]) -> Iterator[tuple[float, Preemption]]:
+def of_events(events: Sequence[JobEvent]) -> Iterator[tuple[float, Preemption]]:
     """Times of a workload's preemptions, and what its events say of each; `by` is a UID still."""
     from lab.evidence.receipt import Preemption
 
     for index, event in enumerate(events):
-        if event["event"] != "Preempted":
+        if event.event != "Preempted":
             continue
         later = events[index + 1 :]
-        uid = PREEMPTOR.search(event["message"])
+        uid = PREEMPTOR.search(event.message)
         yield (
-            event["at"],
+            event.at,
             Preemption(
                 by=uid.group(1) if uid else "",
                 by_queue="",
-                queue=event["cluster_queue"],
-                reason=event["reason"],
-                message=event["message"],
-                gave_way_at=next((e["at"] for e in later if e["event"] == "Requeued"), None),
-                admitted_again_at=next((e["at"] for e in later if e["event"] == "Admitted"), None),
+                queue=event.cluster_queue,
+                reason=event.reason,
+                message=event.message,
+                gave_way_at=next((e.at for e in later if e.event == "Requeued"), None),
+                admitted_again_at=next((e.at for e in later if e.event == "Admitted"), None),
             ),
         )

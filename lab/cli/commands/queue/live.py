@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from lab.api.queue import Description, Listing, QueueEvent, Row
+from lab.api.quotas import ClusterQueueView, CohortView, LocalQueueView
 from lab.cli import format, queue_words, render, values
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cluster.queues import FIRST, Document, Queues
+from lab.cluster.queues import FIRST, Queues
 from lab.errors import LabError, NotFoundError
 
 STATUSES = ("unfinished", "all", "pending", "admitted", "finished")
@@ -32,30 +34,30 @@ def overview(app: App) -> None:
     queues = app.open().queues
     found = queues.queues()
     jobs = queues.list(limit=0 if app.out.json_wanted else MOST)
-    if app.out.as_json({**found, **jobs}):
+    if app.out.as_json({**vars(found), **vars(jobs)}):
         return
-    if not found["cluster_queues"]:
+    if not found.cluster_queues:
         app.out.line("no queues yet")
         app.out.note(f"make some: {FIRST}")
         return
     rows = (
         (
-            each["name"],
-            each["cohort"],
-            each["pending"],
-            each["admitted"],
-            each["active"],
-            ", ".join(queue_words.used(flavor) for flavor in each["flavors"]),
+            each.name,
+            each.cohort,
+            each.pending,
+            each.admitted,
+            each.active,
+            ", ".join(queue_words.used(flavor) for flavor in each.flavors),
         )
-        for each in found["cluster_queues"]
+        for each in found.cluster_queues
     )
     columns = ("NAME", "COHORT", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "USED")
     app.out.show(render.table(columns, rows))
-    for each in found["cluster_queues"]:
-        if not each["active"]:
-            app.out.warn(f"ClusterQueue {each['name']}: {each['message']}")
-    for excess in found.get("overcommitted", ()):
-        app.out.warn(excess["message"], excess["hint"])
+    for each in found.cluster_queues:
+        if not each.active:
+            app.out.warn(f"ClusterQueue {each.name}: {each.message}")
+    for excess in found.overcommitted:
+        app.out.warn(excess.message, excess.hint)
     app.out.line()
     _show(app, jobs)
 
@@ -80,14 +82,14 @@ def list_jobs(app: App, status: str, queue_name: str | None, limit: int | None) 
         _show(app, found)
 
 
-def _show(app: App, found: Document) -> None:
-    jobs, now = found["workloads"], found["now"]
+def _show(app: App, found: Listing) -> None:
+    jobs, now = found.workloads, found.now
     if jobs:
         app.out.show(render.table(COLUMNS, (_row(each, now) for each in jobs)), width=render.SENTENCES)
     else:
         app.out.line("no such job is in the queues")
-    if len(jobs) < found["total"]:
-        app.out.line(f"and {found['total'] - len(jobs)} more; --limit shows them")
+    if len(jobs) < found.total:
+        app.out.line(f"and {found.total - len(jobs)} more; --limit shows them")
     if told := queue_words.away(found):
         app.out.warn(told)
 
@@ -98,23 +100,23 @@ COLUMNS = (
 )
 
 
-def _row(each: Document, now: float) -> tuple[Any, ...]:
-    position = each["position_in_cluster_queue"]
-    waits = each["status"] in ("Pending", "Evicted", "Deactivated", "Finished")
+def _row(each: Row, now: float) -> tuple[Any, ...]:
+    position = each.position_in_cluster_queue
+    waits = each.status in ("Pending", "Evicted", "Deactivated", "Finished")
     return (
-        each["workload"],
-        each["recipe"] or "command",
-        each["job_name"],
-        each["local_queue"],
-        each["cluster_queue"],
-        each["status"],
+        each.workload,
+        each.recipe or "command",
+        each.job_name,
+        each.local_queue,
+        each.cluster_queue,
+        each.status,
         None if position is None else queue_words.ordinal(position),
-        format.seconds(each["executed"]) if each["executed"] else "",
-        format.seconds(max(0.0, now - each["created"])),
-        ": ".join(filter(None, (each["reason"], queue_words.plainly(each))))
+        format.seconds(each.executed) if each.executed else "",
+        format.seconds(max(0.0, now - each.created)),
+        ": ".join(filter(None, (each.reason, each.waits)))
         if waits
         else "takes more than asked"
-        if each["takes_more"]
+        if each.takes_more
         else "",
     )
 
@@ -132,26 +134,28 @@ def describe(app: App, name: str) -> None:
         found = queues.describe(name)
     except NotFoundError as error:
         kind, queue = _queue(queues, name)
-        if not queue:
+        if queue is None:
             raise NotFoundError(f"there is no job, queue or cohort {name!r}", error.hint) from None
-        if not app.out.as_json({"kind": kind, **queue}):
+        if not app.out.as_json({"kind": kind, **vars(queue)}):
             render.pairs(app.out, queue_words.queue_rows(kind, queue))
         return
-    if not app.out.as_json({"kind": "Job", **found}):
+    if not app.out.as_json({"kind": "Job", **vars(found)}):
         render.pairs(app.out, queue_words.job_rows(found))
 
 
-def _queue(queues: Queues, name: str) -> tuple[str, Document]:
+def _queue(queues: Queues, name: str) -> tuple[str, ClusterQueueView | CohortView | LocalQueueView | None]:
     """Kind and document of a queue or cohort; nothing where there is none of this name."""
     found = queues.queues()
-    for kind, rows in (("ClusterQueue", "cluster_queues"), ("Cohort", "cohorts")):
-        for each in found[rows]:
-            if each["name"] == name:
-                return kind, each
-    for each in found["local_queues"]:
-        if name in (each["name"], f"{each['namespace']}/{each['name']}"):
-            return "LocalQueue", each
-    return "", {}
+    for queue in found.cluster_queues:
+        if queue.name == name:
+            return "ClusterQueue", queue
+    for cohort in found.cohorts:
+        if cohort.name == name:
+            return "Cohort", cohort
+    for local in found.local_queues:
+        if name in (local.name, f"{local.namespace}/{local.name}"):
+            return "LocalQueue", local
+    return "", None
 
 
 @click.command(cls=LabCommand)
@@ -162,11 +166,11 @@ def why(app: App, name: str) -> None:
     found = app.open().queues.why(name)
     if app.out.as_json(found):
         return
-    if found["status"] == "Pending":
+    if found.status == "Pending":
         render.pairs(app.out, [("job", queue_words.called(found)), *queue_words.why_rows(found)])
         return
-    told = queue_words.explained(found) if found["reason"] or found["message"] else ""
-    render.pairs(app.out, (("job", queue_words.called(found)), ("status", found["status"]), ("reason", told)))
+    told = queue_words.explained(found) if found.reason or found.message else ""
+    render.pairs(app.out, (("job", queue_words.called(found)), ("status", found.status), ("reason", told)))
 
 
 @click.command(cls=LabCommand)
@@ -176,18 +180,18 @@ def cancel(app: App, name: str) -> None:
     """End a job, whether it waits or runs. One that has ended stays as it is."""
     queues = app.open().queues
     found = queues.describe(name)
-    if found["status"] != "Finished":
-        queues.cancel(found["workload"], "cancelled with labctl")
-        found = queues.describe(found["workload"])
+    if found.status != "Finished":
+        queues.cancel(found.workload, "cancelled with labctl")
+        found = queues.describe(found.workload)
     if not app.out.as_json(found):
-        app.out.line(f"job {found['workload']}: {said(found)}")
+        app.out.line(f"job {found.workload}: {said(found)}")
 
 
-def said(found: Document) -> str:
+def said(found: Description) -> str:
     """How it stands with a job that was told to end."""
-    if found["status"] == "Finished":
-        return f"Finished ({found['reason']})"
-    return "is being stopped" if found["stopping"] else str(found["status"])
+    if found.status == "Finished":
+        return f"Finished ({found.reason})"
+    return "is being stopped" if found.stopping else found.status
 
 
 @click.command(cls=LabCommand)
@@ -201,7 +205,7 @@ def events(app: App, follow: bool, since: int) -> None:
     With --json and -f, a JSON document a line.
     """
     queues = app.open().queues
-    found = queues.events(since)
+    found: Sequence[QueueEvent] = queues.events(since)
     if app.out.json_wanted and not follow:
         app.out.document({"events": list(found)})
         return
@@ -209,7 +213,7 @@ def events(app: App, follow: bool, since: int) -> None:
         app.out.line("nothing was decided yet")
     while True:
         for each in found:
-            since = max(since, each["number"])
+            since = max(since, each.number)
             if app.out.json_wanted:
                 app.out.document(each, compact=True)
             else:
@@ -220,7 +224,7 @@ def events(app: App, follow: bool, since: int) -> None:
         found = _patiently(app, queues, since)
 
 
-def _patiently(app: App, queues: Queues, since: int) -> Sequence[Document]:
+def _patiently(app: App, queues: Queues, since: int) -> Sequence[QueueEvent]:
     """Events after this one; a controller that starts again may be silent for a while."""
     deadline = app.clock() + PATIENCE_SECONDS
     while True:

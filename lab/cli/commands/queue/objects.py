@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+from lab.api.queue_requests import Misfit, ObjectChange
 from lab.cli import render, values
 from lab.cli.commands.queue.files import NAMESPACE, check_namespace
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cluster.queues import FIRST, Document, RefusedFilesError
+from lab.cluster.queues import FIRST, RefusedFilesError
 from lab.errors import NotFoundError, UsageError
 
 EXAMPLES = ("classroom", "mlbatch", "two-teams")
@@ -27,6 +28,9 @@ KINDS = {
     "Configuration": ("configuration",),
 }
 """Kind -> names of it, as kubectl and kueuectl take them."""
+
+KueueObject = dict[str, Any]
+"""An object as Kueue's v1beta2 has it, whose fields are Kueue's."""
 
 Key = tuple[str, str, str]
 """Kind, namespace and name."""
@@ -67,12 +71,12 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
         found = lab.queues.apply(texts, namespace, dry_run=dry_run)
     except RefusedFilesError as error:
         _refuse(app, error)
-    for each in found["warnings"]:
-        app.out.warn(_told(each), each["hint"])
-    if app.out.as_json({**found, "dry_run": dry_run}):
+    for warning in found.warnings:
+        app.out.warn(_told(warning), warning.hint)
+    if app.out.as_json({**vars(found), "dry_run": dry_run}):
         return
-    for each in found["objects"]:
-        app.out.line(f"{_name(each)} {each['change']}{' (dry run)' if dry_run else ''}")
+    for each in found.objects:
+        app.out.line(f"{_name(each)} {each.change}{' (dry run)' if dry_run else ''}")
     if queues and not dry_run:
         app.out.note(f"submit: labctl submit digits --queue {queues[0]}   queues: {', '.join(queues)}")
 
@@ -80,20 +84,19 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
 def _refuse(app: App, error: RefusedFilesError) -> None:
     """Say everything that is wrong, and exit."""
     for each in error.problems[1:]:
-        hint = each["hint"]
-        app.out.ask(f"{_told(each)}{f' ({hint})' if hint else ''}")
-    app.out.complain(error, {"problems": list(error.problems)})
+        app.out.ask(f"{_told(each)}{f' ({each.hint})' if each.hint else ''}")
+    app.out.complain(error, {"problems": error.problems})
     raise click.exceptions.Exit(error.exit_code)
 
 
-def _told(problem: Document) -> str:
-    path = f"{problem['path']}: " if problem["path"] else ""
-    return f"{problem['file']}:{problem['line']}: {path}{problem['message']}"
+def _told(problem: Misfit) -> str:
+    path = f"{problem.path}: " if problem.path else ""
+    return f"{problem.file}:{problem.line}: {path}{problem.message}"
 
 
-def _name(each: Document) -> str:
+def _name(each: ObjectChange) -> str:
     """`ClusterQueue classroom`, `LocalQueue ann/default`."""
-    return " ".join(filter(None, (each["kind"], "/".join(filter(None, (each["namespace"], each["name"]))))))
+    return " ".join(filter(None, (each.kind, "/".join(filter(None, (each.namespace, each.name))))))
 
 
 @click.command(cls=LabCommand)
@@ -118,8 +121,8 @@ def delete(app: App, objects: tuple[str, ...], files: tuple[Path, ...], namespac
     found = app.open().queues.delete(dict.fromkeys(wanted))
     if app.out.as_json(found):
         return
-    for each in found["objects"]:
-        app.out.line(f"{_name(each)} {each['change']}")
+    for each in found.objects:
+        app.out.line(f"{_name(each)} {each.change}")
 
 
 def _in_files(files: Sequence[Path], namespace: str) -> list[Key]:
@@ -190,16 +193,16 @@ def get(app: App, what: str | None, namespace: str, output: str) -> None:
     app.out.show(render.table(("KIND", "NAMESPACE", "NAME", "SAYS"), _rows(found)), width=render.SENTENCES)
 
 
-def _parts(each: Document) -> Key:
+def _parts(each: KueueObject) -> Key:
     meta = each.get("metadata", {})
     return each["kind"], meta.get("namespace", ""), meta.get("name", "")
 
 
-def _meant(each: Document, wanted: tuple[str, ...]) -> bool:
+def _meant(each: KueueObject, wanted: tuple[str, ...]) -> bool:
     return _parts(each)[: len(wanted)] == wanted
 
 
-def _rows(found: Sequence[Document]) -> Iterator[tuple[Any, ...]]:
+def _rows(found: Sequence[KueueObject]) -> Iterator[tuple[Any, ...]]:
     for each in found:
         spec = each.get("spec") or {}
         told = {

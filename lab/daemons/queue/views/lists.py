@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.api.queue import Listing
 from lab.daemons.queue.model import Record
-from lab.daemons.queue.reader import Document, Reader
+from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import EVICTED, Plainly, row, state_of
 from lab.errors import NotFoundError, UsageError
 from lab.queue.engine import Engine
@@ -18,7 +19,7 @@ STATUSES = (UNFINISHED, ALL, "pending", "admitted", "finished")
 _ORDER = {EVICTED: 0, ADMITTED: 0, PENDING: 1, INACTIVE: 2, FINISHED: 3}
 
 
-def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limit: int = 0) -> Document:
+def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limit: int = 0) -> Listing:
     """Workloads in the order of their queues: those that hold quota, those that wait, the finished ones.
 
     `queue` is a LocalQueue, NAME or NAMESPACE/NAME; a `limit` of 0 is none. Raises UsageError, NotFoundError.
@@ -42,14 +43,14 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
         rows.append(((*order, -number if state == FINISHED else place), record, item))
     rows.sort(key=lambda each: each[0])
     shown, plainly = rows[:limit] if limit else rows, Plainly(reader)
-    return {
-        "workloads": [
+    return Listing(
+        workloads=tuple(
             row(reader, record, item, places.get(record.key), plainly) for _, record, item in shown
-        ],
-        "total": len(rows),
-        "now": reader.clock(),
-        "away": dict(reader.away),
-    }
+        ),
+        total=len(rows),
+        now=reader.clock(),
+        away=dict(reader.away),
+    )
 
 
 def _wanted(status: str, state: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lab.api.health import Device, Override, Result
 from lab.daemons.health.board import FLAKY_RETURNS, FORGOTTEN_SECONDS, Board
 from lab.daemons.health.model import (
     CPU,
@@ -17,11 +18,8 @@ from lab.daemons.health.model import (
     UNKNOWN,
     WARN,
     Change,
-    Device,
     Health,
     Order,
-    Override,
-    Result,
 )
 
 NODE, GPU = "ray-worker-0", "gpu-0"

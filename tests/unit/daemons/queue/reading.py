@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lab.daemons.queue.model import DONE, QUEUED, RUNNING, Attempt, Event, QueuedJob, Record
+from lab.api.queue import Attempt
+from lab.daemons.queue.model import DONE, QUEUED, RUNNING, Event, QueuedJob, Record
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, FINISHED
 from lab.queue.model import Setup, Workload

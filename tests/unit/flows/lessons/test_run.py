@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -236,9 +237,10 @@ def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: World, run: Runs)
     class Answers:
         cancelled: ClassVar[list[str]] = []
 
-        def list(self) -> dict[str, Any]:
+        def list(self) -> SimpleNamespace:
             names = (name(2, "waits"), name(2, "stuck"), name(4, "waits"), "job-abc")
-            return {"workloads": [{"workload": f"ns/{each}", "name": each} for each in names]}
+            rows = [SimpleNamespace(workload=f"ns/{each}", name=each) for each in names]
+            return SimpleNamespace(workloads=rows)
 
         def cancel(self, workload: str) -> None:
             if "stuck" in workload:
