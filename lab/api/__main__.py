@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from lab.api import health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe
+from lab.api import chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe
 from lab.api.base import schemas
 
 DOCUMENTS: tuple[type[object], ...] = (
@@ -36,6 +36,7 @@ DOCUMENTS: tuple[type[object], ...] = (
     ladder.LadderDocument,
     lesson.ReportDocument,
     recipe.RecipeManifest,
+    chaos.ScheduleForm,
 )
 """Every document that stands alone; those inside them come along."""
 

@@ -9,6 +9,7 @@ import jsonschema
 
 from lab.api import (
     __main__,
+    chaos,
     health,
     inference,
     ladder,
@@ -33,7 +34,18 @@ def test_it_is_a_schema_of_every_shape() -> None:
     jsonschema.Draft202012Validator.check_schema(document)
     shapes = {
         name
-        for module in (health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe)
+        for module in (
+            chaos,
+            health,
+            inference,
+            ladder,
+            lesson,
+            queue,
+            queue_requests,
+            quotas,
+            receipt,
+            recipe,
+        )
         for name, value in vars(module).items()
         if dataclasses.is_dataclass(value) and vars(value).get("__module__") == module.__name__
     }
