@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from lab.api.queue import (
     Attempt,
@@ -173,7 +172,7 @@ def away(document: Listing | Description | Why | DryRun) -> str:
     return f"{told}: nothing is admitted meanwhile" if told else ""
 
 
-def why_rows(document: Why | DryRun) -> Iterator[tuple[str, Any]]:
+def why_rows(document: Why | DryRun) -> Iterator[tuple[str, object]]:
     """Names and values about a job that waits, or would."""
     yield "place", place(document)
     yield "reason", reason(document)
@@ -201,7 +200,7 @@ def waits(document: Why) -> str:
 # A job, its attempts and events
 
 
-def job_rows(found: Description) -> Iterator[tuple[str, Any]]:
+def job_rows(found: Description) -> Iterator[tuple[str, object]]:
     """Names and values about a job."""
     taken = amounts(found.takes)
     yield "job", found.workload
@@ -233,7 +232,7 @@ def job_rows(found: Description) -> Iterator[tuple[str, Any]]:
     yield "problem", away(found)
 
 
-def in_short(found: Description) -> Iterator[tuple[str, Any]]:
+def in_short(found: Description) -> Iterator[tuple[str, object]]:
     """The same of a job that Ray knows too."""
     shown = ("queue", "ClusterQueue", "retry", "priority", "granted", "takes", "time limit")
     yield from (row for row in job_rows(found) if row[0] in shown or row[0].startswith("attempt "))
@@ -292,7 +291,9 @@ def used(flavor: FlavorUse) -> str:
     return f"{'/'.join(shown)} {resource}{over}"
 
 
-def queue_rows(kind: str, queue: ClusterQueueView | LocalQueueView | CohortView) -> Iterator[tuple[str, Any]]:
+def queue_rows(
+    kind: str, queue: ClusterQueueView | LocalQueueView | CohortView
+) -> Iterator[tuple[str, object]]:
     """Names and values about a ClusterQueue, a LocalQueue or a cohort."""
     yield kind, queue.name
     for name, field in QUEUE_FIELDS.items():

@@ -202,7 +202,7 @@ def _meant(each: KueueObject, wanted: tuple[str, ...]) -> bool:
     return _parts(each)[: len(wanted)] == wanted
 
 
-def _rows(found: Sequence[KueueObject]) -> Iterator[tuple[Any, ...]]:
+def _rows(found: Sequence[KueueObject]) -> Iterator[tuple[object, ...]]:
     for each in found:
         spec = each.get("spec") or {}
         told = {
