@@ -15,7 +15,7 @@ from lab.errors import LabError, StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
 from lab.queue.places import Change
-from lab.queue.writing import Object
+from lab.queue.writing import Object, key_of
 
 FILE = "queue.sqlite"
 VERSION = 2
@@ -247,8 +247,7 @@ def _json(value: object) -> str:
 
 
 def _object_row(document: Object) -> tuple[str, str, str, str]:
-    meta = document.get("metadata", {})
-    return document["kind"], meta.get("namespace", ""), meta.get("name", ""), _json(document)
+    return (*key_of(document), _json(document))
 
 
 def _workload_row(record: Record, document: Object) -> tuple[object, ...]:
