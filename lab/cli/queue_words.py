@@ -228,7 +228,7 @@ def job_rows(found: Description) -> Iterator[tuple[str, object]]:
     for made in found.attempts_made:
         yield f"attempt {made.number}", attempt(made)
     for number, each in enumerate(found.events[-LATEST:]):
-        yield "" if number else "events", event(each, short=True)
+        yield "" if number else "events", event(each)
     yield "problem", away(found)
 
 
@@ -263,11 +263,11 @@ def attempt(each: Attempt) -> str:
     return f"{each.submission_id}  {format.clock(began)}{took}  {status}{evicted}"
 
 
-def event(each: JobEvent | QueueEvent, *, short: bool = False) -> str:
-    """One event in a line; the `short` form leaves the job out."""
-    queue = each.cluster_queue
-    workload = "" if short or isinstance(each, JobEvent) else f" {each.workload}"
-    where = f"{workload}{f' in {queue}' if queue else ''}" if workload else ""
+def event(each: JobEvent | QueueEvent) -> str:
+    """One event in a line; those of one job do not name it."""
+    where = ""
+    if isinstance(each, QueueEvent):
+        where = f" {each.workload}{f' in {each.cluster_queue}' if each.cluster_queue else ''}"
     why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
     told = with_sentence(each.message) if each.event != "Admitted" else ""
     return f"{format.clock(each.at)}  {each.event:<11}{where}{why}{f'  {told}' if told else ''}"
