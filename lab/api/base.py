@@ -64,17 +64,22 @@ class Limits:
         return {**handler(source), **self._limits}
 
 
-def parse(model: type[M], data: Plain, what: str, error: type[LabError] = UsageError) -> M:
+def parse(
+    model: type[M], data: Plain, what: str, error: type[LabError] = UsageError, *, newer: bool = False
+) -> M:
     """The document that plain data is, such as `parse_json` returns; `what` is its name in messages.
 
     A field that is missing has its default, an unknown one is passed over (refused by `Strict` shapes), and
-    no value is converted: "1" is no number. Raises `error` with the path of each field that does not fit.
+    no value is converted: "1" is no number. With `newer` also `Strict` shapes pass unknown ones over:
+    an answer may hold what was asked. Raises `error` with the path of each field that does not fit.
     """
     from pydantic import ValidationError
 
     try:
         text = json.dumps(data, allow_nan=False)
-        document: M = _adapter(cast("Plain", model)).validate_json(text, strict=True)
+        document: M = _adapter(cast("Plain", model)).validate_json(
+            text, strict=True, extra="ignore" if newer else None
+        )
     except ValidationError as misfits:
         raise error(_message(list(_lines(misfits.errors(include_url=False))), what)) from misfits
     except (ValueError, TypeError, RecursionError) as misfit:  # not what JSON can hold

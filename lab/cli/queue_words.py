@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from lab.api.queue import (
     Attempt,
@@ -173,7 +172,7 @@ def away(document: Listing | Description | Why | DryRun) -> str:
     return f"{told}: nothing is admitted meanwhile" if told else ""
 
 
-def why_rows(document: Why | DryRun) -> Iterator[tuple[str, Any]]:
+def why_rows(document: Why | DryRun) -> Iterator[tuple[str, object]]:
     """Names and values about a job that waits, or would."""
     yield "place", place(document)
     yield "reason", reason(document)
@@ -201,7 +200,7 @@ def waits(document: Why) -> str:
 # A job, its attempts and events
 
 
-def job_rows(found: Description) -> Iterator[tuple[str, Any]]:
+def job_rows(found: Description) -> Iterator[tuple[str, object]]:
     """Names and values about a job."""
     taken = amounts(found.takes)
     yield "job", found.workload
@@ -229,11 +228,11 @@ def job_rows(found: Description) -> Iterator[tuple[str, Any]]:
     for made in found.attempts_made:
         yield f"attempt {made.number}", attempt(made)
     for number, each in enumerate(found.events[-LATEST:]):
-        yield "" if number else "events", event(each, short=True)
+        yield "" if number else "events", event(each)
     yield "problem", away(found)
 
 
-def in_short(found: Description) -> Iterator[tuple[str, Any]]:
+def in_short(found: Description) -> Iterator[tuple[str, object]]:
     """The same of a job that Ray knows too."""
     shown = ("queue", "ClusterQueue", "retry", "priority", "granted", "takes", "time limit")
     yield from (row for row in job_rows(found) if row[0] in shown or row[0].startswith("attempt "))
@@ -264,11 +263,11 @@ def attempt(each: Attempt) -> str:
     return f"{each.submission_id}  {format.clock(began)}{took}  {status}{evicted}"
 
 
-def event(each: JobEvent | QueueEvent, *, short: bool = False) -> str:
-    """One event in a line; the `short` form leaves the job out."""
-    queue = each.cluster_queue
-    workload = "" if short or isinstance(each, JobEvent) else f" {each.workload}"
-    where = f"{workload}{f' in {queue}' if queue else ''}" if workload else ""
+def event(each: JobEvent | QueueEvent) -> str:
+    """One event in a line; those of one job do not name it."""
+    where = ""
+    if isinstance(each, QueueEvent):
+        where = f" {each.workload}{f' in {each.cluster_queue}' if each.cluster_queue else ''}"
     why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
     told = with_sentence(each.message) if each.event != "Admitted" else ""
     return f"{format.clock(each.at)}  {each.event:<11}{where}{why}{f'  {told}' if told else ''}"
@@ -292,7 +291,9 @@ def used(flavor: FlavorUse) -> str:
     return f"{'/'.join(shown)} {resource}{over}"
 
 
-def queue_rows(kind: str, queue: ClusterQueueView | LocalQueueView | CohortView) -> Iterator[tuple[str, Any]]:
+def queue_rows(
+    kind: str, queue: ClusterQueueView | LocalQueueView | CohortView
+) -> Iterator[tuple[str, object]]:
     """Names and values about a ClusterQueue, a LocalQueue or a cohort."""
     yield kind, queue.name
     for name, field in QUEUE_FIELDS.items():

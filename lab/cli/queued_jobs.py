@@ -99,11 +99,8 @@ class Follower:
 
     @property
     def found(self) -> Description:
-        """The job as it was when it was asked for last; it is asked for now if it never was."""
-        if self._found is None:
-            self._look()
-        assert self._found is not None
-        return self._found
+        """The job as it was when it was asked for last, or as it is now. Raises what `lines` raises."""
+        return self._found or self._look()
 
     def lines(self) -> Iterator[str]:
         """The logs of all attempts, a line at a time, until the job has ended."""
@@ -124,7 +121,7 @@ class Follower:
                     self._say_why()
                 self._clock.sleep(POLL_SECONDS)
 
-    def _look(self) -> None:
+    def _look(self) -> Description:
         """Ask for the job; a controller that starts again may be silent for a while."""
         found = settle(
             self._ask,
@@ -135,6 +132,7 @@ class Follower:
         if isinstance(found, LabError):
             raise found
         self._found = found
+        return found
 
     def _ask(self) -> Description | LabError:
         try:

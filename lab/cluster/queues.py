@@ -166,7 +166,7 @@ class Queues:
         Raises ClusterError where it has another one.
         """
         what = f"the answer of the queues' controller to {path.partition('?')[0]}"
-        return parse(model, self._answer(method, path, request), what, ClusterError)
+        return parse(model, self._answer(method, path, request), what, ClusterError, newer=True)
 
     def _answer(self, method: str, path: str, request: object = None) -> Any:
         reply = self._request(method, path, None if request is None else _sent(request))

@@ -131,7 +131,7 @@ def job_show(app: App, job_id: str) -> None:
         }
         app.out.document({**documents.job(found), **more})
         return
-    rows: Iterable[tuple[str, Any]] = (
+    rows: Iterable[tuple[str, object]] = (
         ("job", found.submission_id),
         ("name", found.metadata.get("job_name")),
         ("status", found.status),

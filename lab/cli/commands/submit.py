@@ -181,7 +181,10 @@ def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
     if app.out.as_json(found):
         return
     app.out.line("it would start at once" if found.status == "Admitted" else "it would wait")
-    rows = [("asks for", queue_words.asked(found.pod_sets)), ("ClusterQueue", found.cluster_queue)]
+    rows: list[tuple[str, object]] = [
+        ("asks for", queue_words.asked(found.pod_sets)),
+        ("ClusterQueue", found.cluster_queue),
+    ]
     if found.preempts:
         rows.append(("preempts", ", ".join(found.preempts)))
     if found.status != "Admitted":

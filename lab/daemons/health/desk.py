@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from lab.api.health import HealthView, Lift, Ordered, Orders, Override, Report, Run, Wish
 from lab.daemons.health import documents
@@ -30,10 +30,10 @@ TRIAL_SECONDS = 3600.0
 class Keeps(Protocol):
     """Keeps one document; see lab.daemons.queue.store."""
 
-    def health(self) -> dict[str, Any] | None:
+    def health(self) -> dict[str, object] | None:
         """The document. Raises StateError."""
 
-    def keep_health(self, document: dict[str, Any]) -> None:
+    def keep_health(self, document: dict[str, object]) -> None:
         """Replace it. Raises StateError."""
 
 

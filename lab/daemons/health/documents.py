@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lab.api.base import parse, plain
 from lab.api.health import CheckView, DeviceView, Override
@@ -20,9 +19,9 @@ class Kept:
     overrides: tuple[Override, ...] = ()
 
 
-def kept(states: Sequence[Health], overrides: Sequence[Override]) -> dict[str, Any]:
+def kept(states: Sequence[Health], overrides: Sequence[Override]) -> dict[str, object]:
     """The document that is kept."""
-    document: dict[str, Any] = plain(Kept(tuple(states), tuple(overrides)))
+    document: dict[str, object] = plain(Kept(tuple(states), tuple(overrides)))
     return document
 
 
@@ -64,7 +63,7 @@ def check(item: CheckHealth) -> CheckView:
     )
 
 
-def change(item: Change) -> dict[str, Any]:
+def change(item: Change) -> dict[str, object]:
     """One change as a line of the log has it."""
     new = item.new
     return {"at": item.at, "node": new.node, "device": new.device, "state": new.state, "reason": new.reason}

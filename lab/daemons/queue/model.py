@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from lab.api.base import Number, Strict, parse, plain
+from lab.api.base import Number, Plain, Strict, parse, plain
 from lab.api.queue import Attempt, Stop
 from lab.cluster.retries import RetryPolicy
 from lab.errors import StateError
@@ -45,7 +44,7 @@ class QueuedJob:
     """All that is needed to submit a job, and its attempts so far."""
 
     command: tuple[str, ...]
-    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    runtime_env: Mapping[str, Plain] = field(default_factory=dict)
     package: str = ""
     """SHA-256 of its working folder as a zip; empty without one."""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -129,9 +128,9 @@ class StoredJob(QueuedJob, Strict):
     stop: Stop | None = None
 
 
-def job_document(record: Record) -> dict[str, Any]:
+def job_document(record: Record) -> dict[str, object]:
     """The column `job` as plain JSON."""
-    document: dict[str, Any] = {**plain(record.job), "stop": plain(record.stop)}
+    document: dict[str, object] = {**plain(record.job), "stop": plain(record.stop)}
     return document
 
 

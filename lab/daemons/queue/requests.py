@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lab.api.base import Number, parse
 from lab.api.queue_requests import JobRequest, Workers
@@ -40,7 +40,7 @@ def body(data: bytes, model: type[M]) -> M:
     return asked
 
 
-def _check_texts(value: Any, where: str) -> None:
+def _check_texts(value: object, where: str) -> None:
     """Raises UsageError for a NUL, and for a name with a control character: no system takes such ones."""
     if isinstance(value, str) and "\0" in value:
         raise UsageError(f"{where}: has a NUL character")

@@ -14,10 +14,7 @@ from lab.queue.item import FINISHED
 from lab.queue.model import ClusterQueue, Cohort, Setup
 from lab.queue.reading import Read, read
 from lab.queue.reading.nodes import Problem
-from lab.queue.writing import Object, objects
-
-Key = tuple[str, str, str]
-"""Kind, namespace and name; the Configuration has no name."""
+from lab.queue.writing import Key, Object, key_of, objects
 
 HERE = "the lab's queues"
 """The file's name that stands for what is there already."""
@@ -58,12 +55,6 @@ class Applied:
 def misfit(problem: Problem) -> Misfit:
     """One problem in an answer."""
     return Misfit(problem.file, problem.line, problem.path, problem.message, problem.hint)
-
-
-def key_of(document: Object) -> Key:
-    """The key of an object."""
-    meta = document.get("metadata", {})
-    return document["kind"], meta.get("namespace", ""), meta.get("name", "")
 
 
 def documents(setup: Setup) -> dict[Key, Object]:

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from lab.api.base import Plain
 from lab.daemons.queue.model import Event, Record, job_document, read_job
 from lab.errors import LabError, StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
 from lab.queue.places import Change
-from lab.queue.writing import Object
+from lab.queue.writing import Object, key_of
 
 FILE = "queue.sqlite"
 VERSION = 2
@@ -48,7 +48,7 @@ class Batch:
     workloads: Sequence[tuple[Record, Object]] = ()
     """Changed rows, each with its Workload."""
     events: Sequence[Change] = ()
-    usage: Mapping[str, Any] | None = None
+    usage: Mapping[str, object] | None = None
     """Usage of LocalQueues over time."""
     forgotten: Sequence[str] = ()
     """Keys of workloads that are dropped, with their events."""
@@ -61,7 +61,7 @@ class Loaded:
     objects: list[Object] = field(default_factory=list)
     workloads: list[tuple[Record, Object]] = field(default_factory=list)
     """In the order of their creation."""
-    usage: Mapping[str, Any] | None = None
+    usage: Mapping[str, object] | None = None
 
 
 class DamagedError(StateError):
@@ -162,13 +162,13 @@ class Store:
                 (most,),
             )
 
-    def health(self) -> dict[str, Any] | None:
+    def health(self) -> dict[str, object] | None:
         """The health of devices, as lab.daemons.health keeps it; None when there is none yet."""
         with self._explained():
             row = self._database.execute("SELECT document FROM health").fetchone()
             return parse_json(row[0]) if row else None
 
-    def keep_health(self, document: Mapping[str, Any]) -> None:
+    def keep_health(self, document: Mapping[str, object]) -> None:
         """Replace it."""
         with self._explained(), self._transaction():
             self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", (_json(document),))
@@ -237,21 +237,20 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _split(row: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _split(row: tuple[Plain, ...]) -> tuple[str, tuple[Plain, ...]]:
     key, document, *rest = row
     return document, (key, *rest)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _object_row(document: Object) -> tuple[str, str, str, str]:
-    meta = document.get("metadata", {})
-    return document["kind"], meta.get("namespace", ""), meta.get("name", ""), _json(document)
+    return (*key_of(document), _json(document))
 
 
-def _workload_row(record: Record, document: Object) -> tuple[Any, ...]:
+def _workload_row(record: Record, document: Object) -> tuple[object, ...]:
     return (
         record.key,
         _json(document),
@@ -263,7 +262,7 @@ def _workload_row(record: Record, document: Object) -> tuple[Any, ...]:
     )
 
 
-def _event_row(change: Change) -> tuple[Any, ...]:
+def _event_row(change: Change) -> tuple[object, ...]:
     flavors = _json(change.flavors)
     return (
         *(change.at, change.event, change.workload, change.reason, change.message, change.cluster_queue),

@@ -101,6 +101,10 @@ def test_what_is_asked_has_no_unknown_fields_and_keeps_its_limits(
     assert refused.value.message == message
 
 
+def test_what_was_asked_may_have_fields_of_a_newer_version_in_an_answer() -> None:
+    assert parse(Asked, {"name": "a", "colour": 1}, "it", newer=True) == Asked("a")
+
+
 def test_the_schema_says_the_same() -> None:
     made = schemas([Asked])["Asked"]
     assert made["additionalProperties"] is False

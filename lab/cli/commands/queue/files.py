@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -195,7 +195,7 @@ def counts(found: Read) -> dict[str, int]:
     }
 
 
-def problem(each: Problem) -> dict[str, Any]:
+def problem(each: Problem) -> dict[str, object]:
     """A problem as JSON."""
     return {
         "file": each.file, "line": each.line, "path": each.path, "message": each.message, "hint": each.hint,

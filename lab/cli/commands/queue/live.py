@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -100,7 +99,7 @@ COLUMNS = (
 )
 
 
-def _row(each: Row, now: float) -> tuple[Any, ...]:
+def _row(each: Row, now: float) -> tuple[object, ...]:
     position = each.position_in_cluster_queue
     waits = each.status in ("Pending", "Evicted", "Deactivated", "Finished")
     return (

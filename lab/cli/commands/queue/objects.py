@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,9 @@ from lab.cli.commands.queue.files import NAMESPACE, check_namespace
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cluster.queues import FIRST, RefusedFilesError
 from lab.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from lab.queue.writing import Key, Object
 
 EXAMPLES = ("classroom", "mlbatch", "two-teams")
 
@@ -28,12 +31,6 @@ KINDS = {
     "Configuration": ("configuration",),
 }
 """Kind -> names of it, as kubectl and kueuectl take them."""
-
-KueueObject = dict[str, Any]
-"""An object as Kueue's v1beta2 has it, whose fields are Kueue's."""
-
-Key = tuple[str, str, str]
-"""Kind, namespace and name."""
 
 
 @click.command(cls=LabCommand)
@@ -172,16 +169,18 @@ def _kind(word: str) -> str:
 @pass_app
 def get(app: App, what: str | None, namespace: str, output: str) -> None:
     """Print the quotas and queues of the lab, as `queue apply` takes them."""
+    from lab.queue.writing import as_yaml, key_of
+
     check_namespace(namespace)
     if output == "yaml" and app.out.json_wanted:
         raise UsageError("--json and --output yaml exclude each other", "choose one")
     wanted = None if what is None else (_kind(what),) if "/" not in what else _key(what, namespace)
-    found = [each for each in app.open().queues.objects() if wanted is None or _meant(each, wanted)]
+    found = app.open().queues.objects()
+    if wanted is not None:
+        found = tuple(each for each in found if key_of(each)[: len(wanted)] == wanted)
     if wanted is not None and len(wanted) > 1 and not found:
         raise NotFoundError(f"there is no {what}", "see what there is: labctl queue get")
     if output == "yaml":
-        from lab.queue.writing import as_yaml
-
         app.out.raw_line(as_yaml(found).rstrip("\n"))
         return
     if app.out.as_json({"objects": found}):
@@ -193,16 +192,9 @@ def get(app: App, what: str | None, namespace: str, output: str) -> None:
     app.out.show(render.table(("KIND", "NAMESPACE", "NAME", "SAYS"), _rows(found)), width=render.SENTENCES)
 
 
-def _parts(each: KueueObject) -> Key:
-    meta = each.get("metadata", {})
-    return each["kind"], meta.get("namespace", ""), meta.get("name", "")
+def _rows(found: Sequence[Object]) -> Iterator[tuple[object, ...]]:
+    from lab.queue.writing import key_of
 
-
-def _meant(each: KueueObject, wanted: tuple[str, ...]) -> bool:
-    return _parts(each)[: len(wanted)] == wanted
-
-
-def _rows(found: Sequence[KueueObject]) -> Iterator[tuple[Any, ...]]:
     for each in found:
         spec = each.get("spec") or {}
         told = {
@@ -210,7 +202,7 @@ def _rows(found: Sequence[KueueObject]) -> Iterator[tuple[Any, ...]]:
             "LocalQueue": spec.get("clusterQueue") and f"leads to {spec['clusterQueue']}",
             "Cohort": spec.get("parentName") and f"below {spec['parentName']}",
         }.get(each["kind"]) or (f"value {each['value']}" if "value" in each else "")
-        yield (*_parts(each), told)
+        yield (*key_of(each), told)
 
 
 COMMANDS = (apply, delete, get)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lab.api.queue import Listing
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Reader
@@ -30,7 +28,7 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
         raise UsageError(f"limit {limit}: must not be negative")
     engine = reader.engine
     doors = _doors(engine, queue) if queue else None
-    rows: list[tuple[tuple[Any, ...], Record, Item]] = []
+    rows: list[tuple[tuple[object, ...], Record, Item]] = []
     places = positions(engine)
     for number, record in enumerate(reader.jobs.values()):
         item = engine.items[record.key]
