@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from lab.api.base import parse, plain
+from lab.api.base import plain
+from lab.api.light import answer
 from lab.api.queue import Description, DryRun, Listing, QueueEvent, Why
 from lab.api.queue_requests import (
     Accepted,
@@ -144,7 +145,7 @@ class Queues:
         """What was decided, with numbers above `since`, oldest first; the controller tells some at a time."""
         events: list[QueueEvent] = []
         while page := self._answer("GET", f"/events?since={since}"):
-            events += parse(tuple[QueueEvent, ...], page, "the queues' events", ClusterError)
+            events += answer(tuple[QueueEvent, ...], page, "the queues' events", ClusterError)
             since = events[-1].number
         return tuple(events)
 
@@ -166,7 +167,7 @@ class Queues:
         Raises ClusterError where it has another one.
         """
         what = f"the answer of the queues' controller to {path.partition('?')[0]}"
-        return parse(model, self._answer(method, path, request), what, ClusterError, newer=True)
+        return answer(model, self._answer(method, path, request), what, ClusterError)
 
     def _answer(self, method: str, path: str, request: object = None) -> Any:
         reply = self._request(method, path, None if request is None else _sent(request))
@@ -249,7 +250,7 @@ def _error(reply: http.Reply) -> LabError:
     """The error that an answer tells of."""
     document = _parsed(reply)
     try:
-        refusal = parse(Refused, document, "the refusal", ClusterError).error
+        refusal = answer(Refused, document, "the refusal", ClusterError).error
     except ClusterError:
         text = reply.data[:200].decode(errors="replace")
         return ClusterError(f"the queues' controller answered HTTP {reply.status}: {text}")

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from lab.api.base import Plain
 from lab.api.light import restore
@@ -49,7 +48,7 @@ class Samples:
     samples: tuple[Sample, ...] = ()
     problem: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Plain:
         """The document that is kept beside a receipt."""
         return {"schema": SCHEMA, "samples": [asdict(sample) for sample in self.samples]}
 

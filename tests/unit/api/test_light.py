@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -11,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from lab.api.light import restore
-from lab.errors import UsageError
+from lab.api.base import parse
+from lab.api.health import HealthView
+from lab.api.light import answer, restore
+from lab.errors import ClusterError, UsageError
 
 
 class Colour(str, Enum):
@@ -88,3 +92,46 @@ def test_a_document_that_is_none_is_refused(document: Any) -> None:
 def test_what_the_dataclass_itself_refuses_is_said() -> None:
     with pytest.raises(ValueError, match=r"^no part is called none$"):
         restore(Part, {"name": "none"})
+
+
+HEALTH = {
+    "now": 1,
+    "devices": [],
+    "overrides": [],
+    "checks": {"w": {"disk": False}},
+    "skipped": {},
+    "more": 1,
+}
+"""An answer of the queues' controller, and a field of a newer one."""
+
+
+def test_an_answer_is_what_parse_makes_of_it() -> None:
+    read = answer(HealthView, HEALTH, "the answer", ClusterError)
+    assert (
+        read == parse(HealthView, HEALTH, "the answer") == HealthView(1.0, (), (), {"w": {"disk": False}}, {})
+    )
+
+
+def test_of_an_answer_that_does_not_fit_every_field_is_named() -> None:
+    with pytest.raises(ClusterError) as misfit:
+        answer(HealthView, {**HEALTH, "now": "noon", "devices": [{}]}, "the answer", ClusterError)
+    assert "now should be a valid number, not 'noon'; devices[0].node is missing" in misfit.value.message
+
+
+def test_what_labctl_status_reads_needs_no_pydantic() -> None:
+    script = f"""
+import sys
+from lab.api.health import HealthView
+from lab.api.light import answer, restore
+from lab.errors import ClusterError
+from lab.runtime.compose.state import ComposeState
+from lab.runtime.local.state import LabState
+answer(HealthView, {HEALTH!r}, "it", ClusterError)
+for state in (LabState, ComposeState):
+    try:
+        restore(state, {{}})
+    except ValueError:
+        pass
+sys.exit("pydantic" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
