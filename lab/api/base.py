@@ -89,6 +89,8 @@ def parse(
 
 def plain(document: Plain) -> Plain:
     """Plain data of a document, its fields in the order of their declaration; the way back is `parse`."""
+    if document is None or isinstance(document, str | int | float):  # most values: this is what is fast
+        return document
     if is_dataclass(document):
         return {name: plain(value) for name, value in vars(document).items()}
     if isinstance(document, Mapping):
