@@ -89,6 +89,8 @@ def parse(
 
 def plain(document: Plain) -> Plain:
     """Plain data of a document, its fields in the order of their declaration; the way back is `parse`."""
+    if document is None or isinstance(document, str | int | float):  # most values: this is what is fast
+        return document
     if is_dataclass(document):
         return {name: plain(value) for name, value in vars(document).items()}
     if isinstance(document, Mapping):
@@ -126,14 +128,9 @@ def _message(lines: list[str], what: str) -> str:
 
 
 def _lines(misfits: list[ErrorDetails]) -> Iterator[str]:
-    """Each field that does not fit, and why; once, though it be of one of several types."""
-    named = set()
-    for misfit in misfits:
-        place = _path(misfit["loc"])
-        if place in named:
-            continue
-        named.add(place)
-        yield f"{place} {_why(misfit)}".strip()
+    """Each field that does not fit, and why; of a `Number` what is said of the float that it could be."""
+    lines = {_path(misfit["loc"]): _why(misfit) for misfit in misfits}
+    return (f"{place} {why}".strip() for place, why in lines.items())
 
 
 def _why(misfit: ErrorDetails) -> str:
@@ -146,5 +143,6 @@ def _why(misfit: ErrorDetails) -> str:
 
 def _path(location: tuple[int | str, ...]) -> str:
     """`attempts[0].number`, without what pydantic adds: the type of `Number` that it tried, and `[key]`."""
-    parts = location[:-1] if location[-1:] in (("int",), ("float",), ("[key]",)) else location
+    added = bool(location) and re.fullmatch(r"(constrained-)?(int|float)|\[key\]", str(location[-1]))
+    parts = location[:-1] if added else location
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")

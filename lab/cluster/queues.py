@@ -138,8 +138,9 @@ class Queues:
 
     def objects(self) -> tuple[dict[str, Any], ...]:
         """Every object, in Kueue's v1beta2."""
-        objects: tuple[dict[str, Any], ...] = tuple(self._answer("GET", "/objects"))
-        return objects
+        return answer(
+            tuple[dict[str, Any], ...], self._answer("GET", "/objects"), "the queues' objects", ClusterError
+        )
 
     def events(self, since: int = 0) -> tuple[QueueEvent, ...]:
         """What was decided, with numbers above `since`, oldest first; the controller tells some at a time."""

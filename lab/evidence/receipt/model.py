@@ -219,7 +219,7 @@ class Receipt:
 
     def to_json(self) -> Plain:
         """Return the same as plain data for `json.dumps`."""
-        return plain(self.document())
+        return {**plain(self.document()), "verdict": self.verdict.value}
 
 
 def _preemption(told: Preemption) -> Preemption:

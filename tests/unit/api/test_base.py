@@ -35,6 +35,7 @@ class Asked(Strict):
     labels: Annotated[Mapping[Annotated[str, Limits(max_length=3)], str], Limits(max_length=1)] = field(
         default_factory=dict
     )
+    seconds: Annotated[int, Limits(ge=0)] | Annotated[float, Limits(ge=0)] = 0
     words: Annotated[tuple[str, ...], Limits(min_length=1)] = ("a",)
 
 
@@ -70,7 +71,7 @@ def test_a_wrong_type_is_named_with_its_path(document: Any, message: str) -> Non
 def test_a_number_that_is_none_is_named_once() -> None:
     with pytest.raises(UsageError) as refused:
         parse(Part, {"name": "a", "amounts": {"cpu": "much"}}, "it")
-    assert refused.value.message == "it: amounts.cpu should be a valid integer, not 'much'"
+    assert refused.value.message == "it: amounts.cpu should be a valid number, not 'much'"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_a_number_that_is_none_is_named_once() -> None:
             {"name": "a", "labels": {"a": "", "b": ""}},
             "it: labels should have at most 1 item, not {'a': '', 'b': ''}",
         ),
+        ({"name": "a", "seconds": -1}, "it: seconds should be greater than or equal to 0, not -1"),
         ({"name": "a", "words": []}, "it: words should have at least 1 item, not []"),
         ({"name": "a", "count": 2.0}, "it: count should be a valid integer, not 2.0"),
         ({"name": "a" * 3 + "B" * 99}, f"it: name should match pattern '^[a-z]+$', not 'aaa{'B' * 76}…"),
