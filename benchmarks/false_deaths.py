@@ -9,7 +9,7 @@ import time
 
 from benchmarks.hardship import machine_under_load, stand_still
 from benchmarks.measure import own_lab, say
-from lab.cluster.queues import Document
+from lab.api.health import HealthView
 from lab.errors import LabError
 from lab.host.quantities import plural
 from lab.lab import Lab
@@ -114,13 +114,13 @@ def last_status(lab: Lab, job: str) -> str:
             time.sleep(1.0)
 
 
-def doubted(view: Document) -> list[str]:
+def doubted(view: HealthView) -> list[str]:
     """Checks of the view that call something WARN or EVICT, as `node device check state`."""
     return [
-        f"{device['node']} {device['device']} {check['name']} {check['state']}"
-        for device in view["devices"]
-        for check in device["checks"]
-        if check["state"] in ("WARN", "EVICT")
+        f"{device.node} {device.device} {check.name} {check.state}"
+        for device in view.devices
+        for check in device.checks
+        if check.state in ("WARN", "EVICT")
     ]
 
 

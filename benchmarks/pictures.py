@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import html
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from lab.api.receipt import ReceiptDocument
+from lab.flows.report.find import parse_receipt
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
@@ -94,11 +96,11 @@ def _text(x: float, y: float, words: str, colour: str, size: int, anchor: str = 
 
 def in_words(seconds: Mapping[str, float]) -> str:
     """What the picture of the ladder shows, for whoever cannot see it."""
-    told = ", ".join(f"{TITLES[rung]} {value:g} s" for rung, value in seconds.items())
-    return f"How long a training stands still after the loss of a process: {told}"
+    shown = ", ".join(f"{TITLES[rung]} {value:g} s" for rung, value in seconds.items())
+    return f"How long a training stands still after the loss of a process: {shown}"
 
 
-def receipt(document: Mapping[str, object], theme: Theme) -> str:
+def receipt(document: ReceiptDocument, theme: Theme) -> str:
     """The receipt as a terminal shows it, as Rich exports it to SVG."""
     from rich.console import Console
     from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
@@ -120,7 +122,7 @@ def receipt(document: Mapping[str, object], theme: Theme) -> str:
 def pictures() -> dict[str, str]:
     """File name -> SVG of every picture."""
     seconds = gaps((ROOT / "docs" / "survivors.md").read_text(encoding="utf-8"))
-    document = json.loads((FOLDER / "receipt.json").read_text(encoding="utf-8"))
+    document = parse_receipt((FOLDER / "receipt.json").read_bytes(), "docs/pictures/receipt.json")
     return {
         f"{name}-{theme.name}.svg": svg
         for theme in THEMES

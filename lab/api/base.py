@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
@@ -39,6 +39,9 @@ WORDS = {
 }
 """Type of one of pydantic's errors -> what is said of the field; else pydantic's message, and the value."""
 
+UNSAID = r"^[A-Z][a-z]+ (?=should)| after validation, not .*"
+"""Parts of pydantic's messages that say nothing more."""
+
 
 class Strict:
     """A shape that takes no unknown fields: of requests, where one that is misspelt would be passed over."""
@@ -46,28 +49,36 @@ class Strict:
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
 
 
-class Pattern:
-    """A regular expression that a text has to match, as `Annotated[str, Pattern(...)]`."""
+class Limits:
+    """What a value has to keep, as `Annotated[str, Limits(max_length=63)]`.
 
-    def __init__(self, expression: str) -> None:
-        """`expression` is one of JSON Schema, with `^` and `$` where they are meant."""
-        self.expression = expression
+    Of texts `pattern`, `min_length` and `max_length`; of numbers `ge`, `gt` and `le`; of lists and objects
+    both lengths. A pattern is one of JSON Schema, with `^` and `$` where they are meant.
+    """
+
+    def __init__(self, **limits: str | float) -> None:
+        """`limits` are those of pydantic's core."""
+        self._limits = limits
 
     def __get_pydantic_core_schema__(self, source: Plain, handler: Plain) -> Plain:
-        return {**handler(source), "pattern": self.expression}
+        return {**handler(source), **self._limits}
 
 
-def parse(model: type[M], data: Plain, what: str, error: type[LabError] = UsageError) -> M:
+def parse(
+    model: type[M], data: Plain, what: str, error: type[LabError] = UsageError, *, newer: bool = False
+) -> M:
     """The document that plain data is, such as `parse_json` returns; `what` is its name in messages.
 
     A field that is missing has its default, an unknown one is passed over (refused by `Strict` shapes), and
-    no value is converted: "1" is no number. Raises `error` with the path of each field that does not fit.
+    no value is converted: "1" is no number. With `newer` also `Strict` shapes pass unknown ones over:
+    an answer may hold what was asked. Raises `error` with the path of each field that does not fit.
     """
     from pydantic import ValidationError
 
     try:
+        text = json.dumps(data, allow_nan=False)
         document: M = _adapter(cast("Plain", model)).validate_json(
-            json.dumps(data, allow_nan=False), strict=True
+            text, strict=True, extra="ignore" if newer else None
         )
     except ValidationError as misfits:
         raise error(_message(list(_lines(misfits.errors(include_url=False))), what)) from misfits
@@ -78,6 +89,8 @@ def parse(model: type[M], data: Plain, what: str, error: type[LabError] = UsageE
 
 def plain(document: Plain) -> Plain:
     """Plain data of a document, its fields in the order of their declaration; the way back is `parse`."""
+    if document is None or isinstance(document, str | int | float):  # most values: this is what is fast
+        return document
     if is_dataclass(document):
         return {name: plain(value) for name, value in vars(document).items()}
     if isinstance(document, Mapping):
@@ -87,9 +100,19 @@ def plain(document: Plain) -> Plain:
     return document
 
 
-def schema(model: type[object]) -> dict[str, Plain]:
-    """The JSON Schema of a shape."""
-    return _adapter(cast("Plain", model)).json_schema(ref_template="#/$defs/{model}")
+def schemas(models: Iterable[type[object]]) -> dict[str, Plain]:
+    """The JSON Schemas of shapes, and of those inside them, each by its name."""
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        def field_title_should_be_set(self, schema: Plain) -> bool:
+            return False
+
+    inputs: Plain = [(model, "validation", _adapter(cast("Plain", model))) for model in models]
+    _, made = TypeAdapter.json_schemas(inputs, schema_generator=Untitled)
+    schemas: dict[str, Plain] = made["$defs"]
+    return schemas
 
 
 @cache
@@ -105,14 +128,9 @@ def _message(lines: list[str], what: str) -> str:
 
 
 def _lines(misfits: list[ErrorDetails]) -> Iterator[str]:
-    """Each field that does not fit, and why; once, though it be of one of several types."""
-    named = set()
-    for misfit in misfits:
-        place = _path(misfit["loc"])
-        if place in named:
-            continue
-        named.add(place)
-        yield f"{place} {_why(misfit)}".strip()
+    """Each field that does not fit, and why; of a `Number` what is said of the float that it could be."""
+    lines = {_path(misfit["loc"]): _why(misfit) for misfit in misfits}
+    return (f"{place} {why}".strip() for place, why in lines.items())
 
 
 def _why(misfit: ErrorDetails) -> str:
@@ -120,10 +138,11 @@ def _why(misfit: ErrorDetails) -> str:
         return WORDS[misfit["type"]]
     value = repr(misfit["input"])
     quoted = value if len(value) <= QUOTED else f"{value[:QUOTED]}…"
-    return f"{re.sub('^[A-Z][a-z]+ (?=should)', '', misfit['msg'])}, not {quoted}"
+    return f"{re.sub(UNSAID, '', misfit['msg'])}, not {quoted}"
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`attempts[0].number`; what pydantic adds of a `Number`, the type that it tried, is left out."""
-    parts = location[:-1] if location[-1:] in (("int",), ("float",)) else location
+    """`attempts[0].number`, without what pydantic adds: the type of `Number` that it tried, and `[key]`."""
+    added = bool(location) and re.fullmatch(r"(constrained-)?(int|float)|\[key\]", str(location[-1]))
+    parts = location[:-1] if added else location
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")

@@ -90,7 +90,7 @@ class CheckpointProof(Described):
 
 
 @dataclass(frozen=True)
-class Attempt(Described):
+class AttemptDocument(Described):
     """One attempt of the run."""
 
     attempt: int
@@ -271,7 +271,7 @@ class ReceiptDocument(Described):
     timeline: Timeline
     checkpoint: CheckpointProof | None
     """None when none is known."""
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptDocument, ...]
     world_size: tuple[WorldSize, ...]
     lost_epochs: Number | None
     """Work done twice, counted in reports."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.cli.output import PANEL_WIDTH, Output, encodable
 from lab.cli.receipt_panel import COLOURS
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.panel import Panel
 
+    from lab.api.inference import BatchReceipt, Tail
+
 WORDS = {
     "recovered": "a node was lost, and no prompt with it",
     "as-expected": "no node was lost, and every prompt was answered",
@@ -21,12 +23,12 @@ WORDS = {
 """Verdict -> its meaning for a batch, where it differs from that for a training."""
 
 
-def show(out: Output, receipt: Mapping[str, Any]) -> None:
+def show(out: Output, receipt: BatchReceipt) -> None:
     """Draw the receipt on stdout."""
     out.show(panel(receipt, unicode=encodable("╭─✓✗")), width=PANEL_WIDTH)
 
 
-def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
+def panel(receipt: BatchReceipt, *, unicode: bool) -> Panel:
     """The receipt as a panel; without `unicode` in ASCII alone."""
     from rich import box
     from rich.console import Group
@@ -34,30 +36,30 @@ def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
     from rich.table import Table
     from rich.text import Text
 
-    words = HEADLINES[receipt["verdict"]]
+    words = HEADLINES[receipt.verdict.value]
     colour = COLOURS[words.tone]
-    meaning = WORDS.get(receipt["verdict"], "not every check passed")
+    meaning = WORDS.get(receipt.verdict.value, "not every check passed")
     facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    facts.add_row("job", receipt["job"])
-    facts.add_row("batch", f"{receipt['batch']}, in {plural(receipt['sessions'], 'session')}")
-    nodes = ", ".join(lost["node_id"][:12] for lost in receipt["lost_nodes"])
+    facts.add_row("job", receipt.job)
+    facts.add_row("batch", f"{receipt.batch}, in {plural(receipt.sessions, 'session')}")
+    nodes = ", ".join(lost.node_id[:12] for lost in receipt.lost_nodes)
     facts.add_row("nodes lost", nodes or "none")
-    facts.add_row("lost", plural(receipt["lost_attempts"], "attempt"))
+    facts.add_row("lost", plural(receipt.lost_attempts, "attempt"))
     checks = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
     marks = {True: "✓", False: "✗", None: "?"} if unicode else {True: "ok", False: "NO", None: "?"}
     colours = {True: "green", False: "red", None: "yellow"}
-    for check in receipt["checks"]:
-        mark = Text(marks[check["passed"]], style=colours[check["passed"]])
-        checks.add_row(mark, check["name"], Text(check["detail"], style="dim"))
+    for check in receipt.checks:
+        mark = Text(marks[check.passed], style=colours[check.passed])
+        checks.add_row(mark, check.name, Text(check.detail, style="dim"))
     parts: list[RenderableType] = [
         Text.assemble((words.word, f"bold {colour}"), f"  {meaning}"),
         Text(),
         facts,
     ]
     parts += [Text(), Text("Checks", style="bold"), checks]
-    parts += [Text(), Text("Time to first token, ms", style="bold"), _latencies(receipt["ttft_ms"])]
-    if receipt["figures"]:
-        rate = receipt["figures"]["output_tokens_per_second"]
+    parts += [Text(), Text("Time to first token, ms", style="bold"), _latencies(receipt.ttft_ms)]
+    if receipt.figures:
+        rate = receipt.figures["output_tokens_per_second"]
         parts += [Text(), Text(f"{rate:,.0f} output tokens/s in this session")]
     return Panel(
         Group(*parts), title="receipt of a batch", title_align="left", border_style=colour,
@@ -65,7 +67,7 @@ def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
     )  # fmt: skip
 
 
-def _latencies(rows: Mapping[str, Mapping[str, float] | None]) -> RenderableType:
+def _latencies(rows: Mapping[str, Tail | None]) -> RenderableType:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -73,5 +75,5 @@ def _latencies(rows: Mapping[str, Mapping[str, float] | None]) -> RenderableType
         table.add_column(name, justify="left" if not name else "right")
     for name, row in rows.items():
         if row is not None:
-            table.add_row(name, f"{row['count']:.0f}", *(f"{row[key]:,.0f}" for key in ("p50", "p99", "max")))
+            table.add_row(name, f"{row.count}", *(f"{value:,.0f}" for value in (row.p50, row.p99, row.max)))
     return table

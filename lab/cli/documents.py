@@ -11,6 +11,8 @@ from lab.cli import format
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lab.api.health import DeviceView
+    from lab.api.lesson import ResultDocument
     from lab.cluster.alerts import Alert, Silence
     from lab.cluster.allocation import Holding, TopView, Waiting
     from lab.cluster.api import Node
@@ -61,18 +63,18 @@ def image(need: ImageNeed) -> Document:
     }
 
 
-def dataset(item: Dataset) -> Document:
+def dataset(found: Dataset) -> Document:
     """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
     return {
-        "name": item.name,
-        "folder": str(item.folder),
-        "pictures": item.pictures,
-        "counts": plain(item.counts),
-        "bytes": item.bytes,
-        "source": item.source,
-        "sha256": item.sha256,
-        "synthetic": item.synthetic,
-        "missing": item.missing,
+        "name": found.name,
+        "folder": str(found.folder),
+        "pictures": found.pictures,
+        "counts": plain(found.counts),
+        "bytes": found.bytes,
+        "source": found.source,
+        "sha256": found.sha256,
+        "synthetic": found.synthetic,
+        "missing": found.missing,
     }
 
 
@@ -140,7 +142,7 @@ def lab(
     nodes: Iterable[Node] = (),
     jobs: Iterable[Job] = (),
     problems: Iterable[str] = (),
-    health: Iterable[Document] = (),
+    health: Iterable[DeviceView] = (),
 ) -> Document:
     """The whole lab. `problems` lists the questions that got no answer, `health` is of Health.view."""
     return {
@@ -156,12 +158,20 @@ def lab(
         "services": [service(s) for s in status.services],
         "nodes": [node(n) for n in nodes],
         "running_jobs": [job(j) for j in jobs],
-        "health": [
-            {name: row[name] for name in ("node", "device", "state", "reason", "message", "since")}
-            for row in health
-        ],
+        "health": [_device(device) for device in health],
         "notes": list(status.notes),
         "problems": list(problems),
+    }
+
+
+def _device(device: DeviceView) -> Document:
+    return {
+        "node": device.node,
+        "device": device.device,
+        "state": device.state,
+        "reason": device.reason,
+        "message": device.message,
+        "since": device.since,
     }
 
 
@@ -187,7 +197,7 @@ def waiting(item: Waiting | None) -> Document | None:
         "demand": dict(item.demand),
         "count": item.count,
         "short": list(item.short),
-        "holders": [holding(holder) for holder in item.holders],
+        "holders": [holding(each) for each in item.holders],
     }
 
 
@@ -333,7 +343,7 @@ def check(item: Check) -> Document:
     return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
 
 
-def lesson(item: Lesson, result: Document | None) -> Document:
+def lesson(item: Lesson, result: ResultDocument | None) -> Document:
     """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
     return {
         "number": item.number,
@@ -342,8 +352,8 @@ def lesson(item: Lesson, result: Document | None) -> Document:
         "notebook": item.notebook,
         "minutes": item.minutes,
         "needs": list(item.needs),
-        "passed": result["passed"] if result else None,
-        "at": result["at"] if result else None,
+        "passed": result.passed if result else None,
+        "at": result.at if result else None,
     }
 
 

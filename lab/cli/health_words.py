@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from lab.api.health import CheckView, DeviceView
 from lab.cli import format
 from lab.cluster.health import CPU, worst
 
@@ -17,22 +17,22 @@ def device(name: str) -> str:
     return name.removeprefix("GPU-")[:SHORT]
 
 
-def by_node(devices: Sequence[dict[str, Any]]) -> dict[str, str]:
+def by_node(devices: Sequence[DeviceView]) -> dict[str, str]:
     """Node -> `PASS`, or its worst state with device and reason: `EVICT (gpu-0: ecc)`."""
     return {
-        node: item["state"] if item["state"] == "PASS" else f"{item['state']} ({_why(item)})"
-        for node, item in worst({"devices": devices}).items()
+        node: device.state if device.state == "PASS" else f"{device.state} ({_why(device)})"
+        for node, device in worst(devices).items()
     }
 
 
-def _why(item: dict[str, Any]) -> str:
-    reason = str(item["reason"] or "not checked yet")
-    return reason if item["device"] == CPU else f"{device(item['device'])}: {reason}"
+def _why(view: DeviceView) -> str:
+    reason = view.reason or "not checked yet"
+    return reason if view.device == CPU else f"{device(view.device)}: {reason}"
 
 
-def value(check: dict[str, Any]) -> str:
+def value(check: CheckView) -> str:
     """The measured value of a check, with its unit; empty without one."""
-    return "" if check["value"] is None else f"{check['value']:.4g} {check['unit']}".strip()
+    return "" if check.value is None else f"{check.value:.4g} {check.unit}".strip()
 
 
 def since(at: float, now: float) -> str:

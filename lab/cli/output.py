@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from lab.api.base import plain
 from lab.cli.format import HOSTILE, harmless, shortened
 from lab.errors import LabError
 
@@ -59,7 +60,8 @@ class Output:
     # Results, on stdout
 
     def document(self, document: Any, *, compact: bool = False) -> None:
-        """Print a JSON document. `compact` puts it on one line, for streams."""
+        """Print a JSON document, also of lab.api's shapes. `compact` puts it on one line, for streams."""
+        document = plain(document)
         text = json.dumps(document, ensure_ascii=False, default=str, indent=None if compact else 2)
         if not encodable(text) or HOSTILE.search(text):
             text = json.dumps(document, default=str, indent=None if compact else 2)

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from lab.api.queue_requests import CEILING_SECONDS, MOST_RETRIES, MOST_TTL_SECONDS
 from lab.cli import values
 from lab.cli.annotations import read_annotations
 from lab.cluster.queue_request import MOST_AMOUNT, MOST_WORKERS, QueueRequest
-from lab.cluster.retries import CEILING_SECONDS, MOST_RETRIES, MOST_TTL_SECONDS, RetryPolicy, exit_codes
+from lab.cluster.retries import RetryPolicy, exit_codes
 from lab.errors import UsageError
 
 LONGEST = 10 * 366 * 24 * 3600.0

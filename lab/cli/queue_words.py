@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from lab.api.queue import (
+    Attempt,
+    Description,
+    DryRun,
+    EndView,
+    ForecastView,
+    HolderView,
+    JobEvent,
+    Listing,
+    PodSetView,
+    QueueEvent,
+    Row,
+    Why,
+)
+from lab.api.quotas import ClusterQueueView, CohortView, FlavorUse, LocalQueueView
 from lab.cli import format
 from lab.queue.plainly import said
 
-Document = Mapping[str, Any]
-
 NEVER = {
     "ExceedsMaxQuota": "never: it asks for more than its queue can ever have",
-    "NoMatchingFlavor": "never with these queues: none has a quota of what it asks for",
-    "Suspended": "not before its queue is resumed",
-    "Misconfigured": "not before its queue exists",
+    "NoMatchingFlavor": "never, as the queues are: none has quota of what it asks for",
+    "Suspended": "not before its queue goes on",
+    "Misconfigured": "not before its queue is there",
 }
 SHOWN = 5
 """Holders, or ends that a forecast counts on, that a person is shown."""
@@ -29,7 +41,7 @@ QUEUE_FIELDS = {
     "pending": "pending",
     "admitted": "admitted",
 }
-"""Name -> key of what is shown of a queue, where it has it."""
+"""Name -> field of what is shown of a queue, where it has it."""
 
 LATEST = 20
 """Events of a job that a person is shown."""
@@ -52,217 +64,213 @@ def amounts(requests: Mapping[str, float]) -> str:
     return ", ".join(amount(resource, value) for resource, value in requests.items())
 
 
-def asked(pod_sets: Sequence[Document]) -> str:
+def asked(pod_sets: Sequence[PodSetView]) -> str:
     """Demand of a job: `driver: 1 cpu; 2 workers (at least 1): 1 cpu, 1 nvidia.com/gpu each`."""
-    return "; ".join(_pod_set(pod_set) for pod_set in pod_sets)
+    return "; ".join(_pod_set(each) for each in pod_sets)
 
 
-def _pod_set(pod_set: Document) -> str:
-    count, least = pod_set["count"], pod_set["min_count"]
-    wanted = amounts(pod_set["requests"]) or "nothing"
-    if pod_set["name"] == "driver":
+def _pod_set(each: PodSetView) -> str:
+    count, least = each.count, each.min_count
+    wanted = amounts(each.requests) or "nothing"
+    if each.name == "driver":
         return f"driver: {wanted}"
     fewer = f" (at least {least})" if least is not None and least < count else ""
-    return f"{_counted(pod_set)}{fewer}: {wanted}{' each' if count > 1 else ''}"
+    return f"{_counted(each)}{fewer}: {wanted}{' each' if count > 1 else ''}"
 
 
-def _counted(pod_set: Document) -> str:
+def _counted(each: PodSetView) -> str:
     """`1 worker`, `2 workers`; `driver`."""
-    if pod_set["name"] == "driver":
+    if each.name == "driver":
         return "driver"
-    name = pod_set["name"].removesuffix("s") if pod_set["count"] == 1 else pod_set["name"]
-    return f"{pod_set['count']} {name}"
+    return f"{each.count} {each.name.removesuffix('s') if each.count == 1 else each.name}"
 
 
-def place(document: Document) -> str:
+def place(document: Row | DryRun) -> str:
     """`2nd of 5 in ClusterQueue a, 1st of 2 in LocalQueue b`."""
-    parts = []
-    for queue in ("cluster", "local"):
-        where, of = document.get(f"position_in_{queue}_queue"), document.get(f"of_{queue}_queue")
-        if where is not None:
-            all_of = f" of {of}" if of is not None else ""
-            kind = f"{queue.capitalize()}Queue {document[f'{queue}_queue']}"
-            parts.append(f"{ordinal(where)}{all_of} in {kind}")
-    return ", ".join(parts)
+    of_cluster, of_local = (
+        (document.of_cluster_queue, document.of_local_queue)
+        if isinstance(document, Why | DryRun)
+        else (None, None)
+    )
+    places = (
+        (f"ClusterQueue {document.cluster_queue}", document.position_in_cluster_queue, of_cluster),
+        (f"LocalQueue {document.local_queue}", document.position_in_local_queue, of_local),
+    )
+    return ", ".join(
+        f"{ordinal(where)}{'' if of is None else f' of {of}'} in {queue}"
+        for queue, where, of in places
+        if where is not None
+    )
 
 
-def reason(document: Document) -> str:
+def reason(document: Row | DryRun) -> str:
     """Reason and message in one."""
-    word, message = document["reason"], document["message"]
+    return _reason(document.reason, document.message)
+
+
+def _reason(word: str, message: str) -> str:
     return f"{word}: {message}" if word and message else word or message or "not tried yet"
 
 
-def explained(document: Document) -> str:
+def explained(document: Row) -> str:
     """The same of a job that does not wait, with a sentence for people."""
-    return reason({**document, "message": with_sentence(document["message"])})
+    return _reason(document.reason, with_sentence(document.message))
 
 
-def plainly(document: Document) -> str:
-    """The reason in a sentence for people; empty for a job that does not wait."""
-    return str(document.get("waits") or "")
-
-
-def called(document: Document) -> str:
+def called(document: Row | HolderView) -> str:
     """A job with its name and owner: `ann/job-x (sweep, of ann)`."""
-    owner = document.get("owner", "")
-    more = ", ".join(filter(None, (document.get("job_name", ""), f"of {owner}" if owner else "")))
-    return f"{document['workload']}{f' ({more})' if more else ''}"
+    owner = document.owner
+    more = ", ".join(filter(None, (document.job_name, f"of {owner}" if owner else "")))
+    return f"{document.workload}{f' ({more})' if more else ''}"
 
 
-def holder(document: Document, now: float) -> str:
+def holder(document: HolderView, now: float) -> str:
     """One holder of what is missing."""
-    held = "; ".join(amounts(usage) for usage in document["usage"].values())
-    since = document["since"]
+    held = "; ".join(amounts(usage) for usage in document.usage.values())
+    since = document.since
     for_ = "" if since is None else f", for {format.seconds(max(0.0, now - since))}"
-    queue = f" in {document['cluster_queue']}"
-    leaving = f", is being stopped ({document['leaving']})" if document["leaving"] else ""
+    queue = f" in {document.cluster_queue}"
+    leaving = f", is being stopped ({document.leaving})" if document.leaving else ""
     return f"{called(document)}: {held}{queue}{for_}{leaving}"
 
 
-def start(document: Document) -> str:
+def start(document: Why | DryRun) -> str:
     """When a job could start, and on what that rests; empty for one that does not wait."""
-    forecast = document["forecast"]
+    forecast = document.forecast
     if forecast is None:
         return ""
-    if forecast["at"] is None:
+    if forecast.at is None:
         return _not_known(document, forecast)
-    ends = [_end(end) for end in forecast["ends"]]
+    ends = [_end(each) for each in forecast.ends]
     more = f" and {len(ends) - SHOWN} before them" if len(ends) > SHOWN else ""
     after = f", after {'; '.join(ends[-SHOWN:])}{more}" if ends else ""
-    seconds = forecast["seconds"]
-    when = (
-        "at any moment" if seconds < 1 else f"in {format.seconds(seconds)} ({format.clock(forecast['at'])})"
-    )
+    seconds = forecast.seconds or 0.0
+    when = "at any moment" if seconds < 1 else f"in {format.seconds(seconds)} ({format.clock(forecast.at)})"
     return f"{when}{after}"
 
 
-def _end(end: Document) -> str:
-    length = format.seconds(end["length"])
-    if end["basis"] == "time limit":
-        return f"{end['workload']} (time limit {length})"
-    return f"{end['workload']} (such jobs took {length}, median of {end['jobs']})"
+def _end(each: EndView) -> str:
+    length = format.seconds(each.length)
+    if each.basis == "time limit":
+        return f"{each.workload} (time limit {length})"
+    return f"{each.workload} (such jobs took {length}, median of {each.jobs})"
 
 
-def _not_known(document: Document, forecast: Document) -> str:
-    if forecast["why_not"] == "far":
+def _not_known(document: Why | DryRun, forecast: ForecastView) -> str:
+    if forecast.why_not == "far":
         return "not known: too far ahead"
-    if forecast["unknown"]:
-        names = ", ".join(forecast["unknown"][:SHOWN])
-        verb = "have" if len(forecast["unknown"]) > 1 else "has"
+    if forecast.unknown:
+        names = ", ".join(forecast.unknown[:SHOWN])
+        verb = "have" if len(forecast.unknown) > 1 else "has"
         return f"not known: {names} {verb} no --max-time, and no such job has finished yet"
-    return NEVER.get(document["reason"], "not known: nothing that is foreseen makes room for it")
+    return NEVER.get(document.reason, "not known: nothing that is foreseen makes room for it")
 
 
-def away(document: Document) -> str:
+def away(document: Listing | Description | Why | DryRun) -> str:
     """Services that the controller cannot reach; empty when it reaches all."""
-    silent = "; ".join(f"{name} does not answer ({why})" for name, why in document.get("away", {}).items())
-    return f"{silent}: nothing is admitted meanwhile" if silent else ""
+    told = "; ".join(f"{name} does not answer ({why})" for name, why in document.away.items())
+    return f"{told}: nothing is admitted meanwhile" if told else ""
 
 
-def why_rows(document: Document) -> Iterator[tuple[str, Any]]:
+def why_rows(document: Why | DryRun) -> Iterator[tuple[str, object]]:
     """Names and values about a job that waits, or would."""
     yield "place", place(document)
     yield "reason", reason(document)
-    yield "waits", plainly(document)
-    for shortage in document["missing"]:
-        short = amount(shortage["resource"], shortage["missing"])
-        yield "missing", f"{short} of flavor {shortage['flavor']}"
-    holders = document["holders"]
-    for number, item in enumerate(holders[:SHOWN]):
-        yield "held by" if not number else "", holder(item, document["now"])
-    if len(holders) > SHOWN:
-        yield "", f"and {len(holders) - SHOWN} more"
-    ahead = document.get("ahead") or ()
-    yield "before it", ", ".join(ahead)
+    yield "waits", document.waits
+    for missing in document.missing:
+        yield "missing", f"{amount(missing.resource, missing.missing)} of flavor {missing.flavor}"
+    for number, each in enumerate(document.holders[:SHOWN]):
+        yield "held by" if not number else "", holder(each, document.now)
+    if len(document.holders) > SHOWN:
+        yield "", f"and {len(document.holders) - SHOWN} more"
+    yield "before it", ", ".join(document.ahead) if isinstance(document, Why) else ""
     yield "starts", start(document)
     yield "problem", away(document)
 
 
-def waits(document: Document) -> str:
+def waits(document: Why) -> str:
     """One sentence about a job that waits, for whoever follows it."""
-    parts = [place(document) or document["local_queue"], reason(document), plainly(document)]
-    held = [called(item) for item in document["holders"][:SHOWN]]
-    parts += [f"held by {', '.join(held)}"] if held else []
-    parts += [f"starts {when}"] if (when := start(document)) else []
-    return f"job {document['workload']} waits: {'; '.join(filter(None, parts))}"
+    told = [place(document) or document.local_queue, reason(document), document.waits]
+    held = [called(each) for each in document.holders[:SHOWN]]
+    told += [f"held by {', '.join(held)}"] if held else []
+    told += [f"starts {when}"] if (when := start(document)) else []
+    return f"job {document.workload} waits: {'; '.join(filter(None, told))}"
 
 
 # A job, its attempts and events
 
 
-def job_rows(job: Document) -> Iterator[tuple[str, Any]]:
+def job_rows(found: Description) -> Iterator[tuple[str, object]]:
     """Names and values about a job."""
-    taken = amounts(job["takes"])
-    yield "job", job["workload"]
-    yield "name", job["job_name"]
-    yield "owner", job["owner"]
-    yield "recipe", job["recipe"]
-    yield "command", job["command"]
-    yield "queue", f"{job['namespace']}/{job['local_queue']}" if job["local_queue"] else "none"
-    yield "ClusterQueue", job["cluster_queue"]
-    yield "priority", f"{job['priority']} {job['priority_class']}".strip()
-    yield "asks for", asked(job["pod_sets"])
+    taken = amounts(found.takes)
+    yield "job", found.workload
+    yield "name", found.job_name
+    yield "owner", found.owner
+    yield "recipe", found.recipe
+    yield "command", found.command
+    yield "queue", f"{found.namespace}/{found.local_queue}" if found.local_queue else "none"
+    yield "ClusterQueue", found.cluster_queue
+    yield "priority", f"{found.priority} {found.priority_class}".strip()
+    yield "asks for", asked(found.pod_sets)
     yield (
         "granted",
-        "; ".join(
-            f"{granted['count']} {granted['name']}: {amounts(granted['usage'])}" for granted in job["granted"]
-        ),
+        "; ".join(f"{each.count} {each.name}: {amounts(each.usage)}" for each in found.granted),
     )
     yield "takes", f"{taken}: more than it asked for" if taken else ""
-    yield "time limit", format.seconds(job["max_time"])
-    yield "retry", retry(job)
-    yield "status", job["status"]
-    yield "reason", reason(job) if job["reason"] or job["message"] else ""
-    yield "waits", plainly(job)
-    yield "place", place(job)
-    yield "submitted", format.clock(job["created"])
-    yield "held quota", format.seconds(job["executed"]) if job["executed"] else ""
-    for made in job["attempts_made"]:
-        yield f"attempt {made['number']}", attempt(made)
-    for number, past in enumerate(job["events"][-LATEST:]):
-        yield "" if number else "events", event(past, short=True)
-    yield "problem", away(job)
+    yield "time limit", format.seconds(found.max_time)
+    yield "retry", retry(found)
+    yield "status", found.status
+    yield "reason", reason(found) if found.reason or found.message else ""
+    yield "waits", found.waits
+    yield "place", place(found)
+    yield "submitted", format.clock(found.created)
+    yield "held quota", format.seconds(found.executed) if found.executed else ""
+    for made in found.attempts_made:
+        yield f"attempt {made.number}", attempt(made)
+    for number, each in enumerate(found.events[-LATEST:]):
+        yield "" if number else "events", event(each)
+    yield "problem", away(found)
 
 
-def in_short(job: Document) -> Iterator[tuple[str, Any]]:
+def in_short(found: Description) -> Iterator[tuple[str, object]]:
     """The same of a job that Ray knows too."""
     shown = ("queue", "ClusterQueue", "retry", "priority", "granted", "takes", "time limit")
-    yield from (row for row in job_rows(job) if row[0] in shown or row[0].startswith("attempt "))
+    yield from (row for row in job_rows(found) if row[0] in shown or row[0].startswith("attempt "))
 
 
-def retry(job: Document) -> str:
+def retry(found: Description) -> str:
     """Phase and retries of a job: `Resetting, 1 of 3 retries (FailedComponent), resumes at 12:00:03`."""
-    document = job.get("retry") or {}
-    policy = document.get("policy")
-    if not document or (policy is None and not document["resets"]):
+    state = found.retry
+    if state is None or (state.policy is None and not state.resets):
         return ""
-    used = f"{document['retries']} of {policy['limit']} retries" if policy else "no retry policy"
-    free = document["resets"] - document["retries"]
-    parts = [document["phase"], used, f"{free} free of charge" if free else ""]
-    parts += [document["reason"], ""] if document["reason"] else []
-    if document["resumes_at"] is not None:
-        parts.append(f"resumes at {format.clock(document['resumes_at'])}")
-    return ", ".join(filter(None, parts))
+    used = f"{state.retries} of {state.policy.limit} retries" if state.policy else "no retry policy"
+    free = state.resets - state.retries
+    told = [state.phase, used, f"{free} free of charge" if free else ""]
+    told += [state.reason, ""] if state.reason else []
+    if state.resumes_at is not None:
+        told.append(f"resumes at {format.clock(state.resumes_at)}")
+    return ", ".join(filter(None, told))
 
 
-def attempt(made: Document) -> str:
+def attempt(each: Attempt) -> str:
     """One attempt in words."""
-    began, ended = made["started_at"] or made["admitted_at"], made["ended_at"]
+    began, ended = each.started_at or each.admitted_at, each.ended_at
     took = f" for {format.seconds(max(0.0, ended - began))}" if ended is not None else ""
-    reason = made.get("reset") or made["evicted"]
-    charge = (" charged" if made["charged"] else ", no retry charged") if made.get("reset") else ""
+    reason = each.reset or each.evicted
+    charge = (" charged" if each.charged else ", no retry charged") if each.reset else ""
     evicted = f" ({reason}{charge})" if reason else ""
-    status = made["ended"] or ("runs" if made["started_at"] else "is being started")
-    return f"{made['submission_id']}  {format.clock(began)}{took}  {status}{evicted}"
+    status = each.ended or ("runs" if each.started_at else "is being started")
+    return f"{each.submission_id}  {format.clock(began)}{took}  {status}{evicted}"
 
 
-def event(past: Document, *, short: bool = False) -> str:
-    """One event in a line; the `short` form leaves the job out."""
-    queue = past["cluster_queue"]
-    where = "" if short else f" {past['workload']}{f' in {queue}' if queue else ''}"
-    why = f" ({past['reason']})" if past["reason"] and past["reason"] != past["event"] else ""
-    sentence = with_sentence(past["message"]) if past["event"] != "Admitted" else ""
-    return f"{format.clock(past['at'])}  {past['event']:<11}{where}{why}{f'  {sentence}' if sentence else ''}"
+def event(each: JobEvent | QueueEvent) -> str:
+    """One event in a line; those of one job do not name it."""
+    where = ""
+    if isinstance(each, QueueEvent):
+        where = f" {each.workload}{f' in {each.cluster_queue}' if each.cluster_queue else ''}"
+    why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
+    told = with_sentence(each.message) if each.event != "Admitted" else ""
+    return f"{format.clock(each.at)}  {each.event:<11}{where}{why}{f'  {told}' if told else ''}"
 
 
 def with_sentence(message: str) -> str:
@@ -274,25 +282,27 @@ def with_sentence(message: str) -> str:
 # Queues
 
 
-def used(flavor: Document) -> str:
+def used(flavor: FlavorUse) -> str:
     """`1/2 nvidia.com/gpu`, with what is borrowed."""
-    resource, amount_used, nominal = flavor["resource"], flavor["used"], flavor["nominal"]
+    resource, amount_used, nominal = flavor.resource, flavor.used, flavor.nominal
     memory = resource == "memory"
-    shown = [format.size(quantity) if memory else f"{quantity:g}" for quantity in (amount_used, nominal)]
-    over = f" ({amount(resource, flavor['borrowed'])} borrowed)" if flavor["borrowed"] else ""
+    shown = [format.size(each) if memory else f"{each:g}" for each in (amount_used, nominal)]
+    over = f" ({amount(resource, flavor.borrowed)} borrowed)" if flavor.borrowed else ""
     return f"{'/'.join(shown)} {resource}{over}"
 
 
-def queue_rows(kind: str, queue: Document) -> Iterator[tuple[str, Any]]:
+def queue_rows(
+    kind: str, queue: ClusterQueueView | LocalQueueView | CohortView
+) -> Iterator[tuple[str, object]]:
     """Names and values about a ClusterQueue, a LocalQueue or a cohort."""
-    yield kind, queue["name"]
-    for name, key in QUEUE_FIELDS.items():
-        yield name, queue.get(key)
-    for flavor in queue.get("flavors", ()):
+    yield kind, queue.name
+    for name, field in QUEUE_FIELDS.items():
+        yield name, getattr(queue, field, None)
+    for flavor in () if isinstance(queue, LocalQueueView) else queue.flavors:
         limits = [
-            f"{word} at most {amount(flavor['resource'], flavor[limit])}"
-            for word, limit in (("borrows", "borrowing_limit"), ("lends", "lending_limit"))
-            if flavor[limit] is not None
+            f"{word} at most {amount(flavor.resource, limit)}"
+            for word, limit in (("borrows", flavor.borrowing_limit), ("lends", flavor.lending_limit))
+            if limit is not None
         ]
-        yield f"flavor {flavor['flavor']}", ", ".join((used(flavor), *limits))
-    yield "LocalQueues", ", ".join(queue.get("local_queues", ()))
+        yield f"flavor {flavor.flavor}", ", ".join((used(flavor), *limits))
+    yield "LocalQueues", ", ".join(queue.local_queues) if isinstance(queue, ClusterQueueView) else ""

@@ -13,7 +13,7 @@ from lab.host.clock import POLL_SECONDS, Clock, settle
 from lab.topology import JOB_FINAL
 
 if TYPE_CHECKING:
-    from lab.cluster.queues import Document
+    from lab.api.queue import Attempt, Description
     from lab.lab import Lab
 
 QUEUED = "QUEUED"
@@ -29,7 +29,7 @@ STOP_SECONDS = 60.0
 """Deadline for a job to end once it was cancelled."""
 
 
-def queued_job(lab: Lab, job_id: str) -> tuple[Document | None, LabDownError | None]:
+def queued_job(lab: Lab, job_id: str) -> tuple[Description | None, LabDownError | None]:
     """The job as the queues know it; None where they do not, with the reason if they cannot be asked."""
     try:
         return lab.queues.describe(job_id), None
@@ -39,158 +39,161 @@ def queued_job(lab: Lab, job_id: str) -> tuple[Document | None, LabDownError | N
         return None, error
 
 
-def as_job(described: Document) -> Job:
+def as_job(found: Description) -> Job:
     """A job that Ray does not know now, in the form of those that it knows."""
-    made = described["attempts_made"]
-    last = made[-1]["ended"] if made else ""
+    made = found.attempts_made
+    last = made[-1].ended if made else ""
     over = last if last in JOB_FINAL else "STOPPED"
     return Job(
-        submission_id=described["name"],
-        status=over if described["status"] in OVER else QUEUED,
-        entrypoint=described["command"],
-        message=described["message"] or described["reason"],
+        submission_id=found.name,
+        status=over if found.status in OVER else QUEUED,
+        entrypoint=found.command,
+        message=found.message or found.reason,
         started_at=None,
-        ended_at=described["finished_at"],
+        ended_at=found.finished_at,
         node_id="",
         exit_code=None,
-        metadata={"job_name": described["job_name"], "raylab_recipe": described["recipe"]},
+        metadata={"job_name": found.job_name, "raylab_recipe": found.recipe},
     )
 
 
-def attempts(described: Document, job_id: str) -> list[str]:
+def attempts(found: Description, job_id: str) -> list[str]:
     """The attempts that an id stands for: all those of a job, or the one of that id."""
-    ids = [attempt["submission_id"] for attempt in described["attempts_made"] if attempt["ended"] != UNSENT]
-    return [job_id] if job_id in ids and job_id != described["name"] else ids
+    ids = [each.submission_id for each in found.attempts_made if each.ended != UNSENT]
+    return [job_id] if job_id in ids and job_id != found.name else ids
 
 
-def newest(lab: Lab, described: Document, job_id: str) -> Job:
+def newest(lab: Lab, found: Description, job_id: str) -> Job:
     """The newest attempt as Ray knows it, else the job as the queues know it."""
-    for submission_id in reversed(attempts(described, job_id)):
+    for each in reversed(attempts(found, job_id)):
         try:
-            return lab.job(submission_id)
+            return lab.job(each)
         except NotFoundError:
             continue
-    return as_job(described)
+    return as_job(found)
 
 
-def cancelled(lab: Lab, described: Document, clock: Clock) -> Document:
+def cancelled(lab: Lab, found: Description, clock: Clock) -> Description:
     """The job once it has ended, or after a time. One that has ended stays as it is."""
-    if described["status"] not in OVER:
-        lab.queues.cancel(described["workload"], "stopped with labctl")
-    workload = described["workload"]
+    if found.status not in OVER:
+        lab.queues.cancel(found.workload, "stopped with labctl")
+    workload = found.workload
     return settle(
         lambda: lab.queues.describe(workload),
-        lambda now: now["status"] in OVER and now["stopping"] is None,
+        lambda now: now.status in OVER and now.stopping is None,
         timeout=STOP_SECONDS,
         clock=clock,
     )
 
 
-class JobFollower:
+class Follower:
     """Follows a job from its place in a queue to its end, across preemptions."""
 
-    def __init__(self, lab: Lab, workload: str, clock: Clock, say: Callable[[str], None]) -> None:
-        """`say` gets each thing that happens around the log, in words."""
-        self._lab, self._clock, self._say = lab, clock, say
+    def __init__(self, lab: Lab, workload: str, clock: Clock, told: Callable[[str], None]) -> None:
+        """`told` gets each thing that happens around the log, in words."""
+        self._lab, self._clock, self._told = lab, clock, told
         self._last: object = None
         self._waited = False
         self.workload = workload
-        self.latest: Document = {}
-        """The job as it was when it was asked for last."""
+        self._found: Description | None = None
+
+    @property
+    def found(self) -> Description:
+        """The job as it was when it was asked for last, or as it is now. Raises what `lines` raises."""
+        return self._found or self._look()
 
     def lines(self) -> Iterator[str]:
         """The logs of all attempts, a line at a time, until the job has ended."""
         seen = 0
         while True:
             self._look()
-            made = self.latest["attempts_made"]
-            if seen < len(made) and made[seen]["ended"] == UNSENT:
+            made = self.found.attempts_made
+            if seen < len(made) and made[seen].ended == UNSENT:
                 seen += 1
-            elif seen < len(made) and made[seen]["seen_at"] is not None:
+            elif seen < len(made) and made[seen].seen_at is not None:
                 self._begins(made[seen])
                 yield from self._attempt(seen)
                 seen += 1
-            elif self.latest["status"] in OVER:
+            elif self.found.status in OVER:
                 return
             else:
-                if self.latest["status"] == "Pending":
+                if self.found.status == "Pending":
                     self._say_why()
                 self._clock.sleep(POLL_SECONDS)
 
-    def _look(self) -> None:
+    def _look(self) -> Description:
         """Ask for the job; a controller that starts again may be silent for a while."""
-        answer = settle(
+        found = settle(
             self._ask,
-            lambda answer: not isinstance(answer, LabError),
+            lambda each: not isinstance(each, LabError),
             timeout=PATIENCE_SECONDS,
             clock=self._clock,
         )
-        if isinstance(answer, LabError):
-            raise answer
-        self.latest = answer
+        if isinstance(found, LabError):
+            raise found
+        self._found = found
+        return found
 
-    def _ask(self) -> Document | LabError:
+    def _ask(self) -> Description | LabError:
         try:
             return self._lab.queues.describe(self.workload)
         except (LabDownError, ClusterError) as error:
             return error
 
-    def _begins(self, attempt: Document) -> None:
-        number = attempt["number"]
+    def _begins(self, attempt: Attempt) -> None:
+        number = attempt.number
         if number > 1:
-            self._say(f"attempt {number} of job {self.workload} begins: {attempt['submission_id']}")
+            self._told(f"attempt {number} of job {self.workload} begins: {attempt.submission_id}")
         elif self._waited:
-            self._say(f"job {self.workload} is admitted by ClusterQueue {self.latest['cluster_queue']}")
+            self._told(f"job {self.workload} is admitted by ClusterQueue {self.found.cluster_queue}")
         self._last = None
 
     def _attempt(self, seen: int) -> Iterator[str]:
         """The log of one attempt, to its end."""
-        submission_id = self.latest["attempts_made"][seen]["submission_id"]
+        submission_id = self.found.attempts_made[seen].submission_id
         try:
             yield from self._lab.jobs.follow(
-                submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._say
+                submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._told
             )
         except (NotFoundError, ClusterError, JobError):
             if not self._over(seen):
                 raise
         self._over(seen)
-        attempt = self.latest["attempts_made"][seen]
-        if attempt["evicted"]:
-            self._say(
-                f"attempt {attempt['number']} of job {self.workload} was stopped: {self._evicted(attempt)}"
+        attempt = self.found.attempts_made[seen]
+        if attempt.evicted:
+            self._told(
+                f"attempt {attempt.number} of job {self.workload} was stopped: {self._evicted(attempt)}"
             )
-        elif attempt["ended"] == "LOST":
-            self._say(
-                f"Ray lost attempt {attempt['number']} of job {self.workload}; it goes back to its queue"
-            )
+        elif attempt.ended == "LOST":
+            self._told(f"Ray lost attempt {attempt.number} of job {self.workload}; it goes back to its queue")
 
     def _over(self, seen: int) -> bool:
         """Wait until the controller has noticed the end of an attempt; tell if it has."""
 
         def ended() -> bool:
             self._look()
-            return bool(self.latest["attempts_made"][seen]["ended"])
+            return bool(self.found.attempts_made[seen].ended)
 
         return settle(ended, bool, timeout=PATIENCE_SECONDS, clock=self._clock)
 
-    def _evicted(self, attempt: Document) -> str:
-        for event in reversed(self.latest["events"]):
-            if event["event"] in ("Preempted", "Deactivated") and event["message"]:
-                return f"{event['reason']}: {queue_words.with_sentence(event['message'])}"
-        return str(attempt["evicted"])
+    def _evicted(self, attempt: Attempt) -> str:
+        for each in reversed(self.found.events):
+            if each.event in ("Preempted", "Deactivated") and each.message:
+                return f"{each.reason}: {queue_words.with_sentence(each.message)}"
+        return attempt.evicted
 
     def _say_why(self) -> None:
         """Say why the job waits, when that has changed."""
-        keys = ("reason", "message", "position_in_cluster_queue", "away")
-        now = tuple(str(self.latest[key]) for key in keys)
-        if now == self._last or not (self.latest["reason"] or self.latest["away"]):
+        job = self.found
+        now = (job.reason, job.message, job.position_in_cluster_queue, job.away)
+        if now == self._last or not (self.found.reason or self.found.away):
             return
         self._last, self._waited = now, True
         try:
-            reasons = self._lab.queues.why(self.workload)
+            found = self._lab.queues.why(self.workload)
         except LabError:  # it is asked for again when it has changed
             return
-        if reasons["status"] == "Pending":
-            self._say(queue_words.waits(reasons))
-            if problem := queue_words.away(reasons):
-                self._say(problem)
+        if found.status == "Pending":
+            self._told(queue_words.waits(found))
+            if problem := queue_words.away(found):
+                self._told(problem)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.panel import Panel
     from rich.table import Table
 
-    from lab.api.receipt import Attempt, CheckDocument, ReceiptDocument
+    from lab.api.receipt import AttemptDocument, CheckDocument, ReceiptDocument
 
 COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
 """Tone of a headline -> colour."""
@@ -169,7 +169,7 @@ def _checks(checks: Sequence[CheckDocument], unicode: bool) -> Table | None:
     return grid
 
 
-def _attempts(attempts: Sequence[Attempt], unicode: bool) -> Table | None:
+def _attempts(attempts: Sequence[AttemptDocument], unicode: bool) -> Table | None:
     if not attempts:
         return None
     grid = _grid(4, None, None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.cli import format
 from lab.host.quantities import plural
@@ -34,7 +34,7 @@ SENTENCES = 2000
 """Width outside of a terminal, in columns, for lines with a sentence in them."""
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Aligned columns without lines; a cell that is a known state has its colour."""
     from rich.table import Table
 
@@ -46,7 +46,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     return drawn
 
 
-def styled(value: Any) -> Text:
+def styled(value: object) -> Text:
     """A cell; None is empty."""
     from rich.text import Text
 
@@ -146,7 +146,7 @@ def show_jobs(out: Output, jobs: Sequence[Job], waiting: Mapping[str, Waiting] |
         out.line(format.waits(item))
 
 
-def pairs(out: Output, rows: Iterable[tuple[str, Any]]) -> None:
+def pairs(out: Output, rows: Iterable[tuple[str, object]]) -> None:
     """Names and values, one pair a line; empty values are left out."""
     shown = [(name, str(value)) for name, value in rows if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
+from lab.api.monitoring import FiringAlert, Silenced
 from lab.cluster.prometheus import Prometheus, Request, ask
 from lab.errors import NotFoundError, UnsupportedError
 from lab.host import http
@@ -69,7 +69,7 @@ class Alerts:
 
     def firing(self) -> tuple[Alert, ...]:
         """Every alert that fires, the worst first, then the oldest."""
-        answer = ask("GET", f"{self._url}/api/v2/alerts", request=self._request)
+        answer = ask(tuple[FiringAlert, ...], "GET", f"{self._url}/api/v2/alerts", request=self._request)
         return tuple(sorted(map(_alert, answer), key=lambda alert: (alert.severity, alert.since, alert.name)))
 
     def silence(self, name: str, seconds: float) -> Silence:
@@ -85,19 +85,19 @@ class Alerts:
             "createdBy": "labctl",
             "comment": "labctl alerts silence",
         }
-        answer = ask("POST", f"{self._url}/api/v2/silences", order, request=self._request)
-        return Silence(answer["silenceID"], name, now + seconds)
+        answer = ask(Silenced, "POST", f"{self._url}/api/v2/silences", order, request=self._request)
+        return Silence(answer.silence_id, name, now + seconds)
 
 
-def _alert(document: Mapping[str, Any]) -> Alert:
-    labels = document["labels"]
+def _alert(firing: FiringAlert) -> Alert:
+    labels = firing.labels
     return Alert(
-        labels[NAME],
+        labels.get(NAME, ""),
         labels.get("severity", ""),
-        datetime.fromisoformat(document["startsAt"].replace("Z", "+00:00")).timestamp(),
+        datetime.fromisoformat(firing.starts_at.replace("Z", "+00:00")).timestamp(),
         labels,
-        document["annotations"].get("summary", ""),
-        document["status"]["state"] == "suppressed",
+        firing.annotations.get("summary", ""),
+        firing.status.state == "suppressed",
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
-from lab.cluster.queues import Document, Queues
+from lab.api.health import DeviceView, HealthView, Lift, Ordered, Override, Run
+from lab.cluster.queues import Queues
 from lab.errors import LabError, UsageError
 from lab.host.clock import MONOTONIC, Clock, poll
 
@@ -25,41 +27,41 @@ class HealthClient:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
-        """`queues` is the client of the controller."""
+        """`queues` is the door to the controller."""
         self._queues = queues
 
-    def view(self) -> Document:
-        """Every device with its checks: `devices`, `overrides`, and `skipped`, checks that cannot be made."""
-        return self._queues.ask("GET", "/health")
+    def view(self) -> HealthView:
+        """Every device with its checks."""
+        return self._queues.ask(HealthView, "GET", "/health")
 
-    def run(self, node: str = "", check: str = "") -> Document:
+    def run(self, node: str = "", check: str = "") -> Ordered:
         """Order checks of a node or all; returns which, at once. Raises NotFoundError."""
-        return self._queues.ask("POST", "/health/run", {"node": node, "check": check})
+        return self._queues.ask(Ordered, "POST", "/health/run", Run(node, check))
 
     def run_and_wait(
         self, node: str = "", check: str = "", timeout: float = RUN_SECONDS, clock: Clock = MONOTONIC
-    ) -> Document:
+    ) -> HealthView:
         """Order checks and return the view once all that can be made have new results.
 
         All checks are those that are not invasive; one of those has to be named. Raises NotFoundError,
         WaitTimeoutError.
         """
-        before = _times(self.view())
-        ordered = self.run(node, check)["ordered"]
-        latest: Document = {}
+        view = self.view()
+        before = _times(view)
+        ordered = self.run(node, check).ordered
 
-        def look() -> Document | None:
-            nonlocal latest
-            latest = self.view()
-            return None if _missing(ordered, before, latest) else latest
+        def look() -> HealthView | None:
+            nonlocal view
+            view = self.view()
+            return None if _missing(ordered, before, view) else view
 
         return poll(
             look,
             timeout=timeout,
             waited_for="the ordered checks",
             clock=clock,
-            state=lambda: f"no result yet: {', '.join(_missing(ordered, before, latest)[:5])}",
-            hint="labctl health shows what is known; an agent that does not report runs no checks",
+            state=lambda: f"no result yet: {', '.join(_missing(ordered, before, view)[:5])}",
+            hint="labctl health shows what is known; an agent that is silent answers to nothing",
         )
 
     def override(
@@ -71,55 +73,60 @@ class HealthClient:
         *,
         message: str = "",
         value: float | None = None,
-    ) -> Document:
+    ) -> Override:
         """Let a check of a device report this result until `lift`: what a fault does.
 
         Raises UsageError, NotFoundError for a node or device that no agent has told of.
         """
         if state not in ORDERABLE:
-            raise UsageError(f"{state}: not a result of a check", f"one of {', '.join(ORDERABLE)}")
-        order = {"node": node, "device": device, "check": check, "state": state, "message": message}
-        return self._queues.ask("POST", "/health/override", {**order, "value": value})
+            raise UsageError(f"{state}: is no result of a check", f"one of {', '.join(ORDERABLE)}")
+        order = Override(node, device, check, state, value, message)
+        return self._queues.ask(Override, "POST", "/health/override", order)
 
-    def lift(self, node: str, device: str, check: str) -> Document:
+    def lift(self, node: str, device: str, check: str) -> Lift:
         """End an override; one that is not there is ended."""
-        return self._queues.ask("POST", "/health/lift", {"node": node, "device": device, "check": check})
+        return self._queues.ask(Lift, "POST", "/health/lift", Lift(node, device, check))
 
 
-def worst(view: Document) -> dict[str, Document]:
+def worst(devices: Iterable[DeviceView]) -> dict[str, DeviceView]:
     """Node -> its device in the worst state."""
     order = {state: place for place, state in enumerate(("PASS", "UNKNOWN", "WARN", "TESTING", "EVICT"))}
-    worst_of: dict[str, Document] = {}
-    for device in view["devices"]:
-        known = worst_of.get(device["node"])
-        if known is None or order[device["state"]] > order[known["state"]]:
-            worst_of[device["node"]] = device
-    return worst_of
+    by_node: dict[str, DeviceView] = {}
+    for device in devices:
+        known = by_node.get(device.node)
+        if known is None or order[device.state] > order[known.state]:
+            by_node[device.node] = device
+    return by_node
 
 
 def states(health: HealthClient) -> dict[str, tuple[str, str]]:
     """Node -> state of its worst device, and the reason; nothing where the controller does not answer."""
     try:
-        return {node: (device["state"], device["reason"]) for node, device in worst(health.view()).items()}
+        devices = health.view().devices
     except LabError:
         return {}
+    return {node: (device.state, device.reason) for node, device in worst(devices).items()}
 
 
-def _times(view: Document) -> dict[tuple[str, str, str], Any]:
+Times: TypeAlias = Mapping[tuple[str, str, str], float]
+"""Node, device and check -> time of the last result."""
+
+
+def _times(view: HealthView) -> Times:
     return {
-        (device["node"], device["device"], check["name"]): check["at"]
-        for device in view["devices"]
-        for check in device["checks"]
+        (device.node, device.device, check.name): check.at
+        for device in view.devices
+        for check in device.checks
     }
 
 
-def _missing(ordered: Document, before: dict[tuple[str, str, str], Any], view: Document) -> list[str]:
+def _missing(ordered: Mapping[str, tuple[str, ...]], before: Times, view: HealthView) -> list[str]:
     """Ordered checks without a result since, but for those that their node cannot make."""
     now = _times(view)
     return [
         f"{check} of {node}"
         for node, checks in ordered.items()
         for check in checks
-        if check not in view["skipped"].get(node, {})
+        if check not in view.skipped.get(node, {})
         and not any(at != before.get(key) for key, at in now.items() if (key[0], key[2]) == (node, check))
     ]

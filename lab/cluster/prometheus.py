@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlencode
 
+from lab.api.base import parse
+from lab.api.monitoring import Range, Rules
 from lab.errors import LabDownError
 from lab.host import http
 from lab.host.reading import parse_json
+
+M = TypeVar("M")
 
 Request = Callable[..., http.Reply]
 
@@ -37,22 +41,22 @@ class Prometheus:
     def over(self, query: str, start: float, end: float, step: float) -> tuple[Series, ...]:
         """Values of a query between two times (seconds since the epoch), every `step` seconds."""
         asked = urlencode({"query": query, "start": start, "end": end, "step": step})
-        matrix = ask("GET", f"{self._url}/api/v1/query_range?{asked}", request=self._request)["data"][
-            "result"
-        ]
+        answer = ask(Range, "GET", f"{self._url}/api/v1/query_range?{asked}", request=self._request)
         return tuple(
-            Series(one["metric"], tuple((float(at), float(value)) for at, value in one["values"]))
-            for one in matrix
+            Series(one.metric, tuple((float(at), float(value)) for at, value in one.values))
+            for one in answer.data.result
         )
 
     def alerts(self) -> tuple[str, ...]:
         """The names of all alerts that it has rules for."""
-        groups = ask("GET", f"{self._url}/api/v1/rules?type=alert", request=self._request)["data"]["groups"]
-        return tuple(sorted({rule["name"] for group in groups for rule in group["rules"]}))
+        answer = ask(Rules, "GET", f"{self._url}/api/v1/rules?type=alert", request=self._request)
+        return tuple(sorted({rule.name for group in answer.data.groups for rule in group.rules}))
 
 
-def ask(method: str, url: str, document: Any = None, *, request: Request = http.request) -> Any:
-    """The JSON that Prometheus or Alertmanager answers. Raises LabDownError."""
+def ask(
+    model: type[M], method: str, url: str, document: object = None, *, request: Request = http.request
+) -> M:
+    """What Prometheus or Alertmanager answers, of this shape. Raises LabDownError."""
     body = None if document is None else json.dumps(document).encode()
     headers = {"Content-Type": "application/json"} if body else {}
     base = url.partition("/api/")[0]
@@ -64,8 +68,7 @@ def ask(method: str, url: str, document: Any = None, *, request: Request = http.
         said = reply.data.decode(errors="replace").strip()[:200]
         raise LabDownError(f"{base} answers {reply.status}: {said}", "see labctl status")
     try:
-        return parse_json(reply.data)
+        answer = parse_json(reply.data)
     except ValueError as error:
-        raise LabDownError(
-            f"{base} answers something that is not JSON: {error}", "see labctl status"
-        ) from error
+        raise LabDownError(f"{base} answers no JSON: {error}", "see labctl status") from error
+    return parse(model, answer, f"the answer of {base}", LabDownError)

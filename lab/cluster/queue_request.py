@@ -7,8 +7,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from lab.api.queue_requests import Workers
 from lab.cluster.recipes import Recipe
 from lab.cluster.retries import RetryPolicy
 from lab.cluster.submission import Submission
@@ -79,18 +79,18 @@ class QueueRequest:
         return any(value is not None for value in given)
 
     @property
-    def pod_set(self) -> dict[str, Any] | None:
+    def pod_set(self) -> Workers | None:
         """The workers as the controller is told of them; None where nothing is said of workers."""
         if not self.asks_for_workers:
             return None
         cpus = self.cpus_per_worker
-        return {
-            "count": self.workers or 1,
-            "min_count": self.min_workers,
-            "cpus": 1.0 if cpus is None else cpus,  # as Ray Train reserves for a worker that says nothing
-            "gpus": self.gpus_per_worker or 0.0,
-            "memory": self.memory_per_worker or 0,
-        }
+        return Workers(
+            count=self.workers or 1,
+            min_count=self.min_workers,
+            cpus=1.0 if cpus is None else cpus,  # as Ray Train reserves for a worker that says nothing
+            gpus=self.gpus_per_worker or 0.0,
+            memory=self.memory_per_worker or 0,
+        )
 
 
 def owner() -> str:

@@ -5,16 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+from lab.api.base import plain
+from lab.api.light import answer
+from lab.api.queue import Description, DryRun, Listing, QueueEvent, Why
+from lab.api.queue_requests import (
+    Accepted,
+    ApplyRequest,
+    Changed,
+    DeleteRequest,
+    File,
+    JobRequest,
+    Misfit,
+    ObjectName,
+    OrderRequest,
+    Phase,
+    Refused,
+)
+from lab.api.quotas import QueuesView
 from lab.cluster.queue_request import QueuedSubmission, owner
 from lab.cluster.submission import Submitted, package
 from lab.errors import ClusterError, LabDownError, LabError, UnsupportedError, UsageError
 from lab.host import http
 from lab.host.reading import parse_json
 
-Document = dict[str, Any]
+M = TypeVar("M")
 
 TIMEOUT_SECONDS = 20.0
 """Deadline of one request: a look ahead over many jobs takes seconds."""
@@ -35,20 +53,20 @@ FIRST = "labctl queue apply --example classroom"
 
 
 def _kinds(of: type[LabError]) -> Iterator[type[LabError]]:
-    for kind in of.__subclasses__():
-        yield kind
-        yield from _kinds(kind)
+    for each in of.__subclasses__():
+        yield each
+        yield from _kinds(each)
 
 
 CODES: Mapping[int, type[LabError]] = {
-    kind.exit_code: kind for kind in _kinds(LabError) if kind.__module__ == LabError.__module__
+    each.exit_code: each for each in _kinds(LabError) if each.__module__ == LabError.__module__
 }
 
 
 class RefusedFilesError(UsageError):
-    """Files of objects that were refused, with each thing that is wrong: file, line, path, message, hint."""
+    """Files of objects that were refused, with each thing that is wrong."""
 
-    def __init__(self, message: str, hint: str, problems: Sequence[Document]) -> None:
+    def __init__(self, message: str, hint: str, problems: Sequence[Misfit]) -> None:
         """`problems` are in the order of the files."""
         super().__init__(message, hint)
         self.problems = tuple(problems)
@@ -70,85 +88,83 @@ class Queues:
         """Send the working folder, as it is now, and put the job into a queue."""
         folder = job.submission.working_dir
         sha = "" if folder is None else self._send(package(folder))
-        created = self.ask("POST", "/jobs", {**_body(job), "package": sha})
-        return Submitted(created["submission_id"], workload=created["workload"])
+        accepted = self.ask(Accepted, "POST", "/jobs", replace(_request_of(job), package=sha))
+        return Submitted(accepted.submission_id, workload=accepted.workload)
 
-    def dry_run(self, job: QueuedSubmission) -> Document:
-        """What would be if this were submitted now, in the form of `why`. Nothing is changed."""
-        return self.ask("POST", "/dry-run", _body(job))
+    def dry_run(self, job: QueuedSubmission) -> DryRun:
+        """What would be if this were submitted now. Nothing is changed."""
+        return self.ask(DryRun, "POST", "/dry-run", _request_of(job))
 
-    def list(self, *, status: str = "unfinished", queue: str = "", limit: int = 0) -> Document:
-        """Workloads in the order of their queues: `workloads`, and how many there are in all, `total`."""
+    def list(self, *, status: str = "unfinished", queue: str = "", limit: int = 0) -> Listing:
+        """Workloads in the order of their queues, and how many there are in all."""
         asked = {"status": status, "queue": queue, "limit": limit or ""}
-        return self.ask("GET", f"/workloads?{urlencode({k: v for k, v in asked.items() if v})}")
+        return self.ask(Listing, "GET", f"/workloads?{urlencode({k: v for k, v in asked.items() if v})}")
 
-    def describe(self, job: str) -> Document:
+    def describe(self, job: str) -> Description:
         """All that is known of a job, by workload, name or the id of an attempt. Raises NotFoundError."""
-        return self.ask("GET", _path(job))
+        return self.ask(Description, "GET", _path(job))
 
-    def why(self, job: str) -> Document:
+    def why(self, job: str) -> Why:
         """Why a job waits, who holds what is missing, and when it could start. Raises NotFoundError."""
-        return self.ask("GET", f"{_path(job)}/why")
+        return self.ask(Why, "GET", f"{_path(job)}/why")
 
-    def cancel(self, workload: str, message: str = "") -> Document:
+    def cancel(self, workload: str, message: str = "") -> Phase:
         """End a job, whether it waits or runs. Raises NotFoundError."""
         return self._order(workload, "cancel", message)
 
-    def stop(self, job: str) -> Document:
+    def stop(self, job: str) -> Phase:
         """Put a job on hold: it leaves its queue, and is stopped if it runs; `resume` lets it queue again.
 
         Raises NotFoundError; RefusedError for a job that is on hold already, or has ended.
         """
         return self._order(job, "deactivate")
 
-    def resume(self, job: str) -> Document:
+    def resume(self, job: str) -> Phase:
         """Let a job queue again that is on hold. Raises as `stop` does."""
         return self._order(job, "activate")
 
-    def _order(self, job: str, verb: str, message: str = "") -> Document:
-        return self.ask("POST", f"{_path(job)}/{verb}", {"reason": "", "message": message})
+    def _order(self, job: str, verb: str, message: str = "") -> Phase:
+        return self.ask(Phase, "POST", f"{_path(job)}/{verb}", OrderRequest(message=message))
 
     # Queues
 
-    def queues(self) -> Document:
+    def queues(self) -> QueuesView:
         """ClusterQueues, LocalQueues and cohorts, with quota and usage."""
-        return self.ask("GET", "/queues")
+        return self.ask(QueuesView, "GET", "/queues")
 
     def apply(
         self, files: Iterable[tuple[str, str]], namespace: str = "default", *, dry_run: bool = False
-    ) -> Document:
+    ) -> Changed:
         """Set objects from YAML texts, each with its file's name: all of them or none.
 
         Raises RefusedFilesError.
         """
-        sent = [{"name": name, "text": text} for name, text in files]
-        return self.ask("POST", "/apply", {"files": sent, "namespace": namespace, "dry_run": dry_run})
+        request = ApplyRequest(tuple(File(name, text) for name, text in files), namespace, dry_run)
+        return self.ask(Changed, "POST", "/apply", request)
 
-    def delete(self, objects: Iterable[tuple[str, str, str]]) -> Document:
+    def delete(self, objects: Iterable[tuple[str, str, str]]) -> Changed:
         """Delete objects, each by kind, namespace and name: all of them or none.
 
         Raises NotFoundError; RefusedError that names by whom one is used.
         """
-        named = [{"kind": kind, "namespace": space, "name": name} for kind, space, name in objects]
-        return self.ask("POST", "/delete", {"objects": named})
+        request = DeleteRequest(tuple(ObjectName(*names) for names in objects))
+        return self.ask(Changed, "POST", "/delete", request)
 
-    def objects(self) -> Sequence[Document]:
+    def objects(self) -> tuple[dict[str, Any], ...]:
         """Every object, in Kueue's v1beta2."""
-        return self._items("/objects", "objects")
+        return answer(
+            tuple[dict[str, Any], ...], self._answer("GET", "/objects"), "the queues' objects", ClusterError
+        )
 
-    def events(self, since: int = 0) -> Sequence[Document]:
+    def events(self, since: int = 0) -> tuple[QueueEvent, ...]:
         """What was decided, with numbers above `since`, oldest first; the controller tells some at a time."""
-        events: list[Document] = []
-        while page := self._items(f"/events?since={since}", "events"):
-            events += page
-            since = max(event["number"] for event in page)
-        return events
+        events: list[QueueEvent] = []
+        while page := self._answer("GET", f"/events?since={since}"):
+            events += answer(tuple[QueueEvent, ...], page, "the queues' events", ClusterError)
+            since = events[-1].number
+        return tuple(events)
 
     # HTTP
-
-    def _items(self, path: str, name: str) -> Sequence[Document]:
-        document = self.ask("GET", path)
-        return tuple(document.get(name) or document.get("items") or ())
 
     def _send(self, data: bytes) -> str:
         """Hand over a package, unless the controller has it already."""
@@ -160,13 +176,19 @@ class Queues:
                 raise _error(reply)
         return sha
 
-    def ask(self, method: str, path: str, body: Document | None = None) -> Document:
-        """The answer of one page of the controller: for clients of its other pages."""
-        reply = self._request(method, path, None if body is None else json.dumps(body).encode())
+    def ask(self, model: type[M], method: str, path: str, request: object = None) -> M:
+        """The answer of one page of the controller, which has this shape: for clients of its other pages.
+
+        Raises ClusterError where it has another one.
+        """
+        what = f"the answer of the queues' controller to {path.partition('?')[0]}"
+        return answer(model, self._answer(method, path, request), what, ClusterError)
+
+    def _answer(self, method: str, path: str, request: object = None) -> Any:
+        reply = self._request(method, path, None if request is None else _sent(request))
         if reply.status >= 300:
             raise _error(reply)
-        document = _parsed(reply)
-        return document if isinstance(document, dict) else {"items": document}
+        return _parsed(reply)
 
     def _request(
         self, method: str, path: str, body: bytes | None = None, timeout: float = TIMEOUT_SECONDS
@@ -194,27 +216,31 @@ class Queues:
         return reply
 
 
-def _body(job: QueuedSubmission) -> Document:
+def _request_of(job: QueuedSubmission) -> JobRequest:
     submission, request, recipe = job.submission, job.request, job.recipe
-    grace = request.preemption_grace
-    return {
-        "name": request.name,
-        "queue": request.queue,
-        "command": list(submission.command),
-        "runtime_env": dict(submission.runtime_env),
-        "metadata": {k: v for k, v in submission.metadata.items() if not k.startswith(RESERVED)},
-        "num_cpus": submission.num_cpus,
-        "num_gpus": submission.num_gpus,
-        "workers": request.pod_set,
-        "priority_class": request.priority,
-        "max_time": request.max_time,
-        "owner": owner(),
-        "recipe": "" if recipe is None else recipe.name,
-        "ranks": "" if recipe is None else recipe.ranks,
-        "enforce": request.enforce,
-        **({} if grace is None else {"preemption_grace": grace}),
-        **({} if request.retry is None else {"retry": request.retry.document}),
-    }
+    return JobRequest(
+        name=request.name,
+        queue=request.queue,
+        command=tuple(submission.command),
+        runtime_env=submission.runtime_env,
+        metadata={k: v for k, v in submission.metadata.items() if not k.startswith(RESERVED)},
+        num_cpus=submission.num_cpus,
+        num_gpus=submission.num_gpus,
+        workers=request.pod_set,
+        priority_class=request.priority,
+        max_time=request.max_time,
+        owner=owner(),
+        recipe="" if recipe is None else recipe.name,
+        ranks="" if recipe is None else recipe.ranks,
+        enforce=request.enforce,
+        preemption_grace=request.preemption_grace,
+        retry=request.retry,
+    )
+
+
+def _sent(request: object) -> bytes:
+    """A request as JSON, without what it says nothing of."""
+    return json.dumps({name: value for name, value in plain(request).items() if value is not None}).encode()
 
 
 def _path(job: str) -> str:
@@ -237,12 +263,12 @@ def _parsed(reply: http.Reply) -> Any:
 
 def _error(reply: http.Reply) -> LabError:
     """The error that an answer tells of."""
+    document = _parsed(reply)
     try:
-        failure = _parsed(reply)["error"]
-        message, hint = str(failure["message"]), str(failure.get("hint") or "")
-        kind = CODES.get(int(failure.get("code") or 0), ClusterError)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        refusal = answer(Refused, document, "the refusal", ClusterError).error
+    except ClusterError:
         text = reply.data[:200].decode(errors="replace")
         return ClusterError(f"the queues' controller answered HTTP {reply.status}: {text}")
-    problems = failure.get("problems")
-    return RefusedFilesError(message, hint, problems) if problems else kind(message, hint)
+    if refusal.problems:
+        return RefusedFilesError(refusal.message, refusal.hint, refusal.problems)
+    return CODES.get(refusal.code, ClusterError)(refusal.message, refusal.hint)

@@ -21,8 +21,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from lab.api.light import restore
+from lab.api.recipe import ParameterManifest, RecipeManifest
 from lab.cluster.submission import Submission
 from lab.errors import NotFoundError, UsageError
 from lab.host.environment import BUILDS_ON
@@ -143,11 +144,11 @@ def folder_of_recipes() -> Path:
 
 def manifests(workspace: Path | None = None) -> dict[str, Path]:
     """Recipe -> its manifest: `FOLDER/recipe.json`, and `FOLDER/recipe-MORE.json` as `FOLDER-MORE`."""
-    paths = {}
+    found = {}
     for path in sorted((workspace or folder_of_recipes()).glob("*/recipe*.json")):
         if re.fullmatch(r"recipe(-[a-z0-9]+)?", path.stem):
-            paths[path.parent.name + path.stem.removeprefix("recipe")] = path
-    return paths
+            found[path.parent.name + path.stem.removeprefix("recipe")] = path
+    return found
 
 
 def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
@@ -160,33 +161,36 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     try:
-        entries = document.get("parameters", {})
-        parameters, command = _parameters(entries, path), _command(document)
-        summary = str(document["summary"])
-        ranks = str(document.get("ranks", ""))
-        resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
-        packages = str(document.get("packages", ""))
-        others: dict[str, dict[str, Any]] = {
-            str(way): {
-                "command": _command(variant),
-                "parameters": _parameters({**entries, **variant.get("parameters", {})}, path),
-                "packages": str(variant.get("packages", packages)),
-            }
-            for way, variant in document.get("fault_tolerance", {}).items()
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{path}: malformed: {error!r}", "see lab/cluster/recipes.py for its form"
-        ) from error
-    for name in filter(None, [ranks, *resources.values()]):
-        if name not in {p.name for p in parameters}:
-            raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    for group in filter(None, [packages, *(variant["packages"] for variant in others.values())]):
+        form = restore(RecipeManifest, document)
+    except ValueError as error:
+        raise UsageError(f"{path}: malformed: {error}", "see lab/api/recipe.py for its form") from error
+    name = folder.name + path.stem.removeprefix("recipe")
+    recipe = Recipe(
+        name,
+        form.summary,
+        folder,
+        _command(form.command, path),
+        _parameters(form.parameters, path),
+        form.ranks,
+        form.resources,
+        form.packages,
+    )
+    ways = {
+        name: replace(
+            recipe,
+            command=_command(way.command, path),
+            parameters=_parameters({**form.parameters, **way.parameters}, path),
+            packages=form.packages if way.packages is None else way.packages,
+        )
+        for name, way in form.fault_tolerance.items()
+    }
+    for parameter in filter(None, [form.ranks, *form.resources.values()]):
+        if parameter not in {p.name for p in recipe.parameters}:
+            raise UsageError(f"{path}: ranks and resources: there is no parameter {parameter!r}")
+    for group in filter(None, [recipe.packages, *(way.packages for way in ways.values())]):
         if group not in BUILDS_ON:
             raise UsageError(f"{path}: packages: there is no group {group!r} in requirements/")
-    name = folder.name + path.stem.removeprefix("recipe")
-    recipe = Recipe(name, summary, folder, command, parameters, ranks, resources, packages)
-    return replace(recipe, ways={way: replace(recipe, **changes) for way, changes in others.items()})
+    return replace(recipe, ways=ways)
 
 
 def recipes(workspace: Path | None = None) -> tuple[Recipe, ...]:
@@ -194,8 +198,8 @@ def recipes(workspace: Path | None = None) -> tuple[Recipe, ...]:
     workspace = workspace or folder_of_recipes()
     if not os.path.isdir(workspace):
         raise NotFoundError(f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where recipes are")
-    paths = manifests(workspace)
-    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(paths.items()))
+    found = manifests(workspace)
+    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(found.items()))
 
 
 def find_recipe(name: str, workspace: Path | None = None) -> Recipe:
@@ -209,24 +213,20 @@ def find_recipe(name: str, workspace: Path | None = None) -> Recipe:
     return load_recipe(names[name].parent, names[name].name)
 
 
-def _command(document: Mapping[str, Any]) -> tuple[str, ...]:
-    words = document["command"]
-    if not isinstance(words, list) or not words:
-        raise TypeError("`command` is not a list of words")
-    return tuple(str(word) for word in words)
+def _command(words: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    if not words:
+        raise UsageError(f"{path}: malformed: `command` has no words")
+    return words
 
 
-def _parameters(entries: Mapping[str, Any], path: Path) -> tuple[Parameter, ...]:
-    return tuple(_parameter(name, entry, path) for name, entry in entries.items() if entry is not None)
+def _parameters(forms: Mapping[str, ParameterManifest | None], path: Path) -> tuple[Parameter, ...]:
+    return tuple(_parameter(name, form, path) for name, form in forms.items() if form is not None)
 
 
-def _parameter(name: str, entry: Mapping[str, Any], path: Path) -> Parameter:
-    kind = entry.get("type", "str")
-    if kind not in TYPES:
-        raise UsageError(f"{path}: parameters.{name}.type: {kind!r} is not one of {', '.join(TYPES)}")
-    return Parameter(
-        name, kind, entry.get("default"), entry.get("help", ""), entry.get("minimum"), entry.get("maximum")
-    )
+def _parameter(name: str, form: ParameterManifest, path: Path) -> Parameter:
+    if form.type not in TYPES:
+        raise UsageError(f"{path}: parameters.{name}.type: {form.type!r} is not one of {', '.join(TYPES)}")
+    return Parameter(name, form.type, form.default, form.help, form.minimum, form.maximum)
 
 
 def _article(kind: str) -> str:

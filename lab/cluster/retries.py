@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
+from lab.api.queue_requests import (
+    CEILING_SECONDS,
+    MOST_CODE,
+    MOST_CODES,
+    MOST_RETRIES,
+    MOST_TTL_SECONDS,
+    Retry,
+)
 from lab.errors import UsageError
-
-CEILING_SECONDS = 24 * 3600.0
-"""The longest period that a person may give, as in AppWrapper; the time to live after success has none."""
-
-MOST_TTL_SECONDS = 10 * 366 * 24 * 3600.0
-MOST_RETRIES = 10_000
-MOST_CODE = 255
-MOST_CODES = 256
 
 PREFIX = "workload.codeflare.dev.appwrapper/"
 ANNOTATIONS = {
@@ -42,21 +42,13 @@ GO_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 @dataclass(frozen=True)
-class RetryPolicy:
+class RetryPolicy(Retry):
     """Rules for a job that fails or falls ill. Periods are seconds. Raises UsageError where they are wrong.
 
     `warmup` is the time that an attempt has to hold all that the job was granted, `failure_grace` the time
     that Ray Train has to bring back ranks that were lost; `pause` lies between two attempts. A job that
     succeeded is forgotten after `success_ttl`.
     """
-
-    limit: int = 3
-    pause: float = 90.0
-    warmup: float = 300.0
-    failure_grace: float = 60.0
-    terminal_exit_codes: tuple[int, ...] = ()
-    retryable_exit_codes: tuple[int, ...] = ()
-    success_ttl: float = 7 * 24 * 3600.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.limit <= MOST_RETRIES:
@@ -68,7 +60,7 @@ class RetryPolicy:
                 raise UsageError(f"{name} {seconds:g} s: must be between 0 and {most / 3600:g} hours")
         for name in ("terminal_exit_codes", "retryable_exit_codes"):
             codes = getattr(self, name)
-            if len(codes) > MOST_CODES or not all(1 <= code <= MOST_CODE for code in codes):
+            if len(codes) > MOST_CODES or not all(1 <= each <= MOST_CODE for each in codes):
                 raise UsageError(f"{name}: an exit code is a number from 1 to {MOST_CODE}")
         both = sorted(set(self.terminal_exit_codes) & set(self.retryable_exit_codes))
         if both:
@@ -85,23 +77,10 @@ class RetryPolicy:
             return True
         return bool(self.retryable_exit_codes) and code not in self.retryable_exit_codes
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """The policy as plain JSON, which `read_policy` reads."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
-        }
 
-
-def read_policy(document: Mapping[str, Any]) -> RetryPolicy:
-    """A policy from JSON; what it does not say has its default. Raises UsageError, KeyError."""
-    unknown = set(document) - {field.name for field in fields(RetryPolicy)}
-    if unknown:
-        raise KeyError(", ".join(sorted(unknown)))
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
-    }
-    return RetryPolicy(**given)
+def policy_of(retry: Retry) -> RetryPolicy:
+    """The policy that a document asks for. Raises UsageError."""
+    return RetryPolicy(**vars(retry))
 
 
 def exit_codes(text: str, where: str) -> tuple[int, ...]:
@@ -117,7 +96,7 @@ def of_annotations(annotations: Mapping[str, Any], where: str) -> tuple[dict[str
 
     Annotations of others are passed over. Raises UsageError that names the annotation.
     """
-    policy: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     left_out = []
     for name, value in annotations.items():
         if not str(name).startswith(PREFIX):
@@ -129,16 +108,16 @@ def of_annotations(annotations: Mapping[str, Any], where: str) -> tuple[dict[str
         if ending not in ANNOTATIONS:
             known = ", ".join(ANNOTATIONS)
             raise UsageError(f"{where}: annotation {PREFIX}{ending}: AppWrapper has none", f"known: {known}")
-        field, text, place = ANNOTATIONS[ending], str(value).strip(), f"{where}: annotation {ending}"
+        field, text, told = ANNOTATIONS[ending], str(value).strip(), f"{where}: annotation {ending}"
         if field == "limit":
             if not re.fullmatch(r"[0-9]{1,9}", text):
-                raise UsageError(f"{place} {text!r}: not a whole number")
-            policy[field] = int(text)
+                raise UsageError(f"{told} {text!r}: not a whole number")
+            found[field] = int(text)
         elif field.endswith("_codes"):
-            policy[field] = exit_codes(text, place)
+            found[field] = exit_codes(text, told)
         else:
-            policy[field] = _go_duration(text, place)
-    return policy, tuple(left_out)
+            found[field] = _go_duration(text, told)
+    return found, tuple(left_out)
 
 
 def _go_duration(text: str, where: str) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.api.light import restore
 from lab.datasets.model import OnProgress, ignore_progress
 from lab.errors import SetupError, UsageError
 from lab.host.clock import MONOTONIC, Clock
@@ -236,8 +237,8 @@ class Download:
 
     def _read(self) -> Known:
         try:
-            known = Known(**read_json(self._note, SMALL))
-        except (OSError, ValueError, TypeError):
+            known = restore(Known, read_json(self._note, SMALL))
+        except (OSError, ValueError):
             known = Known("")
         if known.address != self._address:
             self.part.unlink(missing_ok=True)

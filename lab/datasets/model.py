@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from lab.api.light import restore
 from lab.host.reading import SMALL, read_json
 
 SPLITS = ("training", "validation", "evaluation")
@@ -54,21 +54,32 @@ class Dataset:
         return sum(self.counts.get(name, {}).values())
 
 
+@dataclass(frozen=True)
+class Manifest:
+    """What was written into a folder when it was made."""
+
+    source: str = ""
+    sha256: str = ""
+    synthetic: bool = False
+    counts: Counts = field(default_factory=dict)
+
+
 def read(folder: Path) -> Dataset | None:
     """The data set in `folder`, or None when there is no folder."""
     if not folder.is_dir():
         return None
     counts, size = _look(folder)
     made = _manifest(folder)
-    missing = sum(max(0, number - counts.get(split, {}).get(kind, 0)) for split, kind, number in _then(made))
+    then = ((split, kind, number) for split, row in made.counts.items() for kind, number in row.items())
+    missing = sum(max(0, number - counts.get(split, {}).get(kind, 0)) for split, kind, number in then)
     return Dataset(
         folder.name,
         folder,
         counts,
         size,
-        source=str(made.get("source", "")),
-        sha256=str(made.get("sha256", "")),
-        synthetic=bool(made.get("synthetic", False)),
+        source=made.source,
+        sha256=made.sha256,
+        synthetic=made.synthetic,
         missing=missing,
     )
 
@@ -76,8 +87,8 @@ def read(folder: Path) -> Dataset | None:
 def write(folder: Path, *, source: str, sha256: str, synthetic: bool) -> None:
     """Write the manifest of `folder`: source and number of the pictures of each class."""
     counts, _ = _look(folder)
-    said = {"source": source, "sha256": sha256, "synthetic": synthetic, "counts": counts}
-    store(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
+    made = Manifest(source, sha256, synthetic, counts)
+    store(folder / MANIFEST, (json.dumps(asdict(made), indent=1) + "\n").encode())
 
 
 def store(path: Path, content: bytes) -> None:
@@ -126,18 +137,9 @@ def _size(path: Path) -> int | None:
     return info.st_size if path.suffix.lower() in PICTURES and stat.S_ISREG(info.st_mode) else None
 
 
-def _then(made: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """Split, class and number of pictures when the data set was made; nothing where that is not written."""
-    splits = made.get("counts")
-    for split, classes in splits.items() if isinstance(splits, dict) else ():
-        for kind, number in classes.items() if isinstance(classes, dict) else ():
-            if isinstance(number, int):
-                yield split, kind, number
-
-
-def _manifest(folder: Path) -> Mapping[str, Any]:
+def _manifest(folder: Path) -> Manifest:
+    """The manifest; an empty one where there is none that can be read."""
     try:
-        said = read_json(folder / MANIFEST, SMALL)
+        return restore(Manifest, read_json(folder / MANIFEST, SMALL))
     except (OSError, ValueError):
-        return {}
-    return said if isinstance(said, dict) else {}
+        return Manifest()

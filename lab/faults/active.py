@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
+from lab.api.light import restore
 from lab.errors import RefusedError, UsageError
 from lab.host.files import write_private
-from lab.host.plain import build
 from lab.host.reading import read_json
 from lab.runtime.base import Runtime
 
@@ -85,15 +85,15 @@ class ActiveFaults:
 
     def lasting(self) -> tuple[ActiveFault, ...]:
         """Return every fault that was begun and not reverted, the oldest first."""
-        faults = [fault for path in self._files() if (fault := _read(path)) is not None]
-        return tuple(sorted(faults, key=lambda fault: fault.at))
+        found = [fault for path in self._files() if (fault := _read(path)) is not None]
+        return tuple(sorted(found, key=lambda fault: fault.at))
 
     def left(self) -> tuple[ActiveFault, ...]:
         """Return those whose labctl has died or given up, the oldest first, for `labctl heal`."""
         return tuple(fault for fault in self.lasting() if not process_lives(fault.pid, fault.started))
 
     def refuse_second(self, target: str) -> None:
-        """Refuse a fault on a `target` that has one, also of a labctl that died. Raises RefusedError."""
+        """Raise RefusedError when a fault on `target` lasts, or was left by a labctl that died."""
         left = self.left()
         for fault in self.lasting():
             if fault.target != target:
@@ -145,6 +145,6 @@ def process_lives(pid: int, started: float) -> bool:
 def _read(path: Path) -> ActiveFault | None:
     """Return the fault in a file, or None for one that is damaged or just being removed."""
     try:
-        return build(ActiveFault, read_json(path))
-    except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError):
+        return restore(ActiveFault, read_json(path))
+    except (OSError, ValueError):
         return None

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from lab.api.light import restore
 from lab.errors import StoreError
-from lab.evidence.ledger import number
 from lab.host.reading import parse_json
 from lab.store import MissingObjectError, Store
 
@@ -67,25 +67,6 @@ class FaultLog:
 def read_fault(data: bytes) -> LoggedFault | None:
     """Return the fault in such an object, or None for one that holds none."""
     try:
-        entry = parse_json(data)
+        return restore(LoggedFault, parse_json(data))
     except ValueError:
         return None
-    if not isinstance(entry, dict):
-        return None
-    kind, target = entry.get("kind"), entry.get("target")
-    at, reverted_at = number(entry.get("at")), entry.get("reverted_at")
-    if not isinstance(kind, str) or not isinstance(target, str) or at is None:
-        return None
-    parameters, damaged, node = entry.get("parameters"), entry.get("damaged"), entry.get("node_id")
-    given = parameters.items() if isinstance(parameters, dict) else ()
-    return LoggedFault(
-        kind,
-        target,
-        float(at),
-        None if reverted_at is None else number(reverted_at),
-        node_id=node if isinstance(node, str) else "",
-        parameters={name: float(n) for name, value in given if (n := number(value)) is not None},
-        damaged=tuple(map(str, damaged)) if isinstance(damaged, list) else (),
-        store_refusals=int(number(entry.get("store_refusals")) or 0),
-        slowest_read=float(number(entry.get("slowest_read")) or 0.0),
-    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from lab.api.inference import BatchReceipt
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
@@ -46,9 +46,7 @@ def batch_of(job: Job) -> str:
     return words[places[-1] + 1] if places else job.submission_id
 
 
-def lose_node(
-    lab: Lab, job_id: str, target: str, after: int, say: Say, clock: Clock = WALL
-) -> Mapping[str, Any]:
+def lose_node(lab: Lab, job_id: str, target: str, after: int, say: Say, clock: Clock = WALL) -> BatchReceipt:
     """Kill a node under a batch that has `after` answers, start it again; returns the receipt of the batch.
 
     Without `target` it is a node with a replica. If no prompt was in work there, which a quick model makes

@@ -28,6 +28,16 @@ from lab.queue.reasons import WAIT_FOR_RECOVERY
 VERSION = "kueue.x-k8s.io/v1beta2"
 
 Object = dict[str, Any]
+"""An object as Kueue's YAML has it, whose fields are Kueue's."""
+
+Key = tuple[str, str, str]
+"""Kind, namespace and name; the Configuration has no name."""
+
+
+def key_of(document: Object) -> Key:
+    """The key of an object."""
+    meta = document.get("metadata", {})
+    return document["kind"], meta.get("namespace", ""), meta.get("name", "")
 
 
 def as_yaml(objects: Iterable[Object]) -> str:

@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from lab.api.light import restore
 from lab.errors import EngineError, GpuError, LabError, SetupError, StateError
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.files import make_private, take_lock, user_state
 from lab.host.gpus import GpuHolder, held_error
-from lab.host.plain import build
 from lab.host.reading import SMALL, read_json
 from lab.runtime.base import Runtime
 from lab.topology import GpuPlan
@@ -139,8 +139,8 @@ def _write(file: int, path: Path, lab: GpuHolder) -> None:
 def _read(path: Path) -> GpuHolder | None:
     """The lab in a lease; None where there is none, or nobody can read it."""
     try:
-        return build(GpuHolder, read_json(path, SMALL))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return restore(GpuHolder, read_json(path, SMALL))
+    except (OSError, ValueError):
         return None
 
 

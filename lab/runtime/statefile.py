@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from lab.errors import RefusedError, StateError, UnsupportedError, UsageError
+from lab.api.light import restore
+from lab.errors import RefusedError, StateError, UnsupportedError
 from lab.host.files import write_private
-from lab.host.plain import build
 from lab.host.reading import parse_json, read_bytes
 from lab.topology import LabSpec
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
 
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 _HINT = "`labctl down` stops what it finds and removes it; stored objects are kept"
 
 COMPOSE_FILE = "compose.json"
@@ -24,6 +26,11 @@ COMPOSE_FILE = "compose.json"
 
 LOCAL_FILE = "state.json"
 """The same of a lab of plain processes."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    schema: str
 
 
 def load(path: Path, schema: str, kind: type[T]) -> T | None:
@@ -39,10 +46,10 @@ def load(path: Path, schema: str, kind: type[T]) -> T | None:
         raise StateError(f"the state file {path} cannot be read ({error.strerror})", _HINT) from error
     try:
         document = parse_json(data)
-        if document["schema"] != schema:
-            raise ValueError(f"schema {document['schema']!r} is not {schema!r}")
-        return build(kind, document)
-    except (*_DAMAGE, UsageError) as error:
+        if (written_by := restore(_Version, document).schema) != schema:
+            raise ValueError(f"schema {written_by!r} is not {schema!r}")
+        return restore(kind, document)
+    except ValueError as error:
         why = f"{type(error).__name__}: {error}"
         raise StateError(f"the state file {path} is damaged ({why})", _HINT) from error
 
@@ -56,9 +63,9 @@ def written(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def save(path: Path, schema: str, state: Any) -> None:
+def save(path: Path, schema: str, state: DataclassInstance) -> None:
     """Replace the file by one with this state, a dataclass, in one step."""
-    write_private(path, json.dumps({"schema": schema, **dataclasses.asdict(state)}, indent=1))
+    write_private(path, json.dumps({"schema": schema, **asdict(state)}, indent=1))
 
 
 def find(

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.api.light import restore
 from lab.errors import RefusedError, StoreError, UsageError
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.files import write_private
 from lab.host.http import make_pool
-from lab.host.plain import build
 from lab.host.reading import SMALL, parse_json, read_text
 from lab.host.secrets import UPSTREAM_FILE, read_key
 from lab.store.s3 import RETRIES, parse_address
@@ -82,8 +82,8 @@ def save(path: Path, upstream: Upstream) -> None:
 def load(path: Path) -> Upstream:
     """The upstream in such a file. Raises UsageError."""
     try:
-        return build(Upstream, parse_json(read_text(path, SMALL)))
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return restore(Upstream, parse_json(read_text(path, SMALL)))
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path} names no object store ({error})", "`labctl up --s3` writes it") from error
 
 

@@ -65,7 +65,7 @@ def test_a_loop_that_cannot_write_says_so_and_goes_on_once_it_can(own: Bench) ->
     own.labctl("queue", "apply", "--example", "classroom")
     queued = ("submit", "digits", "--queue", "ann/default", "-p", "epochs=3", "--detach", "--json")
     job = own.labctl(*queued).document["workload"]
-    eventually(lambda: own.lab.queues.describe(job)["status"] == "Admitted", PATIENCE, "it is admitted")
+    eventually(lambda: own.lab.queues.describe(job).status == "Admitted", PATIENCE, "it is admitted")
     controller = psutil.Process(own.state().leaders[QUEUE].pid)
     limit = controller.rlimit(psutil.RLIMIT_FSIZE)
     controller.rlimit(psutil.RLIMIT_FSIZE, (1024, limit[1]))  # its log, too, takes no line any more
@@ -80,7 +80,7 @@ def test_a_loop_that_cannot_write_says_so_and_goes_on_once_it_can(own: Bench) ->
         assert [each["service"] for each in shown["services"] if each["state"] != "healthy"] == [QUEUE]
     finally:
         controller.rlimit(psutil.RLIMIT_FSIZE, limit)
-    eventually(lambda: own.lab.queues.describe(job)["status"] == "Finished", PATIENCE, "it goes on")
+    eventually(lambda: own.lab.queues.describe(job).status == "Finished", PATIENCE, "it goes on")
     assert told(own)["status"] == "ok"
     assert controller.is_running()
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.base import plain
 from lab.cli import values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.errors import VerdictError
+
+if TYPE_CHECKING:
+    from lab.api.inference import BatchReceipt
 
 
 @click.command(cls=LabCommand, name="receipt")
@@ -47,16 +50,15 @@ def job_lose_node(app: App, job_id: str, node: str | None, after_answers: int) -
     _show_batch(app, lose_node(app.open(), job_id, node or "", after_answers, app.out.note))
 
 
-def _show_batch(app: App, receipt: Mapping[str, Any]) -> None:
+def _show_batch(app: App, receipt: BatchReceipt) -> None:
     from lab.cli import batch_panel
-    from lab.evidence.receipt import Verdict
 
-    if not app.out.as_json(receipt):
+    if not app.out.as_json(plain(receipt)):
         batch_panel.show(app.out, receipt)
-    if not Verdict(receipt["verdict"]).good:
-        wrong = next(c for c in receipt["checks"] if c["passed"] is not True)
-        why = f"{wrong['name']}: {wrong['detail']}"
-        app.fail(VerdictError(f"the batch is not proven: {receipt['verdict']}", why))
+    if not receipt.verdict.good:
+        wrong = next(c for c in receipt.checks if c.passed is not True)
+        why = f"{wrong.name}: {wrong.detail}"
+        app.fail(VerdictError(f"the batch is not proven: {receipt.verdict.value}", why))
 
 
 COMMANDS = (job_receipt, job_lose_node)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import click
 
+from lab.api.health import CheckView, DeviceView, HealthView
 from lab.cli import health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cluster.health import RUN_SECONDS
-from lab.cluster.queues import Document
 
 
 @click.group(cls=LabGroup, invoke_without_command=True)
@@ -42,76 +42,76 @@ def run(app: App, node: str | None, check: str | None, timeout: float) -> None:
 
     A check that disturbs what runs, as gpumem does, has to be named; it waits until its node is free.
     """
-    results = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
-    shown = [device for device in results["devices"] if node in (None, device["node"])]
+    found = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
+    shown = [each for each in found.devices if node in (None, each.node)]
     if check:
         shown = [
-            {**device, "checks": kept}
-            for device in shown
-            if (kept := [one for one in device["checks"] if one["name"] == check])
+            replace(each, checks=kept)
+            for each in shown
+            if (kept := tuple(one for one in each.checks if one.name == check))
         ]
     skipped = {
-        name: {one: why for one, why in reasons.items() if check in (None, one)}
-        for name, reasons in results["skipped"].items()
+        name: {one: why for one, why in each.items() if check in (None, one)}
+        for name, each in found.skipped.items()
         if node in (None, name)
     }
-    _show(app, {**results, "devices": shown, "skipped": skipped}, every=True)
+    _show(app, replace(found, devices=tuple(shown), skipped=skipped), every=True)
 
 
-def _show(app: App, results: Document, *, every: bool) -> None:
-    if app.out.as_json(results):
+def _show(app: App, found: HealthView, *, every: bool) -> None:
+    if app.out.as_json(found):
         return
-    devices = results["devices"]
+    devices = found.devices
     if not devices:
         app.out.line("no health agent has reported yet")
         return
     app.out.show(
-        render.table(COLUMNS, (_device(device, results["now"]) for device in devices)), width=render.SENTENCES
+        render.table(COLUMNS, (_device(each, found.now) for each in devices)), width=render.SENTENCES
     )
     rows = [
-        _check(device, check, results["now"])
-        for device in devices
-        for check in device["checks"]
-        if every or "PASS" not in (check["state"], check["last"]) or check["ordered"]
+        _check(each, check, found.now)
+        for each in devices
+        for check in each.checks
+        if every or "PASS" not in (check.state, check.last) or check.ordered
     ]
     if rows:
         app.out.line()
         app.out.show(render.table(CHECK_COLUMNS, rows), width=render.SENTENCES)
     if every:
-        for node, skipped in results["skipped"].items():
+        for node, skipped in found.skipped.items():
             for name, why in skipped.items():
                 app.out.line(f"{node}: {name} is not made: {why}")
-    for order in results["overrides"]:
-        place = f"{order['check']} of {order['node']} {health_words.device(order['device'])}"
-        app.out.note(f"a fault orders that {place} reports {order['state']}")
+    for order in found.overrides:
+        told = f"{order.check} of {order.node} {health_words.device(order.device)}"
+        app.out.note(f"a fault orders that {told} reports {order.state}")
 
 
 COLUMNS = ("NODE", "DEVICE", "MODEL", "STATE", "SINCE", "REASON", "MESSAGE")
 CHECK_COLUMNS = ("NODE", "DEVICE", "CHECK", "STATE", "VALUE", "AGE", "MESSAGE")
 
 
-def _device(device: dict[str, Any], now: float) -> tuple[str, ...]:
+def _device(each: DeviceView, now: float) -> tuple[str, ...]:
     return (
-        device["node"],
-        health_words.device(device["device"]),
-        device["model"],
-        device["state"],
-        health_words.since(device["since"], now),
-        device["reason"],
-        device["message"],
+        each.node,
+        health_words.device(each.device),
+        each.model,
+        each.state,
+        health_words.since(each.since, now),
+        each.reason,
+        each.message,
     )
 
 
-def _check(device: dict[str, Any], check: dict[str, Any], now: float) -> tuple[str, ...]:
-    state = check["state"] if check["last"] == check["state"] else f"{check['state']} (last: {check['last']})"
+def _check(each: DeviceView, check: CheckView, now: float) -> tuple[str, ...]:
+    state = check.state if check.last == check.state else f"{check.state} (last: {check.last})"
     return (
-        device["node"],
-        health_words.device(device["device"]),
-        check["name"],
+        each.node,
+        health_words.device(each.device),
+        check.name,
         state,
         health_words.value(check),
-        health_words.since(check["at"], now),
-        check["message"],
+        health_words.since(check.at, now),
+        check.message,
     )
 
 

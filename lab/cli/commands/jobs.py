@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,14 +10,14 @@ import click
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.commands import batches
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
-from lab.cli.queued_jobs import QUEUED, JobFollower, attempts, cancelled, newest, queued_job
+from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
 from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
+    from lab.api.queue import Description, Row
     from lab.cluster.allocation import Waiting
     from lab.cluster.jobs import Job
-    from lab.cluster.queues import Document
     from lab.lab import Lab
 
 QUEUED_SHOWN = 20
@@ -32,11 +32,11 @@ def jobs(app: App) -> None:
     Those that wait in queues follow, a line each.
     """
     lab = app.open()
-    listed = lab.jobs.list()
-    waiting, problem = _waiting(lab, listed)
+    found = lab.jobs.list()
+    waiting, problem = _waiting(lab, found)
     missing = ""
     try:
-        listed = (*listed, *lab.earlier_jobs(listed))
+        found = (*found, *lab.earlier_jobs(found))
     except StoreError as error:
         missing = f"jobs of an earlier cluster are not known: {error.message}"
     queued, silent = _in_queues(lab)
@@ -44,21 +44,19 @@ def jobs(app: App) -> None:
     if app.out.json_wanted:
         rows = [
             {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
-            for job in listed
+            for job in found
         ]
         said = "; ".join(filter(None, (problem, missing)))
         app.out.document(
             {"jobs": rows, **({"queued": queued} if queued else {}), **({"problem": said} if said else {})}
         )
-    elif listed or queued:
-        if listed:
-            render.show_jobs(app.out, listed, waiting)
-        for workload in queued[:QUEUED_SHOWN]:
-            where = queue_words.place(workload) or f"in LocalQueue {workload['local_queue']}"
-            why = ": ".join(
-                filter(None, (workload["reason"] or "not tried yet", queue_words.plainly(workload)))
-            )
-            app.out.line(f"job {workload['name']} waits: {where}; {why}")
+    elif found or queued:
+        if found:
+            render.show_jobs(app.out, found, waiting)
+        for each in queued[:QUEUED_SHOWN]:
+            where = queue_words.place(each) or f"in LocalQueue {each.local_queue}"
+            why = ": ".join(filter(None, (each.reason or "not tried yet", each.waits)))
+            app.out.line(f"job {each.name} waits: {where}; {why}")
         if len(queued) > QUEUED_SHOWN:
             app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:
@@ -70,14 +68,14 @@ def jobs(app: App) -> None:
         app.out.warn(missing)
 
 
-def _in_queues(lab: Lab) -> tuple[list[Document], str]:
+def _in_queues(lab: Lab) -> tuple[Sequence[Row], str]:
     """The jobs that wait in queues, and why they are not known."""
     try:
-        return list(lab.queues.list(status="pending")["workloads"]), ""
+        return lab.queues.list(status="pending").workloads, ""
     except UnsupportedError:  # a lab without queues
-        return [], ""
+        return (), ""
     except LabError as error:
-        return [], f"jobs that wait in queues are not known: {error.message}"
+        return (), f"jobs that wait in queues are not known: {error.message}"
 
 
 def _waiting(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
@@ -104,15 +102,15 @@ def job_show(app: App, job_id: str) -> None:
 
     lab = app.open()
     queued, silent = queued_job(lab, job_id)
-    selected = _job(lab, job_id, queued, silent)
-    if queued is not None and selected.status == QUEUED:
-        _show_queued(app, lab, queued, selected)
+    found = _job(lab, job_id, queued, silent)
+    if queued is not None and found.status == QUEUED:
+        _show_queued(app, lab, queued, found)
         return
-    job_id, placement = selected.submission_id, None
-    waiting, problem = _waiting(lab, [selected])
+    job_id, placement = found.submission_id, None
+    waiting, problem = _waiting(lab, [found])
     waits = waiting.get(job_id)
-    why = of_waiting(waits.reason) if waits and waits.kind == "infeasible" else lab.why_failed(selected)
-    if not selected.final:
+    why = of_waiting(waits.reason) if waits and waits.kind == "infeasible" else lab.why_failed(found)
+    if not found.final:
         try:
             placement = lab.placement(job_id)
         except LabError as error:
@@ -131,20 +129,20 @@ def job_show(app: App, job_id: str) -> None:
             "explanation": documents.explanation(why),
             **({} if queued is None else {"queue": queued}),
         }
-        app.out.document({**documents.job(selected), **more})
+        app.out.document({**documents.job(found), **more})
         return
-    rows: Iterable[tuple[str, Any]] = (
-        ("job", selected.submission_id),
-        ("name", selected.metadata.get("job_name")),
-        ("status", selected.status),
-        ("recipe", selected.recipe),
-        ("command", selected.entrypoint),
-        ("started", format.clock(selected.started_at)),
-        ("ended", format.clock(selected.ended_at)),
-        ("took", render.took(selected, selected.ended_at) if selected.ended_at else ""),
-        ("asks for", format.resources({"CPU": selected.num_cpus, "GPU": selected.num_gpus})),
-        ("exit code", selected.exit_code),
-        ("message", format.first_line(selected.message)),
+    rows: Iterable[tuple[str, object]] = (
+        ("job", found.submission_id),
+        ("name", found.metadata.get("job_name")),
+        ("status", found.status),
+        ("recipe", found.recipe),
+        ("command", found.entrypoint),
+        ("started", format.clock(found.started_at)),
+        ("ended", format.clock(found.ended_at)),
+        ("took", render.took(found, found.ended_at) if found.ended_at else ""),
+        ("asks for", format.resources({"CPU": found.num_cpus, "GPU": found.num_gpus})),
+        ("exit code", found.exit_code),
+        ("message", format.first_line(found.message)),
         ("driver on", placement.driver if placement else ""),
         (
             "runs on",
@@ -160,7 +158,7 @@ def job_show(app: App, job_id: str) -> None:
     render.pairs(app.out, rows)
 
 
-def _job(lab: Lab, job_id: str, queued: Document | None, silent: LabError | None) -> Job:
+def _job(lab: Lab, job_id: str, queued: Description | None, silent: LabError | None) -> Job:
     """The job, as Ray knows its newest attempt or else as the queues know it. Raises NotFoundError."""
     if queued is not None:
         return newest(lab, queued, job_id)
@@ -172,9 +170,9 @@ def _job(lab: Lab, job_id: str, queued: Document | None, silent: LabError | None
         raise NotFoundError(error.message, f"it may be in a queue, but {silent.message}") from silent
 
 
-def _show_queued(app: App, lab: Lab, queued: Document, job: Job) -> None:
+def _show_queued(app: App, lab: Lab, queued: Description, found: Job) -> None:
     """Show a job of which Ray has nothing: it waits, or waits again."""
-    why = lab.queues.why(queued["workload"])
+    why = lab.queues.why(queued.workload)
     if app.out.json_wanted:
         more: dict[str, Any] = {
             "waiting": None,
@@ -183,7 +181,7 @@ def _show_queued(app: App, lab: Lab, queued: Document, job: Job) -> None:
             "problem": "",
             "explanation": None,
         }
-        app.out.document({**documents.job(job), **more, "queue": queued, "why": why})
+        app.out.document({**documents.job(found), **more, "queue": queued, "why": why})
         return
     skipped = ("reason", "place", "problem")
     rows = [row for row in queue_words.job_rows(queued) if row[0] not in skipped]
@@ -202,44 +200,40 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
         _queued_logs(app, lab, queued, job_id, follow)
         return
     _refuse_earlier(lab, job_id, "what Ray kept of its output is gone", silent)
-    client = lab.jobs
+    found = lab.jobs
     if not follow:
-        lines = client.logs(job_id).splitlines()
+        lines = found.logs(job_id).splitlines()
         if app.out.json_wanted:
             app.out.document({"submission_id": job_id, "lines": lines})
         for line in () if app.out.json_wanted else lines:
             app.out.raw_line(line)
         return
-    for line in client.follow(job_id, on_outage=app.out.note):
+    for line in found.follow(job_id, on_outage=app.out.note):
         _log_line(app, job_id, line)
 
 
-def _queued_logs(app: App, lab: Lab, queued: Document, job_id: str, follow: bool) -> None:
+def _queued_logs(app: App, lab: Lab, queued: Description, job_id: str, follow: bool) -> None:
     """Print the logs of a queued job's attempts, one after the other."""
     out, lines = app.out, []
-    if follow and job_id in (queued["name"], queued["workload"]):
-        follower = JobFollower(lab, queued["workload"], app.clock, out.note)
+    if follow and job_id in (queued.name, queued.workload):
+        follower = Follower(lab, queued.workload, app.clock, out.note)
         for line in follower.lines():
             _log_line(app, job_id, line)
         return
     ids = attempts(queued, job_id)
-    for attempt in ids:
+    for each in ids:
         if len(ids) > 1:
-            out.note(f"attempt {attempt}:")
+            out.note(f"attempt {each}:")
         try:
-            log = (
-                lab.jobs.follow(attempt, on_outage=out.note)
-                if follow
-                else lab.jobs.logs(attempt).splitlines()
-            )
-            for line in log:
+            found = lab.jobs.follow(each, on_outage=out.note) if follow else lab.jobs.logs(each).splitlines()
+            for line in found:
                 lines.append(line)
                 if follow or not out.json_wanted:
                     _log_line(app, job_id, line)
         except NotFoundError:
-            out.warn(f"the log of attempt {attempt} is gone with the head that ran it")
+            out.warn(f"the log of attempt {each} is gone with the head that ran it")
     if not ids:
-        out.note(f"job {queued['workload']} has not run yet: labctl queue why {queued['name']}")
+        out.note(f"job {queued.workload} has not run yet: labctl queue why {queued.name}")
     if out.json_wanted and not follow:
         out.document({"submission_id": job_id, "lines": lines})
 
@@ -257,8 +251,8 @@ def job_stop(app: App, job_id: str) -> None:
     lab = app.open()
     queued, silent = queued_job(lab, job_id)
     if queued is not None:
-        described = cancelled(lab, queued, app.clock)
-        stopped = newest(lab, described, job_id)
+        found = cancelled(lab, queued, app.clock)
+        stopped = newest(lab, found, job_id)
     else:
         _refuse_earlier(lab, job_id, "nothing of it runs", silent)
         stopped = lab.jobs.stop(job_id)
@@ -267,11 +261,11 @@ def job_stop(app: App, job_id: str) -> None:
 
 
 def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) -> None:
-    """Refuse a job of an earlier cluster, and one that nobody knows. Raises NotFoundError."""
+    """Raises NotFoundError for a job of an earlier cluster, and for one that nobody knows."""
     if _job(lab, job_id, None, silent).earlier:
         raise NotFoundError(
-            f"job {job_id} ran before Ray's head was restarted: {why}",
-            f"its ledger: labctl job show {job_id}; labctl checkpoints {job_id}",
+            f"job {job_id} ran before Ray's head was started anew: {why}",
+            f"what its ledger tells: labctl job show {job_id}; labctl checkpoints {job_id}",
         )
 
 
@@ -282,15 +276,15 @@ def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) ->
 @pass_app
 def checkpoints(app: App, job_id: str | None) -> None:
     """List the checkpoints of one job or of all."""
-    stored = app.open().checkpoints(job_id)
-    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in stored]}):
+    found = app.open().checkpoints(job_id)
+    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in found]}):
         return
-    if not stored:
+    if not found:
         app.out.line(f"job {job_id} has no checkpoint" if job_id else "no checkpoints yet")
         return
     rows = (
         (c.run, c.name, c.epoch, format.size(c.size), format.clock(c.modified), (c.sha256 or "")[:12], c.job)
-        for c in stored
+        for c in found
     )
     app.out.show(render.table(("RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"), rows))
 
@@ -301,10 +295,10 @@ def recipes(app: App) -> None:
     """List the recipes and what -p can set in each."""
     from lab.cluster.recipes import recipes as known
 
-    available = known()
-    if app.out.as_json({"recipes": [documents.recipe(w) for w in available]}):
+    found = known()
+    if app.out.as_json({"recipes": [documents.recipe(w) for w in found]}):
         return
-    for item in available:
+    for item in found:
         also = f"; --fault-tolerance {' or '.join(item.ways)}" if item.ways else ""
         app.out.line(f"{item.name}: {item.summary}{also}")
         rows = (
@@ -314,7 +308,7 @@ def recipes(app: App) -> None:
         app.out.show(render.table(("  PARAMETER", "DEFAULT", "TYPE", "WHAT IT IS"), rows))
 
 
-for command in batches.COMMANDS:
-    job.add_command(command)
+for each in batches.COMMANDS:
+    job.add_command(each)
 
 COMMANDS = (jobs, job, checkpoints, recipes)

@@ -27,6 +27,7 @@ from lab.services import row as find_row
 from lab.topology import Endpoints, LabSpec, LabStatus
 
 if TYPE_CHECKING:
+    from lab.api.health import DeviceView
     from lab.cluster.api import Node
     from lab.cluster.jobs import Job
     from lab.lab import Lab
@@ -246,10 +247,10 @@ def status(app: App, check: bool) -> None:
         app.fail(ServiceError(render.headline(seen), hint))
 
 
-def health_of(lab: Lab) -> Sequence[dict[str, Any]]:
+def health_of(lab: Lab) -> Sequence[DeviceView]:
     """Every device with its state; none where nobody checks, or the controller does not answer."""
     try:
-        return tuple(lab.health.view()["devices"])
+        return lab.health.view().devices
     except LabError:
         return ()
 

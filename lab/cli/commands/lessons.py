@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,7 @@ from lab.host.quantities import plural
 from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
+    from lab.api.lesson import ReportDocument, ResultDocument
     from lab.flows.lessons.model import Lesson, LessonResult
     from lab.flows.lessons.notebook import NotebookStep
 
@@ -38,28 +39,20 @@ def lesson_list(app: App) -> None:
     from lab.flows.lessons import lessons
     from lab.flows.lessons.run import results
 
-    available, checked = lessons(), results(app.open())
-    if app.out.as_json(
-        {"lessons": [documents.lesson(lesson, checked.get(lesson.number)) for lesson in available]}
-    ):
+    found, checked = lessons(), results(app.open())
+    if app.out.as_json({"lessons": [documents.lesson(each, checked.get(each.number)) for each in found]}):
         return
     rows = (
-        (
-            lesson.number,
-            lesson.title,
-            f"{lesson.minutes} min",
-            _standing(checked.get(lesson.number)),
-            lesson.notebook,
-        )
-        for lesson in available
+        (each.number, each.title, f"{each.minutes} min", _standing(checked.get(each.number)), each.notebook)
+        for each in found
     )
     app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
 
 
-def _standing(result: dict[str, Any] | None) -> str:
+def _standing(result: ResultDocument | None) -> str:
     if result is None:
         return "never"
-    return f"{'passed' if result['passed'] else 'not passed yet'} ({format.clock(result['at'])})"
+    return f"{'passed' if result.passed else 'not passed yet'} ({format.clock(result.at)})"
 
 
 @lesson.command("run")
@@ -87,8 +80,8 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
         if not result.passed:
             break
     if app.out.json_wanted:
-        checked = [result.to_json() for result in results]
-        app.out.document({"results": checked} if every else checked[0])
+        found = [result.to_json() for result in results]
+        app.out.document({"results": found} if every else found[0])
     _judge(app, results[-1])
 
 
@@ -200,14 +193,12 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     """
     if verify:
         if student or output is not None:
-            raise UsageError(
-                "--verify looks at reports, --student and --output write one: they exclude each other",
-                "leave one out",
-            )
+            raise UsageError("--verify looks at reports, --student and --output write one", "say one of them")
         _verify(app, verify)
         return
     if student is None:
         raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
+    from lab.api.lesson import written
     from lab.flows.lessons.report import make_report
     from lab.flows.lessons.results import dump
     from lab.flows.lessons.run import collect, results
@@ -219,44 +210,44 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
             f"{why}, so its store was not asked: what a notebook checked by itself is in the report only if "
             "`labctl down` or `labctl lesson` has seen it since"
         )
-    document = make_report(results(lab), student, time.time())
+    report = make_report(results(lab), student, time.time())
     if output is not None:
         try:
-            output.write_text(dump(document) + "\n", encoding="utf-8")
+            output.write_text(dump(report) + "\n", encoding="utf-8")
         except OSError as error:
             raise SetupError(f"cannot write {output}: {error.strerror}", "choose another file") from error
     if output is None or app.out.json_wanted:
-        app.out.document(document)
+        app.out.document(written(report))
         return
-    app.out.line(f"{output}: {plural(len(document['results']), 'lesson')}{_summary(document)}")
+    app.out.line(f"{output}: {plural(len(report.results), 'lesson')}{_summary(report)}")
 
 
-def _summary(report: dict[str, Any]) -> str:
-    names = {"passed": report["passed"], "missing": report["missing"]}
-    return "".join(f"; {name}: {', '.join(map(str, numbers))}" for name, numbers in names.items() if numbers)
+def _summary(report: ReportDocument) -> str:
+    names = {"passed": report.passed, "missing": report.missing}
+    return "".join(f"; {name}: {', '.join(map(str, found))}" for name, found in names.items() if found)
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
     from lab.flows.lessons.report import copies, shown
 
-    contents = [(file, *_read(file)) for file in files]
-    intact = {str(file): document for file, document, _ in contents if document is not None}
+    told = [(file, *_read(file)) for file in files]
+    intact = {str(file): report for file, report, _ in told if report is not None}
     same = copies(intact)
     if app.out.json_wanted:
         reports = [
             {
                 "file": str(file),
-                "student": document["student"] if document else None,
-                "passed": document["passed"] if document else None,
-                "missing": document["missing"] if document else None,
+                "student": report.student if report else None,
+                "passed": list(report.passed) if report else None,
+                "missing": list(report.missing) if report else None,
                 "problems": list(problems),
             }
-            for file, document, problems in contents
+            for file, report, problems in told
         ]
         app.out.document({"reports": reports, "copies": list(same)})
     else:
-        for file, document, problems in contents:
-            whose = f" {document['student']}{_summary(document)}" if document else ""
+        for file, report, problems in told:
+            whose = f" {report.student}{_summary(report)}" if report else ""
             app.out.line(shown(f"{file}:{whose}"))
             for problem in problems:
                 app.out.line(shown(f"  does not fit: {problem}"))
@@ -266,16 +257,16 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
         app.fail(LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged"))
 
 
-def _read(file: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+def _read(file: Path) -> tuple[ReportDocument | None, tuple[str, ...]]:
     """Read an intact report; of any other file None and what does not fit."""
     from lab.flows.lessons.report import read_report, verify
 
     try:
-        document = read_report(file)
+        report = read_report(file)
     except UsageError as unreadable:
         return None, (unreadable.message,)
-    problems = tuple(verify(document))
-    return (None if problems else document), problems
+    problems = verify(report)
+    return (None if problems else report), problems
 
 
 COMMANDS = (lesson,)

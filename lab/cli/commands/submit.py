@@ -15,7 +15,7 @@ from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, OLD_NAME, App, DashCommand, pass_app
 from lab.cli.exporting import parameter_option, runtime_env_option
 from lab.cli.queue_options import queue_options, queue_request
-from lab.cli.queued_jobs import JobFollower, newest
+from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
 from lab.cluster.queue_request import of_command, of_recipe
 from lab.errors import JobError, LabError, UsageError
@@ -37,7 +37,7 @@ class SubmitCommand(DashCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line. Raises UsageError for a parameter without -p."""
-        given = [argument for before, argument in pairwise(["", *args]) if before != "-p" and "=" in argument]
+        given = [each for before, each in pairwise(["", *args]) if before != "-p" and "=" in each]
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -136,14 +136,12 @@ def submit(
             if value is not None:
                 raise UsageError(f"{option}: only for a command after --; the recipe {recipe} brings its own")
         chosen = values.settings(parameters)
-        chosen_recipe = find_recipe(recipe).tolerating(fault_tolerance or "")
-        chosen_recipe.arguments(chosen)
+        found = find_recipe(recipe).tolerating(fault_tolerance or "")
+        found.arguments(chosen)
         lab = app.open()
         if request is not None and dry_run:
             gpus = len(lab.gpu_plan.assignments)
-            _would(
-                app, lab, of_recipe(chosen_recipe, chosen, request, gpus, num_cpus, num_gpus, job_name or "")
-            )
+            _would(app, lab, of_recipe(found, chosen, request, gpus, num_cpus, num_gpus, job_name or ""))
             return
         submitted = lab.submit_recipe(
             recipe,
@@ -159,7 +157,7 @@ def submit(
         if fault_tolerance:
             raise UsageError(
                 f"--fault-tolerance {fault_tolerance}: only for a recipe",
-                "for a script of your own see docs/survivors.md: it sets torchft up itself",
+                "a script of your own needs what torchft needs: docs/survivors.md",
             )
         if parameters:
             raise UsageError(
@@ -179,18 +177,18 @@ def submit(
 
 def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
     """Say what would be if the job were submitted now."""
-    forecast = lab.queues.dry_run(job)
-    if app.out.as_json(forecast):
+    found = lab.queues.dry_run(job)
+    if app.out.as_json(found):
         return
-    app.out.line("it would start at once" if forecast["status"] == "Admitted" else "it would wait")
-    rows = [
-        ("asks for", queue_words.asked(forecast["pod_sets"])),
-        ("ClusterQueue", forecast["cluster_queue"]),
+    app.out.line("it would start at once" if found.status == "Admitted" else "it would wait")
+    rows: list[tuple[str, object]] = [
+        ("asks for", queue_words.asked(found.pod_sets)),
+        ("ClusterQueue", found.cluster_queue),
     ]
-    if forecast["preempts"]:
-        rows.append(("preempts", ", ".join(forecast["preempts"])))
-    if forecast["status"] != "Admitted":
-        rows += queue_words.why_rows(forecast)
+    if found.preempts:
+        rows.append(("preempts", ", ".join(found.preempts)))
+    if found.status != "Admitted":
+        rows += queue_words.why_rows(found)
     render.pairs(app.out, rows)
 
 
@@ -205,7 +203,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.line(job_id)
             out.note(f"where it is: labctl queue why {job_id}    follow it: labctl job logs -f {job_id}")
         return
-    follower = JobFollower(lab, workload, app.clock, out.note)
+    follower = Follower(lab, workload, app.clock, out.note)
     try:
         for line in follower.lines():
             out.log_line(line)
@@ -213,20 +211,20 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
         out.note(f"\nno longer following; job {job_id} goes on")
         out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")
         raise
-    described = follower.latest
-    job = newest(lab, described, job_id)
-    if described["reason"] == "Succeeded":
+    found = follower.found
+    job = newest(lab, found, job_id)
+    if found.reason == "Succeeded":
         if out.json_wanted:
-            out.document({**document, "job": documents.job(job), "queue": described})
+            out.document({**document, "job": documents.job(job), "queue": found})
         out.note(f"job {workload} succeeded")
         return
-    if job.status == "FAILED" and described["status"] == "Finished":
-        _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": described})
+    if job.status == "FAILED" and found.status == "Finished":
+        _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": found})
     error = JobError(
-        f"job {workload}: {described['status']}, {queue_words.explained(described)}",
+        f"job {workload}: {found.status}, {queue_words.explained(found)}",
         f"what happened: labctl queue describe {job_id}",
     )
-    out.complain(error, {**document, "job": documents.job(job), "queue": described})
+    out.complain(error, {**document, "job": documents.job(job), "queue": found})
     raise click.exceptions.Exit(error.exit_code)
 
 
@@ -282,17 +280,17 @@ def _failed(
         f"job {job.submission_id} {how}{code}{f': {cause}' if cause else ''}",
         f"its whole log: labctl job logs {job.submission_id}",
     )
-    explanation = lab.why_failed(job)
+    found = lab.why_failed(job)
     extra = {
         "submission_id": job.submission_id,
         "waits": waits,
         "job": documents.job(job),
         "last_lines": last,
-        "explanation": documents.explanation(explanation),
+        "explanation": documents.explanation(found),
         **more,
     }
     app.out.complain(error, extra)
-    app.out.explain(explanation)
+    app.out.explain(found)
     raise click.exceptions.Exit(error.exit_code)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from lab.api.health import Device, Override, Result
 from lab.daemons.health.hysteresis import settle
 from lab.daemons.health.model import (
     BADNESS,
@@ -23,14 +24,11 @@ from lab.daemons.health.model import (
     TESTING,
     UNKNOWN,
     WARN,
+    Change,
     CheckHealth,
-    CheckOrder,
-    Device,
     Health,
-    InvasiveTrial,
-    Override,
-    Result,
-    StateChange,
+    Order,
+    Trial,
 )
 from lab.host.quantities import plural
 
@@ -73,31 +71,28 @@ class Board:
     def __init__(self, kept: Iterable[Health] = (), now: float = 0.0) -> None:
         """Go on from what was kept, each node as if it had reported `now`."""
         self._nodes: dict[str, _Node] = {}
-        self._published: dict[tuple[str, str], Health] = {}
+        self._told: dict[tuple[str, str], Health] = {}
         self._overrides: dict[tuple[str, str, str], Override] = {}
-        self._trials: dict[tuple[str, str], InvasiveTrial] = {}
-        self._listeners: list[Callable[[Sequence[StateChange]], None]] = []
+        self._trials: dict[tuple[str, str], Trial] = {}
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._ticked: float | None = None
-        for health in kept:
-            node = self._nodes.setdefault(health.node, _Node(health.heard, DEFAULT_INTERVAL, now))
-            node.devices[health.device] = Device(health.device, health.model)
-            node.checks.update({(health.device, check.name): check for check in health.checks})
-            self._published[health.node, health.device] = health
+        for each in kept:
+            node = self._nodes.setdefault(each.node, _Node(each.heard, DEFAULT_INTERVAL, now))
+            node.devices[each.device] = Device(each.device, each.model)
+            node.checks.update({(each.device, check.name): check for check in each.checks})
+            self._told[each.node, each.device] = each
 
     # Reading
 
     def states(self) -> tuple[Health, ...]:
         """Every device as of the last change, by node and name, `cpu` last."""
         return tuple(
-            sorted(
-                self._published.values(),
-                key=lambda health: (health.node, health.device == CPU, health.device),
-            )
+            sorted(self._told.values(), key=lambda each: (each.node, each.device == CPU, each.device))
         )
 
     def state(self, node: str, device: str) -> Health | None:
         """One device; None when no agent has told of it."""
-        return self._published.get((node, device))
+        return self._told.get((node, device))
 
     def speaking(self, now: float) -> tuple[str, ...]:
         """Nodes whose agent reports."""
@@ -107,24 +102,24 @@ class Board:
 
     def overrides(self, node: str = "") -> tuple[Override, ...]:
         """Orders that hold now, those of one node or all."""
-        return tuple(override for override in self._overrides.values() if node in ("", override.node))
+        return tuple(each for each in self._overrides.values() if node in ("", each.node))
 
-    def trials(self, node: str = "") -> tuple[InvasiveTrial, ...]:
+    def trials(self, node: str = "") -> tuple[Trial, ...]:
         """Invasive checks that have a device now, those of one node or all."""
-        return tuple(trial for trial in self._trials.values() if node in ("", trial.node))
+        return tuple(each for each in self._trials.values() if node in ("", each.node))
 
-    def due(self, now: float) -> tuple[CheckOrder, ...]:
+    def due(self, now: float) -> tuple[Order, ...]:
         """Checks whose last result differs from their state: they run again soon, to settle it."""
         return tuple(
-            CheckOrder(name, check.name)
+            Order(name, check.name)
             for name in self.speaking(now)
             for check in self._nodes[name].checks.values()
             if not check.settled and check.name != PRESENCE and check.result.state != UNKNOWN
         )
 
-    def listen(self, listener: Callable[[Sequence[StateChange]], None]) -> None:
+    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
         """Call `told` with the changes of each step, at its end. It must be fast and raise nothing."""
-        self._listeners.append(listener)
+        self._listeners.append(told)
 
     # Changing
 
@@ -137,7 +132,7 @@ class Board:
         devices: Sequence[Device] = (),
         interval: float = 0.0,
         boot: str = "",
-    ) -> tuple[StateChange, ...]:
+    ) -> tuple[Change, ...]:
         """Take up what an agent found, which may be nothing: the report alone says that it lives.
 
         `devices` are all that it has, `interval` the seconds until it reports again, `boot` names its life.
@@ -150,18 +145,18 @@ class Board:
         kept.heard, kept.silent, kept.boot = now, False, boot or kept.boot
         kept.interval = interval or kept.interval
         if devices:
-            kept.devices = {device.name: device for device in devices}
-            kept.checks = {key: health for key, health in kept.checks.items() if key[0] in kept.devices}
-        for result in results:
-            kept.devices.setdefault(result.device, Device(result.device))
-            key = (result.device, result.check)
-            kept.checks[key] = settle(kept.checks.get(key), result, now)
-            trial = self._trials.get((node, result.device))
-            if trial is not None and trial.check == result.check:
-                del self._trials[node, result.device]
+            kept.devices = {each.name: each for each in devices}
+            kept.checks = {key: each for key, each in kept.checks.items() if key[0] in kept.devices}
+        for each in results:
+            kept.devices.setdefault(each.device, Device(each.device))
+            key = (each.device, each.check)
+            kept.checks[key] = settle(kept.checks.get(key), each, now)
+            trial = self._trials.get((node, each.device))
+            if trial is not None and trial.check == each.check:
+                del self._trials[node, each.device]
         return self._step(now)
 
-    def tick(self, now: float) -> tuple[StateChange, ...]:
+    def tick(self, now: float) -> tuple[Change, ...]:
         """Look at who has become silent, and at what is over. To be called about each second.
 
         While nobody looked, as on a machine that stood still, nobody was silent.
@@ -172,22 +167,22 @@ class Board:
                 node.awaited = max(node.awaited, now - max(0.0, node.quiet(last)))
         return self._step(now)
 
-    def override(self, order: Override, now: float) -> tuple[StateChange, ...]:
+    def override(self, order: Override, now: float) -> tuple[Change, ...]:
         """Order a result. The agent is told with its next report, and runs the check at once."""
         self._overrides[order.node, order.device, order.check] = order
         return self._step(now)
 
-    def lift(self, node: str, device: str, check: str, now: float) -> tuple[StateChange, ...]:
+    def lift(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
         """End an override: the state is what the check itself finds next, after `better_after` results."""
         self._overrides.pop((node, device, check), None)
         return self._step(now)
 
-    def begin_trial(self, node: str, device: str, check: str, now: float) -> tuple[StateChange, ...]:
+    def begin_trial(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
         """Give a device to an invasive check: TESTING until its result is there, or `end_trial`."""
-        self._trials[node, device] = InvasiveTrial(node, device, check, now)
+        self._trials[node, device] = Trial(node, device, check, now)
         return self._step(now)
 
-    def end_trial(self, node: str, device: str, now: float) -> tuple[StateChange, ...]:
+    def end_trial(self, node: str, device: str, now: float) -> tuple[Change, ...]:
         """Take a device back from an invasive check that did not run."""
         self._trials.pop((node, device), None)
         return self._step(now)
@@ -195,28 +190,28 @@ class Board:
     def forget(self, node: str, now: float) -> None:
         """Drop a node that is no longer of this lab."""
         self._nodes.pop(node, None)
-        self._published = {key: health for key, health in self._published.items() if key[0] != node}
-        self._trials = {key: trial for key, trial in self._trials.items() if key[0] != node}
-        self._overrides = {key: override for key, override in self._overrides.items() if key[0] != node}
+        self._told = {key: each for key, each in self._told.items() if key[0] != node}
+        self._trials = {key: each for key, each in self._trials.items() if key[0] != node}
+        self._overrides = {key: each for key, each in self._overrides.items() if key[0] != node}
 
     # Deciding
 
-    def _step(self, now: float) -> tuple[StateChange, ...]:
-        changes: list[StateChange] = []
+    def _step(self, now: float) -> tuple[Change, ...]:
+        changes: list[Change] = []
         for name, node in list(self._nodes.items()):
             quiet = node.quiet(now)
             node.silent = node.silent or quiet > SILENT_AFTER * node.interval
             self._presence(node, now)
             for device in node.devices.values():
                 changes += self._device(name, node, device, now)
-            for gone in [key for key in self._published if key[0] == name and key[1] not in node.devices]:
-                del self._published[gone]
-            broken = any(health.state == EVICT for key, health in self._published.items() if key[0] == name)
+            for gone in [key for key in self._told if key[0] == name and key[1] not in node.devices]:
+                del self._told[gone]
+            broken = any(each.state == EVICT for key, each in self._told.items() if key[0] == name)
             if quiet > FORGOTTEN_SECONDS and not broken:
                 self.forget(name, now)
         if changes:
-            for listener in self._listeners:
-                listener(changes)
+            for told in self._listeners:
+                told(changes)
         return tuple(changes)
 
     def _presence(self, node: _Node, now: float) -> None:
@@ -226,18 +221,16 @@ class Board:
         if CPU not in node.devices or (not count and key not in node.checks):
             return
         bad = count >= FLAKY_RETURNS
-        message = f"came back {plural(count, 'time')} within {FLAKY_SECONDS:g} s" if count else ""
-        result = Result(
-            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", message, at=now, better_after=1
+        told = f"came back {plural(count, 'time')} within {FLAKY_SECONDS:g} s" if count else ""
+        found = Result(
+            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", told, at=now, better_after=1
         )
-        node.checks[key] = settle(node.checks.get(key), result, now)
+        node.checks[key] = settle(node.checks.get(key), found, now)
 
-    def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[StateChange]:
-        old = self._published.get((name, device.name))
+    def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[Change]:
+        old = self._told.get((name, device.name))
         checks = tuple(
-            sorted(
-                (health for key, health in node.checks.items() if key[0] == device.name), key=lambda c: c.name
-            )
+            sorted((each for key, each in node.checks.items() if key[0] == device.name), key=lambda c: c.name)
         )
         state, reason, message = self._judge(name, node, device.name, checks)
         same = old is not None and old.state == state
@@ -252,15 +245,15 @@ class Board:
             device.model,
             node.heard,
         )
-        self._published[name, device.name] = new
+        self._told[name, device.name] = new
         if old is None or not same or old.reason != reason:
-            yield StateChange(now, old, new)
+            yield Change(now, old, new)
 
     def _judge(
         self, name: str, node: _Node, device: str, checks: Sequence[CheckHealth]
     ) -> tuple[str, str, str]:
         """State, reason and message of a device."""
-        worst = max(checks, key=lambda check: BADNESS[check.state], default=None)
+        worst = max(checks, key=lambda each: BADNESS[each.state], default=None)
         if worst is not None and worst.state == EVICT:
             return EVICT, worst.name, worst.result.message
         if node.silent:

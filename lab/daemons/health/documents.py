@@ -1,15 +1,14 @@
-"""Health as JSON: what agents send, what pages show, what is kept on disk."""
+"""Health as documents: what pages show, what is kept on disk, and a line of the log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from lab.daemons.health.model import CheckHealth, Device, Health, Override, Result, StateChange
-from lab.host.plain import build
-
-Document = dict[str, Any]
+from lab.api.base import parse, plain
+from lab.api.health import CheckView, DeviceView, Override
+from lab.daemons.health.model import Change, CheckHealth, Health
+from lab.errors import StateError
 
 
 @dataclass(frozen=True)
@@ -20,64 +19,51 @@ class Kept:
     overrides: tuple[Override, ...] = ()
 
 
-def kept(states: Sequence[Health], overrides: Sequence[Override]) -> Document:
+def kept(states: Sequence[Health], overrides: Sequence[Override]) -> dict[str, object]:
     """The document that is kept."""
-    return asdict(Kept(tuple(states), tuple(overrides)))
+    document: dict[str, object] = plain(Kept(tuple(states), tuple(overrides)))
+    return document
 
 
-def read_kept(document: Mapping[str, Any] | None) -> Kept:
-    """The way back. Raises ValueError, TypeError, KeyError."""
-    return build(Kept, document or {})
+def read_kept(document: object) -> Kept:
+    """The way back; of None nothing is kept. Raises StateError."""
+    return parse(Kept, {} if document is None else document, "the kept health", StateError)
 
 
-def results(report: Mapping[str, Any]) -> list[Result]:
-    """The results in an agent's report, which fits the schema."""
-    return [build(Result, {**row, "value": _number(row.get("value"))}) for row in report["results"]]
-
-
-def devices(report: Mapping[str, Any]) -> list[Device]:
-    """The devices in an agent's report, which fits the schema."""
-    return [build(Device, row) for row in report["devices"]]
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def health(item: Health) -> Document:
+def device(item: Health) -> DeviceView:
     """One device as pages show it."""
-    return {
-        "node": item.node,
-        "device": item.device,
-        "model": item.model,
-        "state": item.state,
-        "reason": item.reason,
-        "message": item.message,
-        "since": item.since,
-        "heard": item.heard,
-        "checks": [check(item_check) for item_check in item.checks],
-    }
+    return DeviceView(
+        node=item.node,
+        device=item.device,
+        model=item.model,
+        state=item.state,
+        reason=item.reason,
+        message=item.message,
+        since=item.since,
+        heard=item.heard,
+        checks=tuple(check(each) for each in item.checks),
+    )
 
 
-def check(item: CheckHealth) -> Document:
+def check(item: CheckHealth) -> CheckView:
     """One check of a device, with its last result."""
     result = item.result
-    return {
-        "name": result.check,
-        "state": item.state,
-        "since": item.since,
-        "last": result.state,
-        "value": result.value,
-        "unit": result.unit,
-        "message": result.message,
-        "evidence": dict(result.evidence),
-        "at": result.at,
-        "interval": result.interval,
-        "ordered": result.ordered,
-    }
+    return CheckView(
+        name=result.check,
+        state=item.state,
+        since=item.since,
+        last=result.state,
+        value=result.value,
+        unit=result.unit,
+        message=result.message,
+        evidence=result.evidence,
+        at=result.at,
+        interval=result.interval,
+        ordered=result.ordered,
+    )
 
 
-def change(item: StateChange) -> Document:
+def change(item: Change) -> dict[str, object]:
     """One change as a line of the log has it."""
     new = item.new
     return {"at": item.at, "node": new.node, "device": new.device, "state": new.state, "reason": new.reason}

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.daemons.health.model import BADNESS, PASS, UNKNOWN, CheckHealth, Result
+from lab.api.health import Result
+from lab.daemons.health.model import BADNESS, PASS, UNKNOWN, CheckHealth
 
 
 def settle(kept: CheckHealth | None, result: Result, now: float) -> CheckHealth:

@@ -14,7 +14,9 @@ A device is a GPU, or the rest of a node, which is called `cpu`. Its state is th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from lab.api.health import Result
 
 PASS, WARN, TESTING, EVICT, UNKNOWN = "PASS", "WARN", "TESTING", "EVICT", "UNKNOWN"
 BADNESS: Mapping[str, int] = {UNKNOWN: 0, PASS: 1, WARN: 2, EVICT: 3}
@@ -28,37 +30,6 @@ SILENT = "silent"
 
 PRESENCE = "presence"
 """The one check that the board makes itself."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of one check of one device, as an agent reports it."""
-
-    check: str
-    device: str
-    state: str
-    """PASS, WARN, EVICT, or UNKNOWN where the check could not tell."""
-    value: float | None = None
-    unit: str = ""
-    message: str = ""
-    evidence: Mapping[str, str] = field(default_factory=dict)
-    at: float = 0.0
-    """When it ended, on the node's clock; 0 when that is not known."""
-    interval: float = 0.0
-    """Seconds until it runs again."""
-    worse_after: int = 1
-    better_after: int = 2
-    ordered: bool = False
-    """An override said so, not the device: it is believed at once."""
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device of a node, as its agent sees it."""
-
-    name: str
-    """UUID of a GPU, `gpu-0` where it is simulated, or `cpu`."""
-    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,19 +79,7 @@ class Health:
 
 
 @dataclass(frozen=True)
-class Override:
-    """An order that a check of a device reports this result, whatever it finds: what a fault does."""
-
-    node: str
-    device: str
-    check: str
-    state: str
-    value: float | None = None
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class InvasiveTrial:
+class Trial:
     """An invasive check that has a device for itself."""
 
     node: str
@@ -130,7 +89,7 @@ class InvasiveTrial:
 
 
 @dataclass(frozen=True)
-class CheckOrder:
+class Order:
     """A request that a check runs soon: a person's, or to confirm or lift a state."""
 
     node: str
@@ -138,7 +97,7 @@ class CheckOrder:
 
 
 @dataclass(frozen=True)
-class StateChange:
+class Change:
     """A device that has another state or another reason than before; `old` is None for a new device."""
 
     at: float

@@ -1,4 +1,4 @@
-"""Monitor of health: takes the agents' reports and people's orders, and answers both. From any thread.
+"""The monitor of health: takes the agents' reports and people's orders, and answers both. From any thread.
 
 An invasive check needs its device for itself. Its agent wishes for it; when nothing runs on that node the
 device becomes TESTING, so that nothing new is placed there; and when a second look, a moment later, still
@@ -8,19 +8,17 @@ finds it free, the agent's next report is answered with the grant.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from lab.api.health import HealthView, Lift, Ordered, Orders, Override, Report, Run, Wish
 from lab.daemons.health import documents
 from lab.daemons.health.board import Board
-from lab.daemons.health.documents import Document
-from lab.daemons.health.model import SILENT, Health, Override, StateChange
-from lab.daemons.queue.requests import body, plain
+from lab.daemons.health.model import SILENT, Change, Health
+from lab.daemons.queue.requests import body, printable
 from lab.errors import LabError, NotFoundError, StateError
 from lab.host.clock import Clock
-
-PACKAGE = "lab.daemons.health"
 
 LOOK_SECONDS = 2.0
 """Time between two looks at what runs on a node."""
@@ -32,10 +30,10 @@ TRIAL_SECONDS = 3600.0
 class Keeps(Protocol):
     """Keeps one document; see lab.daemons.queue.store."""
 
-    def health(self) -> Document | None:
+    def health(self) -> dict[str, object] | None:
         """The document. Raises StateError."""
 
-    def keep_health(self, document: Document) -> None:
+    def keep_health(self, document: dict[str, object]) -> None:
         """Replace it. Raises StateError."""
 
 
@@ -58,21 +56,21 @@ class HealthMonitor:
         self.lock, self.clock = lock, clock
         self._store, self._free, self._say = store, free, say
         try:
-            remembered = documents.read_kept(store.health())
-        except (StateError, ValueError, TypeError, KeyError) as error:  # the agents will tell of it again
-            say(f"the kept health cannot be read, it begins anew: {error!r}")
-            remembered = documents.read_kept(None)
+            found = documents.read_kept(store.health())
+        except StateError as error:  # the agents will tell of it again
+            say(f"the kept health cannot be read, it begins anew: {error.message}")
+            found = documents.read_kept(None)
         now = clock()
-        self.board = Board(remembered.devices, now)
-        for override in remembered.overrides:
-            self.board.override(override, now)
+        self.board = Board(found.devices, now)
+        for each in found.overrides:
+            self.board.override(each, now)
         self.board.listen(self._changed)
         self._dirty = False
         self._unkept = ""
         """Reason why the last try to write failed."""
-        self._checks: dict[str, dict[str, bool]] = {}
+        self._checks: dict[str, Mapping[str, bool]] = {}
         """Node -> its checks, and whether each is invasive."""
-        self._skipped: dict[str, dict[str, str]] = {}
+        self._skipped: dict[str, Mapping[str, str]] = {}
         self._addresses: dict[str, str] = {}
         self._orders: dict[str, dict[str, None]] = {}
         self._wishes: dict[tuple[str, str], str] = {}
@@ -82,115 +80,105 @@ class HealthMonitor:
 
     # What an agent says
 
-    def report(self, data: bytes) -> Document:
+    def report(self, data: bytes) -> Orders:
         """Take a report; returns the orders for its node. Raises UsageError, StateError."""
-        given = body(data, "report", PACKAGE)
-        node = given["node"]
+        report = body(data, Report)
+        node = report.node
         with self.lock:
             now = self.clock()
-            self._skipped[node], self._addresses[node] = given["skipped"], given["address"]
-            self._checks[node] = given["checks"]
-            mine = {wish["device"]: wish["check"] for wish in given["wishes"]}
+            self._skipped[node], self._addresses[node] = report.skipped, report.address
+            self._checks[node] = report.checks
             self._wishes = {
                 **{key: check for key, check in self._wishes.items() if key[0] != node},
-                **{(node, device): check for device, check in mine.items()},
+                **{(node, wish.device): wish.check for wish in report.wishes},
             }
             self.board.report(
                 node,
-                documents.results(given),
+                report.results,
                 now,
-                devices=documents.devices(given),
-                interval=given["interval"],
-                boot=given["boot"],
+                devices=report.devices,
+                interval=report.interval,
+                boot=report.boot,
             )
             self._keep()
-            return self._answer(node, now)
+            return self._orders_of(node, now)
 
-    def _answer(self, node: str, now: float) -> Document:
-        confirm = {due.check: None for due in self.board.due(now) if due.node == node}
-        granted = [
-            {"check": trial.check, "device": trial.device}
-            for trial in self.board.trials(node)
-            if (node, trial.device) in self._granted
-        ]
-        return {
-            "now": now,
-            "run": list(self._orders.pop(node, {})),
-            "confirm": list(confirm),
-            "overrides": [asdict(override) for override in self.board.overrides(node)],
-            "granted": granted,
-            "peers": {
+    def _orders_of(self, node: str, now: float) -> Orders:
+        confirm = {each.check: None for each in self.board.due(now) if each.node == node}
+        return Orders(
+            now=now,
+            run=tuple(self._orders.pop(node, {})),
+            confirm=tuple(confirm),
+            overrides=tuple(self.board.overrides(node)),
+            granted=tuple(
+                Wish(each.check, each.device)
+                for each in self.board.trials(node)
+                if (node, each.device) in self._granted
+            ),
+            peers={
                 name: address
                 for name in self.board.speaking(now)
                 if name != node and (address := self._addresses.get(name, ""))
             },
-        }
+        )
 
     # What a person or a fault says
 
-    def view(self) -> Document:
+    def view(self) -> HealthView:
         """`GET /health`."""
         with self.lock:
-            return {
-                "now": self.clock(),
-                "devices": [documents.health(health) for health in self.board.states()],
-                "overrides": [asdict(override) for override in self.board.overrides()],
-                "checks": {node: dict(invasive) for node, invasive in sorted(self._checks.items())},
-                "skipped": {node: dict(reasons) for node, reasons in sorted(self._skipped.items())},
-            }
+            return HealthView(
+                now=self.clock(),
+                devices=tuple(documents.device(each) for each in self.board.states()),
+                overrides=tuple(self.board.overrides()),
+                checks=dict(sorted(self._checks.items())),
+                skipped=dict(sorted(self._skipped.items())),
+            )
 
-    def run(self, data: bytes) -> Document:
+    def run(self, data: bytes) -> Ordered:
         """`POST /health/run`: order a check, or all that are not invasive, of one node or all.
 
         Raises UsageError, NotFoundError.
         """
-        given = body(data, "run", PACKAGE)
-        check = given.get("check", "")
+        asked = body(data, Run)
+        check = asked.check
         with self.lock:
-            nodes = self._nodes(given.get("node", ""))
+            nodes = self._nodes(asked.node)
             ordered = {}
             for node in nodes:
                 known = self._checks.get(node, {})
                 if check and check not in known:
                     continue
-                usual = [name for name, invasive in known.items() if not invasive]
-                ordered[node] = [check] if check else usual
+                usual = tuple(name for name, invasive in known.items() if not invasive)
+                ordered[node] = (check,) if check else usual
                 self._orders.setdefault(node, {}).update(dict.fromkeys(ordered[node]))
             names = sorted({name for node in nodes for name in self._checks.get(node, ())})
         if not ordered:
             raise NotFoundError(f"no node makes the check {check!r}", f"there are: {', '.join(names)}")
-        return {"ordered": ordered, "now": self.clock()}
+        return Ordered(ordered, self.clock())
 
-    def override(self, data: bytes) -> Document:
+    def override(self, data: bytes) -> Override:
         """`POST /health/override`: let a check of a device report what is given. Raises as `run`."""
-        given = body(data, "override", PACKAGE)
+        asked = body(data, Override)
+        order = replace(asked, message=printable(asked.message))
         with self.lock:
-            self._device(given["node"], given["device"])
-            value = given.get("value")
-            order = Override(
-                given["node"],
-                given["device"],
-                given["check"],
-                given["state"],
-                None if value is None else float(value),
-                plain(given.get("message", "")),
-            )
+            self._device(order.node, order.device)
             self.board.override(order, self.clock())
             self._dirty = True
             self._keep()
-        return asdict(order)
+        return order
 
-    def lift(self, data: bytes) -> Document:
+    def lift(self, data: bytes) -> Lift:
         """`POST /health/lift`: end an override; one that is not there is ended. Raises UsageError."""
-        given = body(data, "lift", PACKAGE)
+        asked = body(data, Lift)
         with self.lock:
-            self.board.lift(given["node"], given["device"], given["check"], self.clock())
+            self.board.lift(asked.node, asked.device, asked.check, self.clock())
             self._dirty = True
             self._keep()
-        return {"node": given["node"], "device": given["device"], "check": given["check"]}
+        return asked
 
     def _nodes(self, name: str) -> Sequence[str]:
-        nodes = list(dict.fromkeys(health.node for health in self.board.states()))
+        nodes = list(dict.fromkeys(each.node for each in self.board.states()))
         if name and name not in nodes:
             known = f"there are: {', '.join(nodes)}" if nodes else "no agent has reported yet"
             raise NotFoundError(f"no health agent of a node {name!r} is known", known)
@@ -198,11 +186,11 @@ class HealthMonitor:
 
     def _device(self, node: str, device: str) -> Health:
         self._nodes(node)
-        health = self.board.state(node, device)
-        if health is None:
-            names = [known.device for known in self.board.states() if known.node == node]
+        found = self.board.state(node, device)
+        if found is None:
+            names = [each.device for each in self.board.states() if each.node == node]
             raise NotFoundError(f"{node} has no device {device!r}", f"it has: {', '.join(names)}")
-        return health
+        return found
 
     # Time
 
@@ -215,7 +203,7 @@ class HealthMonitor:
                 state = self.board.state(trial.node, trial.device)
                 if state is None or state.reason == SILENT or now - trial.since > TRIAL_SECONDS:
                     self._end(trial.node, trial.device, now)
-            self._granted = {(trial.node, trial.device) for trial in self.board.trials()} & self._granted
+            self._granted = {(each.node, each.device) for each in self.board.trials()} & self._granted
             self._keep()
             waiting = dict(self._wishes) if now - self._looked >= LOOK_SECONDS else {}
             if waiting:
@@ -234,7 +222,7 @@ class HealthMonitor:
 
     def _consider(self, node: str, device: str, check: str, now: float, *, free: bool) -> None:
         """Take one step towards the grant of a device, or back."""
-        trial = next((candidate for candidate in self.board.trials(node) if candidate.device == device), None)
+        trial = next((each for each in self.board.trials(node) if each.device == device), None)
         if trial is None:
             if free and self._wishes.get((node, device)) == check:
                 self.board.begin_trial(node, device, check, now)
@@ -250,10 +238,10 @@ class HealthMonitor:
 
     # Keeping
 
-    def _changed(self, changes: Sequence[StateChange]) -> None:
+    def _changed(self, changes: Sequence[Change]) -> None:
         self._dirty = True
-        for change in changes:
-            new, old = change.new, change.old
+        for each in changes:
+            new, old = each.new, each.old
             if new.state != (old.state if old is not None else ""):
                 why = f" ({new.reason}: {new.message})" if new.reason else ""
                 self._say(f"health: {new.node} {new.device} is {new.state}{why}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.daemons.health.documents import Document
 from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.queue.routes import Answer, Handler, Request
 
@@ -12,7 +11,7 @@ from lab.daemons.queue.routes import Answer, Handler, Request
 def routes(monitor: HealthMonitor) -> tuple[tuple[str, str, Handler], ...]:
     """Method, path and handler of each."""
 
-    def taking(do: Callable[[bytes], Document]) -> Handler:
+    def taking(do: Callable[[bytes], object]) -> Handler:
         def handler(asked: Request) -> Answer:
             return Answer(document=do(asked.body()))
 

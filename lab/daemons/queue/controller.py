@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from lab.api.queue import Attempt, Stop
 from lab.daemons.queue.model import (
     DONE,
     HOLDING,
@@ -20,10 +21,8 @@ from lab.daemons.queue.model import (
     QUEUED,
     STOPPING,
     SUBMITTING,
-    QueuedAttempt,
-    QueueEvent,
     Record,
-    StopOrder,
+    StoredEvent,
     submission_id,
 )
 from lab.daemons.queue.packages import Packages
@@ -94,11 +93,11 @@ class Controller:
         """Quotas and queues as they are now."""
         return self.engine.setup
 
-    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[QueueEvent]:
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
         return self._store.events(since, limit, workload)
 
-    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        self._listeners.append(listener)
+    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
+        self._listeners.append(told)
 
     def now(self) -> float:
         """The time, as precisely as a status says it."""
@@ -123,8 +122,8 @@ class Controller:
                         self._fresh()
                 raise
             if draft.changes:
-                for listener in self._listeners:
-                    listener(draft.changes)
+                for told in self._listeners:
+                    told(draft.changes)
 
     def tidy(self) -> None:
         """Drop what is too old to matter: finished jobs, early events of long lives.
@@ -158,8 +157,8 @@ class Controller:
         self._store.commit(draft.batch())
         self._stale = False
         if changes:
-            for listener in self._listeners:
-                listener(changes)
+            for told in self._listeners:
+                told(changes)
 
 
 class Draft:
@@ -191,7 +190,7 @@ class Draft:
     def note(self, changes: Sequence[Change], *touched: str) -> None:
         """Take up what a call changed, and the keys of the jobs that it was about."""
         self.changes += changes
-        for key in dict.fromkeys((*(change.workload for change in changes), *touched)):
+        for key in dict.fromkeys((*(each.workload for each in changes), *touched)):
             if key in self._controller.engine.items:
                 self._follow(key, changes)
 
@@ -218,7 +217,7 @@ class Draft:
     def attempt(self, record: Record) -> None:
         """Begin the next attempt of a job that holds quota."""
         number = len(record.job.attempts) + 1
-        attempt = QueuedAttempt(number, submission_id(record.name, number), self.now)
+        attempt = Attempt(number, submission_id(record.name, number), self.now)
         self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))
 
     def tell(self, event: str, key: str, reason: str, message: str) -> None:
@@ -270,11 +269,11 @@ class Draft:
         item, stop = self._controller.engine.items[record.key], record.stop
         to = QUEUED if item.active else INACTIVE
         if stop is None:
-            order = next((c for c in changes if c.workload == record.key and c.event in ORDERS), None)
-            cause = order.reason if order is not None else item.evicted
+            told = next((c for c in changes if c.workload == record.key and c.event in ORDERS), None)
+            cause = told.reason if told is not None else item.evicted
             grace = 0.0 if cause in NO_GRACE else record.job.grace
-            message = order.message if order is not None else item.message
-            stop = StopOrder(to, item.evicted, message, self.now, grace)
+            message = told.message if told is not None else item.message
+            stop = Stop(to, item.evicted, message, self.now, grace)
             self.put(replace(record, phase=STOPPING, stop=stop))
         elif stop.to not in (to, DONE):
             self.put(replace(record, stop=replace(stop, to=to, reason=item.evicted, charged=False)))

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lab.api.queue import Attempt, Stop
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.submission import RESUME_VARIABLE, RESUMES
-from lab.daemons.queue.model import UNCERTAIN_SECONDS, WORKERS, QueuedAttempt, Record, StopOrder
+from lab.daemons.queue.model import UNCERTAIN_SECONDS, WORKERS, Record
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order, RaySide
 from lab.daemons.queue.workers import Workers
@@ -26,7 +27,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class TaskResult:
+class Outcome:
     """Result of a task: `kind` says of which, `key` of whom, `value` what came out of it."""
 
     kind: str
@@ -49,7 +50,7 @@ class Effects:
         """`wake` is called when there is an outcome, `say` with a line for the log."""
         self._ray, self._packages, self._workers = ray, packages, workers
         self._clock, self._wake, self._say = clock, wake, say
-        self._outcomes: deque[TaskResult] = deque()
+        self._outcomes: deque[Outcome] = deque()
         self._retries: dict[str, tuple[int, float]] = {}
         """Submission id -> tries that failed, and the time of the next."""
         self._tried: dict[str, float] = {}
@@ -59,19 +60,19 @@ class Effects:
         self._committed: set[str] = set()
         """Submission ids of jobs for whose checkpoint nothing needs to wait any more."""
 
-    def outcomes(self) -> list[TaskResult]:
+    def outcomes(self) -> list[Outcome]:
         """Everything that came out since the last time."""
-        outcomes = []
+        found = []
         while self._outcomes:
-            outcomes.append(self._outcomes.popleft())
-        return outcomes
+            found.append(self._outcomes.popleft())
+        return found
 
-    def restored(self, attempt: QueuedAttempt) -> None:
+    def restored(self, attempt: Attempt) -> None:
         """Take up an attempt of an earlier process, which may have been submitting it when it ended."""
         if attempt.seen_at is None:
             self._tried[attempt.submission_id] = self._clock()
 
-    def certain(self, record: Record, attempt: QueuedAttempt) -> bool:
+    def certain(self, record: Record, attempt: Attempt) -> bool:
         """Tell if an attempt that Ray does not know will never be known to it."""
         if attempt.seen_at is not None:
             return True
@@ -80,11 +81,11 @@ class Effects:
             tried is None or self._clock() - tried >= UNCERTAIN_SECONDS
         )
 
-    def asked(self, attempt: QueuedAttempt) -> bool:
+    def asked(self, attempt: Attempt) -> bool:
         """Tell if this process has asked Ray to stop an attempt."""
         return attempt.submission_id in self._asked
 
-    def over(self, attempt: QueuedAttempt) -> None:
+    def over(self, attempt: Attempt) -> None:
         """Forget an attempt that has ended."""
         self._tried.pop(attempt.submission_id, None)
         self._retries.pop(attempt.submission_id, None)
@@ -97,18 +98,18 @@ class Effects:
 
         def run() -> None:
             try:
-                self._done(TaskResult(kind, "", task()))
+                self._done(Outcome(kind, "", task()))
             except LabError as error:
-                self._done(TaskResult(kind, "", error))
+                self._done(Outcome(kind, "", error))
             except Exception as error:
                 self._failed(kind, f"{kind}: {error!r}")
-                self._done(TaskResult(kind, "", LabError(repr(error))))
+                self._done(Outcome(kind, "", LabError(repr(error))))
 
         self._workers.start(f" {kind}", run)
 
     # Submitting
 
-    def submit(self, record: Record, attempt: QueuedAttempt, item: Item) -> None:
+    def submit(self, record: Record, attempt: Attempt, item: Item) -> None:
         """Submit an attempt that Ray does not know, unless its time has not come."""
         if self._put_off(attempt.submission_id):
             return
@@ -127,7 +128,7 @@ class Effects:
 
         self._workers.start(record.key, run)
 
-    def _refused(self, record: Record, attempt: QueuedAttempt, error: LabError) -> None:
+    def _refused(self, record: Record, attempt: Attempt, error: LabError) -> None:
         """Find out if Ray refused an attempt for good, or only because it has it already."""
         try:
             known = self._ray.find(attempt.submission_id) is not None
@@ -135,9 +136,9 @@ class Effects:
             self._failed(attempt.submission_id, f"{record.key}: not submitted: {message_of(silent)}")
             return
         if not known:
-            self._done(TaskResult("refused", record.key, (attempt.number, error.message)))
+            self._done(Outcome("refused", record.key, (attempt.number, error.message)))
 
-    def _order(self, record: Record, attempt: QueuedAttempt, queue: str, granted: int | None) -> Order:
+    def _order(self, record: Record, attempt: Attempt, queue: str, granted: int | None) -> Order:
         job = record.job
         first = record.job.attempts[0].submission_id
         variables = {**(job.runtime_env.get("env_vars") or {}), RESUME_VARIABLE: record.name}
@@ -168,7 +169,7 @@ class Effects:
 
     # Stopping
 
-    def stop(self, record: Record, attempt: QueuedAttempt, stop: StopOrder) -> None:
+    def stop(self, record: Record, attempt: Attempt, stop: Stop) -> None:
         """Stop an attempt that runs: once it has written a checkpoint, where there is time for that."""
         name = attempt.submission_id
         if self._clock() < stop.since + stop.grace and name not in self._committed:
@@ -182,13 +183,13 @@ class Effects:
         if not self._put_off(submission_id):
             self._workers.start(submission_id, lambda: self._end(submission_id))
 
-    def _look(self, name: str, stop: StopOrder) -> None:
+    def _look(self, name: str, stop: Stop) -> None:
         try:
-            saved = self._ray.checkpoint_since(name, stop.since)
+            found = self._ray.checkpoint_since(name, stop.since)
         except Exception as error:
             self._failed(_look_of(name), f"{name}: its checkpoints cannot be looked at: {message_of(error)}")
             return
-        if saved is not False:  # it has one, or trains nothing
+        if found is not False:  # it has one, or trains nothing
             self._committed.add(name)
             self._wake()
 
@@ -206,13 +207,13 @@ class Effects:
     def _put_off(self, name: str) -> bool:
         return self._clock() < self._retries.get(name, (0, 0.0))[1]
 
-    def _failed(self, name: str, message: str) -> None:
+    def _failed(self, name: str, told: str) -> None:
         count = self._retries.get(name, (0, 0.0))[0] + 1
         self._retries[name] = count, self._clock() + min(LONGEST_PAUSE_SECONDS, 0.25 * 2.0 ** min(count, 10))
         if count in (1, 10) or count % 100 == 0:
-            self._say(message)
+            self._say(told)
 
-    def _done(self, outcome: TaskResult) -> None:
+    def _done(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
         self._wake()
 
@@ -226,8 +227,8 @@ def granted_of(item: Item) -> int | None:
     """Number of ranks that a job was granted; None for one that declares none, or holds nothing."""
     given = item.admission.pod_sets if item.admission is not None else ()
     if item.unmanaged and item.state == ADMITTED:
-        return next((pod_set.count for pod_set in item.workload.pod_sets if pod_set.name == WORKERS), None)
-    return next((pod_set.count for pod_set in given if pod_set.name == WORKERS), None)
+        return next((each.count for each in item.workload.pod_sets if each.name == WORKERS), None)
+    return next((each.count for each in given if each.name == WORKERS), None)
 
 
 def with_ranks(command: tuple[str, ...], parameter: str, count: int) -> tuple[str, ...]:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from lab.api.queue import Stop
+from lab.api.queue_requests import (
+    Accepted,
+    ApplyRequest,
+    Changed,
+    DeleteRequest,
+    JobRequest,
+    OrderRequest,
+    Phase,
+)
 from lab.daemons.queue import requests, setup
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import (
@@ -17,7 +25,6 @@ from lab.daemons.queue.model import (
     QUEUED,
     STOPPING,
     Record,
-    StopOrder,
     share_ids,
     submission_id,
 )
@@ -36,43 +43,43 @@ class QueueFacade:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
-    def submit(self, data: bytes) -> dict[str, Any]:
+    def submit(self, data: bytes) -> Accepted:
         """Take a job in. Raises UsageError, NotFoundError, StateError."""
-        given = requests.body(data, "job")
+        asked = requests.body(data, JobRequest)
         with self._controller.change() as draft:
-            workload = self._workload(given, draft.now)
-            job = requests.job(given)
+            workload = self._workload(asked, draft.now)
+            job = requests.job(asked)
             if not workload.queue and self._controller.queued_only:
                 raise RefusedError("this lab takes jobs only through queues", "name one: --queue QUEUE")
             if job.package and not self._controller.packages.has(job.package):
                 raise NotFoundError(f"there is no package {job.package}", "send it before its job")
             draft.add(Record(workload.key, job, QUEUED, draft.now), workload_object(workload))
         self._controller.wake.set()
-        return {"workload": workload.key, "submission_id": submission_id(workload.name, 1)}
+        return Accepted(workload.key, submission_id(workload.name, 1))
 
     def drafted(self, data: bytes) -> Workload:
         """The workload that a job would be, for a dry run. Raises as `submit`."""
-        given = requests.body(data, "job")
-        requests.job(given)
+        asked = requests.body(data, JobRequest)
+        requests.job(asked)
         with self._controller.lock:
-            return self._workload(given, self._controller.now())
+            return self._workload(asked, self._controller.now())
 
-    def _workload(self, given: Mapping[str, Any], now: float) -> Workload:
+    def _workload(self, asked: JobRequest, now: float) -> Workload:
         controller = self._controller
-        if name := given.get("name"):
+        if name := asked.name:
             if taken := next((r.key for r in controller.records.values() if share_ids(r.name, name)), ""):
                 raise RefusedError(f"the name {name} is taken: there is a job {taken}", "choose another one")
-            return requests.workload(given, name, controller.setup, controller.resource, now)
+            return requests.workload(asked, name, controller.setup, controller.resource, now)
         while True:
             name = f"job-{''.join(secrets.choice(LETTERS) for _ in range(10))}"
-            workload = requests.workload(given, name, controller.setup, controller.resource, now)
-            if workload.key not in controller.records:
-                return workload
+            found = requests.workload(asked, name, controller.setup, controller.resource, now)
+            if found.key not in controller.records:
+                return found
 
-    def order(self, key: str, verb: str, data: bytes) -> dict[str, Any]:
+    def order(self, key: str, verb: str, data: bytes) -> Phase:
         """Cancel, deactivate, activate or preempt a job. Raises NotFoundError, RefusedError, UsageError."""
-        given = requests.body(data, "order")
-        reason, message = given.get("reason", ""), requests.plain(given.get("message", ""))
+        asked = requests.body(data, OrderRequest)
+        reason, message = asked.reason, requests.printable(asked.message)
         with self._controller.change() as draft:
             record, _ = find(self._controller, key)
             if record.phase == DONE:
@@ -84,7 +91,7 @@ class QueueFacade:
             else:
                 self._activate(draft, record, active=verb == "activate")
         self._controller.wake.set()
-        return {"workload": record.key, "phase": self._controller.records[record.key].phase}
+        return Phase(record.key, self._controller.records[record.key].phase)
 
     def _preempt(self, draft: Draft, record: Record, reason: str, message: str) -> None:
         if record.phase not in HOLDING or self._controller.engine.leaving(record.key):
@@ -101,26 +108,25 @@ class QueueFacade:
             raise RefusedError(f"job {record.key} is {'active' if active else 'inactive'} already")
         draft.call("set_active", workload=record.key, active=active)
 
-    def apply(self, data: bytes) -> dict[str, Any]:
+    def apply(self, data: bytes) -> Changed:
         """Make or change objects. Raises BadObjectsError, UsageError."""
-        given = requests.body(data, "apply")
-        files = [(file["name"], file["text"]) for file in given["files"]]
-        namespace, dry = given.get("namespace", "default"), given.get("dry_run", False)
+        asked = requests.body(data, ApplyRequest)
+        files = [(file.name, file.text) for file in asked.files]
         with self._controller.change() as draft:
-            applied = setup.apply(self._controller.setup, files, namespace, self._controller.capacity)
-            if not dry and any(change != "unchanged" for change in applied.changes.values()):
-                draft.apply(applied.setup)
+            found = setup.apply(self._controller.setup, files, asked.namespace, self._controller.capacity)
+            if not asked.dry_run and any(change != "unchanged" for change in found.changes.values()):
+                draft.apply(found.setup)
         self._controller.wake.set()
-        return applied.document()
+        return found.document()
 
-    def delete(self, data: bytes) -> dict[str, Any]:
+    def delete(self, data: bytes) -> Changed:
         """Delete objects. Raises NotFoundError, RefusedError, UsageError."""
-        keys = setup.keys_in(requests.body(data, "delete"))
+        keys = setup.keys_in(requests.body(data, DeleteRequest))
         with self._controller.change() as draft:
-            applied = setup.delete(self._controller.setup, keys, self._controller.engine)
-            draft.apply(applied.setup)
+            found = setup.delete(self._controller.setup, keys, self._controller.engine)
+            draft.apply(found.setup)
         self._controller.wake.set()
-        return applied.document()
+        return found.document()
 
 
 def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:
@@ -128,5 +134,5 @@ def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:
     if record.phase in (QUEUED, INACTIVE):
         draft.call("finish", workload=record.key, reason="Failed", message=message)
     elif record.stop is None or record.stop.to != DONE:
-        stop = StopOrder(DONE, reason, message, draft.now, outcome="Failed")
+        stop = Stop(DONE, reason, message, draft.now, outcome="Failed")
         draft.put(replace(record, phase=STOPPING, stop=stop))

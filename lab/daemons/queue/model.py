@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from lab.cluster.retries import RetryPolicy, read_policy
+from lab.api.base import Number, Plain, Strict, parse, plain
+from lab.api.queue import Attempt, Stop
+from lab.cluster.retries import RetryPolicy
+from lab.errors import StateError
 from lab.queue.places import Change
 
 QUEUED = "queued"
@@ -32,56 +34,9 @@ GRACE_SECONDS = 20.0
 """Time that a preempted job gets for its next checkpoint."""
 
 
-@dataclass(frozen=True)
-class QueuedAttempt:
-    """One submission to Ray. `ended` is Ray's last status, or LOST when Ray no longer knew it."""
-
-    number: int
-    submission_id: str
-    admitted_at: float
-    seen_at: float | None = None
-    """Time at which Ray knew it first."""
-    started_at: float | None = None
-    """Time at which it was seen running first."""
-    ended_at: float | None = None
-    ended: str = ""
-    message: str = ""
-    evicted: str = ""
-    """Reason for which it was stopped, such as `Preempted`."""
-    whole_at: float | None = None
-    """Time at which it was first seen with all that the job was granted."""
-    short_since: float | None = None
-    """Time since which it lacks a part of that again."""
-    exit_code: int | None = None
-    """Exit code of the entrypoint, where Ray says it."""
-    reset: str = ""
-    """Reason of the reset that ended it, in AppWrapper's words, such as `FailedComponent`."""
-    charged: bool = False
-    """True for a reset that counts against the limit of retries."""
-    pause: float = 0.0
-    """Seconds between its end and the next attempt."""
-
-
 LOST = "LOST"
 UNSENT = "UNSENT"
 """End of an attempt that was given up before Ray knew it."""
-
-
-@dataclass(frozen=True)
-class StopOrder:
-    """Order to end an attempt; `to` is the phase after it, `outcome` the reason of Finished for `done`.
-
-    `charged` is that of a reset.
-    """
-
-    to: str
-    reason: str
-    message: str
-    since: float
-    grace: float = 0.0
-    """Seconds after `since` for which a checkpoint is waited for."""
-    outcome: str = ""
-    charged: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,32 +44,32 @@ class QueuedJob:
     """All that is needed to submit a job, and its attempts so far."""
 
     command: tuple[str, ...]
-    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    runtime_env: Mapping[str, Plain] = field(default_factory=dict)
     package: str = ""
     """SHA-256 of its working folder as a zip; empty without one."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    num_cpus: float = 0
-    num_gpus: float = 0
-    per_rank: Mapping[str, float] = field(default_factory=dict)
+    num_cpus: Number = 0
+    num_gpus: Number = 0
+    per_rank: Mapping[str, Number] = field(default_factory=dict)
     """Request of one rank: resource as Ray calls it (CPU, GPU, memory in bytes) -> amount."""
     owner: str = ""
     recipe: str = ""
     ranks: str = ""
     """Parameter of the command (`--<ranks> N`) that is set to the number of workers granted."""
     priority_class: str = ""
-    grace: float = GRACE_SECONDS
+    grace: Number = GRACE_SECONDS
     enforce: bool = False
     """End the job when it takes more than it asked for."""
-    takes: Mapping[str, float] = field(default_factory=dict)
+    takes: Mapping[str, Number] = field(default_factory=dict)
     """Resource -> amount that it took when that was more than it asked for; else empty."""
-    attempts: tuple[QueuedAttempt, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     retry: RetryPolicy | None = None
     """None: a job that fails has failed."""
 
     @property
     def retries(self) -> int:
         """Number of resets that were charged."""
-        return sum(attempt.charged for attempt in self.attempts)
+        return sum(each.charged for each in self.attempts)
 
 
 @dataclass(frozen=True)
@@ -129,7 +84,7 @@ class Record:
     phase: str
     created: float
     finished_at: float | None = None
-    stop: StopOrder | None = None
+    stop: Stop | None = None
 
     @property
     def name(self) -> str:
@@ -137,18 +92,18 @@ class Record:
         return self.key.partition("/")[2]
 
     @property
-    def attempt(self) -> QueuedAttempt | None:
+    def attempt(self) -> Attempt | None:
         """The newest attempt."""
         return self.job.attempts[-1] if self.job.attempts else None
 
-    def with_attempt(self, attempt: QueuedAttempt) -> Record:
+    def with_attempt(self, attempt: Attempt) -> Record:
         """The record with this as its newest attempt, new or changed."""
-        kept = tuple(earlier for earlier in self.job.attempts if earlier.number < attempt.number)
+        kept = tuple(each for each in self.job.attempts if each.number < attempt.number)
         return replace(self, job=replace(self.job, attempts=(*kept, attempt)))
 
 
 @dataclass(frozen=True)
-class QueueEvent:
+class StoredEvent:
     """A row of the table `events`."""
 
     number: int
@@ -166,22 +121,22 @@ def share_ids(one: str, other: str) -> bool:
     return re.fullmatch(f"{re.escape(short)}(-[1-9][0-9]*)?", long) is not None
 
 
-def job_document(record: Record) -> dict[str, Any]:
+@dataclass(frozen=True)
+class StoredJob(QueuedJob, Strict):
+    """The column `job`: the job, and the order to end its attempt."""
+
+    stop: Stop | None = None
+
+
+def job_document(record: Record) -> dict[str, object]:
     """The column `job` as plain JSON."""
-    return {**asdict(record.job), "stop": None if record.stop is None else asdict(record.stop)}
+    document: dict[str, object] = {**plain(record.job), "stop": plain(record.stop)}
+    return document
 
 
-def read_job(document: Mapping[str, Any]) -> tuple[QueuedJob, StopOrder | None]:
-    """Inverse of `job_document`. Raises KeyError, TypeError for another document."""
-    given = dict(document)
-    stop = given.pop("stop")
-    given["attempts"] = tuple(QueuedAttempt(**row) for row in given["attempts"])
-    given["command"] = tuple(given["command"])
-    if "each" in given:  # as the controller of 0.1.0 called it
-        given["per_rank"] = given.pop("each")
-    if given.get("retry") is not None:
-        given["retry"] = read_policy(given["retry"])
-    unknown = set(given) - {known.name for known in fields(QueuedJob)}
-    if unknown:
-        raise KeyError(", ".join(sorted(unknown)))
-    return QueuedJob(**given), None if stop is None else StopOrder(**stop)
+def read_job(document: object, key: str) -> tuple[QueuedJob, Stop | None]:
+    """Inverse of `job_document`; `key` is the workload's. Raises StateError for another document."""
+    if isinstance(document, dict) and "each" in document:  # as the controller of 0.1.0 called it
+        document = {"per_rank" if name == "each" else name: value for name, value in document.items()}
+    given = vars(parse(StoredJob, document, f"the job of {key}", StateError)).copy()
+    return QueuedJob(**{name: value for name, value in given.items() if name != "stop"}), given["stop"]

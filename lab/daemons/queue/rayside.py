@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
+from lab.api.base import Plain
 from lab.cluster.allocation import Snapshot, holdings, read, waiting
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import HELPER, Job, Jobs
@@ -27,7 +28,7 @@ class Order:
 
     submission_id: str
     command: tuple[str, ...]
-    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    runtime_env: Mapping[str, Plain] = field(default_factory=dict)
     package: bytes | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     num_cpus: float = 0

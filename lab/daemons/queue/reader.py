@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from lab.daemons.queue.model import QueueEvent, Record
+from lab.daemons.queue.model import Record, StoredEvent
 from lab.host.clock import Clock
 from lab.queue.engine import Engine
 from lab.queue.places import Change
-
-Document = dict[str, Any]
 
 
 class Reader(Protocol):
@@ -45,7 +43,7 @@ class Reader(Protocol):
     def capacity(self) -> Mapping[str, int]:
         """CPUs and GPUs of the lab, as quotas count them; empty while its nodes are not known."""
 
-    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[QueueEvent]:
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[StoredEvent]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""
 
     def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lab.api.queue import Attempt
 from lab.cluster.allocation import amounts
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
-from lab.daemons.queue.effects import Effects, TaskResult
+from lab.daemons.queue.effects import Effects, Outcome
 from lab.daemons.queue.facade import cancel
 from lab.daemons.queue.model import (
     DONE,
@@ -22,7 +23,6 @@ from lab.daemons.queue.model import (
     STOPPING,
     SUBMITTING,
     UNSENT,
-    QueuedAttempt,
     Record,
 )
 from lab.daemons.queue.rayside import RaySide
@@ -48,7 +48,7 @@ MESSAGE = 1000
 
 
 @dataclass(frozen=True)
-class Sighting:
+class Seen:
     """One attempt as Ray showed it; `job` is None when Ray does not know it."""
 
     key: str
@@ -103,8 +103,8 @@ class Reconciler:
         with self.controller.change() as draft:
             for outcome in self.effects.outcomes():
                 self._take(draft, outcome)
-            for observation in seen:
-                self._judge(draft, observation)
+            for each in seen:
+                self._judge(draft, each)
             for key in sorted(self.controller.holding):
                 resets.proceed(draft, self.controller, self.controller.records[key])
             self._steward.steer(draft)
@@ -113,23 +113,23 @@ class Reconciler:
 
     # Looking
 
-    def _observe(self) -> list[Sighting]:
+    def _observe(self) -> list[Seen]:
         with self.controller.lock:
             attempts = [
                 (key, self.controller.records[key].attempt) for key in sorted(self.controller.holding)
             ]
-        observations = []
+        found = []
         try:
             for key, attempt in attempts:
                 if attempt is not None and not attempt.ended:
-                    observations.append(Sighting(key, attempt.number, self._ray.find(attempt.submission_id)))
-            if not observations:
+                    found.append(Seen(key, attempt.number, self._ray.find(attempt.submission_id)))
+            if not found:
                 self._ray.ping()
         except LabError as error:
             self._away("ray", error.message)
             return []
         self._away("ray", "")
-        return observations
+        return found
 
     def _away(self, who: str, why: str) -> None:
         """Note that Ray or the store does not answer, or does again."""
@@ -138,7 +138,7 @@ class Reconciler:
             if before.get(who, "") == why:
                 return
             self.controller.away = {
-                **{name: reason for name, reason in before.items() if name != who},
+                **{name: told for name, told in before.items() if name != who},
                 **({who: why} if why else {}),
             }
         if why and not before.get(who):
@@ -148,7 +148,7 @@ class Reconciler:
 
     # Judging
 
-    def _take(self, draft: Draft, outcome: TaskResult) -> None:
+    def _take(self, draft: Draft, outcome: Outcome) -> None:
         """Take up what came out of a task."""
         if outcome.kind == "store":
             self._away("store", outcome.value.message if isinstance(outcome.value, LabError) else "")
@@ -173,7 +173,7 @@ class Reconciler:
             self._end(draft, record, attempt, UNSENT, why)
             draft.call("finish", workload=key, reason="Failed", message=why)
 
-    def _judge(self, draft: Draft, seen: Sighting) -> None:
+    def _judge(self, draft: Draft, seen: Seen) -> None:
         """Draw the conclusions from what Ray shows of an attempt."""
         record, job = self.controller.records.get(seen.key), seen.job
         attempt = None if record is None else record.attempt
@@ -183,9 +183,9 @@ class Reconciler:
             self._unknown(draft, record, attempt)
             return
         if attempt.seen_at is None and _is_foreign(job, record):
-            message = f"Ray has another job {attempt.submission_id}, which did not come from this one"
-            self._end(draft, record, attempt, UNSENT, message)
-            draft.call("finish", workload=record.key, reason="Failed", message=message)
+            told = f"Ray has another job {attempt.submission_id}, which did not come from this one"
+            self._end(draft, record, attempt, UNSENT, told)
+            draft.call("finish", workload=record.key, reason="Failed", message=told)
             return
         begun = draft.now if job.status == "RUNNING" and attempt.started_at is None else attempt.started_at
         known = replace(attempt, seen_at=attempt.seen_at or draft.now, started_at=begun)
@@ -201,7 +201,7 @@ class Reconciler:
             record = self.controller.records[record.key]
             resets.watch(draft, self.controller.engine.items[record.key], record, job.status, self._taken)
 
-    def _unknown(self, draft: Draft, record: Record, attempt: QueuedAttempt) -> None:
+    def _unknown(self, draft: Draft, record: Record, attempt: Attempt) -> None:
         """Ray does not know an attempt: it was not submitted yet, never will be, or was forgotten."""
         if record.phase == SUBMITTING or not self.effects.certain(record, attempt):
             return
@@ -213,17 +213,17 @@ class Reconciler:
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         else:
-            message = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
-            draft.call("gone", workload=record.key, message=message)
+            told = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
+            draft.call("gone", workload=record.key, message=told)
 
-    def _ended(self, draft: Draft, record: Record, attempt: QueuedAttempt, job: Job) -> None:
+    def _ended(self, draft: Draft, record: Record, attempt: Attempt, job: Job) -> None:
         """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""
         stop = record.stop
         message = job.message[-MESSAGE:].strip()
         attempt = replace(attempt, exit_code=resets.exit_code(job))
         against = resets.refusal(record.job, attempt, job.status)
         self._end(draft, record, attempt, job.status, message, retried=not against)
-        cause = message or f"Ray says {job.status}"
+        told = message or f"Ray says {job.status}"
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         elif job.status == "SUCCEEDED":
@@ -236,13 +236,13 @@ class Reconciler:
             if stop is not None:
                 draft.call("gone", workload=record.key, message=stop.message)
             else:
-                draft.tell("Resetting", record.key, resets.FAILED_COMPONENT, cause)
+                draft.tell("Resetting", record.key, resets.FAILED_COMPONENT, told)
         else:
             if record.job.retry is not None:
-                cause = f"{cause}; no retry: {against}"
-            draft.call("finish", workload=record.key, reason="Failed", message=cause)
+                told = f"{told}; no retry: {against}"
+            draft.call("finish", workload=record.key, reason="Failed", message=told)
 
-    def _by_us(self, attempt: QueuedAttempt, since: float, grace: float) -> bool:
+    def _by_us(self, attempt: Attempt, since: float, grace: float) -> bool:
         """Tell if an attempt failed because it was stopped, also by an earlier process of the controller."""
         return self.effects.asked(attempt) or self._clock() >= since + grace or attempt.started_at is None
 
@@ -250,7 +250,7 @@ class Reconciler:
         self,
         draft: Draft,
         record: Record,
-        attempt: QueuedAttempt,
+        attempt: Attempt,
         ended: str,
         message: str,
         *,
@@ -271,7 +271,7 @@ class Reconciler:
         self.effects.over(attempt)
         self._over.discard(attempt.submission_id)
 
-    def _ready(self, draft: Draft, record: Record, attempt: QueuedAttempt) -> None:
+    def _ready(self, draft: Draft, record: Record, attempt: Attempt) -> None:
         """Record that a job runs with all that it was granted, which only waitForPodsReady asks for."""
         item = self.controller.engine.items[record.key]
         ready = True
@@ -296,14 +296,14 @@ class Reconciler:
             excess = exceeded(taken.get(name, {}), record.job, item, setup, self.controller.resource)
             if excess:
                 over.add(name)
-            extra = excess if name in self._over else {}
-            words = amounts(extra)
-            if bool(extra) != bool(record.job.takes):
-                record = replace(record, job=replace(record.job, takes=extra))
+            told = excess if name in self._over else {}
+            words = amounts(told)
+            if bool(told) != bool(record.job.takes):
+                record = replace(record, job=replace(record.job, takes=told))
                 draft.put(record)
-                if extra:
+                if told:
                     draft.tell("TakesMoreThanAsked", key, "TakesMoreThanAsked", f"it takes {words}")
-            if extra and record.job.enforce:
+            if told and record.job.enforce:
                 cancel(
                     draft, record, "TakesMoreThanAsked", f"Ended: it takes {words}, more than it asked for"
                 )
@@ -314,15 +314,15 @@ class Reconciler:
         self._strangers.intersection_update({job.submission_id for job in jobs})
         for job in jobs:
             record = self.controller.records.get(job.metadata.get(WORKLOAD, ""))
-            ids = [attempt.submission_id for attempt in record.job.attempts] if record is not None else []
+            ids = [each.submission_id for each in record.job.attempts] if record is not None else []
             if record is not None and job.submission_id in ids:
                 if record.phase not in HOLDING or job.submission_id != ids[-1]:
                     self.effects.end(job.submission_id)
             elif self.controller.queued_only and not self._is_older(job):
                 if job.submission_id not in self._strangers:
                     self._strangers.add(job.submission_id)
-                    message = f"job {job.submission_id} was submitted past the queues"
-                    draft.tell("Stopped", "", "QueuedOnly", message)
+                    told = f"job {job.submission_id} was submitted past the queues"
+                    draft.tell("Stopped", "", "QueuedOnly", told)
                 self.effects.end(job.submission_id)
 
     def _is_older(self, job: Job) -> bool:
@@ -344,24 +344,20 @@ class Reconciler:
 
     # Acting
 
-    def _act(self, seen: list[Sighting]) -> float:
+    def _act(self, seen: list[Seen]) -> float:
         """Begin what the phases ask for, as Ray showed it in this step."""
         controller = self.controller
         with controller.lock:
-            unfinal = {
-                observation.key: observation
-                for observation in seen
-                if observation.job is None or not observation.job.final
-            }
-            for key, observation in unfinal.items():
+            unfinal = {each.key: each for each in seen if each.job is None or not each.job.final}
+            for key, each in unfinal.items():
                 record = controller.records.get(key)
                 attempt = None if record is None else record.attempt
-                if record is None or attempt is None or attempt.number != observation.number:
+                if record is None or attempt is None or attempt.number != each.number:
                     continue
                 item = controller.engine.items[key]
-                if record.phase == SUBMITTING and observation.job is None:
+                if record.phase == SUBMITTING and each.job is None:
                     self.effects.submit(record, attempt, item)
-                elif record.phase == STOPPING and record.stop is not None and observation.job is not None:
+                elif record.phase == STOPPING and record.stop is not None and each.job is not None:
                     self.effects.stop(record, attempt, record.stop)
             phases = {key: controller.records[key].phase for key in controller.holding}
             fresh = [key for key, phase in phases.items() if key not in unfinal and phase != RESETTING]
@@ -396,5 +392,5 @@ class Reconciler:
     def _sweep(self) -> None:
         with self.controller.lock:
             records = self.controller.records.values()
-            needed = {record.job.package for record in records if record.phase != DONE}
+            needed = {each.job.package for each in records if each.phase != DONE}
         self.controller.packages.sweep(needed)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lab.api.queue import Attempt, Stop
 from lab.cluster.jobs import Job
 from lab.cluster.retries import RetryPolicy
 from lab.daemons.queue.controller import Controller, Draft
@@ -21,10 +22,8 @@ from lab.daemons.queue.model import (
     RUNNING,
     STOPPING,
     SUBMITTING,
-    QueuedAttempt,
     QueuedJob,
     Record,
-    StopOrder,
 )
 from lab.daemons.queue.takes import covers
 from lab.host.quantities import format_duration
@@ -49,12 +48,12 @@ EXIT_CODE = re.compile(r"exit code:? (-?\d{1,3})\b")
 def exit_code(job: Job) -> int | None:
     """Exit code of a job that has ended, as a shell counts it: 128 and its number for a signal."""
     code = job.exit_code
-    if code is None and (match := EXIT_CODE.search(job.message)) is not None:
-        code = int(match[1])
+    if code is None and (told := EXIT_CODE.search(job.message)) is not None:
+        code = int(told[1])
     return 128 - code if code is not None and code < 0 else code
 
 
-def refusal(job: QueuedJob, attempt: QueuedAttempt, status: str) -> str:
+def refusal(job: QueuedJob, attempt: Attempt, status: str) -> str:
     """Reason against another attempt of a job that ended with this status; empty where there is none."""
     policy = job.retry
     if policy is None or status != "FAILED":
@@ -66,7 +65,7 @@ def refusal(job: QueuedJob, attempt: QueuedAttempt, status: str) -> str:
     return ""
 
 
-def watched(attempt: QueuedAttempt, whole: bool, now: float) -> QueuedAttempt:
+def watched(attempt: Attempt, whole: bool, now: float) -> Attempt:
     """The attempt with a note of when it had all that it was granted, and since when it has not."""
     if whole:
         return replace(attempt, whole_at=attempt.whole_at or now, short_since=None)
@@ -75,7 +74,7 @@ def watched(attempt: QueuedAttempt, whole: bool, now: float) -> QueuedAttempt:
     return attempt
 
 
-def overdue(policy: RetryPolicy, attempt: QueuedAttempt, now: float) -> tuple[str, str] | None:
+def overdue(policy: RetryPolicy, attempt: Attempt, now: float) -> tuple[str, str] | None:
     """Reason and message of a reset that is due because ranks are missing."""
     if attempt.whole_at is None and now - attempt.admitted_at > policy.warmup:
         waited = format_duration(policy.warmup)
@@ -95,16 +94,16 @@ def order(draft: Draft, record: Record, reason: str, message: str, *, charged: b
         charged = True
         message += f"; no reset is free after {FREE_RESETS} within {format_duration(FREE_SECONDS)}"
     if charged and record.job.retries >= policy.limit:
-        why = f"{message}; {record.job.retries} of {policy.limit} retries are used up"
-        stop = StopOrder(DONE, reason, why, draft.now, outcome="Failed")
+        told = f"{message}; {record.job.retries} of {policy.limit} retries are used up"
+        stop = Stop(DONE, reason, told, draft.now, outcome="Failed")
     else:
-        stop = StopOrder(RESETTING, reason, message, draft.now, charged=charged)
+        stop = Stop(RESETTING, reason, message, draft.now, charged=charged)
     draft.put(replace(record, phase=STOPPING, stop=stop))
     if stop.to == RESETTING:
         draft.tell("Resetting", record.key, reason, message)
 
 
-def closed(record: Record, attempt: QueuedAttempt, reason: str, *, charged: bool) -> Record:
+def closed(record: Record, attempt: Attempt, reason: str, *, charged: bool) -> Record:
     """The record between two attempts; `attempt` has ended."""
     if charged:
         pause = (record.job.retry or RetryPolicy()).pause
@@ -125,7 +124,7 @@ def _free(record: Record, now: float) -> int:
     )
 
 
-def resume_at(attempt: QueuedAttempt) -> float:
+def resume_at(attempt: Attempt) -> float:
     """Time of the next attempt after one that was reset."""
     return (attempt.ended_at or 0.0) + attempt.pause
 

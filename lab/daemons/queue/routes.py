@@ -13,13 +13,16 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
+from lab.api.base import plain
+from lab.api.queue import QueueEvent
+from lab.api.queue_requests import Refusal
 from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
-from lab.daemons.queue.model import QueueEvent
+from lab.daemons.queue.model import StoredEvent
 from lab.daemons.queue.reader import Metrics
-from lab.daemons.queue.setup import BadObjectsError, problem_document
+from lab.daemons.queue.setup import BadObjectsError, misfit
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.reading import DOCUMENT
 from lab.queue.writing import objects
@@ -74,8 +77,8 @@ class Request:
         if not re.fullmatch(r"\d{1,18}", length):
             raise HttpError(HTTPStatus.LENGTH_REQUIRED, "the request does not say its Content-Length")
         if int(length) > most:
-            message = f"the request has {length} bytes; {most} are the most"
-            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+            told = f"the request has {length} bytes; {most} are the most"
+            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told)
         data: bytes = self.environ["wsgi.input"].read(int(length))
         if len(data) < int(length):
             raise HttpError(HTTPStatus.BAD_REQUEST, "the request ended before its Content-Length")
@@ -84,17 +87,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A status and its body: a document, text, or nothing."""
+    """A status and its body: a document of lab.api, text, or nothing."""
 
     status: HTTPStatus = HTTPStatus.OK
-    document: Any = None
+    document: object = None
     text: bytes | None = None
 
     def parts(self) -> tuple[str, list[tuple[str, str]], bytes]:
         """Status line, headers and body."""
         kind, body = "text/plain; version=0.0.4; charset=utf-8", self.text or b""
         if self.document is not None:
-            kind, body = "application/json", json.dumps(self.document, ensure_ascii=False).encode()
+            kind, body = "application/json", json.dumps(plain(self.document), ensure_ascii=False).encode()
         headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
         return f"{self.status.value} {self.status.phrase}", headers, body
 
@@ -153,11 +156,11 @@ class Routes:
             if match is not None:
                 allowed.append(known)
         if allowed:
-            message = f"{path[:200]} takes {' and '.join(allowed)}, not {method}"
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
+            told = f"{path[:200]} takes {' and '.join(allowed)}, not {method}"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, told)
         raise NotFoundError(f"there is no page {path[:200]}")
 
-    def _page(self, make: Callable[[Request], Any]) -> Handler:
+    def _page(self, make: Callable[[Request], object]) -> Handler:
         """The handler of a page that is made while nothing changes."""
 
         def handler(asked: Request) -> Answer:
@@ -170,16 +173,16 @@ class Routes:
         limit = asked.number("limit", 0, MOST_ROWS)
         status, queue = asked.parameter("status", "unfinished"), asked.parameter("queue")
         with self._controller.lock:
-            document = views.workloads(self._controller, status=status, queue=queue, limit=limit)
-        return Answer(document=document)
+            found = views.workloads(self._controller, status=status, queue=queue, limit=limit)
+        return Answer(document=found)
 
     def _order(self, asked: Request) -> Answer:
         return Answer(document=self._facade.order(asked.key, asked.parts[2], asked.body()))
 
-    def _events(self, asked: Request) -> list[dict[str, Any]]:
+    def _events(self, asked: Request) -> list[QueueEvent]:
         since = asked.number("since", 0, 10**18 - 1)
-        events = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
-        return [event_document(event) for event in events]
+        found = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
+        return [event_document(each) for each in found]
 
     def _dry_run(self, asked: Request) -> Answer:
         return Answer(document=views.dry_run(self._controller, self._facade.drafted(asked.body())))
@@ -194,19 +197,19 @@ class Routes:
         return Answer(HTTPStatus.CREATED, {"package": asked.parts[0]})
 
 
-def event_document(event: QueueEvent) -> dict[str, Any]:
+def event_document(event: StoredEvent) -> QueueEvent:
     """One event in an answer."""
     change = event.change
-    return {
-        "number": event.number,
-        "at": change.at,
-        "event": change.event,
-        "workload": change.workload,
-        "reason": change.reason,
-        "message": change.message,
-        "cluster_queue": change.cluster_queue,
-        "flavors": change.flavors,
-    }
+    return QueueEvent(
+        number=event.number,
+        at=change.at,
+        event=change.event,
+        workload=change.workload,
+        reason=change.reason,
+        message=change.message,
+        cluster_queue=change.cluster_queue,
+        flavors=change.flavors,
+    )
 
 
 def failure(error: LabError) -> Answer:
@@ -214,7 +217,9 @@ def failure(error: LabError) -> Answer:
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
     if isinstance(error, HttpError):
         status = error.status
-    answer: dict[str, Any] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+    problems = None
     if isinstance(error, BadObjectsError):
-        answer["problems"] = [problem_document(problem) for problem in error.problems]
-    return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": answer})
+        problems = tuple(misfit(each) for each in error.problems)
+    refusal = Refusal(code=error.exit_code, message=error.message, hint=error.hint, problems=problems)
+    document = {name: value for name, value in vars(refusal).items() if value is not None}
+    return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": document})

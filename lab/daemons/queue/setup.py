@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from lab.api.queue_requests import Changed, DeleteRequest, Misfit, ObjectChange
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.queue.capacity import overcommitted
 from lab.queue.engine import Engine
@@ -14,10 +14,7 @@ from lab.queue.item import FINISHED
 from lab.queue.model import ClusterQueue, Cohort, Setup
 from lab.queue.reading import Read, read
 from lab.queue.reading.nodes import Problem
-from lab.queue.writing import Object, objects
-
-Key = tuple[str, str, str]
-"""Kind, namespace and name; the Configuration has no name."""
+from lab.queue.writing import Key, Object, key_of, objects
 
 HERE = "the lab's queues"
 """The file's name that stands for what is there already."""
@@ -44,37 +41,25 @@ class Applied:
     changes: Mapping[Key, str]
     warnings: tuple[Problem, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Changed:
         """The answer to a request."""
-        return {
-            "objects": [
-                {"kind": kind, "name": name, "namespace": namespace, "change": change}
+        return Changed(
+            tuple(
+                ObjectChange(kind, name, namespace, change)
                 for (kind, namespace, name), change in self.changes.items()
-            ],
-            "warnings": [problem_document(warning) for warning in self.warnings],
-        }
+            ),
+            tuple(misfit(each) for each in self.warnings),
+        )
 
 
-def problem_document(problem: Problem) -> dict[str, Any]:
+def misfit(problem: Problem) -> Misfit:
     """One problem in an answer."""
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "path": problem.path,
-        "message": problem.message,
-        "hint": problem.hint,
-    }
-
-
-def key_of(document: Object) -> Key:
-    """The key of an object."""
-    meta = document.get("metadata", {})
-    return document["kind"], meta.get("namespace", ""), meta.get("name", "")
+    return Misfit(problem.file, problem.line, problem.path, problem.message, problem.hint)
 
 
 def documents(setup: Setup) -> dict[Key, Object]:
     """All objects of a setup by their keys."""
-    return {key_of(item): item for item in objects(setup)}
+    return {key_of(each): each for each in objects(setup)}
 
 
 def apply(
@@ -114,9 +99,9 @@ def _too_much(whole: Read, alone: Read, capacity: Mapping[str, int]) -> Iterator
             yield Problem(spot.file, spot.line, spot.path, str(excess), LESS)
 
 
-def as_text(items: Iterable[Object]) -> str:
+def as_text(found: Iterable[Object]) -> str:
     """Objects as one YAML text."""
-    return "\n---\n".join(json.dumps(item, ensure_ascii=False) for item in items)
+    return "\n---\n".join(json.dumps(each, ensure_ascii=False) for each in found)
 
 
 def _key(place: tuple[str, ...]) -> Key:
@@ -127,27 +112,25 @@ def _key(place: tuple[str, ...]) -> Key:
 def _refused(alone: Read) -> list[Problem]:
     hint = "submit a job: labctl submit --queue NAME"
     return [
-        _at(alone, ("Workload", workload.namespace, workload.name), "a Workload cannot be applied", hint)
-        for workload in alone.workloads
+        _at(alone, ("Workload", each.namespace, each.name), "a Workload cannot be applied", hint)
+        for each in alone.workloads
     ]
 
 
 def _moved(old: Setup, alone: Read) -> list[Problem]:
     """LocalQueues that would lead to another ClusterQueue than before."""
-    problems = []
-    for key, queue in alone.setup.local_queues.items():
-        before = old.local_queues.get(key)
+    found = []
+    for door, queue in alone.setup.local_queues.items():
+        before = old.local_queues.get(door)
         if before is not None and before.cluster_queue != queue.cluster_queue:
-            message = (
-                f"spec.clusterQueue is immutable: it is {before.cluster_queue}, not {queue.cluster_queue}"
-            )
+            told = f"spec.clusterQueue is immutable: it is {before.cluster_queue}, not {queue.cluster_queue}"
             hint = "make a LocalQueue of another name"
-            problems.append(_at(alone, ("LocalQueue", *key), message, hint))
-    return problems
+            found.append(_at(alone, ("LocalQueue", *door), told, hint))
+    return found
 
 
-def _at(source: Read, place: tuple[str, ...], message: str, hint: str) -> Problem:
-    spot = source.places[place]
+def _at(found: Read, place: tuple[str, ...], message: str, hint: str) -> Problem:
+    spot = found.places[place]
     return Problem(spot.file, spot.line, spot.path, f"{place[0]} {'/'.join(place[1:])}: {message}", hint)
 
 
@@ -159,19 +142,19 @@ def delete(setup: Setup, keys: Collection[Key], engine: Engine) -> Applied:
             kind, namespace, name = key
             raise NotFoundError(f"there is no {kind} {f'{namespace}/' if namespace else ''}{name}".rstrip())
     left = [document for key, document in before.items() if key not in keys]
-    remaining = read([(HERE, as_text(left))]).setup if left else Setup()
+    found = read([(HERE, as_text(left))]).setup if left else Setup()
     for kind, namespace, name in keys:
-        users = _users(kind, namespace, name, remaining, engine)
+        users = _users(kind, namespace, name, found, engine)
         if users:
             shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
-            place = f"{kind} {f'{namespace}/' if namespace else ''}{name} is used by {shown}"
-            raise RefusedError(f"{place}; nothing was deleted", "delete these first, or let the jobs end")
-    return Applied(remaining, dict.fromkeys(keys, "deleted"))
+            told = f"{kind} {f'{namespace}/' if namespace else ''}{name} is used by {shown}"
+            raise RefusedError(f"{told}; nothing was deleted", "delete these first, or let the jobs end")
+    return Applied(found, dict.fromkeys(keys, "deleted"))
 
 
 def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) -> list[str]:
     """Everything in what is left that needs this object."""
-    items = [item for item in engine.items.values() if item.state != FINISHED]
+    items = [each for each in engine.items.values() if each.state != FINISHED]
     if kind == "ResourceFlavor":
         owners: list[ClusterQueue | Cohort] = [*left.cluster_queues.values(), *left.cohorts.values()]
         return [
@@ -180,21 +163,18 @@ def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) ->
             if any(flavor.name == name for group in owner.groups for flavor in group.flavors)
         ]
     if kind == "ClusterQueue":
-        local_queues = [
-            local_queue for local_queue in left.local_queues.values() if local_queue.cluster_queue == name
-        ]
-        users = [f"LocalQueue {local_queue.namespace}/{local_queue.name}" for local_queue in local_queues]
-        return users + [f"job {item.key}" for item in items if item.cluster_queue == name]
+        doors = [each for each in left.local_queues.values() if each.cluster_queue == name]
+        found = [f"LocalQueue {each.namespace}/{each.name}" for each in doors]
+        return found + [f"job {each.key}" for each in items if each.cluster_queue == name]
     if kind == "LocalQueue":
-        return [f"job {item.key}" for item in items if item.queue == (namespace, name)]
+        return [f"job {each.key}" for each in items if each.queue == (namespace, name)]
     return []
 
 
-def keys_in(given: Mapping[str, Any]) -> tuple[Key, ...]:
-    """Keys in the body of a `delete`; a LocalQueue without a namespace is in `default`."""
-    keys = []
-    for item in given["objects"]:
-        kind = item["kind"]
-        namespace = item.get("namespace", "") or "default" if kind == "LocalQueue" else ""
-        keys.append((kind, namespace, item.get("name", "")))
+def keys_in(asked: DeleteRequest) -> tuple[Key, ...]:
+    """Keys of these objects; a LocalQueue without a namespace is in `default`."""
+    keys = [
+        (each.kind, (each.namespace or "default") if each.kind == "LocalQueue" else "", each.name)
+        for each in asked.objects
+    ]
     return tuple(dict.fromkeys(keys))

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from lab.daemons.queue.model import QueueEvent, Record, job_document, read_job
-from lab.errors import StateError
+from lab.api.base import Plain
+from lab.daemons.queue.model import Record, StoredEvent, job_document, read_job
+from lab.errors import LabError, StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
 from lab.queue.places import Change
-from lab.queue.writing import Object
+from lab.queue.writing import Object, key_of
 
 FILE = "queue.sqlite"
 VERSION = 2
@@ -48,7 +48,7 @@ class Batch:
     workloads: Sequence[tuple[Record, Object]] = ()
     """Changed rows, each with its Workload."""
     events: Sequence[Change] = ()
-    usage: Mapping[str, Any] | None = None
+    usage: Mapping[str, object] | None = None
     """Usage of LocalQueues over time."""
     forgotten: Sequence[str] = ()
     """Keys of workloads that are dropped, with their events."""
@@ -61,7 +61,7 @@ class Loaded:
     objects: list[Object] = field(default_factory=list)
     workloads: list[tuple[Record, Object]] = field(default_factory=list)
     """In the order of their creation."""
-    usage: Mapping[str, Any] | None = None
+    usage: Mapping[str, object] | None = None
 
 
 class DamagedError(StateError):
@@ -127,7 +127,7 @@ class StateStore:
 
     @staticmethod
     def _record(key: str, text: str, phase: str, created: float, finished_at: float | None) -> Record:
-        job, stop = read_job(parse_json(text))
+        job, stop = read_job(parse_json(text), key)
         return Record(key, job, phase, created, finished_at, stop)
 
     def commit(self, batch: Batch) -> None:
@@ -162,18 +162,18 @@ class StateStore:
                 (most,),
             )
 
-    def health(self) -> dict[str, Any] | None:
+    def health(self) -> dict[str, object] | None:
         """The health of devices, as lab.daemons.health keeps it; None when there is none yet."""
         with self._explained():
             row = self._database.execute("SELECT document FROM health").fetchone()
             return parse_json(row[0]) if row else None
 
-    def keep_health(self, document: Mapping[str, Any]) -> None:
+    def keep_health(self, document: Mapping[str, object]) -> None:
         """Replace it."""
         with self._explained(), self._transaction():
             self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", (_json(document),))
 
-    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[QueueEvent]:
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""
         with self._explained():
             rows = self._database.execute(
@@ -182,7 +182,7 @@ class StateStore:
                 (since, workload, workload, limit),
             ).fetchall()
         return [
-            QueueEvent(row[0], Change(*row[1:7], flavors=parse_json(row[7])))  # type: ignore[misc]
+            StoredEvent(row[0], Change(*row[1:7], flavors=parse_json(row[7])))  # type: ignore[misc]
             for row in rows
         ]
 
@@ -199,12 +199,16 @@ class StateStore:
 
     @contextmanager
     def _explained(self, *, rows: bool = False) -> Iterator[None]:
-        """Turn SQLite's errors into DamagedError where they show a damaged file, with `rows` its content too.
+        """Raise DamagedError for what shows that the file is damaged, with `rows` its content too.
 
         Raises StateError for everything else, such as a full disk.
         """
         try:
             yield
+        except LabError as error:  # a document of another shape
+            if rows:
+                raise damage(self.path, error) from error
+            raise
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             damaged = rows
             if isinstance(error, sqlite3.Error):
@@ -233,21 +237,20 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _split(row: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _split(row: tuple[Plain, ...]) -> tuple[str, tuple[Plain, ...]]:
     key, document, *rest = row
     return document, (key, *rest)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _object_row(document: Object) -> tuple[str, str, str, str]:
-    meta = document.get("metadata", {})
-    return document["kind"], meta.get("namespace", ""), meta.get("name", ""), _json(document)
+    return (*key_of(document), _json(document))
 
 
-def _workload_row(record: Record, document: Object) -> tuple[Any, ...]:
+def _workload_row(record: Record, document: Object) -> tuple[object, ...]:
     return (
         record.key,
         _json(document),
@@ -259,7 +262,7 @@ def _workload_row(record: Record, document: Object) -> tuple[Any, ...]:
     )
 
 
-def _event_row(change: Change) -> tuple[Any, ...]:
+def _event_row(change: Change) -> tuple[object, ...]:
     flavors = _json(change.flavors)
     return (
         *(change.at, change.event, change.workload, change.reason, change.message, change.cluster_queue),

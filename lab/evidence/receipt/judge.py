@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.api.receipt import Attempt, CheckpointProof, Timeline, Verdict
+from lab.api.receipt import AttemptDocument, CheckpointProof, Timeline, Verdict
 from lab.evidence.ledger import Files, History, RunAttempt, began, manifest_sha256
 from lab.evidence.receipt import work
 from lab.evidence.receipt.breakdown import breakdown
@@ -165,8 +165,8 @@ def _proof(case: Case) -> CheckpointProof | None:
     )
 
 
-def _attempt(case: Case, attempt: RunAttempt) -> Attempt:
-    return Attempt(
+def _attempt(case: Case, attempt: RunAttempt) -> AttemptDocument:
+    return AttemptDocument(
         attempt=attempt.number,
         nodes=tuple(case.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes)),
         first_epoch=attempt.first.progress if attempt.first else None,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from lab.api.base import Plain, plain
 from lab.api.receipt import (
-    Attempt,
+    AttemptDocument,
     CheckDocument,
     CheckpointProof,
     ControlDocument,
@@ -148,7 +148,7 @@ class Receipt:
     fault: FaultRecord
     timeline: Timeline
     checkpoint: CheckpointProof | None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptDocument, ...]
     lost_epochs: Number | None
     """Work done twice, in reports; None if unknown."""
     submission_id: str
@@ -219,7 +219,7 @@ class Receipt:
 
     def to_json(self) -> Plain:
         """Return the same as plain data for `json.dumps`."""
-        return plain(self.document())
+        return {**plain(self.document()), "verdict": self.verdict.value}
 
 
 def _preemption(given: Preemption) -> Preemption:

@@ -31,32 +31,27 @@ class Ordered(Fault):
         """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
         check, device = self.check(scene), self.device(scene)
         scene.note(check=check, device=device)
-        health = HealthClient(queues_of(scene))
-        health.override(scene.target, device, check, self.state, message=self.message)
+        door = HealthClient(queues_of(scene))
+        door.override(scene.target, device, check, self.state, message=self.message)
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
-        overrides = HealthClient(queues_of(scene)).view()["overrides"]
-        return any(
-            (override["node"], override["check"]) == (scene.target, scene.memo.get("check"))
-            for override in overrides
-        )
+        overrides = HealthClient(queues_of(scene)).view().overrides
+        return any((each.node, each.check) == (scene.target, scene.memo.get("check")) for each in overrides)
 
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
         if "check" in scene.memo:
-            health = HealthClient(queues_of(scene))
-            health.lift(scene.target, scene.memo["device"], scene.memo["check"])
+            door = HealthClient(queues_of(scene))
+            door.lift(scene.target, scene.memo["device"], scene.memo["check"])
 
 
 def gpu_of(scene: Scene) -> str:
     """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
-    devices = HealthClient(queues_of(scene)).view()["devices"]
-    gpus = [
-        device["device"] for device in devices if device["node"] == scene.target and device["device"] != CPU
-    ]
+    devices = HealthClient(queues_of(scene)).view().devices
+    gpus = [each.device for each in devices if each.node == scene.target and each.device != CPU]
     if not gpus:
         raise RefusedError(
-            f"the health agent of {scene.target} has reported no GPU", "labctl health shows what is known"
+            f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
         )
-    return str(gpus[0])
+    return gpus[0]

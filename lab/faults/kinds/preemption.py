@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
+from lab.api.queue import Description
+from lab.api.quotas import QueuesView
 from lab.cluster.queue_request import QueueRequest, of_command
 from lab.cluster.queues import OVER, Queues
 from lab.cluster.submission import Submission
@@ -21,8 +22,6 @@ MORE = 8
 """Workers that the other job may have beyond those of this one: what is free has to be taken first."""
 
 HINT = "`reclaimWithinCohort` and `withinClusterQueue` of the ClusterQueues say who may: labctl queue get"
-
-Document = Mapping[str, Any]
 
 
 class Preempt(Fault):
@@ -46,7 +45,7 @@ class Preempt(Fault):
         hold = float(scene.parameters["hold"])
         sleeper = Submission(
             ("python", "-c", f"import time; time.sleep({hold:g})"),
-            metadata={"job_name": f"preempts-{victim['name']}"},
+            metadata={"job_name": f"preempts-{victim.name}"},
         )
         rival = queues.submit(of_command(sleeper, request))
         scene.note(rival=rival.workload, queue=request.queue)
@@ -64,7 +63,7 @@ class Preempt(Fault):
 
         def look() -> str:
             try:
-                return str(queues.describe(rival)["status"])
+                return queues.describe(rival).status
             except NotFoundError:
                 return OVER[0]
 
@@ -79,20 +78,20 @@ class Preempt(Fault):
             )
 
 
-def _victim(queues: Queues, job: str) -> Document:
+def _victim(queues: Queues, job: str) -> Description:
     """Return the job's workload, which must hold quota. Raises RefusedError."""
     try:
-        workload = queues.describe(job)
+        found = queues.describe(job)
     except NotFoundError as error:
         raise RefusedError(
             f"job {job} is in no queue, so nobody can preempt it", "labctl submit RECIPE --queue NAME"
         ) from error
-    if workload["status"] != "Admitted":
-        raise RefusedError(f"job {job} holds no quota: it is {workload['status']}", HINT)
-    return workload
+    if found.status != "Admitted":
+        raise RefusedError(f"job {job} holds no quota: it is {found.status}", HINT)
+    return found
 
 
-def _rival(queues: Queues, victim: Document) -> QueueRequest:
+def _rival(queues: Queues, victim: Description) -> QueueRequest:
     """Return a request for which the queues would preempt this workload and no other. Raises RefusedError."""
     tried = []
     for request in _requests(queues.queues(), victim):
@@ -102,38 +101,33 @@ def _rival(queues: Queues, victim: Document) -> QueueRequest:
             answer = queues.dry_run(of_command(sleeper, request))
         except LabError:
             continue
-        if list(answer.get("preempts") or ()) == [victim["workload"]]:
+        if answer.preempts == (victim.workload,):
             return request
     asked = ", ".join(dict.fromkeys(tried)) or "none"
     raise RefusedError(
-        f"no queue may preempt {victim['workload']} of {victim['cluster_queue']} now; asked: {asked}", HINT
+        f"no queue may preempt {victim.workload} of {victim.cluster_queue} now; asked: {asked}", HINT
     )
 
 
-def _requests(queues: Document, victim: Document) -> Iterator[QueueRequest]:
+def _requests(queues: QueuesView, victim: Description) -> Iterator[QueueRequest]:
     """Requests that might do: other queues first, then higher priorities; the size of the job first."""
-    local_queues: Sequence[Document] = queues["local_queues"]
-    order = sorted(local_queues, key=lambda row: row["cluster_queue"] == victim["cluster_queue"])
-    above = [
-        priority_class["name"]
-        for priority_class in queues["priority_classes"]
-        if priority_class["value"] > victim["priority"]
-    ]
+    order = sorted(queues.local_queues, key=lambda queue: queue.cluster_queue == victim.cluster_queue)
+    above = [each.name for each in queues.priority_classes if each.value > victim.priority]
     sizes = list(_sizes(victim))
     for priority in ("", *above):
-        for row in order:
+        for queue in order:
             for count, gpus, cpus, memory in sizes:
                 yield QueueRequest(
-                    f"{row['namespace']}/{row['name']}", priority, workers=count, gpus_per_worker=gpus,
+                    f"{queue.namespace}/{queue.name}", priority, workers=count, gpus_per_worker=gpus,
                     cpus_per_worker=cpus, memory_per_worker=memory,
                 )  # fmt: skip
 
 
-def _sizes(victim: Document) -> Iterator[tuple[int, float, float, int]]:
+def _sizes(victim: Description) -> Iterator[tuple[int, float, float, int]]:
     """Count of workers, and GPUs, CPUs and bytes of each."""
-    pods = max(victim["pod_sets"], key=lambda pod_set: pod_set["count"] * (1 + len(pod_set["requests"])))
-    requests = pods["requests"]
+    pods = max(victim.pod_sets, key=lambda each: each.count * (1 + len(each.requests)))
+    requests = pods.requests
     gpus = next((amount for name, amount in requests.items() if name.endswith("/gpu")), 0)
-    own = pods["count"]
+    own = pods.count
     for count in (*range(own, 0, -1), *range(own + 1, own + 1 + MORE)):
         yield count, float(gpus), float(requests.get("cpu", 0)), int(requests.get("memory", 0))

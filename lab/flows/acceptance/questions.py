@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from lab.api.health import HealthView
 from lab.cluster.health import CPU
 from lab.cluster.submission import Submission
 from lab.errors import LabError
@@ -96,19 +96,19 @@ def _pinned(lab: Lab, seconds: float) -> tuple[bool, str]:
 def _healthy(lab: Lab, check: str, seconds: float) -> tuple[bool | None, str]:
     """Let the checks of health, or one of them, be made on every GPU."""
     view = lab.health.run_and_wait("", check, seconds)
-    gpus = [device for device in view["devices"] if device["device"] != CPU]
-    results = [(gpu, result) for gpu in gpus for result in gpu["checks"] if check in ("", result["name"])]
+    gpus = [device for device in view.devices if device.device != CPU]
+    results = [(gpu, result) for gpu in gpus for result in gpu.checks if check in ("", result.name)]
     bad = [
-        f"{gpu['device']}: {result['name']} says {result['last']} ({result['message']})"
+        f"{gpu.device}: {result.name} says {result.last} ({result.message})"
         for gpu, result in results
-        if result["last"] != "PASS"
+        if result.last != "PASS"
     ]
     if bad:
         return False, "; ".join(bad)
-    unmade = _unmade(view, {str(gpu["node"]) for gpu in gpus}, check)
+    unmade = _unmade(view, {gpu.node for gpu in gpus}, check)
     if not results or (check and unmade):
         return None, "; ".join(unmade) or "no GPU has been checked"
-    made = f"{plural(len(results), 'result')} on {plural(len({gpu['device'] for gpu, _ in results}), 'GPU')}"
+    made = f"{plural(len(results), 'result')} on {plural(len({gpu.device for gpu, _ in results}), 'GPU')}"
     return True, f"{made}; not made: {'; '.join(unmade)}" if unmade else made
 
 
@@ -118,25 +118,25 @@ def _compute(lab: Lab, seconds: float) -> tuple[bool, str]:
     return passed is True, detail
 
 
-def _unmade(view: Mapping[str, Any], nodes: set[str], check: str) -> list[str]:
+def _unmade(view: HealthView, nodes: set[str], check: str) -> list[str]:
     """Checks that nodes with GPUs cannot make, each reason once."""
-    unmade = [reasons for node, reasons in view["skipped"].items() if node in nodes]
+    unmade = [reasons for node, reasons in view.skipped.items() if node in nodes]
     given = (f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name))
     return list(dict.fromkeys(given))
 
 
 def _sick_and_well(lab: Lab, clock: Clock, seconds: float) -> tuple[bool, str]:
     """Order a sick GPU, and see that health tells it; then that it gets well."""
-    gpu = next((device for device in lab.health.view()["devices"] if device["device"] != CPU), None)
+    gpu = next((device for device in lab.health.view().devices if device.device != CPU), None)
     if gpu is None:
         return False, "health knows no GPU"
-    node, device = str(gpu["node"]), str(gpu["device"])
+    node, device = gpu.node, gpu.device
 
     def is_sick() -> bool:
         return any(
-            now["state"] == "EVICT"
-            for now in lab.health.view()["devices"]
-            if (now["node"], now["device"]) == (node, device)
+            now.state == "EVICT"
+            for now in lab.health.view().devices
+            if (now.node, now.device) == (node, device)
         )
 
     if is_sick():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lab.api.base import plain
+from lab.api.base import Plain, plain
 from lab.api.receipt import ControlDocument
 from lab.evidence.ledger import Number
 from lab.flows.chaos.plan import Plan, Step
@@ -102,7 +102,7 @@ class ChaosResult:
             return f"the weights are not those of the control run: {self.weights}"
         return "" if self.interrupt is None else "interrupted"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Plain:
         """As plain data, for `json.dumps`."""
         return {
             "schema": SCHEMA,

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.api.base import Plain
+from lab.api.chaos import ScheduleForm, StepForm, written
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.flows.chaos.plan import Plan, Step, check_step
 from lab.host.quantities import parse_duration
-from lab.host.reading import SMALL, TooLargeError, read_json, read_text
+from lab.host.reading import SMALL, TooLargeError, read_text
 
 if TYPE_CHECKING:
-    from jsonschema import ValidationError
     from yaml.nodes import Node
 
-SCHEMA = Path(__file__).with_name("schema.json")
 FORM = "the form of a schedule: docs/chaos.md"
 
-FORMATS: dict[str, Callable[[Any], bool]] = {
-    "duration": lambda text: 0 <= parse_duration(text) <= MAX_SECONDS,
-    "period": lambda text: 0 < parse_duration(text) <= MAX_SECONDS,
-    "share": lambda text: 0 <= float(text) <= 1,
+MAPPING, NUMBER = "must be a mapping, `name: value`", "must be a number"
+LIST, WORD = "must be a list that is not empty", "must be a word"
+DURATION = "must be a duration such as 30s or 2m, at most 24 hours"
+MUST: Mapping[str, str] = {
+    "faults": LIST,
+    "steps": LIST,
+    "every": "must be a duration such as 30s or 2m, more than zero and at most 24 hours",
+    "seed": "must be a whole number from 0",
+    "limit": "must be a whole number from 1",
+    "until": DURATION,
+    "parameters": MAPPING,
+    "below-one-worker": "must be true or false",
+    "at": DURATION,
+    "fault": WORD,
+    "target": WORD,
+    "share": "must be a number between 0 and 1",
+    "with": MAPPING,
 }
-"""Formats that the schema names; each check raises ValueError or UsageError, or returns False."""
+"""Field -> what has to stand there."""
 
 MAX_SECONDS = 24 * 3600.0
 MAX_NODES = 100_000
@@ -69,44 +83,39 @@ def parse_schedule(text: str, where: str) -> Plan:
 
 
 def _plan(document: _Document) -> Plan:
-    document.validate()
-    fields = document.data
-    shared: dict[str, Any] = {
-        "limit": int(fields["limit"]) if "limit" in fields else None,
-        "seconds": parse_duration(fields["until"]) if "until" in fields else None,
-        "below_one": fields.get("below-one-worker", "").lower() == "true",
-    }
-    if "steps" in fields:
-        written = tuple(_step(step) for step in fields["steps"])
-        for number, step in enumerate(written):
-            document.check(step, ("steps", number, "fault"))
-        if list(written) != sorted(written, key=lambda step: step.at):
+    form = document.form()
+    limit = None if form.limit is None else int(form.limit)
+    seconds = None if form.until is None else document.seconds(form.until, "until")
+    below_one = form.below_one_worker.lower() == "true"
+    if form.steps is not None:
+        for name in (name for name in ("every", "seed", "parameters") if name in document.data):
+            raise document.wrong(f"`{name}` is for `faults`; steps say it themselves", (name,))
+        steps = tuple(document.step(step, number) for number, step in enumerate(form.steps))
+        if list(steps) != sorted(steps, key=lambda step: step.at):
             raise document.wrong("the steps must come in the order of their times", ("steps",))
-        return Plan(written=written, **shared)
-    kinds = tuple(fields["faults"])
-    parameters = {kind: _numbers(given) for kind, given in fields.get("parameters", {}).items()}
+        return Plan(written=steps, limit=limit, seconds=seconds, below_one=below_one)
+    kinds = form.faults or ()
+    parameters = {kind: _numbers(given) for kind, given in form.parameters.items()}
     for kind in parameters:
         if kind not in kinds:
             what = f"`parameters` of {kind}, which is not among `faults`"
             raise document.wrong(what, ("parameters", kind))
     for number, kind in enumerate(kinds):
         document.check(Step(0.0, kind, parameters=parameters.get(kind, {})), ("faults", number))
-    every = parse_duration(fields["every"]) if "every" in fields else Plan.every
-    return Plan(kinds, every, int(fields.get("seed", Plan.seed)), parameters=parameters, **shared)
+    every = Plan.every if form.every is None else document.seconds(form.every, "every")
+    if every <= 0:
+        raise document.misfit(("every",))
+    seed = Plan.seed if form.seed is None else int(form.seed)
+    return Plan(kinds, every, seed, limit, seconds, parameters, below_one=below_one)
 
 
-def _step(fields: dict[str, Any]) -> Step:
-    return Step(
-        at=parse_duration(fields["at"]),
-        kind=fields["fault"],
-        target=fields.get("target", ""),
-        share=float(fields.get("share", 0)),
-        parameters=_numbers(fields.get("with", {})),
-    )
+def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
+    return {name: float(text) for name, text in texts.items()}
 
 
-def _numbers(fields: dict[str, str]) -> dict[str, float]:
-    return {name: float(value) for name, value in fields.items()}
+def _within(outer: Place) -> Callable[[Place], bool]:
+    """Tells whether a place is within another one."""
+    return lambda place: len(place) > len(outer) and place[: len(outer)] == outer
 
 
 class _Document:
@@ -116,9 +125,9 @@ class _Document:
         self._where = where
         self._lines: dict[Place, int] = {}
         self._key_lines: dict[Place, int] = {}
-        self.data: Any = self._plain(root, ())
+        self.data: Plain = self._plain(root, ())
 
-    def _plain(self, node: Any, place: Place) -> Any:
+    def _plain(self, node: Plain, place: Place) -> Plain:
         self._lines[place] = node.start_mark.line + 1
         if len(self._lines) > MAX_NODES:
             raise self.wrong("not a schedule: it is too large", place)
@@ -126,48 +135,84 @@ class _Document:
             return str(node.value).strip()
         if node.id == "sequence":
             return [self._plain(child, (*place, number)) for number, child in enumerate(node.value)]
-        values: dict[str, Any] = {}
+        found: dict[str, Plain] = {}
         for key, value in node.value:
             name = str(key.value)
             inner = (*place, name)
             self._key_lines[inner] = key.start_mark.line + 1
-            if name in values:
+            if name in found:
                 raise self.wrong(f"`{name}` is given twice", place, line=self._key_lines[inner])
-            values[name] = self._plain(value, inner)
-        return values
+            found[name] = self._plain(value, inner)
+        return found
 
-    def validate(self) -> None:
-        """Compare with the schema. Raises UsageError for the first thing that does not fit."""
-        from jsonschema import Draft202012Validator, FormatChecker
+    def form(self) -> ScheduleForm:
+        """The file's content. Raises UsageError for what does not fit; of several misfits for the first."""
+        from pydantic import TypeAdapter, ValidationError
 
-        checker = FormatChecker(formats=())
-        for name, check in FORMATS.items():
-            checker.checks(name, raises=(TypeError, ValueError, UsageError))(check)
-        validator = Draft202012Validator(read_json(SCHEMA), format_checker=checker)
-        errors = sorted(validator.iter_errors(self.data), key=lambda error: len(error.absolute_path))
-        if errors:
-            raise self._misfit(min(errors, key=lambda error: self._lines[tuple(error.absolute_path)]))
+        if isinstance(self.data, dict) and ("faults" in self.data) == ("steps" in self.data):
+            raise self.wrong("a schedule needs either `faults`, to draw from, or `steps`, to follow", ())
+        try:
+            return TypeAdapter(ScheduleForm).validate_python(self.data)
+        except ValidationError as error:
+            misfits = [(misfit["type"], misfit["loc"]) for misfit in error.errors(include_url=False)]
+        places = [place for _, place in misfits]  # a list without a part that fits counts as empty, too
+        inner = [(kind, place) for kind, place in misfits if not any(map(_within(place), places))]
+        raise min((self._error(*misfit) for misfit in inner), key=lambda wrong: wrong[0])[1]
 
-    def _misfit(self, error: ValidationError) -> UsageError:
-        place: Place = tuple(error.absolute_path)
-        value: Any = error.instance
-        schema: Any = error.schema
-        what = schema.get("title") or f"`{place[-1]}`"
-        if error.validator == "required":
-            missing = next(name for name in schema["required"] if name not in value)
-            return self.wrong(f"{what} needs `{missing}`", place)
-        if error.validator == "additionalProperties":
-            known = list(schema["properties"])
-            name = next(name for name in value if name not in known)
-            unknown = (*place, name)
-            guess = "".join(f" (did you mean `{close}`?)" for close in get_close_matches(name, known, 1))
+    def _error(self, kind: str, place: Place) -> tuple[int, UsageError]:
+        """The line of a misfit, and the error for it."""
+        *outer, name = place or ("",)
+        around: Place = tuple(outer)
+        what = "a step" if around[:1] == ("steps",) else "a schedule"
+        if kind == "missing":
+            return self._lines[around], self.wrong(f"{what} needs `{name}`", around)
+        if kind == "unexpected_keyword_argument":
+            known = [written(field.name) for field in fields(StepForm if outer else ScheduleForm)]
+            guess = "".join(f" (did you mean `{close}`?)" for close in get_close_matches(str(name), known, 1))
             why = f"{what} has no `{name}`{guess}; it has {', '.join(known)}"
-            return self.wrong(why, place, line=self._key_lines[unknown])
-        given = f", not {value!r}" if isinstance(value, str) and error.validator != "not" else ""
-        return self.wrong(f"{what} {schema['description']}{given}", place)
+            return self._lines[around], self.wrong(why, around, line=self._key_lines[place])
+        return self._lines[place], self.misfit(place)
+
+    def misfit(self, place: Place) -> UsageError:
+        """The error for a value that is not what it must be."""
+        value = self._at(place)
+        name = place[-1] if place else None
+        what = "a schedule" if name is None else f"`{name}`"
+        must = MAPPING if name is None else MUST.get(str(name), NUMBER)
+        if isinstance(name, int):
+            what, must = ("a step", MAPPING) if place[0] == "steps" else ("a fault", WORD)
+        elif place[0:1] == ("parameters",) and len(place) > 1:
+            must = MAPPING if len(place) == 2 else NUMBER
+        elif "with" in place[:-1]:
+            must = NUMBER
+        told = f", not {value!r}" if isinstance(value, str) else ""
+        return self.wrong(f"{what} {must}{told}", place)
+
+    def _at(self, place: Place) -> Plain:
+        value: Plain = self.data
+        for key in place:
+            value = value[key]
+        return value
+
+    def seconds(self, text: str, *place: str | int) -> float:
+        """A duration in seconds, of at most MAX_SECONDS."""
+        seconds = parse_duration(text)
+        if seconds > MAX_SECONDS:
+            raise self.misfit(place)
+        return seconds
+
+    def step(self, form: StepForm, number: int) -> Step:
+        """The step with this number. Raises UsageError where its fault makes no sense in a chaos run."""
+        share = float(form.share)
+        if not 0 <= share <= 1:
+            raise self.misfit(("steps", number, "share"))
+        at = self.seconds(form.at, "steps", number, "at")
+        step = Step(at, form.fault, form.target, share, _numbers(form.with_))
+        self.check(step, ("steps", number, "fault"))
+        return step
 
     def check(self, step: Step, place: Place) -> None:
-        """Refuse a step whose fault makes no sense in a chaos run. Raises UsageError."""
+        """Raises UsageError where the fault of this step makes no sense in a chaos run."""
         try:
             check_step(step)
         except LabError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
+from lab.api.ladder import Figures
 from lab.errors import JobError
 from lab.evidence.ledger import Event, Gap, History, RecordedSteps, RunAttempt, number, steps_of
 from lab.evidence.receipt import FaultRecord
@@ -41,17 +41,18 @@ class Measured:
     rows: tuple[StepRow, ...] = ()
     """All steps of each rank, for the picture."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON; seconds to the millisecond."""
-        return {
-            "detected": rounded(self.detected),
-            "longest_gap": rounded(self.longest_gap),
-            "all_back": rounded(self.all_back),
-            "steps_repeated": self.steps_repeated,
-            "stored_bytes": self.stored_bytes,
-            "sent_bytes": self.sent_bytes,
-            "steps_per_second": rounded(self.steps_per_second),
-        }
+    @property
+    def figures(self) -> Figures:
+        """The same as `--json` has it; seconds to the millisecond."""
+        return Figures(
+            rounded(self.detected),
+            rounded(self.longest_gap),
+            rounded(self.all_back),
+            self.steps_repeated,
+            self.stored_bytes,
+            self.sent_bytes,
+            rounded(self.steps_per_second),
+        )
 
 
 def measure(events: Sequence[Event], fault: FaultRecord) -> Measured:

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
+from lab.api.ladder import LADDER_SCHEMA, Figures, LadderDocument, RungDocument, RungRun
 from lab.flows.ladder.measure import Measured
 from lab.flows.ladder.rungs import Rung
 from lab.host.quantities import rounded
 
-SCHEMA = "ladder/1"
-"""Version of the JSON that `Ladder.to_json` gives; schema.json beside this file describes it."""
-
-FIGURES = (
-    "detected",
-    "longest_gap",
-    "all_back",
-    "steps_repeated",
-    "stored_bytes",
-    "sent_bytes",
-    "steps_per_second",
-)
+FIGURES = tuple(field.name for field in fields(Figures))
 """Fields of `Measured` that have a median, in the order of the table."""
 
 
@@ -45,6 +34,17 @@ class Attempted:
         """True where something went wrong that should not."""
         return bool(self.reason) and not self.impossible
 
+    def document(self) -> RungRun:
+        """Return it as `--json` has it."""
+        return RungRun(
+            self.run,
+            self.job,
+            self.verdict or None,
+            None if self.measured is None else self.measured.figures,
+            self.reason or None,
+            self.impossible,
+        )
+
 
 @dataclass(frozen=True)
 class Ladder:
@@ -59,53 +59,43 @@ class Ladder:
 
     def of(self, rung: Rung) -> tuple[Attempted, ...]:
         """Return the runs of a rung, in their order."""
-        return tuple(attempt for attempt in self.attempts if attempt.rung == rung)
+        return tuple(each for each in self.attempts if each.rung == rung)
 
     def measured(self, rung: Rung) -> tuple[Measured, ...]:
         """Return what was measured of a rung."""
-        return tuple(attempt.measured for attempt in self.of(rung) if attempt.measured is not None)
+        return tuple(each.measured for each in self.of(rung) if each.measured is not None)
 
     def median(self, rung: Rung, figure: str) -> float | None:
         """Return the median of one of FIGURES over the runs in which it is known."""
-        values: list[float | None] = [getattr(measured, figure) for measured in self.measured(rung)]
+        values: list[float | None] = [getattr(found, figure) for found in self.measured(rung)]
         known = [value for value in values if value is not None]
         return statistics.median(known) if known else None
 
     def typical(self, rung: Rung) -> Measured | None:
         """Return the run whose gap is nearest to the median; None where nothing was measured."""
         middle = self.median(rung, "longest_gap") or 0.0
-        runs = self.measured(rung)
-        return min(runs, key=lambda run: abs((run.longest_gap or 0.0) - middle), default=None)
+        found = self.measured(rung)
+        return min(found, key=lambda each: abs((each.longest_gap or 0.0) - middle), default=None)
 
     @property
     def failures(self) -> tuple[Attempted, ...]:
         """The runs in which something went wrong."""
-        return tuple(attempt for attempt in self.attempts if attempt.failed)
+        return tuple(each for each in self.attempts if each.failed)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "schema": SCHEMA,
-            "fault": self.fault,
-            "runtime": self.runtime,
-            "interrupted": self.interrupt is not None,
-            "rungs": [
-                {
-                    "rung": rung.name,
-                    "summary": rung.summary,
-                    "median": {figure: rounded(self.median(rung, figure)) for figure in FIGURES},
-                    "runs": [
-                        {
-                            "run": attempt.run,
-                            "job": attempt.job,
-                            "verdict": attempt.verdict or None,
-                            "measured": None if attempt.measured is None else attempt.measured.to_json(),
-                            "reason": attempt.reason or None,
-                            "impossible": attempt.impossible,
-                        }
-                        for attempt in self.of(rung)
-                    ],
-                }
+    def document(self) -> LadderDocument:
+        """Return it as `--json` has it: a public contract."""
+        return LadderDocument(
+            LADDER_SCHEMA,
+            self.fault,
+            self.runtime,
+            self.interrupt is not None,
+            tuple(
+                RungDocument(
+                    rung.name,
+                    rung.summary,
+                    Figures(**{figure: rounded(self.median(rung, figure)) for figure in FIGURES}),
+                    tuple(each.document() for each in self.of(rung)),
+                )
                 for rung in self.rungs
-            ],
-        }
+            ),
+        )

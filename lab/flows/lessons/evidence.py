@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lab.api.base import parse
+from lab.api.inference import BatchEvidence
+from lab.api.receipt import ReceiptDocument
 from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
-from lab.errors import LabError, NotFoundError
+from lab.errors import LabError, NotFoundError, StoreError
 from lab.evidence import inference
 from lab.evidence.ledger import History, number
 from lab.flows.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
@@ -106,21 +109,23 @@ def _demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
     return {job: asked for job, asked in lab.api.rows("actors", demand) if job}
 
 
-def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[Mapping[str, Any], ...]:
-    receipts = []
+def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[ReceiptDocument, ...]:
+    found = []
     for job in jobs:
         for entry in store.list(f"{RECEIPTS_PREFIX}/{job.submission_id}-"):
             if re.fullmatch(r"-\d+\.json", entry.key[len(f"{RECEIPTS_PREFIX}/{job.submission_id}") :]):
-                receipts.append((entry.modified, entry.key))
-    return tuple(parse_json(store.get(key)) for _, key in sorted(receipts))
+                found.append((entry.modified, entry.key))
+    return tuple(
+        parse(ReceiptDocument, parse_json(store.get(key)), key, StoreError) for _, key in sorted(found)
+    )
 
 
-def _batches(store: Store, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, Any]]:
-    batches = {}
+def _batches(store: Store, jobs: tuple[Job, ...]) -> dict[str, BatchEvidence]:
+    found = {}
     for job in jobs:
         with contextlib.suppress(NotFoundError):
-            batches[job.submission_id] = inference.read(store, job.submission_id)
-    return batches
+            found[job.submission_id] = inference.read(store, job.submission_id)
+    return found
 
 
 def _objects(store: Store, lesson: int, histories: Mapping[str, History]) -> tuple[str, ...]:

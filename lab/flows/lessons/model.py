@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lab.api.base import Plain
+from lab.api.lesson import RESULT_SCHEMA, CheckRecord, JobRecord, ResultDocument, Versions, signed, written
 from lab.host.clock import Clock
+from lab.host.quantities import rounded
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
+    from lab.api.inference import BatchEvidence
+    from lab.api.receipt import ReceiptDocument
     from lab.cluster.api import Node
     from lab.cluster.jobs import Job
     from lab.evidence.ledger import History
     from lab.lab import Lab
-
-RESULT_SCHEMA = "lesson-result/1"
-"""Version of the JSON that `LessonResult.to_json` gives; schema.json beside this file describes it."""
-
-SCHEMA_OF = "lab.flows.lessons"
-"""The package with schema.json: of a report, and as its `$defs/result` of a result."""
 
 LESSONS_PREFIX = ".raylab/lessons"
 """Folder in the bucket with the records, results and executed notebooks of lessons."""
@@ -57,9 +54,9 @@ class Evidence:
     """Values that the notebook kept with `Session.record`: claims, to be held against the rest."""
     nodes: tuple[Node, ...] = ()
     """Every node Ray knows, dead ones included, oldest first."""
-    receipts: tuple[Mapping[str, Any], ...] = ()
-    """The recovery receipts (JSON) of these jobs, oldest first."""
-    batches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    receipts: tuple[ReceiptDocument, ...] = ()
+    """The recovery receipts of these jobs, oldest first."""
+    batches: Mapping[str, BatchEvidence] = field(default_factory=dict)
     """Job id -> the evidence of its batch of inference, for those that have one."""
     store_objects: tuple[str, ...] = ()
     """Keys of the objects that the runs of these jobs have stored, and of the lesson's own."""
@@ -78,6 +75,11 @@ class Evidence:
     def service_of(self, node_id: str) -> str:
         """The service of a node id, such as `ray-worker-0`; empty for a node Ray does not know."""
         return next((node.service for node in self.nodes if node.node_id == node_id), "")
+
+    def receipts_of(self, part: str) -> tuple[ReceiptDocument, ...]:
+        """The receipts of the newest job of this part, oldest first."""
+        job = self.job(part)
+        return tuple(r for r in self.receipts if job and r.job.submission_id == job.submission_id)
 
 
 LessonCheck = Callable[[Evidence], Check]
@@ -138,10 +140,9 @@ class Lesson:
     """Deadline of the notebook under `labctl lesson run`."""
 
 
-def job_record(job: Job) -> dict[str, Any]:
-    """The job as a result has it. `started_at`, by Ray's clock, is left out when Ray does not say."""
-    record = {"submission_id": job.submission_id, "status": job.status}
-    return record if job.started_at is None else {**record, "started_at": round(job.started_at, 3)}
+def job_record(job: Job) -> JobRecord:
+    """The job as a result has it."""
+    return JobRecord(job.submission_id, job.status, rounded(job.started_at))
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,8 +163,8 @@ class LessonResult:
     """Time of the check, seconds since the epoch."""
     checks: tuple[Check, ...]
     measured: Mapping[str, Any]
-    jobs: tuple[Mapping[str, Any], ...]
-    """Each as `job_record` makes it, newest first."""
+    jobs: tuple[JobRecord, ...]
+    """Newest first."""
 
     def __repr__(self) -> str:
         """Short: a notebook's last cell shows it below the table."""
@@ -174,37 +175,27 @@ class LessonResult:
         """True when there are checks and every one passed."""
         return bool(self.checks) and all(check.outcome == "passed" for check in self.checks)
 
-    def to_json(self) -> dict[str, Any]:
-        """The result with its digest, ready for `json.dumps`: a public contract."""
+    def document(self) -> ResultDocument:
+        """The result with its digest: a public contract."""
         return signed(
-            {
-                "schema": RESULT_SCHEMA,
-                "lesson": self.lesson,
-                "name": self.name,
-                "title": self.title,
-                "student": self.student,
-                "lab": self.lab,
-                "runtime": self.runtime,
-                "gpu": self.gpu,
-                "versions": {"raylab": self.raylab_version, "ray": self.ray_version},
-                "at": round(self.at, 3),
-                "passed": self.passed,
-                "checks": [
-                    {"name": c.name, "passed": c.outcome == "passed", "detail": c.detail} for c in self.checks
-                ],
-                "measured": dict(self.measured),
-                "jobs": [dict(job) for job in self.jobs],
-            }
+            ResultDocument(
+                schema=RESULT_SCHEMA,
+                lesson=self.lesson,
+                name=self.name,
+                title=self.title,
+                student=self.student,
+                lab=self.lab,
+                runtime=self.runtime,
+                gpu=self.gpu,
+                versions=Versions(self.raylab_version, self.ray_version),
+                at=round(self.at, 3),
+                passed=self.passed,
+                checks=tuple(CheckRecord(c.name, c.outcome == "passed", c.detail) for c in self.checks),
+                measured=self.measured,
+                jobs=self.jobs,
+            )
         )
 
-
-def digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 over the canonical JSON of a document without its `sha256`: keys sorted, no spaces, UTF-8."""
-    content = {key: value for key, value in document.items() if key != "sha256"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def signed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its digest as `sha256`."""
-    return {**document, "sha256": digest(document)}
+    def to_json(self) -> Plain:
+        """The same as plain data for `json.dumps`."""
+        return written(self.document())

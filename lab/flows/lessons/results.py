@@ -6,31 +6,29 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.api.base import Plain, parse
+from lab.api.lesson import ReportDocument, ResultDocument, digest, written
+from lab.errors import UsageError
 from lab.flows.lessons.catalogue import numbers
 from lab.flows.lessons.evidence import folder
 from lab.flows.lessons.model import (
-    SCHEMA_OF,
     Evidence,
     Lesson,
     LessonCheck,
     LessonResult,
-    digest,
     failed,
     job_record,
 )
 from lab.host.files import write_private
 from lab.host.reading import parse_json, read_json
-from lab.host.schemas import load_schema, misfits
 from lab.store import MissingObjectError
 from lab.topology import Check
 from lab.version import __version__
 
 if TYPE_CHECKING:
     from lab.store import Store
-
-Document = dict[str, Any]
 
 RESULT_FILE = "lesson-{:02d}.json"
 LOOK_FILE = "last-look-{:02d}.json"
@@ -82,86 +80,87 @@ def store_key(lesson: int) -> str:
 
 def keep_in_store(store: Store, result: LessonResult) -> None:
     """Put the result into the store, unless an older one has passed and this has not. Raises StoreError."""
-    document = result.to_json()
+    document = result.document()
     if not _worse(document, _stored(store, result.lesson)):
         store.put(store_key(result.lesson), dump(document).encode())
 
 
-def keep_on_host(place: Path, document: Document) -> Path:
+def keep_on_host(place: Path, document: ResultDocument) -> Path:
     """Write a result into the lab's folder of lessons, unless an older one has passed and this has not.
 
     Returns the file. Raises SetupError.
     """
-    path = place / RESULT_FILE.format(document["lesson"])
-    if not _worse(document, _filed(place, document["lesson"])):
+    path = place / RESULT_FILE.format(document.lesson)
+    if not _worse(document, _filed(place, document.lesson)):
         write_private(path, dump(document) + "\n")
     return path
 
 
-def _worse(document: Document, kept: Document | None) -> bool:
-    return kept is not None and bool(kept["passed"]) and not document["passed"]
+def _worse(document: ResultDocument, kept: ResultDocument | None) -> bool:
+    return kept is not None and kept.passed and not document.passed
 
 
-def dump(document: Mapping[str, Any]) -> str:
+def dump(document: ResultDocument | ReportDocument) -> str:
     """A document as a person can read it."""
-    return json.dumps(document, indent=1, ensure_ascii=False)
+    return json.dumps(written(document), indent=1, ensure_ascii=False)
 
 
-def on_host(place: Path) -> dict[int, Document]:
+def on_host(place: Path) -> dict[int, ResultDocument]:
     """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
-    return {number: document for number in numbers() if (document := _filed(place, number)) is not None}
+    return {number: found for number in numbers() if (found := _filed(place, number)) is not None}
 
 
-def in_store(store: Store) -> dict[int, Document]:
+def in_store(store: Store) -> dict[int, ResultDocument]:
     """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
-    return {number: document for number in numbers() if (document := _stored(store, number)) is not None}
+    return {number: found for number in numbers() if (found := _stored(store, number)) is not None}
 
 
-def keep_look(place: Path, document: Document) -> None:
+def keep_look(place: Path, document: ResultDocument) -> None:
     """Keep the last result while the lab was up, whatever it was. Raises SetupError."""
-    write_private(place / LOOK_FILE.format(document["lesson"]), dump(document) + "\n")
+    write_private(place / LOOK_FILE.format(document.lesson), dump(document) + "\n")
 
 
-def last_look(place: Path, lesson: int) -> Document | None:
+def last_look(place: Path, lesson: int) -> ResultDocument | None:
     """The last result while the lab was up, or None."""
     return _filed(place, lesson, LOOK_FILE)
 
 
-def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> Document | None:
+def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> ResultDocument | None:
     try:
         return _result(read_json(place / name.format(lesson)), lesson)
     except (OSError, ValueError):
         return None
 
 
-def _stored(store: Store, lesson: int) -> Document | None:
+def _stored(store: Store, lesson: int) -> ResultDocument | None:
     try:
         return _result(parse_json(store.get(store_key(lesson))), lesson)
     except (MissingObjectError, ValueError):
         return None
 
 
-def newest(*sources: Mapping[int, Document]) -> dict[int, Document]:
+def newest(*sources: Mapping[int, ResultDocument]) -> dict[int, ResultDocument]:
     """The best result of each lesson: one that passed before one that did not, then the newer."""
-    latest: dict[int, Document] = {}
+    found: dict[int, ResultDocument] = {}
     for source in sources:
         for number, document in source.items():
-            other = latest.get(number)
+            other = found.get(number)
             if other is None or _rank(document) > _rank(other):
-                latest[number] = document
-    return dict(sorted(latest.items()))
+                found[number] = document
+    return dict(sorted(found.items()))
 
 
-def _rank(document: Document) -> tuple[bool, float]:
-    return bool(document["passed"]), float(document["at"])
+def _rank(document: ResultDocument) -> tuple[bool, float]:
+    return document.passed, document.at
 
 
-def _result(document: Any, lesson: int) -> Document | None:
+def _result(document: Plain, lesson: int) -> ResultDocument | None:
     """The document if it is an intact result of this lesson."""
-    form = load_schema(SCHEMA_OF)
-    if any(misfits(document, {**form["$defs"]["result"], "$defs": form["$defs"]}, "the result")):
+    try:
+        result = parse(ResultDocument, document, "the result")
+    except UsageError:
         return None
-    return document if document["lesson"] == lesson and document["sha256"] == digest(document) else None
+    return result if result.lesson == lesson and result.checks and result.sha256 == digest(result) else None
 
 
 def table(lesson: Lesson, result: LessonResult) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.api.lesson import ResultDocument
 from lab.cluster.api import places
 from lab.errors import LabDownError, LabError, RefusedError
 from lab.flows.lessons.evidence import gather
@@ -21,7 +22,6 @@ from lab.flows.lessons.model import (
 )
 from lab.flows.lessons.notebook import NotebookStep, OnStep, execute_notebook
 from lab.flows.lessons.results import (
-    Document,
     ask,
     in_store,
     judge,
@@ -62,7 +62,7 @@ def place(lab: str) -> Path:
     return home() / lab / "lessons"
 
 
-def results(lab: Lab) -> dict[int, Document]:
+def results(lab: Lab) -> dict[int, ResultDocument]:
     """The best result of each lesson, of those kept on this machine and, if the lab is up, in its store."""
     collect(lab)
     return on_host(place(lab.name))
@@ -76,7 +76,7 @@ def collect(lab: Lab) -> str:
     folder = place(lab.name)
     try:
         status = lab.status()
-        store = next((service for service in status.services if service.service == STORE), None)
+        store = next((each for each in status.services if each.service == STORE), None)
         if not status.up:
             return f"lab {lab.name} is down"
         if store is not None and store.state in (State.ABSENT, State.EXITED):
@@ -150,7 +150,7 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
             )
         )
         return
-    for job in (candidate for candidate in mine if not candidate.final):
+    for job in (each for each in mine if not each.final):
         on_step(NotebookStep("note", f"stopping job {job.submission_id}"))
         try:
             lab.jobs.stop(job.submission_id)
@@ -161,18 +161,14 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
 def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
     """Workloads of the lesson that have not ended; none where no controller answers."""
     try:
-        workloads = lab.queues.list()["workloads"]
+        jobs = lab.queues.list().workloads
     except LabError:
         return ()
-    return tuple(
-        workload["workload"]
-        for workload in workloads
-        if workload["name"].startswith(job_prefix(lesson.number))
-    )
+    return tuple(job.workload for job in jobs if job.name.startswith(job_prefix(lesson.number)))
 
 
 def check_lab(lab: Lab) -> None:
-    """Refuse a lab without what the commands in the notebooks ask for. Raises RefusedError."""
+    """Raises RefusedError unless the lab has what the commands in the notebooks ask for."""
     fit = places({"CPU": NEEDED_CPUS, "GPU": 1}, lab.api.nodes(), LEAST_WORKERS)
     if fit < LEAST_WORKERS:
         raise RefusedError(
@@ -195,7 +191,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         keep_in_store(lab.store, result)
         collect(lab)
         if lesson.checks_after_down:
-            keep_look(place(lab.name), result.to_json())
+            keep_look(place(lab.name), result.document())
     elif lesson.checks_after_down:
         evidence = Evidence(lesson.number, status=status, kept=_kept(lab))
         result = _after_down(lab, lesson, evidence, clock())
@@ -204,7 +200,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
             f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
             f"`labctl up`, or `labctl lesson run {lesson.number}`",
         )
-    keep_on_host(place(lab.name), result.to_json())
+    keep_on_host(place(lab.name), result.document())
     return result
 
 
@@ -223,23 +219,23 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
             f"`labctl up`, then `labctl lesson run {lesson.number}`",
         )
     answered = tuple(
-        Check(check["name"], "passed" if check["passed"] else "failed", check["detail"])
-        for check in before["checks"][: len(lesson.checks)]
+        Check(check.name, "passed" if check.passed else "failed", check.detail)
+        for check in before.checks[: len(lesson.checks)]
     )
     return LessonResult(
         lesson=lesson.number,
         name=lesson.name,
         title=lesson.title,
         student="",
-        lab=before["lab"],
-        runtime=before["runtime"],
-        gpu=before["gpu"],
-        raylab_version=before["versions"]["raylab"],
-        ray_version=before["versions"]["ray"],
+        lab=before.lab,
+        runtime=before.runtime,
+        gpu=before.gpu,
+        raylab_version=before.versions.raylab,
+        ray_version=before.versions.ray or "",
         at=at,
         checks=(*answered, *(ask(check, evidence) for check in lesson.checks_after_down)),
-        measured=before["measured"],
-        jobs=tuple(before["jobs"]),
+        measured=before.measured,
+        jobs=before.jobs,
     )
 
 

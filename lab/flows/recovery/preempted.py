@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.api.queue import Attempt, Description, JobEvent
 from lab.cluster.queues import OVER
 from lab.errors import LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import Files, History
@@ -35,22 +36,20 @@ PREEMPTOR = re.compile(r"\(UID: ([^,)]+)")
 SLACK_SECONDS = 1.0
 """The controller's clock and labctl's differ by less, as both run on one machine."""
 
-Document = Mapping[str, Any]
-
 
 def preempted(
     watch: Watch, record: FaultRecord, on_moment: OnMoment, problems: Sequence[str] = ()
 ) -> Evidence:
     """Follow the job until it has ended for good, and gather the evidence on its preemption."""
-    all_problems, later = list(problems), []
-    preemption: Preemption | None = None
+    found, later = list(problems), []
+    told: Preemption | None = None
     try:
         for turn in turns(watch, on_moment, record.at):
             later.append(turn)
-        record, preemption = recorded(watch, record)
+        record, told = recorded(watch, record)
     except LabError as error:
-        all_problems.append(f"the job could not be followed in its queue: {error.message}")
-    return gather(watch, record, all_problems, later=later, preemption=preemption)
+        found.append(f"the job could not be followed in its queue: {error.message}")
+    return gather(watch, record, found, later=later, preemption=told)
 
 
 def receipts(
@@ -64,47 +63,43 @@ def receipts(
     """
     from lab.evidence.receipt import judge
 
-    described = lab.queues.describe(job)
-    if described["status"] not in OVER:
+    found = lab.queues.describe(job)
+    if found.status not in OVER:
         raise RefusedError(
-            f"job {described['workload']} has not ended: it is {described['status']}",
-            f"labctl job logs -f {described['name']}",
+            f"job {found.workload} has not ended: it is {found.status}",
+            f"labctl job logs -f {found.name}",
         )
-    preemptions = list(of_events(described["events"]))
-    if not preemptions:
-        raise RefusedError(
-            f"job {described['workload']} was never preempted", "labctl queue describe shows it"
-        )
-    seen = (
-        attempt["submission_id"] for attempt in described["attempts_made"] if attempt["seen_at"] is not None
-    )
-    first, *later = [Watch(lab, submission_id, clock) for submission_id in seen]
+    told = list(of_events(found.events))
+    if not told:
+        raise RefusedError(f"job {found.workload} was never preempted", "labctl queue describe shows it")
+    seen = (each.submission_id for each in found.attempts_made if each.seen_at is not None)
+    first, *later = [Watch(lab, each, clock) for each in seen]
     for watch in (first, *later):
         watch.poll()
     kind = find_fault(PREEMPTION).kind
     records = [
         FaultRecord(
-            PREEMPTION, kind.scope.target, "", at, reverted_at=preemption.admitted_again_at,
+            PREEMPTION, kind.scope.target, "", at, reverted_at=each.admitted_again_at,
             expected=kind.expected, traits=kind.traits,
         )
-        for at, preemption in preemptions
+        for at, each in told
     ]  # fmt: skip
     read: dict[str, Files] = {}
     evidence = [
         gather(
-            first, record, later=later, read=read, preemption=named(lab, record.at, preemption),
+            first, record, later=later, read=read, preemption=named(lab, record.at, each),
             others=[other for other in records if other is not record],
         )
-        for record, (_, preemption) in zip(records, preemptions, strict=True)
+        for record, (_, each) in zip(records, told, strict=True)
     ]  # fmt: skip
     compared: Control | None = None
     if control:
         history = History.of(evidence[0].events)
         compared = run_control(lab, first.submission_id, on_moment, history=history, clock=clock)
-        evidence = [replace(unit, control=compared.history) for unit in evidence]
-    made = [judge(unit) for unit in evidence]
+        evidence = [replace(each, control=compared.history) for each in evidence]
+    made = [judge(each) for each in evidence]
     if compared is not None:
-        made = [replace(receipt, control=compared.document()) for receipt in made]
+        made = [replace(each, control=compared.document()) for each in made]
     for receipt in made:
         if problem := keep(lab, receipt):
             on_moment(Moment("problem", None, problem))
@@ -115,77 +110,75 @@ def turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
     """Watches on the later attempts of a job, each once it has ended. Raises WaitTimeoutError."""
     queues, job, number = first.lab.queues, first.submission_id, 1
 
-    def moved() -> Document:
-        described: Document = queues.describe(job)
-        return described
+    def moved() -> Description:
+        return queues.describe(job)
 
-    def has_moved(described: Document) -> bool:
-        return described["status"] in OVER or _next(described, number) is not None
+    def has_moved(found: Description) -> bool:
+        return found.status in OVER or _next(found, number) is not None
 
     while True:
-        described = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
-        attempt = _next(described, number)
+        found = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
+        attempt = _next(found, number)
         if attempt is None:
-            if described["status"] in OVER:
+            if found.status in OVER:
                 return
-            why = f"{described['reason']}: {described['message']}"
+            why = f"{found.reason}: {found.message}"
             raise WaitTimeoutError(
                 f"job {job} was not admitted again within {TURN_SECONDS:.0f} s: {why}",
                 f"labctl queue why {job}",
             )
-        number, again = int(attempt["number"]), str(attempt["submission_id"])
-        on_moment(Moment("admitted", attempt["admitted_at"] - at, f"admitted again, as job {again}"))
+        number, again = attempt.number, attempt.submission_id
+        on_moment(Moment("admitted", attempt.admitted_at - at, f"admitted again, as job {again}"))
         watch = Watch(first.lab, again, first.clock)
         follow_to_end(watch)
         yield watch
 
 
-def _next(described: Document, number: int) -> Document | None:
+def _next(found: Description, number: int) -> Attempt | None:
     """The attempt after this one, once Ray knows it."""
-    made: Sequence[Document] = described["attempts_made"]
-    return next((a for a in made if a["number"] > number and a["seen_at"] is not None), None)
+    return next((a for a in found.attempts_made if a.number > number and a.seen_at is not None), None)
 
 
 def recorded(watch: Watch, record: FaultRecord) -> tuple[FaultRecord, Preemption | None]:
     """The fault with the time that the queues have for it, and what they recorded of it."""
     job = watch.lab.queues.describe(watch.submission_id)
-    preemptions = (event for event in of_events(job["events"]) if event[0] >= record.at - SLACK_SECONDS)
-    at, preemption = next(preemptions, (record.at, None))
-    return replace(record, at=at), None if preemption is None else named(watch.lab, at, preemption)
+    found = (each for each in of_events(job.events) if each[0] >= record.at - SLACK_SECONDS)
+    at, told = next(found, (record.at, None))
+    return replace(record, at=at), None if told is None else named(watch.lab, at, told)
 
 
-def named(lab: Lab, at: float, preemption: Preemption) -> Preemption:
+def named(lab: Lab, at: float, told: Preemption) -> Preemption:
     """The preemption with the workload that it was for, which Kueue's message names by its UID."""
-    if not preemption.by:
-        return preemption
-    rival = lab.queues.describe(preemption.by)
-    admitted = (e["at"] for e in rival["events"] if e["event"] == "Admitted" and e["at"] >= at)
+    if not told.by:
+        return told
+    rival = lab.queues.describe(told.by)
+    admitted = (e.at for e in rival.events if e.event == "Admitted" and e.at >= at)
     return replace(
-        preemption,
-        by=rival["workload"],
-        by_queue=rival["cluster_queue"],
+        told,
+        by=rival.workload,
+        by_queue=rival.cluster_queue,
         by_admitted_at=next(admitted, None),
     )
 
 
-def of_events(events: Sequence[Document]) -> Iterator[tuple[float, Preemption]]:
+def of_events(events: Sequence[JobEvent]) -> Iterator[tuple[float, Preemption]]:
     """Times of a workload's preemptions, and what its events say of each; `by` is a UID still."""
     from lab.evidence.receipt import Preemption
 
     for index, event in enumerate(events):
-        if event["event"] != "Preempted":
+        if event.event != "Preempted":
             continue
         later = events[index + 1 :]
-        uid = PREEMPTOR.search(event["message"])
+        uid = PREEMPTOR.search(event.message)
         yield (
-            event["at"],
+            event.at,
             Preemption(
                 by=uid.group(1) if uid else "",
                 by_queue="",
-                queue=event["cluster_queue"],
-                reason=event["reason"],
-                message=event["message"],
-                gave_way_at=next((e["at"] for e in later if e["event"] == "Requeued"), None),
-                admitted_again_at=next((e["at"] for e in later if e["event"] == "Admitted"), None),
+                queue=event.cluster_queue,
+                reason=event.reason,
+                message=event.message,
+                gave_way_at=next((e.at for e in later if e.event == "Requeued"), None),
+                admitted_again_at=next((e.at for e in later if e.event == "Admitted"), None),
             ),
         )

@@ -6,10 +6,10 @@ import json
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from lab.api.base import Plain
+from lab.api.light import restore
 from lab.errors import LabError
-from lab.evidence.ledger import number
 from lab.host.clock import WALL, Clock
 from lab.host.reading import parse_json
 from lab.lab import Lab
@@ -48,7 +48,7 @@ class Samples:
     samples: tuple[Sample, ...] = ()
     problem: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Plain:
         """The document that is kept beside a receipt."""
         return {"schema": SCHEMA, "samples": [asdict(sample) for sample in self.samples]}
 
@@ -158,16 +158,8 @@ class Sampler:
         }
 
 
-def _sample(row: object) -> Sample | None:
-    if not isinstance(row, dict) or not isinstance(row.get("service"), str):
+def _sample(row: Plain) -> Sample | None:
+    try:
+        return restore(Sample, row)
+    except ValueError:
         return None
-    at, memory = number(row.get("at")), number(row.get("memory_bytes"))
-    if at is None:
-        return None
-    return Sample(
-        at=float(at),
-        service=row["service"],
-        cpu_percent=number(row.get("cpu_percent")),
-        memory_bytes=None if memory is None else int(memory),
-        gpu_percent=number(row.get("gpu_percent")),
-    )

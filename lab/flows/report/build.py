@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from lab.api.receipt import Attempt, ReceiptDocument, SurvivorsDocument
+from lab.api.receipt import AttemptDocument, ReceiptDocument, SurvivorsDocument
 from lab.evidence.labels import moment_label
 from lab.evidence.ledger import Number, RecordedSteps, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
@@ -158,11 +158,11 @@ def _run(evidence: ReportEvidence) -> Run | None:
 
 def _attempts(
     receipt: ReceiptDocument | None, run: Run | None, services: Mapping[str, str]
-) -> tuple[Attempt, ...]:
+) -> tuple[AttemptDocument, ...]:
     if receipt and receipt.attempts:
         return receipt.attempts
     return tuple(
-        Attempt(
+        AttemptDocument(
             attempt=a.number,
             nodes=tuple(services.get(a.nodes[rank], a.nodes[rank][:8]) for rank in sorted(a.nodes)),
             first_epoch=a.first.progress if a.first else None,
@@ -174,7 +174,7 @@ def _attempts(
     )
 
 
-def _shifted(attempt: Attempt, origin: float) -> Attempt:
+def _shifted(attempt: AttemptDocument, origin: float) -> AttemptDocument:
     begin, end = attempt.started_at, attempt.ended_at
     return replace(
         attempt,
@@ -193,7 +193,7 @@ def _down(receipt: ReceiptDocument, origin: float) -> Down | None:
 
 
 def _bars(
-    receipt: ReceiptDocument | None, run: Run | None, attempts: Sequence[Attempt], origin: float
+    receipt: ReceiptDocument | None, run: Run | None, attempts: Sequence[AttemptDocument], origin: float
 ) -> tuple[Bar, ...]:
     """A bar for each rank of each attempt. A rank whose node was lost ends with the fault."""
     numbered = {a.number: a for a in run.attempts} if run else {}
@@ -217,7 +217,7 @@ def _bars(
 
 
 def _ended(
-    attempt: Attempt,
+    attempt: AttemptDocument,
     known: RunAttempt | None,
     run: Run | None,
     following: float | None,
@@ -254,7 +254,7 @@ def _parts(breakdown: Mapping[str, float | None]) -> tuple[Part, ...]:
 
 
 def _ranks(
-    receipt: ReceiptDocument | None, attempts: Iterable[Attempt], origin: float
+    receipt: ReceiptDocument | None, attempts: Iterable[AttemptDocument], origin: float
 ) -> tuple[tuple[float, int], ...]:
     """(time, number of ranks from then on); empty unless the number changed."""
     rows = [(row.at, row.ranks) for row in (receipt.world_size if receipt else ())]

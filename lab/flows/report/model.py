@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.api.receipt import Attempt, CheckDocument, CheckpointProof, FaultDocument, ReceiptDocument
+from lab.api.receipt import AttemptDocument, CheckDocument, CheckpointProof, FaultDocument, ReceiptDocument
 from lab.evidence.ledger import History, Number, RecordedSteps
 from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
@@ -164,7 +164,7 @@ class ReportData:
     """(time, number of ranks from then on); empty where it never changed."""
     samples: tuple[Sample, ...] = ()
     """Samples whose `at` is in seconds after `origin`."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptDocument, ...] = ()
     """The attempts of a receipt, or of the ledger, with times in seconds after `origin`."""
     checks: tuple[CheckDocument, ...] = ()
     checkpoint: CheckpointProof | None = None

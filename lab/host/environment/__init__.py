@@ -49,6 +49,7 @@ MODULES: dict[str, dict[str, str]] = {
         "minio": "minio",
         "pynvml": "nvidia-ml-py",
         "psutil": "psutil",
+        "pydantic": "pydantic",
         "python_on_whales": "python-on-whales",
         "requests": "requests",
         "rich": "rich",

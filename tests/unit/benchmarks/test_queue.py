@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.queue import CLASSES, results, scenario
+from lab.api.base import plain
 from lab.queue.reading import read
 from lab.queue.simulate import simulate
 from lab.queue.trace import document
@@ -17,7 +18,7 @@ def test_the_scenario_is_kueues() -> None:
 def test_its_figures_come_from_the_document() -> None:
     found = read([("scenario.yaml", "---\n".join(scenario(1, 2, 0.02)))])
     assert (found.errors, found.warnings) == ((), ())
-    figures = results(document(simulate(found.setup, found.workloads)))
+    figures = results(plain(document(simulate(found.setup, found.workloads))))
     assert set(figures) == {*(each.name for each in CLASSES), "use"}
     assert figures["large"] == 0.0
     assert 0 < figures["use"] <= 100

@@ -11,7 +11,7 @@ from unittest.mock import create_autospec
 import pytest
 from click.testing import CliRunner, Result
 
-from lab.api.receipt import Attempt, CheckpointProof, Timeline
+from lab.api.receipt import AttemptDocument, CheckpointProof, Timeline
 from lab.cli.context import App
 from lab.cli.main import cli
 from lab.cluster.queues import Queues
@@ -43,8 +43,8 @@ def receipt(verdict: str = "recovered", *, failing: str = "") -> Receipt:
         timeline=Timeline(0.9, 1.0, 2.6, 3.4, 4.1, None),
         checkpoint=CheckpointProof("s3://ray/job-1/checkpoint_000004", 5, sha, sha),
         attempts=(
-            Attempt(1, ("ray-worker-0",), 1, 6, AT - 20, AT + 1),
-            Attempt(2, ("ray-worker-1",), 6, 20, AT + 2.6, AT + 31.6),
+            AttemptDocument(1, ("ray-worker-0",), 1, 6, AT - 20, AT + 1),
+            AttemptDocument(2, ("ray-worker-1",), 6, 20, AT + 2.6, AT + 31.6),
         ),
         lost_epochs=1,
         submission_id="job-1",

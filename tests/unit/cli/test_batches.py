@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from lab.api.base import plain
 from lab.evidence.inference import judge
 from tests.unit.cli.fakes import Labctl
-from tests.unit.evidence.test_inference import evidence
+from tests.unit.evidence.test_inference import evidence, shape
 
 
 def keep(labctl: Labctl, told: Any) -> None:
@@ -27,7 +28,7 @@ def test_a_receipt_is_shown_and_its_verdict_is_the_exit_code(labctl: Labctl) -> 
 
 def test_the_receipt_is_a_document_too(labctl: Labctl) -> None:
     keep(labctl, evidence())
-    assert labctl.json("job", "receipt", "raysubmit_1") == judge(evidence())
+    assert labctl.json("job", "receipt", "raysubmit_1") == plain(judge(shape(evidence())))
 
 
 def test_a_job_without_a_batch_has_no_such_receipt(labctl: Labctl) -> None:
@@ -35,7 +36,7 @@ def test_a_job_without_a_batch_has_no_such_receipt(labctl: Labctl) -> None:
 
 
 def test_a_node_is_lost_under_a_batch_as_asked(labctl: Labctl) -> None:
-    lose = labctl.stub("lab.flows.inference.lose_node", judge(evidence()))
+    lose = labctl.stub("lab.flows.inference.lose_node", judge(shape(evidence())))
     labctl.ok("job", "lose-node", "raysubmit_1")
     labctl.ok("job", "lose-node", "raysubmit_1", "ray-worker-1", "--after-answers", "3")
     given = [call.args[1:4] for call in lose.call_args_list]

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import parse
+from lab.api.lesson import ReportDocument, signed
 from lab.errors import LabDownError, LessonError, StoreError
 from lab.flows.lessons import lessons
-from lab.flows.lessons.model import Lesson, LessonResult, signed
+from lab.flows.lessons.model import Lesson, LessonResult
 from lab.flows.lessons.notebook import NotebookStep, OnStep
-from lab.flows.lessons.results import keep_in_store, keep_on_host, on_host
+from lab.flows.lessons.results import dump, keep_in_store, keep_on_host, on_host
 from lab.flows.lessons.run import place
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
@@ -37,7 +39,7 @@ RUN, CHECK = "lab.flows.lessons.run.run_lesson", "lab.flows.lessons.run.check_le
 def kept(*results: LessonResult) -> None:
     """Let these be the results on this machine."""
     for each in results:
-        keep_on_host(place("raylab"), each.to_json())
+        keep_on_host(place("raylab"), each.document())
 
 
 @pytest.fixture
@@ -245,10 +247,10 @@ def test_a_name_in_a_report_cannot_forge_what_is_printed(labctl: Labctl, tmp_pat
     kept(result())
     file = tmp_path / "ada.json"
     labctl.ok("lesson", "report", "--student", "Ada", "--output", str(file))
-    document = json.loads(file.read_text())
+    document = parse(ReportDocument, json.loads(file.read_text()), "the report")
     forged = "Ada\n/x/charles.json: Charles; passed: 1, 2\x1b[2J"
-    results = [signed({**each, "student": forged}) for each in document["results"]]
-    file.write_text(json.dumps(signed({**document, "student": forged, "results": results})))
+    results = tuple(signed(replace(result, student=forged)) for result in document.results)
+    file.write_text(dump(signed(replace(document, student=forged, results=results))))
     shown = labctl("lesson", "report", "--verify", str(file))
     assert shown.exit_code == 19
     assert "\x1b" not in shown.stdout
@@ -268,7 +270,7 @@ def test_a_report_says_when_the_store_could_not_be_asked(labctl: Labctl) -> None
 def test_down_copies_the_results_of_notebooks_first(labctl: Labctl) -> None:
     keep_in_store(labctl.store, result())
     assert labctl("down").exit_code == 0
-    assert on_host(place("raylab")) == {2: result().to_json()}
+    assert on_host(place("raylab")) == {2: result().document()}
     assert "results" not in labctl("down").stderr, "a lab that is down already has nothing to copy"
 
 

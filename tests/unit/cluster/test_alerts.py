@@ -101,3 +101,10 @@ def test_one_that_does_not_answer_or_refuses_is_told() -> None:
     alertmanager.status = 502
     with pytest.raises(LabDownError, match="answers 502"):
         alertmanager.asked.firing()
+
+
+def test_an_alert_of_another_shape_is_named_by_its_field() -> None:
+    alertmanager = Alertmanager({**fired("NodeLost", "critical"), "startsAt": 7})
+    with pytest.raises(LabDownError) as caught:
+        alertmanager.asked.firing()
+    assert caught.value.message == "the answer of http://a: [0].startsAt should be a valid string, not 7"

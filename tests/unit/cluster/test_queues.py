@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from urllib3.exceptions import ProtocolError
 
+from lab.api.base import plain
+from lab.api.queue import QueueEvent
+from lab.api.queue_requests import Misfit, Workers
 from lab.cluster.queue_request import QueueRequest, of_command, of_recipe, refuse_past_queues
 from lab.cluster.queues import Queues, RefusedFilesError
 from lab.cluster.recipes import find_recipe
@@ -61,8 +64,8 @@ def test_an_error_comes_back_as_the_one_that_the_controller_raised(code: int, ki
 
 
 def test_refused_files_keep_what_is_wrong() -> None:
-    problem = {"file": "a", "line": 3, "path": "spec", "message": "no", "hint": ""}
-    client, _ = queues((422, refused(2, problems=[problem])[1]))
+    problem = Misfit("a", 3, "spec", "no", "")
+    client, _ = queues((422, refused(2, problems=[plain(problem)])[1]))
     with pytest.raises(RefusedFilesError) as caught:
         client.apply([("a", "kind: X")])
     assert caught.value.problems == (problem,)
@@ -91,9 +94,10 @@ def test_no_answer_and_no_controller_are_two_things() -> None:
 
 
 def test_a_job_is_looked_for_by_name_in_any_namespace() -> None:
-    client, pool = queues((200, {}), (200, {}))
-    client.describe("job-x")
-    client.describe("ann/job x")
+    client, pool = queues((404, {}), (404, {}))
+    for name in ("job-x", "ann/job x"):
+        with pytest.raises(ClusterError):
+            client.describe(name)
     assert [path for _, path, _ in pool.asked] == ["/workloads/*/job-x", "/workloads/ann/job%20x"]
 
 
@@ -108,7 +112,7 @@ def test_a_folder_is_sent_once(tmp_path: Path) -> None:
     assert [method for method, *_ in pool.asked] == ["GET", "PUT", "POST", "GET", "POST"]
     body = json.loads(pool.asked[2][2] or b"")
     assert pool.asked[1][1] == f"/packages/{body['package']}"
-    assert (body["num_gpus"], body["workers"]) == (1, None)
+    assert (body["num_gpus"], body.get("workers")) == (1, None)
 
 
 def test_a_name_that_was_chosen_is_sent() -> None:
@@ -119,9 +123,9 @@ def test_a_name_that_was_chosen_is_sent() -> None:
 
 
 def test_events_are_read_page_after_page() -> None:
-    pages = [(200, [{"number": 1}, {"number": 2}]), (200, [{"number": 5}]), (200, [])]
-    client, pool = queues(*pages)
-    assert [each["number"] for each in client.events()] == [1, 2, 5]
+    one, two, five = (plain(QueueEvent(number, 0.0, "Admitted", "ns/a", "", "", "q")) for number in (1, 2, 5))
+    client, pool = queues((200, [one, two]), (200, [five]), (200, []))
+    assert [each.number for each in client.events()] == [1, 2, 5]
     assert [path for _, path, _ in pool.asked] == [f"/events?since={number}" for number in (0, 2, 5)]
 
 
@@ -150,7 +154,7 @@ def test_a_recipe_has_its_own_amounts() -> None:
         with pytest.raises(UsageError, match="the recipe digits"):
             of_recipe(recipe, {}, QueueRequest("a", **wish), 2)
     job = of_recipe(recipe, {"workers": "2"}, QueueRequest("a", min_workers=1), 2)
-    assert job.request.pod_set == {"count": 2, "min_count": 1, "cpus": 1.0, "gpus": 1.0, "memory": 0}
+    assert job.request.pod_set == Workers(2, min_count=1, cpus=1.0, gpus=1.0)
     with pytest.raises(UsageError, match="min_workers 3: more than workers, 2"):
         of_recipe(recipe, {"workers": "2"}, QueueRequest("a", min_workers=3), 2)
 
@@ -159,3 +163,17 @@ def test_a_lab_can_take_jobs_only_through_queues() -> None:
     refuse_past_queues(LabSpec())
     with pytest.raises(RefusedError, match="--queued-only"):
         refuse_past_queues(LabSpec(queued_only=True))
+
+
+def test_an_answer_of_another_shape_is_named_by_its_field() -> None:
+    listing = {"workloads": [], "total": "many", "now": 1.0}
+    client, _ = queues((200, listing))
+    with pytest.raises(ClusterError) as caught:
+        client.list()
+    told = "the answer of the queues' controller to /workloads: total should be a valid integer, not 'many'"
+    assert caught.value.message == told
+
+
+def test_fields_of_a_newer_controller_are_passed_over() -> None:
+    listing = {"workloads": [], "total": 0, "now": 1.0, "away": {}, "colour": "red"}
+    assert plain(queues((200, listing))[0].list()) == {"workloads": [], "total": 0, "now": 1.0, "away": {}}

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import parse, plain
+from lab.api.queue_requests import Retry
 from lab.cli.annotations import read_annotations
-from lab.cluster.retries import PREFIX, RetryPolicy, exit_codes, of_annotations, read_policy
+from lab.cluster.retries import PREFIX, RetryPolicy, exit_codes, of_annotations, policy_of
 from lab.errors import UsageError
 
 
@@ -43,9 +45,10 @@ def test_a_success_may_be_kept_longer_than_any_other_period() -> None:
 
 def test_a_policy_survives_its_document() -> None:
     policy = RetryPolicy(2, 1, 2, 3, (2, 3), (5,), 9)
-    assert read_policy(json.loads(json.dumps(policy.document))) == policy
-    with pytest.raises(KeyError, match="more"):
-        read_policy({"more": 1})
+    document = json.loads(json.dumps(plain(policy)))
+    assert policy_of(parse(Retry, document, "the policy")) == policy
+    with pytest.raises(UsageError, match="more is unknown"):
+        parse(Retry, {"more": 1}, "the policy")
 
 
 @pytest.mark.parametrize("text", ["", ",", "two", "2;3", "-1", "1000000"])

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import parse
+from lab.api.inference import BatchEvidence, Tail
+from lab.api.receipt import Verdict
 from lab.errors import NotFoundError, StoreError
 from lab.evidence import inference
 from tests.fakes.store import FakeObjectStore
@@ -34,20 +37,24 @@ def evidence() -> dict[str, Any]:
     }
 
 
+def shape(document: Any) -> BatchEvidence:
+    """The evidence in a document."""
+    return parse(BatchEvidence, document, "the evidence")
+
+
 def test_a_batch_that_lost_a_node_and_no_prompt_has_recovered() -> None:
-    receipt = inference.judge(evidence())
-    assert receipt["verdict"] == "recovered"
-    assert [c["passed"] for c in receipt["checks"]] == [True] * 5
-    assert receipt["ttft_ms"]["sent again"] == {"count": 1, "p50": 300.0, "p99": 300.0, "max": 300.0}
-    assert receipt["ttft_ms"]["all"]["count"] == 4
-    assert receipt["lost_attempts"] == 1
+    receipt = inference.judge(shape(evidence()))
+    assert receipt.verdict is Verdict.RECOVERED
+    assert [check.passed for check in receipt.checks] == [True] * 5
+    assert receipt.ttft_ms["sent again"] == Tail(1, 300.0, 300.0, 300.0)
+    assert receipt.lost_attempts == 1
 
 
 def test_an_undisturbed_batch_went_as_expected() -> None:
     told = evidence()
     told.update(lost_nodes=[], failures=[])
     told["answers"][2]["attempts"] = 1
-    assert inference.judge(told)["verdict"] == "as-expected"
+    assert inference.judge(shape(told)).verdict.value == "as-expected"
 
 
 def missing(told: Any) -> None:
@@ -120,15 +127,15 @@ def nothing_lost_with_it(told: Any) -> None:
 def test_what_went_wrong_is_found(change: Any, verdict: str, check: str, words: str) -> None:
     told = evidence()
     change(told)
-    receipt = inference.judge(told)
-    assert receipt["verdict"] == verdict
-    found = next(c for c in receipt["checks"] if c["name"] == check)
-    assert words in found["detail"]
-    assert found["passed"] is not True
+    receipt = inference.judge(shape(told))
+    assert receipt.verdict.value == verdict
+    found = next(c for c in receipt.checks if c.name == check)
+    assert words in found.detail
+    assert found.passed is not True
 
 
 def test_a_batch_without_any_answer_has_failed() -> None:
-    assert inference.judge({**evidence(), "answers": [], "prompts": []})["verdict"] == "failed"
+    assert inference.judge(shape({**evidence(), "answers": [], "prompts": []})).verdict is Verdict.FAILED
 
 
 def test_evidence_is_read_from_the_store_or_refused() -> None:
@@ -136,8 +143,9 @@ def test_evidence_is_read_from_the_store_or_refused() -> None:
     with pytest.raises(NotFoundError, match="no evidence"):
         inference.read(store, "j")
     store.put(".raylab/inference/j.json", json.dumps(evidence()).encode())
-    assert inference.read(store, "j") == evidence()
-    for wrong in (b"{", b"{}", json.dumps({**evidence(), "answers": [{}]}).encode()):
+    assert inference.read(store, "j") == shape(evidence())
+    no_plan = json.dumps({**evidence(), "plan": {}}).encode()
+    for wrong in (b"{", b"{}", no_plan, json.dumps({**evidence(), "answers": [{}]}).encode()):
         store.put(".raylab/inference/j.json", wrong)
         with pytest.raises(StoreError, match="cannot be read"):
             inference.read(store, "j")

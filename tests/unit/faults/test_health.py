@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lab.api.health import DeviceView, HealthView, Lift, Override
 from lab.errors import NotFoundError, RefusedError
 from lab.faults import Scene, find_fault
 from lab.topology import LabSpec, State
 from tests.fakes import FakeRuntime
 
 NONE: Mapping[str, float] = {}
-VIEW: dict[str, list[dict[str, Any]]] = {
-    "devices": [
-        {"node": "ray-worker-0", "device": "GPU-1234", "heard": 5.0},
-        {"node": "ray-worker-0", "device": "cpu", "heard": 5.0},
-        {"node": "ray-worker-1", "device": "cpu", "heard": 5.0},
-    ]
-}
+DEVICES = tuple(
+    DeviceView(node, device, "", "PASS", "", "", 0.0, 5.0, ())
+    for node, device in (("ray-worker-0", "GPU-1234"), ("ray-worker-0", "cpu"), ("ray-worker-1", "cpu"))
+)
 
 
 class Queues:
@@ -27,7 +26,7 @@ class Queues:
 
     def __init__(self, known: bool = True) -> None:
         self.known = known
-        self.overrides: list[dict[str, Any]] = []
+        self.overrides: list[Override] = []
         self.heard = 5.0
 
     def describe(self, job: str) -> dict[str, Any]:
@@ -35,19 +34,16 @@ class Queues:
             raise NotFoundError(f"there is no job {job}")
         return {"workload": job}
 
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        if path == "/health/override":
-            assert body is not None
-            self.overrides.append(body)
-        elif path == "/health/lift":
-            assert body is not None
-            keys = ("node", "device", "check")
-            self.overrides = [o for o in self.overrides if any(o[k] != body[k] for k in keys)]
-        elif path == "/health":
+    def ask(self, model: type, method: str, path: str, request: object = None) -> object:
+        if isinstance(request, Override):
+            self.overrides.append(request)
+        elif isinstance(request, Lift):
+            self.overrides = [o for o in self.overrides if Lift(o.node, o.device, o.check) != request]
+        else:
             self.heard += 1.0
-            devices = [{**each, "heard": self.heard} for each in VIEW["devices"]]
-            return {"devices": devices, "overrides": self.overrides}
-        return {}
+            devices = tuple(replace(each, heard=self.heard) for each in DEVICES)
+            return HealthView(5.0, devices, tuple(self.overrides), {}, {})
+        return request
 
 
 def scene(queues: Queues, parameters: Mapping[str, float] = NONE, target: str = "ray-worker-0") -> Scene:
@@ -69,7 +65,7 @@ def test_a_check_is_ordered_to_say_it_and_released(fault: str, check: str, devic
     assert not made.took(given)
     made.inject(given)
     (order,) = queues.overrides
-    assert (order["node"], order["device"], order["check"], order["state"]) == (
+    assert (order.node, order.device, order.check, order.state) == (
         "ray-worker-0",
         device,
         check,
@@ -84,7 +80,7 @@ def test_a_check_is_ordered_to_say_it_and_released(fault: str, check: str, devic
 def test_the_check_of_a_sick_gpu_can_be_chosen() -> None:
     queues, fault = Queues(), find_fault("gpu-sick")
     fault.inject(scene(queues, fault.kind.settle({"check": 3})))
-    assert queues.overrides[0]["check"] == "xid"
+    assert queues.overrides[0].check == "xid"
 
 
 def test_a_node_without_a_gpu_cannot_have_a_sick_one() -> None:

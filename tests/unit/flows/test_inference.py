@@ -80,7 +80,7 @@ def test_a_node_with_a_replica_is_killed_once_answers_are_there_and_started_agai
     receipt = lose_node(world, "j", "", 4, said.append, FakeClock())  # type: ignore[arg-type]
     assert world.done == ["kill ray-worker-0", "start ray-worker-0"]
     assert said[0] == "4 answers are there; ray-worker-0 is killed"
-    assert receipt["verdict"] == "recovered"
+    assert receipt.verdict.value == "recovered"
 
 
 @pytest.mark.parametrize("target", ["", "ray-worker-1"])

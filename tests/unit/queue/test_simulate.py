@@ -327,20 +327,20 @@ def test_the_document() -> None:
         ],
     )
     told = document(found)
-    assert told["schema"] == "queue-simulation/1"
-    assert {each["event"] for each in told["events"]} == {
+    assert told.schema == "queue-simulation/1"
+    assert {each.event for each in told.events} == {
         *("Admitted", "Preempted", "Pending", "Requeued", "Finished"),
     }
-    by_name = {each["workload"]: each for each in told["workloads"]}
+    by_name = {each.workload: each for each in told.workloads}
     lent, big = by_name["ns/lent"], by_name["ns/big"]
-    assert (lent["preemptions"], lent["finished_at"], lent["waited"]) == (1, 30.0, 0.0)
-    assert [(each["from"], each["to"]) for each in lent["held"]] == [(0.0, 5.0), (15.0, 30.0)]
-    assert (big["state"], big["reason"], big["position"]) == ("Pending", "ExceedsMaxQuota", 0)
-    (a, b) = told["cluster_queues"]
-    assert a["nominal"] == {"h100": {"nvidia.com/gpu": 2}}
-    used = [(each["at"], each["flavors"].get("h100", {}).get("nvidia.com/gpu", 0)) for each in a["usage"]]
+    assert (lent.preemptions, lent.finished_at, lent.waited) == (1, 30.0, 0.0)
+    assert [(each["from"], each["to"]) for each in lent.held] == [(0.0, 5.0), (15.0, 30.0)]
+    assert (big.state, big.reason, big.position) == ("Pending", "ExceedsMaxQuota", 0)
+    (a, b) = told.cluster_queues
+    assert a.nominal == {"h100": {"nvidia.com/gpu": 2}}
+    used = [(each.at, each.flavors.get("h100", {}).get("nvidia.com/gpu", 0)) for each in a.usage]
     assert used == [(0.0, 4), (5.0, 0), (15.0, 4), (30.0, 0)]
-    assert (b["pending"], b["admitted"], b["weighted_share"]) == (1, 0, 0)
+    assert (b.pending, b.admitted, b.weighted_share) == (1, 0, 0)
 
 
 def test_two_that_preempt_each_other_without_end_are_given_up() -> None:
@@ -355,7 +355,7 @@ def test_two_that_preempt_each_other_without_end_are_given_up() -> None:
     jobs = [job(name, door, gpus, priority=priority) for name, door, gpus, priority in sizes]
     found = simulate(given, [*jobs, job("w5", "a", 4, priority=1)])
     assert found.engine.restless == {0.0}
-    assert document(found)["restless"] == [0.0]
+    assert document(found).restless == (0.0,)
     assert len(found.changes) < 2000
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
+from lab.api.queue import Description, Listing, QueueEvent, Row
+from lab.api.quotas import ClusterQueueView, CohortView, LocalQueueView
 from lab.cli import format, queue_words, render, values
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cluster.queues import FIRST, Document, Queues
+from lab.cluster.queues import FIRST, Queues
 from lab.errors import LabError, NotFoundError
 
 STATUSES = ("unfinished", "all", "pending", "admitted", "finished")
@@ -30,32 +31,32 @@ JOB = click.argument(
 def overview(app: App) -> None:
     """Print the ClusterQueues, and the jobs that have not finished."""
     queues = app.open().queues
-    listing = queues.queues()
+    found = queues.queues()
     jobs = queues.list(limit=0 if app.out.json_wanted else MOST)
-    if app.out.as_json({**listing, **jobs}):
+    if app.out.as_json({**vars(found), **vars(jobs)}):
         return
-    if not listing["cluster_queues"]:
+    if not found.cluster_queues:
         app.out.line("no queues yet")
         app.out.note(f"make some: {FIRST}")
         return
     rows = (
         (
-            cluster_queue["name"],
-            cluster_queue["cohort"],
-            cluster_queue["pending"],
-            cluster_queue["admitted"],
-            cluster_queue["active"],
-            ", ".join(queue_words.used(flavor) for flavor in cluster_queue["flavors"]),
+            each.name,
+            each.cohort,
+            each.pending,
+            each.admitted,
+            each.active,
+            ", ".join(queue_words.used(flavor) for flavor in each.flavors),
         )
-        for cluster_queue in listing["cluster_queues"]
+        for each in found.cluster_queues
     )
     columns = ("NAME", "COHORT", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "USED")
     app.out.show(render.table(columns, rows))
-    for cluster_queue in listing["cluster_queues"]:
-        if not cluster_queue["active"]:
-            app.out.warn(f"ClusterQueue {cluster_queue['name']}: {cluster_queue['message']}")
-    for excess in listing.get("overcommitted", ()):
-        app.out.warn(excess["message"], excess["hint"])
+    for each in found.cluster_queues:
+        if not each.active:
+            app.out.warn(f"ClusterQueue {each.name}: {each.message}")
+    for excess in found.overcommitted:
+        app.out.warn(excess.message, excess.hint)
     app.out.line()
     _show(app, jobs)
 
@@ -75,21 +76,21 @@ def overview(app: App) -> None:
 def list_jobs(app: App, status: str, queue_name: str | None, limit: int | None) -> None:
     """List jobs in the order of their queues: those that run, those that wait, and why."""
     most = limit or (0 if app.out.json_wanted else MOST)
-    listed = app.open().queues.list(status=status, queue=queue_name or "", limit=most)
-    if not app.out.as_json(listed):
-        _show(app, listed)
+    found = app.open().queues.list(status=status, queue=queue_name or "", limit=most)
+    if not app.out.as_json(found):
+        _show(app, found)
 
 
-def _show(app: App, listed: Document) -> None:
-    jobs, now = listed["workloads"], listed["now"]
+def _show(app: App, found: Listing) -> None:
+    jobs, now = found.workloads, found.now
     if jobs:
-        app.out.show(render.table(COLUMNS, (_row(job, now) for job in jobs)), width=render.SENTENCES)
+        app.out.show(render.table(COLUMNS, (_row(each, now) for each in jobs)), width=render.SENTENCES)
     else:
         app.out.line("no such job is in the queues")
-    if len(jobs) < listed["total"]:
-        app.out.line(f"and {listed['total'] - len(jobs)} more; --limit shows them")
-    if silent := queue_words.away(listed):
-        app.out.warn(silent)
+    if len(jobs) < found.total:
+        app.out.line(f"and {found.total - len(jobs)} more; --limit shows them")
+    if told := queue_words.away(found):
+        app.out.warn(told)
 
 
 COLUMNS = (
@@ -98,23 +99,23 @@ COLUMNS = (
 )
 
 
-def _row(job: Document, now: float) -> tuple[Any, ...]:
-    position = job["position_in_cluster_queue"]
-    waits = job["status"] in ("Pending", "Evicted", "Deactivated", "Finished")
+def _row(each: Row, now: float) -> tuple[object, ...]:
+    position = each.position_in_cluster_queue
+    waits = each.status in ("Pending", "Evicted", "Deactivated", "Finished")
     return (
-        job["workload"],
-        job["recipe"] or "command",
-        job["job_name"],
-        job["local_queue"],
-        job["cluster_queue"],
-        job["status"],
+        each.workload,
+        each.recipe or "command",
+        each.job_name,
+        each.local_queue,
+        each.cluster_queue,
+        each.status,
         None if position is None else queue_words.ordinal(position),
-        format.seconds(job["executed"]) if job["executed"] else "",
-        format.seconds(max(0.0, now - job["created"])),
-        ": ".join(filter(None, (job["reason"], queue_words.plainly(job))))
+        format.seconds(each.executed) if each.executed else "",
+        format.seconds(max(0.0, now - each.created)),
+        ": ".join(filter(None, (each.reason, each.waits)))
         if waits
         else "takes more than asked"
-        if job["takes_more"]
+        if each.takes_more
         else "",
     )
 
@@ -129,46 +130,46 @@ def describe(app: App, name: str) -> None:
     """Describe a job with its attempts and events, or a queue with its quota and usage."""
     queues = app.open().queues
     try:
-        described = queues.describe(name)
+        found = queues.describe(name)
     except NotFoundError as error:
         kind, queue = _queue(queues, name)
-        if not queue:
+        if queue is None:
             raise NotFoundError(f"there is no job, queue or cohort {name!r}", error.hint) from None
-        if not app.out.as_json({"kind": kind, **queue}):
+        if not app.out.as_json({"kind": kind, **vars(queue)}):
             render.pairs(app.out, queue_words.queue_rows(kind, queue))
         return
-    if not app.out.as_json({"kind": "Job", **described}):
-        render.pairs(app.out, queue_words.job_rows(described))
+    if not app.out.as_json({"kind": "Job", **vars(found)}):
+        render.pairs(app.out, queue_words.job_rows(found))
 
 
-def _queue(queues: Queues, name: str) -> tuple[str, Document]:
+def _queue(queues: Queues, name: str) -> tuple[str, ClusterQueueView | CohortView | LocalQueueView | None]:
     """Kind and document of a queue or cohort; nothing where there is none of this name."""
-    listing = queues.queues()
-    for kind, rows in (("ClusterQueue", "cluster_queues"), ("Cohort", "cohorts")):
-        for row in listing[rows]:
-            if row["name"] == name:
-                return kind, row
-    for row in listing["local_queues"]:
-        if name in (row["name"], f"{row['namespace']}/{row['name']}"):
-            return "LocalQueue", row
-    return "", {}
+    found = queues.queues()
+    for queue in found.cluster_queues:
+        if queue.name == name:
+            return "ClusterQueue", queue
+    for cohort in found.cohorts:
+        if cohort.name == name:
+            return "Cohort", cohort
+    for local in found.local_queues:
+        if name in (local.name, f"{local.namespace}/{local.name}"):
+            return "LocalQueue", local
+    return "", None
 
 
 @click.command(cls=LabCommand)
 @JOB
 @pass_app
 def why(app: App, name: str) -> None:
-    """Say why a job waits, which jobs hold the quota that it needs, and when it could start."""
-    answer = app.open().queues.why(name)
-    if app.out.as_json(answer):
+    """Say why a job waits, who holds what it misses, and when it could start."""
+    found = app.open().queues.why(name)
+    if app.out.as_json(found):
         return
-    if answer["status"] == "Pending":
-        render.pairs(app.out, [("job", queue_words.called(answer)), *queue_words.why_rows(answer)])
+    if found.status == "Pending":
+        render.pairs(app.out, [("job", queue_words.called(found)), *queue_words.why_rows(found)])
         return
-    reason = queue_words.explained(answer) if answer["reason"] or answer["message"] else ""
-    render.pairs(
-        app.out, (("job", queue_words.called(answer)), ("status", answer["status"]), ("reason", reason))
-    )
+    told = queue_words.explained(found) if found.reason or found.message else ""
+    render.pairs(app.out, (("job", queue_words.called(found)), ("status", found.status), ("reason", told)))
 
 
 @click.command(cls=LabCommand)
@@ -178,9 +179,9 @@ def cancel(app: App, name: str) -> None:
     """End a job, whether it waits or runs. One that has ended stays as it is."""
     queues = app.open().queues
     job = queues.describe(name)
-    if job["status"] != "Finished":
-        queues.cancel(job["workload"], "cancelled with labctl")
-        job = queues.describe(job["workload"])
+    if job.status != "Finished":
+        queues.cancel(job.workload, "cancelled with labctl")
+        job = queues.describe(job.workload)
     _say(app, job)
 
 
@@ -190,7 +191,7 @@ def cancel(app: App, name: str) -> None:
 def stop(app: App, name: str) -> None:
     """Put a job on hold: it leaves its queue, and is stopped if it runs, until `queue resume`."""
     queues = app.open().queues
-    _say(app, queues.describe(queues.stop(name)["workload"]))
+    _say(app, queues.describe(queues.stop(name).workload))
 
 
 @click.command(cls=LabCommand)
@@ -199,19 +200,19 @@ def stop(app: App, name: str) -> None:
 def resume(app: App, name: str) -> None:
     """Let a job queue again that is on hold, or that ran into a limit of its queue or its time."""
     queues = app.open().queues
-    _say(app, queues.describe(queues.resume(name)["workload"]))
+    _say(app, queues.describe(queues.resume(name).workload))
 
 
-def _say(app: App, job: Document) -> None:
+def _say(app: App, job: Description) -> None:
     if not app.out.as_json(job):
-        app.out.line(f"job {job['workload']}: {said(job)}")
+        app.out.line(f"job {job.workload}: {said(job)}")
 
 
-def said(job: Document) -> str:
+def said(job: Description) -> str:
     """How it stands with a job that was told to end or to wait."""
-    if job["status"] == "Finished":
-        return f"Finished ({job['reason']})"
-    return "is being stopped" if job["stopping"] else str(job["status"])
+    if job.status == "Finished":
+        return f"Finished ({job.reason})"
+    return "is being stopped" if job.stopping else job.status
 
 
 @click.command(cls=LabCommand)
@@ -225,26 +226,26 @@ def events(app: App, follow: bool, since: int) -> None:
     With --json and -f, a JSON document a line.
     """
     queues = app.open().queues
-    page = queues.events(since)
+    found: Sequence[QueueEvent] = queues.events(since)
     if app.out.json_wanted and not follow:
-        app.out.document({"events": list(page)})
+        app.out.document({"events": list(found)})
         return
-    if not page and not follow:
-        app.out.line("nothing has been decided yet")
+    if not found and not follow:
+        app.out.line("nothing was decided yet")
     while True:
-        for event in page:
-            since = max(since, event["number"])
+        for each in found:
+            since = max(since, each.number)
             if app.out.json_wanted:
-                app.out.document(event, compact=True)
+                app.out.document(each, compact=True)
             else:
-                app.out.line(queue_words.event(event))
+                app.out.line(queue_words.event(each))
         if not follow:
             return
         app.clock.sleep(POLL_SECONDS)
-        page = _patiently(app, queues, since)
+        found = _patiently(app, queues, since)
 
 
-def _patiently(app: App, queues: Queues, since: int) -> Sequence[Document]:
+def _patiently(app: App, queues: Queues, since: int) -> Sequence[QueueEvent]:
     """Events after this one; a controller that starts again may be silent for a while."""
     deadline = app.clock() + PATIENCE_SECONDS
     while True:

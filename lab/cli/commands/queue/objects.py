@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.queue_requests import Misfit, ObjectChange
 from lab.cli import render, values
 from lab.cli.commands.queue.files import NAMESPACE, check_namespace
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cluster.queues import FIRST, Document, RefusedFilesError
+from lab.cluster.queues import FIRST, RefusedFilesError
 from lab.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from lab.queue.writing import Key, Object
 
 EXAMPLES = ("classroom", "mlbatch", "two-teams")
 
@@ -27,9 +31,6 @@ KINDS = {
     "Configuration": ("configuration",),
 }
 """Kind -> names of it, as kubectl and kueuectl take them."""
-
-Key = tuple[str, str, str]
-"""Kind, namespace and name."""
 
 
 @click.command(cls=LabCommand)
@@ -64,36 +65,35 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
         texts, queues = ((f"{example_name}.yaml", made.text),), made.queues
         app.out.note(made.note)
     try:
-        applied = lab.queues.apply(texts, namespace, dry_run=dry_run)
+        found = lab.queues.apply(texts, namespace, dry_run=dry_run)
     except RefusedFilesError as error:
         _refuse(app, error)
-    for warning in applied["warnings"]:
-        app.out.warn(_sentence(warning), warning["hint"])
-    if app.out.as_json({**applied, "dry_run": dry_run}):
+    for warning in found.warnings:
+        app.out.warn(_told(warning), warning.hint)
+    if app.out.as_json({**vars(found), "dry_run": dry_run}):
         return
-    for item in applied["objects"]:
-        app.out.line(f"{_name(item)} {item['change']}{' (dry run)' if dry_run else ''}")
+    for each in found.objects:
+        app.out.line(f"{_name(each)} {each.change}{' (dry run)' if dry_run else ''}")
     if queues and not dry_run:
         app.out.note(f"submit: labctl submit digits --queue {queues[0]}   queues: {', '.join(queues)}")
 
 
 def _refuse(app: App, error: RefusedFilesError) -> None:
     """Say everything that is wrong, and exit."""
-    for problem in error.problems[1:]:
-        hint = problem["hint"]
-        app.out.ask(f"{_sentence(problem)}{f' ({hint})' if hint else ''}")
-    app.out.complain(error, {"problems": list(error.problems)})
+    for each in error.problems[1:]:
+        app.out.ask(f"{_told(each)}{f' ({each.hint})' if each.hint else ''}")
+    app.out.complain(error, {"problems": error.problems})
     raise click.exceptions.Exit(error.exit_code)
 
 
-def _sentence(problem: Document) -> str:
-    path = f"{problem['path']}: " if problem["path"] else ""
-    return f"{problem['file']}:{problem['line']}: {path}{problem['message']}"
+def _told(problem: Misfit) -> str:
+    path = f"{problem.path}: " if problem.path else ""
+    return f"{problem.file}:{problem.line}: {path}{problem.message}"
 
 
-def _name(item: Document) -> str:
+def _name(each: ObjectChange) -> str:
     """`ClusterQueue classroom`, `LocalQueue ann/default`."""
-    return " ".join(filter(None, (item["kind"], "/".join(filter(None, (item["namespace"], item["name"]))))))
+    return " ".join(filter(None, (each.kind, "/".join(filter(None, (each.namespace, each.name))))))
 
 
 @click.command(cls=LabCommand)
@@ -110,28 +110,28 @@ def _name(item: Document) -> str:
 def delete(app: App, objects: tuple[str, ...], files: tuple[Path, ...], namespace: str) -> None:
     """Delete quotas and queues: all that are named, or none if one of them is still used."""
     check_namespace(namespace)
-    wanted = [_key(text, namespace) for text in objects]
+    wanted = [_key(each, namespace) for each in objects]
     if files:
         wanted += _in_files(files, namespace)
     if not wanted:
         raise UsageError("queue delete: name an object or a --file", "for example clusterqueue/red")
-    deleted = app.open().queues.delete(dict.fromkeys(wanted))
-    if app.out.as_json(deleted):
+    found = app.open().queues.delete(dict.fromkeys(wanted))
+    if app.out.as_json(found):
         return
-    for item in deleted["objects"]:
-        app.out.line(f"{_name(item)} {item['change']}")
+    for each in found.objects:
+        app.out.line(f"{_name(each)} {each.change}")
 
 
 def _in_files(files: Sequence[Path], namespace: str) -> list[Key]:
     """Objects of these files. Raises UsageError for what cannot be read."""
     from lab.flows.queues.files import read_files
 
-    read = read_files(files, namespace)
-    if read.errors:
-        raise UsageError(str(read.errors[0]), read.errors[0].hint)
+    found = read_files(files, namespace)
+    if found.errors:
+        raise UsageError(str(found.errors[0]), found.errors[0].hint)
     return [
         (place[0], place[1] if len(place) > 2 else "", place[-1] if len(place) > 1 else "")
-        for place in read.places
+        for place in found.places
         if place[0] != "Workload"
     ]
 
@@ -153,7 +153,7 @@ def _kind(word: str) -> str:
     for kind, names in KINDS.items():
         if word.lower() in names:
             return kind
-    raise UsageError(f"{word!r} is not a kind of object", f"known: {', '.join(KINDS)}")
+    raise UsageError(f"{word!r} is no kind of objects", f"known: {', '.join(KINDS)}")
 
 
 @click.command(cls=LabCommand)
@@ -169,45 +169,40 @@ def _kind(word: str) -> str:
 @pass_app
 def get(app: App, what: str | None, namespace: str, output: str) -> None:
     """Print the quotas and queues of the lab, as `queue apply` takes them."""
+    from lab.queue.writing import as_yaml, key_of
+
     check_namespace(namespace)
     if output == "yaml" and app.out.json_wanted:
         raise UsageError("--json and --output yaml exclude each other", "choose one")
     wanted = None if what is None else (_kind(what),) if "/" not in what else _key(what, namespace)
-    matches = [item for item in app.open().queues.objects() if wanted is None or _meant(item, wanted)]
-    if wanted is not None and len(wanted) > 1 and not matches:
+    found = app.open().queues.objects()
+    if wanted is not None:
+        found = tuple(each for each in found if key_of(each)[: len(wanted)] == wanted)
+    if wanted is not None and len(wanted) > 1 and not found:
         raise NotFoundError(f"there is no {what}", "see what there is: labctl queue get")
     if output == "yaml":
-        from lab.queue.writing import as_yaml
-
-        app.out.raw_line(as_yaml(matches).rstrip("\n"))
+        app.out.raw_line(as_yaml(found).rstrip("\n"))
         return
-    if app.out.as_json({"objects": matches}):
+    if app.out.as_json({"objects": found}):
         return
-    if not matches:
+    if not found:
         app.out.line("no queues yet" if what is None else f"no {what} yet")
         app.out.note(f"make some: {FIRST}")
         return
-    app.out.show(render.table(("KIND", "NAMESPACE", "NAME", "SAYS"), _rows(matches)), width=render.SENTENCES)
+    app.out.show(render.table(("KIND", "NAMESPACE", "NAME", "SAYS"), _rows(found)), width=render.SENTENCES)
 
 
-def _parts(item: Document) -> Key:
-    meta = item.get("metadata", {})
-    return item["kind"], meta.get("namespace", ""), meta.get("name", "")
+def _rows(found: Sequence[Object]) -> Iterator[tuple[object, ...]]:
+    from lab.queue.writing import key_of
 
-
-def _meant(item: Document, wanted: tuple[str, ...]) -> bool:
-    return _parts(item)[: len(wanted)] == wanted
-
-
-def _rows(items: Sequence[Document]) -> Iterator[tuple[Any, ...]]:
-    for item in items:
-        spec = item.get("spec") or {}
-        summary = {
+    for each in found:
+        spec = each.get("spec") or {}
+        told = {
             "ClusterQueue": spec.get("cohortName") and f"in cohort {spec['cohortName']}",
             "LocalQueue": spec.get("clusterQueue") and f"leads to {spec['clusterQueue']}",
             "Cohort": spec.get("parentName") and f"below {spec['parentName']}",
-        }.get(item["kind"]) or (f"value {item['value']}" if "value" in item else "")
-        yield (*_parts(item), summary)
+        }.get(each["kind"]) or (f"value {each['value']}" if "value" in each else "")
+        yield (*key_of(each), told)
 
 
 COMMANDS = (apply, delete, get)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from lab.api.queue import Listing
 from lab.daemons.queue.model import Record
-from lab.daemons.queue.reader import Document, Reader
+from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import EVICTED, Plainly, row, state_of
 from lab.errors import NotFoundError, UsageError
 from lab.queue.engine import Engine
@@ -18,7 +17,7 @@ STATUSES = (UNFINISHED, ALL, "pending", "admitted", "finished")
 _ORDER = {EVICTED: 0, ADMITTED: 0, PENDING: 1, INACTIVE: 2, FINISHED: 3}
 
 
-def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limit: int = 0) -> Document:
+def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limit: int = 0) -> Listing:
     """Workloads in the order of their queues: those that hold quota, those that wait, the finished ones.
 
     `queue` is a LocalQueue, NAME or NAMESPACE/NAME; a `limit` of 0 is none. Raises UsageError, NotFoundError.
@@ -28,28 +27,28 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
     if limit < 0:
         raise UsageError(f"limit {limit}: must not be negative")
     engine = reader.engine
-    keys = _keys(engine, queue) if queue else None
-    rows: list[tuple[tuple[Any, ...], Record, Item]] = []
+    doors = _doors(engine, queue) if queue else None
+    rows: list[tuple[tuple[object, ...], Record, Item]] = []
     places = positions(engine)
     for number, record in enumerate(reader.jobs.values()):
         item = engine.items[record.key]
         state = state_of(item)
-        if not _wanted(status, state) or (keys is not None and item.queue not in keys):
+        if not _wanted(status, state) or (doors is not None and item.queue not in doors):
             continue
         where = places.get(record.key)
         place = number if where is None else where.in_cluster_queue
         order = (_ORDER[state], "" if state == FINISHED else item.cluster_queue)
         rows.append(((*order, -number if state == FINISHED else place), record, item))
-    rows.sort(key=lambda row: row[0])
+    rows.sort(key=lambda each: each[0])
     shown, plainly = rows[:limit] if limit else rows, Plainly(reader)
-    return {
-        "workloads": [
+    return Listing(
+        workloads=tuple(
             row(reader, record, item, places.get(record.key), plainly) for _, record, item in shown
-        ],
-        "total": len(rows),
-        "now": reader.clock(),
-        "away": dict(reader.away),
-    }
+        ),
+        total=len(rows),
+        now=reader.clock(),
+        away=dict(reader.away),
+    )
 
 
 def _wanted(status: str, state: str) -> bool:
@@ -60,12 +59,12 @@ def _wanted(status: str, state: str) -> bool:
     return status in (ALL, state.lower())
 
 
-def _keys(engine: Engine, queue: str) -> set[tuple[str, str]]:
+def _doors(engine: Engine, queue: str) -> set[tuple[str, str]]:
     """The LocalQueues of this name. Raises NotFoundError."""
     space, _, name = queue.rpartition("/")
     known = engine.setup.local_queues
-    matches = {key for key in known if key[1] == name and space in ("", key[0])}
-    if not matches:
-        names = ", ".join(sorted("/".join(key) for key in known)) or "none"
+    found = {door for door in known if door[1] == name and space in ("", door[0])}
+    if not found:
+        names = ", ".join(sorted("/".join(door) for door in known)) or "none"
         raise NotFoundError(f"there is no LocalQueue {queue}", f"known: {names}")
-    return matches
+    return found

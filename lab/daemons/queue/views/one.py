@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
+from lab.api.queue import Description, Granted, JobEvent, Resets
 from lab.daemons.queue import resets
-from lab.daemons.queue.model import RESETTING, Record
-from lab.daemons.queue.reader import Document, Reader
+from lab.daemons.queue.model import RESETTING, Record, StoredEvent
+from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import Plainly, amounts, find, pod_set, row
 from lab.queue.holders import position
 from lab.queue.item import Item
@@ -15,65 +14,56 @@ LATEST = 1_000
 """Events of a workload that are told, the newest: a receipt needs those of every preemption."""
 
 
-def describe(reader: Reader, key: str) -> Document:
+def describe(reader: Reader, key: str) -> Description:
     """Everything that is known of one workload. Raises NotFoundError."""
     record, item = find(reader, key)
     job, workload, engine = record.job, item.workload, reader.engine
     events = reader.events(limit=1_000_000, workload=record.key)[-LATEST:]
-    return {
-        **row(reader, record, item, position(engine, item), Plainly(reader)),
-        "pod_sets": [pod_set(requested) for requested in workload.pod_sets],
-        "granted": _granted(item),
-        "active": item.active,
-        "max_time": workload.max_execution,
-        "preemption_grace": job.grace,
-        "enforce": job.enforce,
-        "takes": dict(job.takes),
-        "requeues": item.requeues,
-        "requeue_at": item.requeue_at,
-        "stopping": None if record.stop is None else asdict(record.stop),
-        "retry": _retry(record, item),
-        "attempts_made": [asdict(attempt) for attempt in job.attempts],
-        "events": [
-            {
-                "number": event.number,
-                "at": event.change.at,
-                "event": event.change.event,
-                "reason": event.change.reason,
-                "message": event.change.message,
-                "cluster_queue": event.change.cluster_queue,
-            }
-            for event in events
-        ],
-        "now": reader.clock(),
-        "away": dict(reader.away),
-    }
+    return Description(
+        **vars(row(reader, record, item, position(engine, item), Plainly(reader))),
+        pod_sets=tuple(pod_set(each) for each in workload.pod_sets),
+        granted=_granted(item),
+        active=item.active,
+        max_time=workload.max_execution,
+        preemption_grace=job.grace,
+        enforce=job.enforce,
+        takes=job.takes,
+        requeues=item.requeues,
+        requeue_at=item.requeue_at,
+        stopping=record.stop,
+        retry=_resets(record, item),
+        attempts_made=job.attempts,
+        events=tuple(_event(each) for each in events),
+        now=reader.clock(),
+        away=dict(reader.away),
+    )
 
 
-def _retry(record: Record, item: Item) -> Document:
-    """Policy and state of the resets; `phase` is AppWrapper's."""
+def _event(event: StoredEvent) -> JobEvent:
+    change = event.change
+    return JobEvent(
+        event.number, change.at, change.event, change.reason, change.message, change.cluster_queue
+    )
+
+
+def _resets(record: Record, item: Item) -> Resets:
     job, attempt = record.job, record.attempt
     between = record.phase == RESETTING and attempt is not None
-    ended = [attempt for attempt in job.attempts if attempt.reset]
-    return {
-        "policy": None if job.retry is None else job.retry.document,
-        "phase": resets.phase_of(record, item),
-        "retries": job.retries,
-        "resets": len(ended),
-        "reason": ended[-1].reset if ended else "",
-        "resumes_at": resets.resume_at(attempt) if between and attempt is not None else None,
-    }
+    ended = [each for each in job.attempts if each.reset]
+    return Resets(
+        policy=job.retry,
+        phase=resets.phase_of(record, item),
+        retries=job.retries,
+        resets=len(ended),
+        reason=ended[-1].reset if ended else "",
+        resumes_at=resets.resume_at(attempt) if between and attempt is not None else None,
+    )
 
 
-def _granted(item: Item) -> list[Document]:
+def _granted(item: Item) -> tuple[Granted, ...]:
     if item.admission is None:
-        return []
-    return [
-        {
-            "name": pod_set.name,
-            "count": pod_set.count,
-            "flavors": dict(pod_set.flavors),
-            "usage": amounts(pod_set.usage),
-        }
-        for pod_set in item.admission.pod_sets
-    ]
+        return ()
+    return tuple(
+        Granted(each.name, each.count, dict(each.flavors), amounts(each.usage))
+        for each in item.admission.pod_sets
+    )

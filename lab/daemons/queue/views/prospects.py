@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from itertools import islice
 
+from lab.api.queue import DryRun, EndView, ForecastView, HolderView, Missing, Why
 from lab.daemons.queue.model import DONE, Record
-from lab.daemons.queue.reader import Document, Reader
-from lab.daemons.queue.views.rows import EVICTED, Plainly, amount, find, pod_set, row, state_of
+from lab.daemons.queue.reader import Reader
+from lab.daemons.queue.views.rows import Plainly, amount, find, pod_set, row, state_of
 from lab.queue.engine import Engine
-from lab.queue.forecast import Forecast, Outlook, outlook, usual_times
-from lab.queue.holders import Holder, Position, Shortage, position
+from lab.queue.forecast import End, Forecast, Outlook, outlook, usual_times
+from lab.queue.holders import Holder, Shortage, position
 from lab.queue.item import ADMITTED, FINISHED, PENDING, Item
 from lab.queue.model import Workload
 from lab.queue.status import workload_of
@@ -22,50 +22,59 @@ REMEMBERED = 1_000
 """Finished jobs from which usual times are taken, the newest."""
 
 
-def why(reader: Reader, key: str) -> Document:
+def why(reader: Reader, key: str) -> Why:
     """Why a workload waits, who holds what is missing, and when it could start. Raises NotFoundError."""
     with reader.lock:
         record, item = find(reader, key)
-        engine, state, now = reader.engine, state_of(item), reader.clock()
-        reason, message = engine.condition(item)
+        engine, now = reader.engine, reader.clock()
         place = position(engine, item)
-        look = _Look(reader, record.key) if state == PENDING else None
-        base = {
-            **row(reader, record, item, place, Plainly(reader)),
-            **_place(place),
-            "reason": item.evicted if state == EVICTED else reason,
-            "message": message,
-            "ahead": _ahead(engine, item),
-            "away": dict(reader.away),
-        }
-    prospect = look() if look is not None else None
-    return {**base, **_prospects(reader, prospect, now)}
+        look = _Look(reader, record.key) if state_of(item) == PENDING else None
+        base = vars(row(reader, record, item, place, Plainly(reader)))
+        ahead, away = _ahead(engine, item), dict(reader.away)
+    outlook = look() if look is not None else None
+    return Why(
+        **base,
+        of_cluster_queue=None if place is None else place.of_cluster_queue,
+        of_local_queue=None if place is None else place.of_local_queue,
+        ahead=ahead,
+        away=away,
+        now=now,
+        missing=_missing(outlook),
+        holders=_holders(reader, outlook),
+        forecast=None if outlook is None else _forecast(outlook.forecast, now),
+    )
 
 
-def dry_run(reader: Reader, workload: Workload) -> Document:
-    """What would be if this workload were submitted now, in the form of `why`."""
+def dry_run(reader: Reader, workload: Workload) -> DryRun:
+    """What would be if this workload were submitted now. Nothing is changed."""
     with reader.lock:
         now = reader.clock()
         look = _Look(reader, workload.key, workload)
         away = dict(reader.away)
-    prospect = look()
-    return {
-        "workload": None,
-        "local_queue": workload.queue,
-        "namespace": workload.namespace,
-        "cluster_queue": prospect.cluster_queue,
-        "priority": workload.priority,
-        "status": ADMITTED if prospect.admitted else PENDING,
-        "reason": "" if prospect.admitted else prospect.reason,
-        "message": "" if prospect.admitted else prospect.message,
-        "waits": prospect.waits,
-        "flavors": prospect.flavors,
-        **_place(prospect.position),
-        "preempts": list(prospect.preempts),
-        "pod_sets": [pod_set(requested) for requested in workload.pod_sets],
-        "away": away,
-        **_prospects(reader, prospect, now),
-    }
+    outlook = look()
+    place = outlook.position
+    return DryRun(
+        local_queue=workload.queue,
+        namespace=workload.namespace,
+        cluster_queue=outlook.cluster_queue,
+        priority=workload.priority,
+        status=ADMITTED if outlook.admitted else PENDING,
+        reason="" if outlook.admitted else outlook.reason,
+        message="" if outlook.admitted else outlook.message,
+        waits=outlook.waits,
+        flavors=outlook.flavors,
+        position_in_cluster_queue=None if place is None else place.in_cluster_queue,
+        of_cluster_queue=None if place is None else place.of_cluster_queue,
+        position_in_local_queue=None if place is None else place.in_local_queue,
+        of_local_queue=None if place is None else place.of_local_queue,
+        preempts=outlook.preempts,
+        pod_sets=tuple(pod_set(each) for each in workload.pod_sets),
+        away=away,
+        now=now,
+        missing=_missing(outlook),
+        holders=_holders(reader, outlook),
+        forecast=_forecast(outlook.forecast, now),
+    )
 
 
 class _Look:
@@ -100,82 +109,59 @@ def _times(records: Iterable[Record]) -> Iterator[tuple[str, float]]:
     for record in reversed(list(records)):
         last = record.attempt
         if record.phase == DONE and last is not None and last.ended == "SUCCEEDED":
-            spans = (
-                attempt.ended_at - attempt.admitted_at for attempt in record.job.attempts if attempt.ended_at
-            )
+            spans = (each.ended_at - each.admitted_at for each in record.job.attempts if each.ended_at)
             yield _kind(record), sum(spans)
 
 
-def _place(place: Position | None) -> Document:
-    names = ("position_in_cluster_queue", "of_cluster_queue", "position_in_local_queue", "of_local_queue")
-    if place is None:
-        return dict.fromkeys(names)
-    return dict(zip(names, asdict(place).values(), strict=True))
-
-
-def _ahead(engine: Engine, item: Item, most: int = 5) -> list[str]:
+def _ahead(engine: Engine, item: Item, most: int = 5) -> tuple[str, ...]:
     """The next workloads before this one in its ClusterQueue, those that come first first."""
     pending = engine.pending.get(item.cluster_queue)
     before: list[str] = []
-    for waiting in pending or ():
-        if waiting is item:
-            return before[:most]
-        before.append(waiting.key)
-    return []
+    for each in pending or ():
+        if each is item:
+            return tuple(before[:most])
+        before.append(each.key)
+    return ()
 
 
-def _prospects(reader: Reader, prospect: Outlook | None, now: float) -> Document:
-    if prospect is None:
-        return {"now": now, "missing": [], "holders": [], "forecast": None}
-    with reader.lock:
-        holders = [_holder(reader, holder) for holder in prospect.holders]
-    return {
-        "now": now,
-        "missing": [_shortage(shortage) for shortage in prospect.shortages],
-        "holders": holders,
-        "forecast": _forecast(prospect.forecast, now),
-    }
+def _missing(outlook: Outlook | None) -> tuple[Missing, ...]:
+    return () if outlook is None else tuple(_shortage(each) for each in outlook.shortages)
 
 
-def _shortage(shortage: Shortage) -> Document:
+def _shortage(shortage: Shortage) -> Missing:
     flavor, resource = shortage.place
-    return {
-        "flavor": flavor,
-        "resource": resource,
-        "missing": amount(resource, shortage.missing),
-        "asked": amount(resource, shortage.asked),
-    }
+    return Missing(flavor, resource, amount(resource, shortage.missing), amount(resource, shortage.asked))
 
 
-def _holder(reader: Reader, holder: Holder) -> Document:
+def _holders(reader: Reader, outlook: Outlook | None) -> tuple[HolderView, ...]:
+    with reader.lock:
+        return () if outlook is None else tuple(_holder(reader, each) for each in outlook.holders)
+
+
+def _holder(reader: Reader, holder: Holder) -> HolderView:
     record = reader.jobs.get(holder.workload)
-    return {
-        "workload": holder.workload,
-        "job_name": "" if record is None else record.job.metadata.get("job_name", ""),
-        "owner": "" if record is None else record.job.owner,
-        "local_queue": "/".join(holder.local_queue),
-        "cluster_queue": holder.cluster_queue,
-        "priority": holder.priority,
-        "usage": natural(holder.usage),
-        "since": holder.since,
-        "leaving": holder.leaving,
-    }
+    return HolderView(
+        workload=holder.workload,
+        job_name="" if record is None else record.job.metadata.get("job_name", ""),
+        owner="" if record is None else record.job.owner,
+        local_queue="/".join(holder.local_queue),
+        cluster_queue=holder.cluster_queue,
+        priority=holder.priority,
+        usage=natural(holder.usage),
+        since=holder.since,
+        leaving=holder.leaving,
+    )
 
 
-def _forecast(forecast: Forecast, now: float) -> Document:
-    return {
-        "at": forecast.at,
-        "seconds": None if forecast.at is None else round(max(0.0, forecast.at - now), 3),
-        "why_not": forecast.why,
-        "ends": [
-            {
-                "workload": end.workload,
-                "at": end.at,
-                "length": end.length.seconds,
-                "basis": end.length.basis,
-                "jobs": end.length.jobs,
-            }
-            for end in forecast.ends
-        ],
-        "unknown": list(forecast.unknown),
-    }
+def _forecast(forecast: Forecast, now: float) -> ForecastView:
+    return ForecastView(
+        at=forecast.at,
+        seconds=None if forecast.at is None else round(max(0.0, forecast.at - now), 3),
+        why_not=forecast.why,
+        ends=tuple(_end(each) for each in forecast.ends),
+        unknown=forecast.unknown,
+    )
+
+
+def _end(end: End) -> EndView:
+    return EndView(end.workload, end.at, end.length.seconds, end.length.basis, end.length.jobs)

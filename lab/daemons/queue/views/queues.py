@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import math
 
-from lab.daemons.queue.reader import Document, Reader
+from lab.api.quotas import (
+    ClusterQueueView,
+    CohortView,
+    FlavorUse,
+    FlavorView,
+    LocalQueueView,
+    Overcommitted,
+    PriorityView,
+    QueuesView,
+)
+from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.setup import LESS
 from lab.daemons.queue.views.rows import amount
 from lab.queue.capacity import overcommitted
@@ -14,10 +24,11 @@ from lab.queue.shares import share
 from lab.queue.tree import QuotaNode
 
 
-def queues(reader: Reader) -> Document:
+def queues(reader: Reader) -> QueuesView:
     """Every queue and cohort: quota, usage, what is borrowed, and how many wait and run."""
     engine = reader.engine
     setup, tree = engine.setup, engine.tree
+    local_queues = setup.local_queues
     waiting: dict[tuple[str, str], int] = {}
     holding: dict[tuple[str, str], int] = {}
     queued: dict[str, int] = {}
@@ -27,95 +38,82 @@ def queues(reader: Reader) -> Document:
         counts = waiting if item.state == PENDING else holding if item.state == ADMITTED else None
         if counts is not None:
             counts[item.queue] = counts.get(item.queue, 0) + 1
-    return {
-        "cluster_queues": [
-            {
-                "name": name,
-                "cohort": queue.cohort,
-                "strategy": queue.strategy,
-                "active": name not in engine.inactive,
-                "message": engine.inactive.get(name, "Can admit new workloads"),
-                "stop": queue.stop,
-                "pending": queued.get(name, 0),
-                "admitted": len(engine.snapshot.held[name]),
-                "weight": queue.weight,
-                "weighted_share": _share(tree.queues[name]),
-                "flavors": [_flavor(tree.queues[name], *quota) for quota in quotas(queue.groups)],
-                "local_queues": sorted(
-                    "/".join(key)
-                    for key, local_queue in setup.local_queues.items()
-                    if local_queue.cluster_queue == name
+    return QueuesView(
+        cluster_queues=tuple(
+            ClusterQueueView(
+                name=name,
+                cohort=queue.cohort,
+                strategy=queue.strategy,
+                active=name not in engine.inactive,
+                message=engine.inactive.get(name, "Can admit new workloads"),
+                stop=queue.stop,
+                pending=queued.get(name, 0),
+                admitted=len(engine.snapshot.held[name]),
+                weight=queue.weight,
+                weighted_share=_share(tree.queues[name]),
+                flavors=tuple(_flavor(tree.queues[name], *each) for each in quotas(queue.groups)),
+                local_queues=tuple(
+                    sorted("/".join(key) for key, each in local_queues.items() if each.cluster_queue == name)
                 ),
-            }
-            for name, queue in sorted(setup.cluster_queues.items())
-        ],
-        "local_queues": [
-            {
-                "namespace": local_queue.namespace,
-                "name": local_queue.name,
-                "cluster_queue": local_queue.cluster_queue,
-                "stop": local_queue.stop,
-                "pending": waiting.get(key, 0),
-                "admitted": holding.get(key, 0),
-                "used": None if engine.history is None else _finite(engine.history.of(key)),
-            }
-            for key, local_queue in sorted(setup.local_queues.items())
-        ],
-        "cohorts": [
-            {
-                "name": name,
-                "parent": "" if node.parent is None else node.parent.name,
-                "weight": node.weight,
-                "weighted_share": _share(node),
-                "flavors": [_flavor(node, place, node.quotas.get(place)) for place in sorted(node.subtree)],
-            }
-            for name, node in sorted(tree.cohorts.items())
-        ],
-        "flavors": [
-            {"name": flavor.name, "node_labels": dict(flavor.labels)}
-            for _, flavor in sorted(setup.flavors.items())
-        ],
-        "priority_classes": [
-            {
-                "name": priority_class.name,
-                "value": priority_class.value,
-                "default": priority_class.default or priority_class.name == "default",
-            }
-            for priority_class in sorted(
-                setup.priority_classes,
-                key=lambda priority_class: (-priority_class.value, priority_class.name),
             )
-        ],
-        "overcommitted": [
-            {
-                "resource": excess.resource,
-                "quota": amount(excess.resource, excess.quota),
-                "capacity": amount(excess.resource, excess.capacity),
-                "message": str(excess),
-                "hint": LESS,
-            }
+            for name, queue in sorted(setup.cluster_queues.items())
+        ),
+        local_queues=tuple(
+            LocalQueueView(
+                namespace=each.namespace,
+                name=each.name,
+                cluster_queue=each.cluster_queue,
+                stop=each.stop,
+                pending=waiting.get(key, 0),
+                admitted=holding.get(key, 0),
+                used=None if engine.history is None else _finite(engine.history.of(key)),
+            )
+            for key, each in sorted(local_queues.items())
+        ),
+        cohorts=tuple(
+            CohortView(
+                name=name,
+                parent="" if node.parent is None else node.parent.name,
+                weight=node.weight,
+                weighted_share=_share(node),
+                flavors=tuple(_flavor(node, place, node.quotas.get(place)) for place in sorted(node.subtree)),
+            )
+            for name, node in sorted(tree.cohorts.items())
+        ),
+        flavors=tuple(FlavorView(each.name, dict(each.labels)) for _, each in sorted(setup.flavors.items())),
+        priority_classes=tuple(
+            PriorityView(each.name, each.value, each.default or each.name == "default")
+            for each in sorted(setup.priority_classes, key=lambda each: (-each.value, each.name))
+        ),
+        overcommitted=tuple(
+            Overcommitted(
+                resource=excess.resource,
+                quota=amount(excess.resource, excess.quota),
+                capacity=amount(excess.resource, excess.capacity),
+                message=str(excess),
+                hint=LESS,
+            )
             for excess in overcommitted(setup, reader.capacity)
-        ],
-        "away": dict(reader.away),
-    }
+        ),
+        away=dict(reader.away),
+    )
 
 
-def _flavor(node: QuotaNode, place: FlavorResource, quota: Quota | None) -> Document:
-    """Quota and usage of one flavor's resource; limits that are not set are null."""
+def _flavor(node: QuotaNode, place: FlavorResource, quota: Quota | None) -> FlavorUse:
     flavor, resource = place
     given = quota or Quota()
     used, subtree = node.usage.get(place, 0), node.subtree.get(place, 0)
-    limits = {"borrowing_limit": given.borrowing, "lending_limit": given.lending}
-    return {
-        "flavor": flavor,
-        "resource": resource,
-        "nominal": amount(resource, given.nominal),
-        "quota": amount(resource, subtree),
-        "used": amount(resource, used),
-        "borrowed": amount(resource, max(0, used - subtree)),
-        "available": amount(resource, node.available(place)),
-        **{name: None if value is None else amount(resource, value) for name, value in limits.items()},
-    }
+    return FlavorUse(
+        flavor=flavor,
+        resource=resource,
+        nominal=amount(resource, given.nominal),
+        quota=amount(resource, subtree),
+        used=amount(resource, used),
+        borrowed=amount(resource, max(0, used - subtree)),
+        available=amount(resource, node.available(place)),
+        borrowing_limit=None if given.borrowing is None else amount(resource, given.borrowing),
+        lending_limit=None if given.lending is None else amount(resource, given.lending),
+    )
 
 
 def _share(node: QuotaNode) -> int | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Hashable, Iterator, Mapping
 
+from lab.api.base import Number
+from lab.api.queue import PodSetView, Row
 from lab.daemons.queue.model import Record
-from lab.daemons.queue.reader import Document, Reader
+from lab.daemons.queue.reader import Reader
 from lab.errors import NotFoundError
 from lab.queue.holders import Holder, Position
 from lab.queue.item import ADMITTED, Item
@@ -49,38 +51,38 @@ class Plainly:
         return owner if owner and holder.local_queue[0] == DEFAULT_NAMESPACE else whose(holder)
 
 
-def row(reader: Reader, record: Record, item: Item, where: Position | None, plainly: Plainly) -> Document:
+def row(reader: Reader, record: Record, item: Item, where: Position | None, plainly: Plainly) -> Row:
     engine, now = reader.engine, reader.clock()
     reason, message = engine.condition(item)
     job, attempt = record.job, record.attempt
     running = item.state == ADMITTED and item.admitted_at is not None
-    return {
-        "workload": record.key,
-        "namespace": item.workload.namespace,
-        "name": item.workload.name,
-        "job_name": job.metadata.get("job_name", ""),
-        "recipe": job.recipe,
-        "command": shlex.join(job.command),
-        "owner": job.owner,
-        "local_queue": item.queue[1],
-        "cluster_queue": item.cluster_queue,
-        "priority": item.priority,
-        "priority_class": job.priority_class,
-        "status": state_of(item),
-        "phase": record.phase,
-        "reason": item.evicted if state_of(item) == EVICTED else reason,
-        "message": message,
-        "waits": plainly(item),
-        "position_in_cluster_queue": None if where is None else where.in_cluster_queue,
-        "position_in_local_queue": None if where is None else where.in_local_queue,
-        "created": record.created,
-        "admitted_at": item.admitted_at,
-        "finished_at": record.finished_at,
-        "executed": round(item.executed + (now - item.since(now) if running else 0.0), 3),
-        "attempts": len(job.attempts),
-        "submission_id": "" if attempt is None else attempt.submission_id,
-        "takes_more": bool(job.takes),
-    }
+    return Row(
+        workload=record.key,
+        namespace=item.workload.namespace,
+        name=item.workload.name,
+        job_name=job.metadata.get("job_name", ""),
+        recipe=job.recipe,
+        command=shlex.join(job.command),
+        owner=job.owner,
+        local_queue=item.queue[1],
+        cluster_queue=item.cluster_queue,
+        priority=item.priority,
+        priority_class=job.priority_class,
+        status=state_of(item),
+        phase=record.phase,
+        reason=item.evicted if state_of(item) == EVICTED else reason,
+        message=message,
+        waits=plainly(item),
+        position_in_cluster_queue=None if where is None else where.in_cluster_queue,
+        position_in_local_queue=None if where is None else where.in_local_queue,
+        created=record.created,
+        admitted_at=item.admitted_at,
+        finished_at=record.finished_at,
+        executed=round(item.executed + (now - item.since(now) if running else 0.0), 3),
+        attempts=len(job.attempts),
+        submission_id="" if attempt is None else attempt.submission_id,
+        takes_more=bool(job.takes),
+    )
 
 
 def find(reader: Reader, key: str) -> tuple[Record, Item]:
@@ -104,18 +106,13 @@ def _ids(record: Record) -> Iterator[str]:
     yield from (attempt.submission_id for attempt in record.job.attempts)
 
 
-def pod_set(pod_set: PodSet) -> Document:
-    return {
-        "name": pod_set.name,
-        "count": pod_set.count,
-        "min_count": pod_set.min_count,
-        "requests": amounts(pod_set.requests),
-    }
+def pod_set(pod_set: PodSet) -> PodSetView:
+    return PodSetView(pod_set.name, pod_set.count, pod_set.min_count, amounts(pod_set.requests))
 
 
-def amounts(amounts: Mapping[str, int]) -> dict[str, float | int]:
+def amounts(amounts: Mapping[str, int]) -> dict[str, Number]:
     return {name: amount(name, value) for name, value in amounts.items()}
 
 
-def amount(resource: str, value: int) -> float | int:
+def amount(resource: str, value: int) -> Number:
     return value / 1000 if resource == CPU else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.api.receipt import Verdict
 from lab.evidence.receipt import Evidence as ReceiptEvidence
 from lab.evidence.receipt import FaultRecord, NodeRecord
 from lab.evidence.receipt.case import Case
@@ -57,8 +58,8 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         if case is None:
             lacks = "no attempt failed and was followed by another one"
             return failed(name, lacks, f"{SUBMIT}, and break it sooner")
-        check = next(candidate for candidate in run_checks(case) if candidate.name == question)
-        return answer(check.passed, name, check.detail, hint)
+        found = next(each for each in run_checks(case) if each.name == question)
+        return answer(found.passed, name, found.detail, hint)
 
     return check
 
@@ -66,17 +67,16 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
 def receipt_agrees(evidence: Evidence) -> Check:
     """labctl's receipt says `recovered`; where the notebook did it without labctl, the ledger decides."""
     name = "labctl's receipt"
-    job = evidence.job(PART)
-    mine = [r for r in evidence.receipts if job and r["job"]["submission_id"] == job.submission_id]
-    if mine:
-        verdict = str(mine[-1]["verdict"])
-        wrong = [f"{c['name']}: {c['detail']}" for c in mine[-1]["checks"] if not c["passed"]]
-        detail = verdict if verdict == "recovered" else "; ".join([verdict, *wrong])
+    if mine := evidence.receipts_of(PART):
+        verdict = mine[-1].verdict
+        wrong = [f"{check.name}: {check.detail}" for check in mine[-1].checks if not check.passed]
+        recovered = verdict is Verdict.RECOVERED
+        detail = "; ".join([verdict.value, *([] if recovered else wrong)])
         hint = "`labctl status` says what is down; run the notebook again"
-        return answer(verdict == "recovered", name, detail, hint)
+        return answer(recovered, name, detail, hint)
     if lost_rank(evidence) is None:
-        return failed(name, "there is no receipt, and the ledger has no fault either", SUBMIT)
-    return passed(name, "there is no receipt; the ledger decides")
+        return failed(name, "there is none, and the ledger knows of no fault", SUBMIT)
+    return passed(name, "there is none; the ledger decides")
 
 
 def break_a_node(lab: Lab, task: HostTask) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from lab.api.receipt import ReceiptDocument, Verdict
 from lab.cluster.jobs import Job
 from lab.flows.lessons.catalogue.training import SUBMIT, attempt_of, run_of, succeeded
 from lab.flows.lessons.model import Evidence, Lesson, LessonCheck, answer, failed, passed
@@ -48,18 +46,18 @@ def borrowed(evidence: Evidence) -> Check:
         return failed(name, "no job of blue has trained", SUBMIT)
     gpus = run.plan.resources_per_worker.get("GPU", 0) if run.plan else 0
     places = {service for node in attempt.nodes.values() if is_worker(service := evidence.service_of(node))}
-    detail = f"{len(places)} workers, {gpus:g} GPU each, from {queue_of(job) or 'no queue'}"
+    told = f"{len(places)} workers, {gpus:g} GPU each, from {queue_of(job) or 'no queue'}"
     ok = queue_of(job) == BLUE and len(places) == len(attempt.nodes) == RANKS and gpus >= 1
-    return answer(ok, name, detail, f"{SUBMIT}: {RANKS} workers with a GPU each, queue {BLUE}")
+    return answer(ok, name, told, f"{SUBMIT}: {RANKS} workers with a GPU each, queue {BLUE}")
 
 
 def got_back(evidence: Evidence) -> Check:
     """The job of team red came from its queue, asked for a GPU, and succeeded."""
     name = "red got its GPU back"
-    check = succeeded(RECLAIM, name)(evidence)
+    found = succeeded(RECLAIM, name)(evidence)
     job = evidence.job(RECLAIM)
-    if job is None or check.outcome != "passed":
-        return check
+    if job is None or found.outcome != "passed":
+        return found
     gpus = evidence.demands.get(job.submission_id, {}).get("GPU", 0)
     ok = queue_of(job) == RED and gpus >= 1
     return answer(
@@ -81,10 +79,10 @@ def resumed(evidence: Evidence) -> Check:
     if trained is None or trained.first is None:
         return failed(name, "the second attempt reported nothing", SUBMIT)
     loaded = newest.uri in {load.uri for load in trained.loads}
-    detail = f"stored: epoch {newest.progress}, first epoch after it: {trained.first.progress}"
+    told = f"stored: epoch {newest.progress}, first epoch after it: {trained.first.progress}"
     ok = loaded and newest.progress is not None and trained.first.progress == newest.progress + 1
     hint = "the script must load what get_checkpoint() gives"
-    return answer(ok, name, detail if loaded else f"{detail}; it was not loaded", hint)
+    return answer(ok, name, told if loaded else f"{told}; it was not loaded", hint)
 
 
 def ended_well(evidence: Evidence) -> Check:
@@ -93,19 +91,13 @@ def ended_well(evidence: Evidence) -> Check:
     attempts = turns(evidence)
     if not attempts:
         return failed(name, "there is no job of blue", SUBMIT)
-    detail = ", ".join(f"{job.submission_id} {job.status}" for job in attempts)
-    return answer(attempts[-1].status == "SUCCEEDED", name, detail, "wait for it, or read its log")
+    told = ", ".join(f"{job.submission_id} {job.status}" for job in attempts)
+    return answer(attempts[-1].status == "SUCCEEDED", name, told, "wait for it, or read its log")
 
 
-def receipts_of(evidence: Evidence) -> tuple[Mapping[str, Any], ...]:
+def receipts_of(evidence: Evidence) -> tuple[ReceiptDocument, ...]:
     """The receipts of the borrower's preemptions, oldest first."""
-    job = evidence.job(BORROW)
-    mine = (
-        receipt
-        for receipt in evidence.receipts
-        if job and receipt["job"]["submission_id"] == job.submission_id
-    )
-    return tuple(receipt for receipt in mine if receipt.get("preemption"))
+    return tuple(receipt for receipt in evidence.receipts_of(BORROW) if receipt.preemption)
 
 
 def on_receipt(name: str, question: LessonCheck) -> LessonCheck:
@@ -123,15 +115,13 @@ def on_receipt(name: str, question: LessonCheck) -> LessonCheck:
 def gave_way(evidence: Evidence) -> Check:
     """The receipt names red's job, and the reason with which a cohort takes back what was borrowed."""
     name = "blue gave way to red"
-    preemption = receipts_of(evidence)[0]["preemption"]
+    preemption = receipts_of(evidence)[0].preemption
+    assert preemption is not None
     job = evidence.job(RECLAIM)
     wanted = f"{RED.partition('/')[0]}/{job.submission_id}" if job is not None else ""
-    ok = preemption["by"] == wanted and preemption["reason"] == RECLAIMED
+    ok = preemption.by == wanted and preemption.reason == RECLAIMED
     return answer(
-        ok,
-        name,
-        f"{preemption['reason']}, for {preemption['by']}",
-        f"{SUBMIT}, with nothing else in the queues",
+        ok, name, f"{preemption.reason}, for {preemption.by}", f"{SUBMIT}, with nothing else in the queues"
     )
 
 
@@ -139,21 +129,21 @@ def proven(evidence: Evidence) -> Check:
     """Every receipt says `recovered`."""
     name = "the receipt says recovered"
     for receipt in receipts_of(evidence):
-        if receipt["verdict"] != "recovered":
-            wrong = [f"{c['name']}: {c['detail']}" for c in receipt["checks"] if not c["passed"]]
-            return failed(name, "; ".join([str(receipt["verdict"]), *wrong]), SUBMIT)
-    lost = receipts_of(evidence)[-1]["lost_epochs"]
+        if receipt.verdict is not Verdict.RECOVERED:
+            wrong = [f"{check.name}: {check.detail}" for check in receipt.checks if not check.passed]
+            return failed(name, "; ".join([receipt.verdict.value, *wrong]), SUBMIT)
+    lost = receipts_of(evidence)[-1].lost_epochs
     return passed(name, f"{lost} epochs were trained twice")
 
 
 def same_weights(evidence: Evidence) -> Check:
     """The weights at the end are those of the same training undisturbed."""
     name = "the weights are those of an undisturbed run"
-    control = receipts_of(evidence)[-1].get("control")
+    control = receipts_of(evidence)[-1].control
     if not control:
         return failed(name, "it was not compared", "make the receipt with control=True")
     hint = "leave seed and number of workers as they are"
-    return answer(control["weights"] == "equal", name, str(control["detail"]), hint)
+    return answer(control.weights == "equal", name, control.detail, hint)
 
 
 LESSON = Lesson(

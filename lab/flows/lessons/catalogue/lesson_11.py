@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from lab.api.receipt import ReceiptDocument, Verdict
 from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
 from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, answer, failed
@@ -20,11 +18,9 @@ AFTER_EPOCH = 3
 INJECT = "type the command of the notebook on the host while the job trains"
 
 
-def receipt_of(evidence: Evidence) -> Mapping[str, Any] | None:
+def receipt_of(evidence: Evidence) -> ReceiptDocument | None:
     """The newest receipt of the lesson's job for this fault."""
-    job = evidence.job(PART)
-    mine = [r for r in evidence.receipts if job and r["job"]["submission_id"] == job.submission_id]
-    return next((receipt for receipt in reversed(mine) if receipt["fault"]["kind"] == FAULT), None)
+    return next((r for r in reversed(evidence.receipts_of(PART)) if r.fault.kind == FAULT), None)
 
 
 def asks(question: str, name: str, hint: str) -> LessonCheck:
@@ -34,10 +30,10 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         receipt = receipt_of(evidence)
         if receipt is None:
             return failed(name, "there is no receipt of a sick GPU", INJECT)
-        check = next((candidate for candidate in receipt["checks"] if candidate["name"] == question), None)
-        if check is None:
+        found = next((check for check in receipt.checks if check.name == question), None)
+        if found is None:
             return failed(name, f"the receipt does not ask: {question}", INJECT)
-        return answer(bool(check["passed"]), name, str(check["detail"]), hint)
+        return answer(found.passed, name, found.detail, hint)
 
     return check
 
@@ -48,8 +44,8 @@ def recovered(evidence: Evidence) -> Check:
     receipt = receipt_of(evidence)
     if receipt is None:
         return failed(name, "there is none", INJECT)
-    verdict = str(receipt["verdict"])
-    return answer(verdict == "recovered", name, f"{verdict}: {receipt['reason']}", SUBMIT)
+    said = f"{receipt.verdict.value}: {receipt.reason}"
+    return answer(receipt.verdict is Verdict.RECOVERED, name, said, SUBMIT)
 
 
 def make_it_sick(lab: Lab, task: HostTask) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from lab.api.receipt import ReceiptDocument
 from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
 from lab.flows.lessons.catalogue.training import SUBMIT, succeeded
 from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, answer, failed
@@ -18,11 +18,9 @@ FAULT = "rank-kill"
 INJECT = "type the command of the notebook on the host while the job trains"
 
 
-def receipt_of(evidence: Evidence, part: str) -> Mapping[str, Any] | None:
+def receipt_of(evidence: Evidence, part: str) -> ReceiptDocument | None:
     """The newest receipt of this part's job for the loss of a rank."""
-    job = evidence.job(part)
-    mine = [r for r in evidence.receipts if job and r["job"]["submission_id"] == job.submission_id]
-    return next((receipt for receipt in reversed(mine) if receipt["fault"]["kind"] == FAULT), None)
+    return next((r for r in reversed(evidence.receipts_of(part)) if r.fault.kind == FAULT), None)
 
 
 def verdict(part: str, wanted: str, name: str) -> LessonCheck:
@@ -32,8 +30,8 @@ def verdict(part: str, wanted: str, name: str) -> LessonCheck:
         receipt = receipt_of(evidence, part)
         if receipt is None:
             return failed(name, f"there is no receipt of a lost rank of {part}", INJECT)
-        actual = str(receipt["verdict"])
-        return answer(actual == wanted, name, f"{actual}: {receipt['reason']}", SUBMIT)
+        found = receipt.verdict.value
+        return answer(found == wanted, name, f"{found}: {receipt.reason}", SUBMIT)
 
     return check
 
@@ -43,23 +41,22 @@ def asks(question: str, name: str) -> LessonCheck:
 
     def check(evidence: Evidence) -> Check:
         receipt = receipt_of(evidence, TORCHFT)
-        check = next(
-            (candidate for candidate in (receipt or {}).get("checks", ()) if candidate["name"] == question),
-            None,
-        )
-        if check is None:
+        checks = receipt.checks if receipt else ()
+        found = next((check for check in checks if check.name == question), None)
+        if found is None:
             return failed(name, f"no receipt of {TORCHFT} answers: {question}", INJECT)
-        return answer(bool(check["passed"]), name, str(check["detail"]), INJECT)
+        return answer(found.passed, name, found.detail, INJECT)
 
     return check
 
 
 def stood_still(evidence: Evidence) -> dict[str, float | None]:
     """Seconds without progress of both jobs, by their receipts: until the next report, or between steps."""
-    began_again, went_on = (receipt_of(evidence, part) or {} for part in (CHECKPOINT, TORCHFT))
+    began_again, went_on = receipt_of(evidence, CHECKPOINT), receipt_of(evidence, TORCHFT)
+    survivors = went_on.survivors if went_on else None
     return {
-        CHECKPOINT: (began_again.get("timeline") or {}).get("first_report"),
-        TORCHFT: (went_on.get("survivors") or {}).get("longest_gap"),
+        CHECKPOINT: began_again.timeline.first_report if began_again else None,
+        TORCHFT: survivors.longest_gap if survivors else None,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.api.receipt import Verdict
 from lab.evidence import inference
 from lab.flows.inference import lose_node
 from lab.flows.lessons.catalogue.breaking import break_for, jobs_of
@@ -43,9 +44,9 @@ def resumed(part: str, name: str) -> LessonCheck:
         after = [a for a in run.attempts if a.number > hit.number and a.reports]
         saved = {checkpoint.uri for checkpoint in run.checkpoints if checkpoint.attempt <= hit.number}
         loaded = {load.uri for a in after for load in a.loads}
-        detail = f"attempt {hit.number} failed, {plural(len(after), 'attempt')} trained after it, "
-        detail += f"{plural(len(loaded & saved), 'checkpoint')} of before loaded"
-        return answer(bool(after and loaded & saved), name, detail, "break it after its first checkpoint")
+        found = f"attempt {hit.number} failed, {plural(len(after), 'attempt')} trained after it, "
+        found += f"{plural(len(loaded & saved), 'checkpoint')} of before loaded"
+        return answer(bool(after and loaded & saved), name, found, "break it after its first checkpoint")
 
     return check
 
@@ -63,23 +64,26 @@ def better(evidence: Evidence) -> Check:
     start = next((r.metrics.get("loss") for a in before.attempts for r in a.reports), None)
     if not isinstance(first, (int, float)) or not isinstance(start, (int, float)):
         return failed(name, "no loss was reported", "run train.py as it is")
-    detail = f"first loss {first:.2f}; {start:.2f} in pre-training"
-    return answer(first < start, name, detail, "fine-tune the newest checkpoint")
+    found = f"first loss {first:.2f}; {start:.2f} in pre-training"
+    return answer(first < start, name, found, "fine-tune the newest checkpoint")
 
 
 def answered(evidence: Evidence) -> Check:
     """The receipt of the batch says `recovered`: a node was lost, no prompt was."""
     name = "a node was lost, and no prompt with it"
     job = evidence.job(BATCH)
-    batch = evidence.batches.get(job.submission_id) if job else None
-    if batch is None:
+    told = evidence.batches.get(job.submission_id) if job else None
+    if told is None:
         return failed(name, "there is no evidence of a batch", SUBMIT)
-    receipt = inference.judge(batch)
-    wrong = [f"{c['name']}: {c['detail']}" for c in receipt["checks"] if c["passed"] is not True]
-    tail = receipt["ttft_ms"]["all"] or {"p50": 0.0, "max": 0.0}
-    right = f"{len(batch['prompts'])} prompts; TTFT {tail['p50']:,.0f} ms, at most {tail['max']:,.0f} ms"
-    detail = "; ".join([receipt["verdict"], *(wrong or [right])])
-    return answer(receipt["verdict"] == "recovered", name, detail, "break a node while prompts are answered")
+    receipt = inference.judge(told)
+    wrong = [f"{c.name}: {c.detail}" for c in receipt.checks if c.passed is not True]
+    tail = receipt.ttft_ms["all"]
+    latency = f"; TTFT {tail.p50:,.0f} ms, at most {tail.max:,.0f} ms" if tail else ""
+    right = f"{len(told.prompts)} prompts{latency}"
+    found = "; ".join([receipt.verdict.value, *(wrong or [right])])
+    return answer(
+        receipt.verdict is Verdict.RECOVERED, name, found, "break a node while prompts are answered"
+    )
 
 
 def break_each(lab: Lab, task: HostTask) -> None:
@@ -92,7 +96,7 @@ def break_each(lab: Lab, task: HostTask) -> None:
     job = _wait_for(lab, task, BATCH, before)
     task.say(f"labctl job lose-node {job}")
     receipt = lose_node(lab, job, "", AFTER_ANSWERS, task.say, clock=task.clock)
-    task.say(f"receipt: {receipt['verdict']}")
+    task.say(f"receipt: {receipt.verdict.value}")
 
 
 def _wait_for(lab: Lab, task: HostTask, part: str, before: set[str]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lab.api.health import Device, Override, Result
 from lab.daemons.health.board import FLAKY_RETURNS, FORGOTTEN_SECONDS, Board
 from lab.daemons.health.model import (
     CPU,
@@ -16,12 +17,9 @@ from lab.daemons.health.model import (
     TESTING,
     UNKNOWN,
     WARN,
-    CheckOrder,
-    Device,
+    Change,
     Health,
-    Override,
-    Result,
-    StateChange,
+    Order,
 )
 
 NODE, GPU = "ray-worker-0", "gpu-0"
@@ -33,7 +31,7 @@ def result(state: str, check: str = "gpu-ecc", device: str = GPU, **more: Any) -
     return Result(check, device, state, message=f"{check} says {state}", **more)
 
 
-def heard(board: Board, now: float, *results: Result, boot: str = "1") -> tuple[StateChange, ...]:
+def heard(board: Board, now: float, *results: Result, boot: str = "1") -> tuple[Change, ...]:
     return board.report(NODE, results, now, devices=DEVICES, interval=5.0, boot=boot)
 
 
@@ -130,7 +128,7 @@ def test_hysteresis(results: str, worse_after: int, better_after: int, expected:
 
 
 def test_a_change_says_what_was_before_and_since_when() -> None:
-    board, told = Board(), list[StateChange]()
+    board, told = Board(), list[Change]()
     board.listen(told.extend)
     heard(board, T0, result(PASS))
     heard(board, T0 + 5, result(PASS))
@@ -199,7 +197,7 @@ def test_what_has_to_be_confirmed_is_due() -> None:
     heard(board, T0, result(PASS, worse_after=2), result(PASS, "disk", CPU))
     assert board.due(T0) == ()
     heard(board, T0 + 5, result(WARN, worse_after=2))
-    assert board.due(T0 + 5) == (CheckOrder(NODE, "gpu-ecc"),)
+    assert board.due(T0 + 5) == (Order(NODE, "gpu-ecc"),)
     assert board.due(T0 + 60) == (), "a silent agent runs nothing"
     heard(board, T0 + 65, result(WARN, worse_after=2))
     assert board.due(T0 + 65) == ()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.daemons.health.documents import Document
+from lab.api.base import plain
 from lab.daemons.health.gauges import HealthCollector
-from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, StateChange
+from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Change
 from lab.daemons.health.monitor import TRIAL_SECONDS, HealthMonitor
 from lab.errors import ClusterError, NotFoundError, StateError, UsageError
 from tests.conftest import ROOT
@@ -37,14 +37,14 @@ class Disk:
     """Keeps one document, or fails."""
 
     def __init__(self) -> None:
-        self.document: Document | None = None
+        self.document: dict[str, Any] | None = None
         self.writes = 0
         self.full = False
 
-    def health(self) -> Document | None:
+    def health(self) -> dict[str, Any] | None:
         return self.document
 
-    def keep_health(self, document: Document) -> None:
+    def keep_health(self, document: dict[str, Any]) -> None:
         if self.full:
             raise StateError("the disk is full")
         self.writes += 1
@@ -69,7 +69,7 @@ class World:
             raise ClusterError("Ray is away")
         return self.free
 
-    def report(self, *results: dict[str, Any], node: str = NODE, **more: Any) -> Document:
+    def report(self, *results: dict[str, Any], node: str = NODE, **more: Any) -> dict[str, Any]:
         given = {
             "node": node,
             "boot": "1",
@@ -82,14 +82,15 @@ class World:
             "wishes": [],
             **more,
         }
-        return self.monitor.report(json.dumps(given).encode())
+        orders: dict[str, Any] = plain(self.monitor.report(json.dumps(given).encode()))
+        return orders
 
-    def post(self, page: str, **body: Any) -> Document:
-        found: Document = getattr(self.monitor, page)(json.dumps(body).encode())
+    def post(self, page: str, **body: Any) -> dict[str, Any]:
+        found: dict[str, Any] = plain(getattr(self.monitor, page)(json.dumps(body).encode()))
         return found
 
     def state(self, device: str = GPU) -> str:
-        found = [each for each in self.monitor.view()["devices"] if each["device"] == device]
+        found = [each for each in plain(self.monitor.view())["devices"] if each["device"] == device]
         return str(found[0]["state"])
 
     def second(self) -> None:
@@ -111,7 +112,7 @@ ECC = {"node": NODE, "device": GPU, "check": "ecc"}
 
 def test_what_an_agent_reports_is_shown(world: World) -> None:
     world.report(result(EVICT, value=2, unit="errors", message="2 errors", evidence={"ecc": "2"}, at=990.0))
-    (gpu, cpu) = world.monitor.view()["devices"]
+    (gpu, cpu) = plain(world.monitor.view())["devices"]
     assert (gpu["state"], gpu["reason"], gpu["message"], gpu["model"]) == (
         EVICT,
         "ecc",
@@ -165,30 +166,30 @@ def test_a_result_that_has_to_be_confirmed_is_asked_for_again(world: World) -> N
 @pytest.mark.parametrize(
     ("page", "body", "error", "told"),
     [
-        ("report", {"node": "x"}, UsageError, "'boot' is a required property"),
+        ("report", {"node": "x"}, UsageError, "boot is missing"),
         ("run", {"node": "x"}, NotFoundError, "no health agent of a node 'x'"),
         ("run", {"check": "x"}, NotFoundError, "no node makes the check 'x'"),
         ("run", {"chek": "x"}, UsageError, "chek"),
         ("override", {**ECC, "state": "TESTING"}, UsageError, "TESTING"),
         ("override", {**ECC, "device": "gpu-9", "state": EVICT}, NotFoundError, "no device 'gpu-9'"),
         ("override", {**ECC, "node": "x", "state": EVICT}, NotFoundError, "no health agent"),
-        ("lift", {"node": NODE}, UsageError, "'device' is a required property"),
+        ("lift", {"node": NODE}, UsageError, "device is missing"),
     ],
 )
 def test_what_is_wrong_is_refused_and_changes_nothing(
     world: World, page: str, body: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     world.report(result())
-    before = world.monitor.view()
+    before = plain(world.monitor.view())
     with pytest.raises(error, match=re.escape(told)):
         world.post(page, **body)
-    assert world.monitor.view() == before
+    assert plain(world.monitor.view()) == before
 
 
 def test_a_report_with_another_state_is_refused(world: World) -> None:
     with pytest.raises(UsageError, match="FINE"):
         world.report(result("FINE"))
-    assert world.monitor.view()["devices"] == []
+    assert plain(world.monitor.view())["devices"] == []
 
 
 def test_states_are_kept_when_they_change_and_not_with_every_report(world: World) -> None:
@@ -270,7 +271,7 @@ def test_a_trial_without_an_end_is_ended(world: World) -> None:
 
 
 def test_listeners_hear_of_a_change_under_the_lock(world: World) -> None:
-    heard = list[StateChange]()
+    heard = list[Change]()
     world.monitor.board.listen(heard.extend)
     world.report(result(EVICT))
     assert [(each.new.device, each.new.state) for each in heard] == [(GPU, EVICT), ("cpu", UNKNOWN)]

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lab.daemons.queue.model import DONE, QUEUED, RUNNING, QueuedAttempt, QueuedJob, QueueEvent, Record
+from lab.api.queue import Attempt
+from lab.daemons.queue.model import DONE, QUEUED, RUNNING, QueuedJob, Record, StoredEvent
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, FINISHED
 from lab.queue.model import Setup, Workload
@@ -35,7 +36,7 @@ class State:
         self.away: dict[str, str] = {}
         self.capacity: dict[str, int] = {}
         self.engine = Engine(given)
-        self.told: list[QueueEvent] = []
+        self.told: list[StoredEvent] = []
         self.jobs: dict[str, Record] = {}
         for each in workloads:
             self._note(self.engine.submit(each, NOW))
@@ -44,19 +45,19 @@ class State:
             self.jobs[each.key] = self._record(each, jobs.get(each.name, {}))
 
     def _note(self, changes: Sequence[Change]) -> None:
-        self.told += (QueueEvent(len(self.told) + place, each) for place, each in enumerate(changes, 1))
+        self.told += (StoredEvent(len(self.told) + place, each) for place, each in enumerate(changes, 1))
 
     def _record(self, each: Workload, fields: dict[str, Any]) -> Record:
         item = self.engine.items[each.key]
         phases = {ADMITTED: RUNNING, FINISHED: DONE}
-        attempts: tuple[QueuedAttempt, ...] = ()
+        attempts: tuple[Attempt, ...] = ()
         if item.state in phases:
-            attempts = (QueuedAttempt(1, each.name, item.admitted_at or 0.0),)
+            attempts = (Attempt(1, each.name, item.admitted_at or 0.0),)
         job = QueuedJob(**{"command": ("python", "train.py"), "attempts": attempts, **fields})
         finished = NOW if item.state == FINISHED else None
         return Record(each.key, job, phases.get(item.state, QUEUED), each.created, finished)
 
-    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[QueueEvent]:
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[StoredEvent]:
         found = [each for each in self.told if workload in ("", each.change.workload)]
         return [each for each in found if each.number > since][:limit]
 

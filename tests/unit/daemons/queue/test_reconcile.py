@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.api.queue_requests import JobRequest, Workers
 from lab.daemons.queue import requests
 from lab.daemons.queue.model import DONE, RUNNING, STOPPING, Record
 from lab.daemons.queue.rayside import Order
@@ -320,13 +322,17 @@ def test_an_end_among_two_thousand_that_wait_costs_little(world: World) -> None:
     first = world.submit("first", work=30)
     world.run(4)
     with world.controller.change() as draft:
-        given = {"queue": "a", "command": ["python"], "workers": {"count": 1, "gpus": 1}}
-        given["runtime_env"] = {"env_vars": {"GPUS": "1", "WORK": "1000"}}
+        asked = JobRequest(
+            command=("python",),
+            queue="a",
+            workers=Workers(1, gpus=1),
+            runtime_env={"env_vars": {"GPUS": "1", "WORK": "1000"}},
+        )
         for number in range(2_000):
             made = requests.workload(
-                given, f"job-{number:04}", world.controller.setup, "nvidia.com/gpu", draft.now + number
+                asked, f"job-{number:04}", world.controller.setup, "nvidia.com/gpu", draft.now + number
             )
-            job = requests.job({**given, "metadata": {"job_name": f"many {number}"}})
+            job = requests.job(replace(asked, metadata={"job_name": f"many {number}"}))
             draft.add(Record(made.key, job, "queued", draft.now), workload_object(made))
     world.reconciler.step()
     written: list[int] = []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import plain
 from lab.daemons.queue.model import DONE, RESETTING
 from lab.daemons.queue.views import describe
 from lab.errors import RefusedError, UsageError
@@ -16,9 +17,8 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
 def retry_of(world: World, name: str) -> dict[str, Any]:
-    found = describe(world.controller, world.job(name).key)["retry"]
-    assert isinstance(found, dict)
-    return found
+    document: dict[str, Any] = plain(describe(world.controller, world.job(name).key).retry)
+    return document
 
 
 def test_a_job_without_a_policy_fails_at_once(world: World) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.api.queue import Attempt
+from lab.api.queue_requests import JobRequest, Workers
 from lab.daemons.queue import requests
 from lab.daemons.queue.metrics import exposition
-from lab.daemons.queue.model import DONE, INACTIVE, PHASES, QUEUED, QueuedAttempt, QueuedJob, Record
+from lab.daemons.queue.model import DONE, INACTIVE, PHASES, QUEUED, QueuedJob, Record
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.retention import (
     ACTIVATE_SECONDS,
@@ -28,7 +30,7 @@ from tests.unit.daemons.queue.world import GPU, World, queue
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
 ZIP = b"PK\x05\x06" + bytes(18)
-JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
+JOB = JobRequest(command=("python", "train.py"), queue="a", workers=Workers(1, gpus=1))
 
 
 class QuickStore(StateStore):
@@ -42,7 +44,7 @@ class QuickStore(StateStore):
 
 
 def record(name: str, finished_at: float | None, phase: str = DONE) -> Record:
-    attempt = QueuedAttempt(1, name, NOW, NOW + 1, NOW + 2, finished_at, "SUCCEEDED", "it went well")
+    attempt = Attempt(1, name, NOW, NOW + 1, NOW + 2, finished_at, "SUCCEEDED", "it went well")
     return Record(
         f"ns/{name}", QueuedJob(("python", "train.py"), attempts=(attempt,)), phase, NOW, finished_at
     )

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from lab.api.base import plain
+from lab.api.queue import Attempt
 from lab.daemons.queue import views
-from lab.daemons.queue.model import QueuedAttempt
 from lab.daemons.queue.reader import Reader
 from lab.errors import NotFoundError, UsageError
 from lab.queue.model import LocalQueue, PreemptionPolicy
@@ -33,13 +34,13 @@ def classroom() -> State:
         job("ben", "a", 1, created=3.0),
         job("cem", "a", 1, created=4.0),
         ann={"owner": "ann", "metadata": {"job_name": "sweep"}},
-        dia={"attempts": (QueuedAttempt(1, "dia", 10.0, ended_at=70.0, ended="SUCCEEDED"),)},
+        dia={"attempts": (Attempt(1, "dia", 10.0, ended_at=70.0, ended="SUCCEEDED"),)},
     )
 
 
 def names(state: Reader, **asked: object) -> list[str]:
     """The names in a list."""
-    return [each["name"] for each in views.workloads(state, **asked)["workloads"]]  # type: ignore[arg-type]
+    return [each["name"] for each in plain(views.workloads(state, **asked))["workloads"]]  # type: ignore[arg-type]
 
 
 def test_the_list_has_those_that_run_then_those_that_wait_then_the_finished() -> None:
@@ -53,7 +54,7 @@ def test_the_list_has_those_that_run_then_those_that_wait_then_the_finished() ->
 
 def test_a_row_has_its_fields() -> None:
     state = classroom()
-    found = views.workloads(state)
+    found = plain(views.workloads(state))
     first, second, third = found["workloads"]
     assert all(set(each) == ROW for each in (first, second, third))
     assert (first["status"], first["executed"], first["job_name"], first["submission_id"]) == (
@@ -65,7 +66,7 @@ def test_a_row_has_its_fields() -> None:
 
 
 def test_a_limit_cuts_the_rows_and_not_the_total() -> None:
-    found = views.workloads(classroom(), limit=1)
+    found = plain(views.workloads(classroom(), limit=1))
     assert ([each["name"] for each in found["workloads"]], found["total"]) == (["ann"], 3)
 
 
@@ -77,45 +78,45 @@ def test_a_list_of_one_queue() -> None:
     assert len(names(state, queue="default")) == 2
     assert len(names(state, queue="ben/default")) == 1
     with pytest.raises(NotFoundError, match="there is no LocalQueue eva/default"):
-        views.workloads(state, queue="eva/default")
+        plain(views.workloads(state, queue="eva/default"))
 
 
 def test_wrong_wishes_are_refused() -> None:
     with pytest.raises(UsageError, match="status 'odd'"):
-        views.workloads(classroom(), status="odd")
+        plain(views.workloads(classroom(), status="odd"))
     with pytest.raises(UsageError, match="limit -1"):
-        views.workloads(classroom(), limit=-1)
+        plain(views.workloads(classroom(), limit=-1))
 
 
 def test_a_job_is_found_without_its_namespace_and_by_its_attempts() -> None:
     state = classroom()
-    again = (QueuedAttempt(1, "ann", 1.0), QueuedAttempt(2, "ann-2", 2.0))
+    again = (Attempt(1, "ann", 1.0), Attempt(2, "ann-2", 2.0))
     state.jobs["ns/ann"] = replace(
         state.jobs["ns/ann"], job=replace(state.jobs["ns/ann"].job, attempts=again)
     )
     for key in ("ns/ann", "*/ann", "*/ann-2"):
-        assert views.describe(state, key)["workload"] == "ns/ann"
+        assert plain(views.describe(state, key))["workload"] == "ns/ann"
     for key in ("ns/eva", "*/eva", "ns/ann-2"):
         with pytest.raises(NotFoundError) as caught:
-            views.describe(state, key)
+            plain(views.describe(state, key))
         assert "ns/cem" in caught.value.hint
 
 
 def test_describe_tells_requests_grants_attempts_and_events() -> None:
-    found = views.describe(classroom(), "ns/ben")
+    found = plain(views.describe(classroom(), "ns/ben"))
     assert set(found) > ROW
     assert found["pod_sets"] == [
         {"name": "main", "count": 1, "min_count": None, "requests": {"nvidia.com/gpu": 1}}
     ]
     assert [each["event"] for each in found["events"]] == ["Pending"]
-    granted = views.describe(classroom(), "ns/ann")["granted"]
+    granted = plain(views.describe(classroom(), "ns/ann"))["granted"]
     assert granted == [
         {"name": "main", "count": 1, "flavors": {"nvidia.com/gpu": "h100"}, "usage": {"nvidia.com/gpu": 1}}
     ]
 
 
 def test_why_names_the_holder_the_place_and_the_time() -> None:
-    found = views.why(classroom(), "ns/cem")
+    found = plain(views.why(classroom(), "ns/cem"))
     (holder,) = found["holders"]
     assert (holder["workload"], holder["job_name"], holder["owner"], holder["since"]) == (
         "ns/ann", "sweep", "ann", 900.0,
@@ -135,20 +136,20 @@ def test_why_names_the_holder_the_place_and_the_time() -> None:
 
 
 def test_why_of_one_that_does_not_wait_has_no_forecast() -> None:
-    found = views.why(classroom(), "ns/ann")
+    found = plain(views.why(classroom(), "ns/ann"))
     assert (found["status"], found["forecast"], found["holders"]) == ("Admitted", None, [])
 
 
 def test_a_look_ahead_changes_nothing() -> None:
     state = classroom()
-    before = views.workloads(state)
-    views.why(state, "ns/cem")
-    views.dry_run(state, job("new", "a", 1, created=NOW))
-    assert views.workloads(state) == before
+    before = plain(views.workloads(state))
+    plain(views.why(state, "ns/cem"))
+    plain(views.dry_run(state, job("new", "a", 1, created=NOW)))
+    assert plain(views.workloads(state)) == before
 
 
 def test_a_dry_run_of_what_would_wait() -> None:
-    found = views.dry_run(classroom(), job("new", "a", 1, created=NOW))
+    found = plain(views.dry_run(classroom(), job("new", "a", 1, created=NOW)))
     assert (found["status"], found["reason"], found["position_in_cluster_queue"]) == (
         "Pending", "WaitingForQuota", 2,
     )  # fmt: skip
@@ -159,12 +160,12 @@ def test_a_dry_run_of_what_would_wait() -> None:
 def test_a_dry_run_of_what_would_preempt() -> None:
     given = setup(queue("a", 1, preemption=PreemptionPolicy("LowerPriority")))
     state = State(given, running("ann", "a", 1, at=900.0))
-    found = views.dry_run(state, job("new", "a", 1, created=NOW, priority=9))
+    found = plain(views.dry_run(state, job("new", "a", 1, created=NOW, priority=9)))
     assert (found["status"], found["preempts"]) == ("Admitted", ["ns/ann"])
 
 
 def test_a_dry_run_of_what_is_too_big() -> None:
-    found = views.dry_run(classroom(), job("new", "a", 2, created=NOW))
+    found = plain(views.dry_run(classroom(), job("new", "a", 2, created=NOW)))
     assert (found["reason"], found["forecast"]["why_not"]) == ("ExceedsMaxQuota", "never")
 
 
@@ -174,7 +175,7 @@ def test_queues_tell_quota_usage_and_who_waits() -> None:
         running("one", "a", 2, at=900.0),
         job("two", "b", 2, created=1.0),
     )
-    found = views.queues(state)
+    found = plain(views.queues(state))
     a, b = found["cluster_queues"]
     assert (a["pending"], a["admitted"], a["weighted_share"], b["pending"]) == (0, 1, 500, 1)
     assert a["flavors"][0] == {
@@ -190,6 +191,6 @@ def test_a_long_list_is_made_quickly() -> None:
     waiting = (job(f"j{number}", "a", 1, created=float(number)) for number in range(2_000))
     state = State(setup(queue("a", 1)), running("ann", "a", 1, at=900.0), *waiting)
     began = time.process_time()
-    text = json.dumps(views.workloads(state))
+    text = json.dumps(plain(views.workloads(state)))
     assert time.process_time() - began < 1.0
     assert len(text) > 2_000 * 100

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.api.base import plain
+from lab.api.health import Result
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.daemons.health.board import Board
-from lab.daemons.health.model import Result
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
 from lab.daemons.queue.model import DONE, Record
@@ -378,7 +379,7 @@ class World:
 
     def apply(self, *objects: dict[str, Any]) -> dict[str, Any]:
         body = {"files": [{"name": "a.yaml", "text": as_yaml(objects)}], "namespace": "ns"}
-        found: dict[str, Any] = self.do(lambda: self.facade.apply(json.dumps(body).encode()))
+        found: dict[str, Any] = plain(self.do(lambda: self.facade.apply(json.dumps(body).encode())))
         return found
 
     def submit(
@@ -400,7 +401,7 @@ class World:
             known = self.find(name)
             if known is not None:
                 return known.key
-            return str(self.facade.submit(json.dumps(body).encode())["workload"])
+            return self.facade.submit(json.dumps(body).encode()).workload
 
         key: str = self.do(once)
         return key

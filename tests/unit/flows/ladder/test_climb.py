@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import parse, plain
+from lab.api.ladder import LadderDocument
 from lab.cluster.api import Node
 from lab.cluster.submission import Submission, Submitted
 from lab.errors import (
@@ -24,7 +26,6 @@ from lab.flows.ladder.measure import Measured
 from lab.flows.ladder.run import CHECKPOINTS, EACH_STEP, EPOCHS, submit, wait_for_last_rank
 from lab.flows.recovery import Outcome
 from lab.flows.report.model import StepRow
-from lab.host.schemas import load_schema, misfits
 from lab.lab import Lab
 from lab.runtime.base import ignore_progress
 from tests.fakes import FakeRuntime
@@ -75,7 +76,7 @@ def test_every_rung_is_climbed_stock_ray_in_a_lab_of_its_own(world: World) -> No
     assert world.runtime.calls("down") == (("down",), ("down",))
     assert [each.measured for each in found.attempts] == [COST] * len(RUNGS)
     assert not found.failures
-    assert not list(misfits(found.to_json(), load_schema("lab.flows.ladder"), "ladder"))
+    assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
 
 
 def test_rungs_are_climbed_from_below_and_as_often_as_asked(world: World) -> None:
@@ -93,7 +94,7 @@ def test_what_a_machine_cannot_do_is_named_and_no_failure(world: World) -> None:
     assert (last.reason, last.impossible, last.failed) == (
         "torchft has no packages for this machine", True, False
     )  # fmt: skip
-    assert not list(misfits(found.to_json(), load_schema("lab.flows.ladder"), "ladder"))
+    assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
 
 
 def test_a_rung_that_goes_wrong_leaves_the_others(world: World) -> None:
@@ -115,7 +116,7 @@ def test_after_an_interrupt_the_lab_is_down_and_what_was_measured_is_there(world
     found = world.climb("forked", "elastic", "torchft")
     assert found.interrupt is world.errors["elastic"]
     assert [each.rung.name for each in found.attempts] == ["forked"]
-    assert not list(misfits(found.to_json(), load_schema("lab.flows.ladder"), "ladder"))
+    assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
     assert not world.lab.status().up
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lab.api.receipt import CheckDocument, ReceiptDocument, Verdict
 from lab.flows.lessons.catalogue import breaking, lesson_11
 from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON, make_it_sick
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import World, evidence, failing, job, name
+from tests.unit.flows.lessons.world import World, evidence, failing, job, name, receipt_of
 
 JOB = name(11, "sick")
 ASKED = (
@@ -25,18 +27,12 @@ ASKED = (
 )
 
 
-def receipt(*wrong: str, verdict: str = "recovered", kind: str = FAULT, of: str = JOB) -> dict[str, Any]:
-    checks = [{"name": each, "passed": each not in wrong, "detail": "so it was"} for each in ASKED]
-    return {
-        "verdict": verdict,
-        "reason": "epoch 4 came after epoch 3",
-        "fault": {"kind": kind},
-        "job": {"submission_id": of},
-        "checks": checks,
-    }
+def receipt(*wrong: str, verdict: str = "recovered", kind: str = FAULT, of: str = JOB) -> ReceiptDocument:
+    checks = tuple(CheckDocument(name, name not in wrong, "so it was") for name in ASKED)
+    return receipt_of(of, kind, verdict=Verdict(verdict), checks=checks)
 
 
-def found(*receipts: dict[str, Any]) -> Evidence:
+def found(*receipts: ReceiptDocument) -> Evidence:
     return evidence(11, job(JOB, "STOPPED"), receipts=receipts)
 
 
@@ -49,7 +45,7 @@ def test_without_a_job_nothing_passes() -> None:
 
 
 @pytest.mark.parametrize("other", [receipt(kind="kill"), receipt(of="another-job")])
-def test_a_receipt_of_another_fault_or_job_is_none(other: dict[str, Any]) -> None:
+def test_a_receipt_of_another_fault_or_job_is_none(other: ReceiptDocument) -> None:
     assert len(failing(LESSON, found(other))) == len(LESSON.checks)
 
 
@@ -68,8 +64,8 @@ def test_a_retry_that_was_charged_is_noticed() -> None:
 
 def test_a_receipt_that_does_not_ask_is_not_taken_for_a_yes() -> None:
     old = receipt()
-    old["checks"] = [each for each in old["checks"] if each["name"] != "avoided"]
-    assert failing(LESSON, found(old)) == ["the node was avoided"]
+    asked = tuple(check for check in old.checks if check.name != "avoided")
+    assert failing(LESSON, found(replace(old, checks=asked))) == ["the node was avoided"]
 
 
 def test_the_host_lets_the_gpu_of_the_job_fall_sick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from lab.api.base import plain
 from lab.errors import ClusterError, LabDownError
 from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.evidence import gather, read_records, records_key, write_records
 from lab.lab import Lab
 from tests.conftest import ROOT
+from tests.unit.cli.fakes import receipt
 from tests.unit.flows.lessons.world import AT, World, job, name
 
 
@@ -50,9 +52,11 @@ def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> Non
     world.jobs.put(job(mine))
     for key, verdict in ((f"{mine}-100", "failed"), (f"{mine}-200", "recovered"), ("other-300", "recovered")):
         world.clock.sleep(1)
-        world.store.put(f".raylab/receipts/{key}.json", json.dumps({"verdict": verdict}).encode())
+        world.store.put(
+            f".raylab/receipts/{key}.json", json.dumps(plain(receipt(verdict).document())).encode()
+        )
     found = gather(world.lab, find_lesson(2))
-    assert [receipt["verdict"] for receipt in found.receipts] == ["failed", "recovered"]
+    assert [told.verdict.value for told in found.receipts] == ["failed", "recovered"]
 
 
 def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: World) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lab.api.receipt import CheckDocument, ReceiptDocument, Verdict
 from lab.errors import WaitTimeoutError
 from lab.evidence.ledger import History, Run, RunAttempt, parse_events
 from lab.flows.lessons.catalogue import breaking
@@ -19,7 +20,7 @@ from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import AT, World, evidence, failing, job, name
+from tests.unit.flows.lessons.world import AT, World, evidence, failing, job, name, receipt_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 JOB = name(7, "break")
@@ -102,13 +103,9 @@ def test_a_job_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
 
 
 def test_a_receipt_that_says_something_else_is_noticed() -> None:
-    def receipt(verdict: str, of: str = JOB) -> dict[str, Any]:
-        whole = {
-            "name": "lab whole again",
-            "passed": verdict == "recovered",
-            "detail": "ray-worker-1 is down",
-        }
-        return {"verdict": verdict, "job": {"submission_id": of}, "checks": [whole]}
+    def receipt(verdict: str, of: str = JOB) -> ReceiptDocument:
+        whole = CheckDocument("lab whole again", verdict == "recovered", "ray-worker-1 is down")
+        return receipt_of(of, "kill", verdict=Verdict(verdict), checks=(whole,))
 
     assert failing(LESSON, found(receipts=(receipt("recovered"),))) == []
     assert failing(LESSON, found(receipts=(receipt("failed"),))) == ["labctl's receipt"]

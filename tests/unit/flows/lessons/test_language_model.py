@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from lab.errors import WaitTimeoutError
+from lab.evidence.inference import judge
 from lab.evidence.ledger import History, Run, parse_events
 from lab.flows.lessons.catalogue import breaking, lesson_13
 from lab.flows.lessons.catalogue.lesson_13 import LESSON, break_each
 from lab.flows.lessons.model import Evidence, HostTask
 from tests.fakes.host import FakeClock
 from tests.unit.evidence.test_inference import evidence as batch_evidence
+from tests.unit.evidence.test_inference import shape
 from tests.unit.flows.lessons.world import World, evidence, failing, job, name
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -48,7 +50,7 @@ def done(**changes: Any) -> Evidence:
         FINETUNE: History((values["tuned"],)),
         BATCH: History(()),
     }
-    batches = {} if values["batch"] is None else {BATCH: values["batch"]}
+    batches = {} if values["batch"] is None else {BATCH: shape(values["batch"])}
     return evidence(13, *jobs, histories=histories, batches=batches)
 
 
@@ -109,7 +111,7 @@ def test_the_host_breaks_each_of_the_three_jobs(monkeypatch: pytest.MonkeyPatch)
 
     def lose(lab: Any, job_id: str, target: str, after: int, say: Any, clock: Any) -> Any:
         broken.append(job_id)
-        return {"verdict": "recovered"}
+        return judge(shape(batch_evidence()))
 
     monkeypatch.setattr(breaking, "inject", inject)
     monkeypatch.setattr(lesson_13, "lose_node", lose)

@@ -6,35 +6,35 @@ from typing import Any
 
 import pytest
 
+from lab.api.receipt import CheckDocument, ReceiptDocument, SurvivorsDocument, Timeline, Verdict
 from lab.flows.lessons.catalogue import breaking, lesson_12
 from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT, lose_both
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import World, evidence, failing, job, name
+from tests.unit.flows.lessons.world import World, evidence, failing, job, name, receipt_of
 
 JOBS = {part: name(12, part) for part in (CHECKPOINT, TORCHFT)}
 SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
 SECONDS = {CHECKPOINT: 3.5, TORCHFT: 0.5}
 
 
-def receipt(part: str, *wrong: str, verdict: str = "", kind: str = "rank-kill") -> dict[str, Any]:
+def receipt(part: str, *wrong: str, verdict: str = "", kind: str = "rank-kill") -> ReceiptDocument:
     torchft = part == TORCHFT
-    return {
-        "verdict": verdict or ("as-expected" if torchft else "recovered"),
-        "reason": "so it was",
-        "fault": {"kind": kind},
-        "job": {"submission_id": JOBS[part]},
-        "checks": [{"name": n, "passed": n not in wrong, "detail": "so it was"} for n in SURVIVED if torchft],
-        "timeline": {"first_report": None if torchft else SECONDS[CHECKPOINT]},
-        "survivors": {"longest_gap": SECONDS[TORCHFT]} if torchft else None,
-    }
+    return receipt_of(
+        JOBS[part],
+        kind,
+        verdict=Verdict(verdict or ("as-expected" if torchft else "recovered")),
+        checks=tuple(CheckDocument(n, n not in wrong, "so it was") for n in SURVIVED if torchft),
+        timeline=Timeline(first_report=None if torchft else SECONDS[CHECKPOINT]),
+        survivors=SurvivorsDocument(SECONDS[TORCHFT], None, (), ()) if torchft else None,
+    )
 
 
 GOOD = (receipt(CHECKPOINT), receipt(TORCHFT))
 
 
-def found(*receipts: dict[str, Any], records: Any = SECONDS) -> Evidence:
+def found(*receipts: ReceiptDocument, records: Any = SECONDS) -> Evidence:
     jobs = [job(each) for each in JOBS.values()]
     return evidence(12, *jobs, receipts=receipts, records={"seconds": records} if records else {})
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_lab_that_is_down_is_started_and_the_notebook_executed_and_checked(hom
         ("cell", "session.check()", 0.1),
     ]
     assert world.kept(store_key(2)) == result.to_json()
-    assert results(world.lab) == {2: result.to_json()}
+    assert results(world.lab) == {2: result.document()}
     assert (home / "raylab" / "lessons" / RESULT_FILE.format(2)).is_file()
 
 
@@ -239,9 +240,10 @@ def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: World, run: Runs)
     class Answers:
         cancelled: ClassVar[list[str]] = []
 
-        def list(self) -> dict[str, Any]:
+        def list(self) -> SimpleNamespace:
             names = (name(2, "waits"), name(2, "stuck"), name(4, "waits"), "job-abc")
-            return {"workloads": [{"workload": f"ns/{each}", "name": each} for each in names]}
+            rows = [SimpleNamespace(workload=f"ns/{each}", name=each) for each in names]
+            return SimpleNamespace(workloads=rows)
 
         def cancel(self, workload: str) -> None:
             if "stuck" in workload:
@@ -357,7 +359,7 @@ def test_what_counts_after_down_is_the_last_look_and_not_an_older_better_result(
     world.runtime.down()
     result = check_lesson(world.lab, worse, clock=world.clock)
     assert [(check.name, check.outcome) for check in result.checks] == [("bad", "failed"), ("down", "passed")]
-    assert results(world.lab)[2]["passed"], "what was passed once stays passed"
+    assert results(world.lab)[2].passed, "what was passed once stays passed"
 
 
 def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
@@ -365,7 +367,7 @@ def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
     first = check_lesson(world.lab, ends(), clock=world.clock)
     world.runtime.down()
     assert check_lesson(world.lab, ends(), clock=world.clock).jobs == first.jobs
-    assert first.jobs[0]["started_at"] == AT + 10
+    assert first.jobs[0].started_at == AT + 10
 
 
 def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
@@ -385,9 +387,9 @@ def test_results_of_notebooks_count_too_while_the_lab_is_up(world: World) -> Non
     from lab.flows.lessons.session import Session
 
     done = Session(3, world.lab, say=world.said.append, clock=world.clock).check()
-    assert results(world.lab) == {3: done.to_json()}
+    assert results(world.lab) == {3: done.document()}
     world.runtime.down()
-    assert results(world.lab) == {3: done.to_json()}, "seen while the lab was up"
+    assert results(world.lab) == {3: done.document()}, "seen while the lab was up"
 
 
 def by_hand(world: World, number: int = 3) -> LessonResult:
@@ -402,7 +404,7 @@ def test_a_check_of_one_lesson_copies_what_notebooks_left_of_the_others(world: W
     done = by_hand(world)
     check_lesson(world.lab, lesson(), clock=world.clock)
     world.runtime.down()
-    assert results(world.lab)[3] == done.to_json()
+    assert results(world.lab)[3] == done.document()
 
 
 def broken() -> LabStatus:
@@ -421,7 +423,7 @@ def test_before_a_lab_goes_down_its_results_are_copied_and_a_silent_store_is_tol
     assert collect(world.lab) == "", "twice in a row"
     world.runtime.down()
     assert collect(world.lab) == "lab raylab is down"
-    assert results(world.lab) == {3: done.to_json()}
+    assert results(world.lab) == {3: done.document()}
 
 
 def test_a_result_on_this_machine_is_not_replaced_by_an_older_one_of_the_store(world: World) -> None:
@@ -429,4 +431,4 @@ def test_a_result_on_this_machine_is_not_replaced_by_an_older_one_of_the_store(w
     world.clock.sleep(60)
     newer = check_lesson(world.lab, lesson(bad), clock=world.clock)
     keep_in_store(world.store, replace(newer, at=AT))
-    assert results(world.lab) == {2: newer.to_json()}
+    assert results(world.lab) == {2: newer.document()}

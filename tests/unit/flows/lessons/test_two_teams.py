@@ -9,15 +9,22 @@ from typing import Any
 
 import pytest
 
+from lab.api.receipt import (
+    CheckDocument,
+    ControlDocument,
+    CurvesDocument,
+    Preemption,
+    ReceiptDocument,
+    Verdict,
+)
 from lab.evidence.ledger import History, Run, parse_events
+from lab.evidence.receipt.compare import Likeness
 from lab.flows.lessons.catalogue.lesson_10 import LESSON
 from lab.flows.lessons.model import Evidence
-from tests.unit.flows.lessons.world import evidence, failing, job, name
+from tests.unit.flows.lessons.world import evidence, failing, job, name, receipt_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 BLUE, RED = name(10, "borrow"), name(10, "reclaim")
-
-Receipt = dict[str, Any]
 
 
 def runs() -> tuple[Run, Run]:
@@ -34,20 +41,23 @@ def runs() -> tuple[Run, Run]:
     )
 
 
-def receipt(**changes: Any) -> Receipt:
-    return {
-        "verdict": "recovered",
-        "job": {"submission_id": BLUE},
-        "checks": [{"name": "little was repeated", "passed": True, "detail": "0 epochs"}],
+def compared(weights: Likeness) -> ControlDocument:
+    curves = CurvesDocument("epoch", None, False, 0.0, "", {})
+    return ControlDocument("control-1", 9.0, weights, "epoch 12 of both", curves)
+
+
+def receipt(of: str = BLUE, **changes: Any) -> ReceiptDocument:
+    usual = {
+        "checks": (CheckDocument("little was repeated", True, "0 epochs"),),
         "lost_epochs": 0,
-        "preemption": {"by": f"bob/{RED}", "reason": "InCohortReclamation"},
-        "control": {"weights": "equal", "detail": "epoch 12 of both"},
-        **changes,
+        "preemption": Preemption(f"bob/{RED}", None, "blue", "InCohortReclamation"),
+        "control": compared("equal"),
     }
+    return receipt_of(of, "preemption", **{**usual, **changes})
 
 
 def found(
-    *receipts: Receipt,
+    *receipts: ReceiptDocument,
     first: Callable[[Run], Run] = lambda run: run,
     second: Callable[[Run], Run] = lambda run: run,
     blue: str = "alice/blue",
@@ -140,16 +150,16 @@ def test_a_training_that_did_not_come_to_its_end_is_noticed(status: str) -> None
 
 def test_a_preemption_of_another_kind_or_for_somebody_else_is_noticed() -> None:
     for told in (
-        {"by": "bob/another", "reason": "InCohortReclamation"},
-        {"by": f"bob/{RED}", "reason": "InClusterQueue"},
-        {"by": None, "reason": "InCohortReclamation"},
+        Preemption("bob/another", None, "blue", "InCohortReclamation"),
+        Preemption(f"bob/{RED}", None, "blue", "InClusterQueue"),
+        Preemption(None, None, "blue", "InCohortReclamation"),
     ):
         assert failing(LESSON, found(receipt(preemption=told))) == ["blue gave way to red"]
 
 
 def test_a_receipt_that_says_something_else_is_noticed() -> None:
-    wrong = [{"name": "little was repeated", "passed": False, "detail": "9 epochs"}]
-    seen = found(receipt(), receipt(verdict="restarted-from-scratch", checks=wrong))
+    wrong = (CheckDocument("little was repeated", False, "9 epochs"),)
+    seen = found(receipt(), receipt(verdict=Verdict.RESTARTED, checks=wrong))
     assert failing(LESSON, seen) == ["the receipt says recovered"]
 
 
@@ -160,9 +170,9 @@ def test_a_receipt_without_preemption_or_of_another_job_is_none() -> None:
         "the weights are those of an undisturbed run",
     ]
     assert failing(LESSON, found(receipt(preemption=None))) == missing
-    assert failing(LESSON, found(receipt(job={"submission_id": "another"}))) == missing
+    assert failing(LESSON, found(receipt("another"))) == missing
 
 
-@pytest.mark.parametrize("control", [None, {"weights": "different", "detail": "epoch 12 differs"}])
+@pytest.mark.parametrize("control", [None, compared("different")])
 def test_weights_that_differ_or_were_not_compared_are_noticed(control: Any) -> None:
     assert failing(LESSON, found(receipt(control=control))) == ["the weights are those of an undisturbed run"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from lab.api.receipt import ReceiptDocument, Timeline
 from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job
@@ -17,6 +19,7 @@ from lab.topology import Check, LabSpec
 from tests.fakes import FakeHost, FakeRuntime
 from tests.fakes.host import FakeClock
 from tests.fakes.store import FakeObjectStore
+from tests.unit.cli.fakes import receipt
 from tests.unit.flows.world import FakeJobs
 
 AT = 1_800_000_000.0
@@ -152,3 +155,10 @@ def failing(lesson: Lesson, seen: Evidence) -> list[str]:
     told = [ask(check, seen) for check in lesson.checks]
     assert all(each.name and each.detail for each in told)
     return [each.name for each in told if each.outcome != "passed"]
+
+
+def receipt_of(job: str, kind: str, **changes: Any) -> ReceiptDocument:
+    """The receipt of a job for a fault of this kind, which it came through well but for these changes."""
+    whole = receipt().document()
+    fault, about = replace(whole.fault, kind=kind), replace(whole.job, submission_id=job)
+    return replace(whole, **{"fault": fault, "job": about, "checks": (), "timeline": Timeline(), **changes})

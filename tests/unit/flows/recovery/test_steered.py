@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from lab.api.queue import Attempt, QueueEvent
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import FaultRecord
 from lab.flows.recovery.steered import of_events
@@ -15,8 +14,8 @@ def record(expected: Expected = Expected.SICK) -> FaultRecord:
     return FaultRecord("gpu-sick", "ray-worker-0", "id", AT, expected=expected)
 
 
-def event(number: int, at: float, kind: str, reason: str, message: str) -> dict[str, Any]:
-    return {"number": number, "at": at, "event": kind, "reason": reason, "message": message}
+def event(number: int, at: float, kind: str, reason: str, message: str) -> QueueEvent:
+    return QueueEvent(number, at, kind, "", reason, message, "")
 
 
 EVENTS = (
@@ -27,9 +26,9 @@ EVENTS = (
     event(5, AT + 30, "NodeOpened", "Healthy", "ray-worker-0 takes new work again"),
 )
 ATTEMPTS = (
-    {"reset": "FailedComponent", "ended_at": AT - 100, "charged": True},
-    {"reset": "AutopilotNoExecute", "ended_at": AT + 6, "charged": False},
-    {"reset": "", "ended_at": None, "charged": False},
+    Attempt(1, "a", 0.0, reset="FailedComponent", ended_at=AT - 100, charged=True),
+    Attempt(2, "a-2", 0.0, reset="AutopilotNoExecute", ended_at=AT + 6),
+    Attempt(3, "a-3", 0.0),
 )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import parse, plain
+from lab.api.health import Orders, Report
 from raylab_health.agent import BEAT_SECONDS, CONFIRM_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
 from raylab_health.examine import examine
 from raylab_health.model import CPU, EVICT, GPU, NODE, PASS, WARN, Check, Context, Finding, NotHereError
@@ -93,10 +95,14 @@ class Bench:
     def _post(self, report: Mapping[str, Any]) -> dict[str, Any]:
         if self.away:
             raise OSError("connection refused")
+        parse(Report, report, "the report")
         self.reports.append(dict(report))
         self.times.append(self.node.now)
         told, self.answer = self.answer, {}
-        return {"now": self.node.now, "overrides": self.overrides, **told}
+        empty = {"run": [], "confirm": [], "overrides": self.overrides, "granted": [], "peers": {}}
+        orders = parse(Orders, {"now": self.node.now, **empty, **told}, "the answer")
+        answer: dict[str, Any] = plain(orders)
+        return answer
 
     def run(self, seconds: float) -> None:
         end = self.node.now + seconds
@@ -159,7 +165,9 @@ def test_a_new_state_is_told_at_once(bench: Bench) -> None:
 
 def test_an_override_is_obeyed_at_once_and_told_at_once_and_so_is_its_end(bench: Bench) -> None:
     bench.run(62)
-    bench.overrides = [{"check": "dear", "device": CPU, "state": EVICT, "message": ""}]
+    bench.overrides = [
+        {"node": "ray-worker-0", "check": "dear", "device": CPU, "state": EVICT, "message": ""}
+    ]
     begin = bench.node.now
     bench.run(2 * BEAT_SECONDS)
     assert bench.results("dear") == [PASS, EVICT]

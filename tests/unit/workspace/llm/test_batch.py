@@ -166,8 +166,9 @@ def test_no_more_is_checked_than_there_is(llm: Any) -> None:
 
 
 def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> None:
+    from lab.api.base import parse, plain
+    from lab.api.inference import BatchEvidence
     from lab.evidence import inference
-    from lab.host.schemas import misfits
 
     prompts = llm.client.random_prompts(2, 3)
     session = llm.batch.Session(kept, 2)
@@ -179,8 +180,9 @@ def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> N
         {"output_tokens": 2, "checkpoint_sha256": SHA256}, {},
     )  # fmt: skip
     made = {**made, "job": "j", "batch": "b"}
-    assert list(misfits(made, inference.EVIDENCE, "it")) == []
-    assert inference.judge(made)["verdict"] == "recovered"
+    read = parse(BatchEvidence, made, "it")
+    assert plain(read) == made
+    assert inference.judge(read).verdict.value == "recovered"
     assert f"{llm.batch.EVIDENCE}/" == f"{inference.PREFIX}/"
 
 
