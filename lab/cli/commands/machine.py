@@ -54,8 +54,12 @@ CALLS: Mapping[str, Mapping[str, str]] = {
     "--bucket", type=values.Text(), metavar="BUCKET",
     help=f"A bucket of it that may be written to. [default: {BUCKET}]",
 )  # fmt: skip
+@click.option(
+    "--report", is_flag=True,
+    help="Print versions and checks as JSON for a report of a bug: no secret is in it.",
+)  # fmt: skip
 @pass_app
-def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> None:
+def doctor(app: App, url: str | None, file: Path | None, bucket: str | None, report: bool) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
     from lab.flows.doctor import run_checks, store
 
@@ -71,7 +75,11 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
         checks = run_checks(name, runtime)
     checks = tuple(replace(check, hint=app.out.about(check.hint)) for check in checks)
     failed = [check for check in checks if check.outcome == "failed"]
-    if not app.out.as_json({"ok": not failed, "checks": [documents.check(check) for check in checks]}):
+    if report:
+        from lab.flows.doctor.report import bug_report
+
+        app.out.document(bug_report([documents.check(check) for check in checks]))
+    elif not app.out.as_json({"ok": not failed, "checks": [documents.check(check) for check in checks]}):
         rows = ((check.outcome, check.name, check.detail) for check in checks)
         app.out.show(render.table(("RESULT", "CHECK", "DETAIL"), rows))
         hints = [check for check in checks if check.hint and check.outcome in ("failed", "warning")]
