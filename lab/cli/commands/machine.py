@@ -63,12 +63,16 @@ CALLS: Mapping[str, Mapping[str, str]] = {
     help=f"A bucket of it that may be written to. [default: {BUCKET}]",
 )  # fmt: skip
 @click.option(
+    "--report", "bug_report", is_flag=True,
+    help="Print versions and checks as JSON for a report of a bug: no secret is in it.",
+)  # fmt: skip
+@click.option(
     "--gpu-acceptance", is_flag=True,
     help="Check the GPUs of the lab that is up, for ten minutes at most, and write a report to send.",
 )  # fmt: skip
 @click.option(
-    "--report", type=values.Place(dir_okay=False), metavar="FILE",
-    help=f"Where to. [default: {REPORT}]",
+    "--output", type=values.Place(dir_okay=False), metavar="FILE",
+    help=f"Where to write that of the GPUs. [default: {REPORT}]",
 )  # fmt: skip
 @pass_app
 def doctor(
@@ -77,8 +81,9 @@ def doctor(
     file: Path | None,
     ca_file: Path | None,
     bucket: str | None,
+    bug_report: bool,
     gpu_acceptance: bool,
-    report: Path | None,
+    output: Path | None,
 ) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
     from lab.flows.doctor import run_checks, store
@@ -86,10 +91,10 @@ def doctor(
     given = {"--s3-credentials": file, "--s3-ca": ca_file, "--bucket": bucket}
     if gpu_acceptance and (url is not None or any(given.values())):
         raise UsageError("--gpu-acceptance is about GPUs, --s3 about a store", "give one or the other")
-    if report is not None and not gpu_acceptance:
-        raise UsageError("--report belongs to --gpu-acceptance", "labctl doctor --gpu-acceptance")
+    if output is not None and not gpu_acceptance:
+        raise UsageError("--output belongs to --gpu-acceptance", "labctl doctor --gpu-acceptance")
     if gpu_acceptance:
-        _accept(app, report or Path(REPORT))
+        _accept(app, output or Path(REPORT))
         return
     if url is None and (stray := next((option for option, value in given.items() if value), "")):
         raise UsageError(f"{stray} belongs to --s3", "labctl doctor --s3 URL")
@@ -102,7 +107,13 @@ def doctor(
         checks = run_checks(name, runtime)
     checks = _with_lab(app, checks)
     ok = all(check.outcome != "failed" for check in checks)
-    _show(app, checks, {"ok": ok, "checks": [documents.check(check) for check in checks]})
+    document: Mapping[str, Any] = {"ok": ok, "checks": [documents.check(check) for check in checks]}
+    if bug_report:
+        from lab.flows.doctor import report
+
+        document = report.bug_report(document["checks"])
+        app.out.document(document)
+    _show(app, checks, document, shown=bug_report)
 
 
 def _accept(app: App, path: Path) -> None:
@@ -110,7 +121,7 @@ def _accept(app: App, path: Path) -> None:
     from lab.flows.acceptance import Acceptance
 
     if path.exists():
-        raise RefusedError(f"{path} is there already", "name another file: --report FILE")
+        raise RefusedError(f"{path} is there already", "name another file: --output FILE")
     acceptance = Acceptance(app.open())
 
     def keep(document: Mapping[str, Any]) -> None:
@@ -126,10 +137,10 @@ def _with_lab(app: App, checks: Sequence[Check]) -> tuple[Check, ...]:
     return tuple(replace(check, hint=app.out.about(check.hint)) for check in checks)
 
 
-def _show(app: App, checks: Sequence[Check], document: Mapping[str, Any]) -> None:
-    """Show checks, or their document, and fail if one has."""
+def _show(app: App, checks: Sequence[Check], document: Mapping[str, Any], *, shown: bool = False) -> None:
+    """Show checks, or their document, unless that is `shown` already; and fail if one has."""
     failed = [check for check in checks if check.outcome == "failed"]
-    if not app.out.as_json(document):
+    if not shown and not app.out.as_json(document):
         rows = ((check.outcome, check.name, check.detail) for check in checks)
         app.out.show(render.table(("RESULT", "CHECK", "DETAIL"), rows))
         hints = [check for check in checks if check.hint and check.outcome in ("failed", "warning")]

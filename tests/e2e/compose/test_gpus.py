@@ -213,7 +213,7 @@ def test_a_training_on_a_gpu_that_does_not_compute_fails_with_the_cause(lab: Gpu
 def test_the_acceptance_names_what_gpus_that_compute_nothing_cannot_do(lab: GpuBench, tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     ended = lab.labctl(
-        "doctor", "--gpu-acceptance", "--report", str(path), "--json", code=15, timeout=ACCEPTANCE_SECONDS
+        "doctor", "--gpu-acceptance", "--output", str(path), "--json", code=15, timeout=ACCEPTANCE_SECONDS
     )
     report = json.loads(path.read_text())
     assert ended.documents[0] == {**report, "report": str(path), "seconds": ended.documents[0]["seconds"]}

@@ -90,20 +90,20 @@ def test_doctor_checks_gpus_and_writes_a_report_that_only_its_owner_reads(
 
 
 def test_the_report_is_the_document_of_json_too(labctl: Labctl, accepting: None) -> None:
-    document = labctl.json("doctor", "--gpu-acceptance", "--report", "gpus.json", code=15)
+    document = labctl.json("doctor", "--gpu-acceptance", "--output", "gpus.json", code=15)
     assert (document["schema"], document["report"]) == ("gpu-acceptance/1", "gpus.json")
     assert json.loads(Path("gpus.json").read_text())["ok"] is False
 
 
 def test_a_file_that_is_there_is_not_replaced_by_a_report(labctl: Labctl, accepting: None) -> None:
     Path("thesis.json").write_text("mine")
-    refused = labctl("doctor", "--gpu-acceptance", "--report", "thesis.json")
+    refused = labctl("doctor", "--gpu-acceptance", "--output", "thesis.json")
     assert (refused.exit_code, Path("thesis.json").read_text()) == (11, "mine")
     assert "thesis.json is there already" in refused.stderr
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--gpu-acceptance", "--s3", "http://127.0.0.1:9"), ("--report", "gpus.json")]
+    "arguments", [("--gpu-acceptance", "--s3", "http://127.0.0.1:9"), ("--output", "gpus.json")]
 )
 def test_options_of_doctor_that_do_not_go_together_are_refused(
     labctl: Labctl, arguments: tuple[str, ...]

@@ -1,0 +1,55 @@
+"""Hosted CI calls the scripts that are here, with pinned actions and no more rights than it needs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TEXT = {path: path.read_text(encoding="utf-8") for path in FILES}
+
+
+def workflow(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(TEXT[path])
+    return document
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_actions_are_pinned_by_commit_with_their_version_beside_it(path: Path) -> None:
+    uses = re.findall(r"uses: (.+)", TEXT[path])
+    assert uses
+    for action in uses:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_workflow_may_read_and_its_jobs_end(path: Path) -> None:
+    document = workflow(path)
+    assert document["permissions"] == {"contents": "read"}
+    assert all(0 < job["timeout-minutes"] <= 120 for job in document["jobs"].values())
+
+
+def test_one_action_has_one_commit_everywhere() -> None:
+    pins: dict[str, set[str]] = {}
+    for text in TEXT.values():
+        for action in re.findall(r"uses: (.+)", text):
+            pins.setdefault(action.split("@")[0], set()).add(action)
+    assert all(len(pinned) == 1 for pinned in pins.values()), pins
+
+
+def test_the_scripts_that_are_called_are_here_and_can_be_run() -> None:
+    scripts = set(re.findall(r"(?<![\w/])\.ci/\w+", "".join(TEXT.values())))
+    assert {".ci/run", ".ci/wheel"} <= scripts
+    assert all((ROOT / script).stat().st_mode & 0o100 for script in scripts)
+
+
+def test_unit_tests_run_on_every_python_that_labctl_takes() -> None:
+    matrix = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["unit"]["strategy"]["matrix"]
+    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    assert any(each["os"].startswith("macos") for each in matrix["include"])
