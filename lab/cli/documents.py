@@ -63,18 +63,18 @@ def image(need: ImageNeed) -> Document:
     }
 
 
-def dataset(found: Dataset) -> Document:
+def dataset(item: Dataset) -> Document:
     """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
     return {
-        "name": found.name,
-        "folder": str(found.folder),
-        "pictures": found.pictures,
-        "counts": plain(found.counts),
-        "bytes": found.bytes,
-        "source": found.source,
-        "sha256": found.sha256,
-        "synthetic": found.synthetic,
-        "missing": found.missing,
+        "name": item.name,
+        "folder": str(item.folder),
+        "pictures": item.pictures,
+        "counts": plain(item.counts),
+        "bytes": item.bytes,
+        "source": item.source,
+        "sha256": item.sha256,
+        "synthetic": item.synthetic,
+        "missing": item.missing,
     }
 
 
@@ -197,7 +197,7 @@ def waiting(item: Waiting | None) -> Document | None:
         "demand": dict(item.demand),
         "count": item.count,
         "short": list(item.short),
-        "holders": [holding(each) for each in item.holders],
+        "holders": [holding(holder) for holder in item.holders],
     }
 
 

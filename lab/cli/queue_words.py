@@ -66,16 +66,16 @@ def amounts(requests: Mapping[str, float]) -> str:
 
 def asked(pod_sets: Sequence[PodSetView]) -> str:
     """Demand of a job: `driver: 1 cpu; 2 workers (at least 1): 1 cpu, 1 nvidia.com/gpu each`."""
-    return "; ".join(_pod_set(each) for each in pod_sets)
+    return "; ".join(_pod_set(pod_set) for pod_set in pod_sets)
 
 
-def _pod_set(each: PodSetView) -> str:
-    count, least = each.count, each.min_count
-    wanted = amounts(each.requests) or "nothing"
-    if each.name == "driver":
+def _pod_set(pod_set: PodSetView) -> str:
+    count, least = pod_set.count, pod_set.min_count
+    wanted = amounts(pod_set.requests) or "nothing"
+    if pod_set.name == "driver":
         return f"driver: {wanted}"
     fewer = f" (at least {least})" if least is not None and least < count else ""
-    return f"{_counted(each)}{fewer}: {wanted}{' each' if count > 1 else ''}"
+    return f"{_counted(pod_set)}{fewer}: {wanted}{' each' if count > 1 else ''}"
 
 
 def _counted(each: PodSetView) -> str:
@@ -141,7 +141,7 @@ def start(document: Why | DryRun) -> str:
         return ""
     if forecast.at is None:
         return _not_known(document, forecast)
-    ends = [_end(each) for each in forecast.ends]
+    ends = [_end(end) for end in forecast.ends]
     more = f" and {len(ends) - SHOWN} before them" if len(ends) > SHOWN else ""
     after = f", after {'; '.join(ends[-SHOWN:])}{more}" if ends else ""
     seconds = forecast.seconds or 0.0
@@ -149,11 +149,11 @@ def start(document: Why | DryRun) -> str:
     return f"{when}{after}"
 
 
-def _end(each: EndView) -> str:
-    length = format.seconds(each.length)
-    if each.basis == "time limit":
-        return f"{each.workload} (time limit {length})"
-    return f"{each.workload} (such jobs took {length}, median of {each.jobs})"
+def _end(end: EndView) -> str:
+    length = format.seconds(end.length)
+    if end.basis == "time limit":
+        return f"{end.workload} (time limit {length})"
+    return f"{end.workload} (such jobs took {length}, median of {end.jobs})"
 
 
 def _not_known(document: Why | DryRun, forecast: ForecastView) -> str:
@@ -168,8 +168,8 @@ def _not_known(document: Why | DryRun, forecast: ForecastView) -> str:
 
 def away(document: Listing | Description | Why | DryRun) -> str:
     """Services that the controller cannot reach; empty when it reaches all."""
-    told = "; ".join(f"{name} does not answer ({why})" for name, why in document.away.items())
-    return f"{told}: nothing is admitted meanwhile" if told else ""
+    silent = "; ".join(f"{name} does not answer ({why})" for name, why in document.away.items())
+    return f"{silent}: nothing is admitted meanwhile" if silent else ""
 
 
 def why_rows(document: Why | DryRun) -> Iterator[tuple[str, object]]:
@@ -179,8 +179,8 @@ def why_rows(document: Why | DryRun) -> Iterator[tuple[str, object]]:
     yield "waits", document.waits
     for missing in document.missing:
         yield "missing", f"{amount(missing.resource, missing.missing)} of flavor {missing.flavor}"
-    for number, each in enumerate(document.holders[:SHOWN]):
-        yield "held by" if not number else "", holder(each, document.now)
+    for number, shortage in enumerate(document.holders[:SHOWN]):
+        yield "held by" if not number else "", holder(shortage, document.now)
     if len(document.holders) > SHOWN:
         yield "", f"and {len(document.holders) - SHOWN} more"
     yield "before it", ", ".join(document.ahead) if isinstance(document, Why) else ""
@@ -190,87 +190,87 @@ def why_rows(document: Why | DryRun) -> Iterator[tuple[str, object]]:
 
 def waits(document: Why) -> str:
     """One sentence about a job that waits, for whoever follows it."""
-    told = [place(document) or document.local_queue, reason(document), document.waits]
-    held = [called(each) for each in document.holders[:SHOWN]]
-    told += [f"held by {', '.join(held)}"] if held else []
-    told += [f"starts {when}"] if (when := start(document)) else []
-    return f"job {document.workload} waits: {'; '.join(filter(None, told))}"
+    parts = [place(document) or document.local_queue, reason(document), document.waits]
+    held = [called(item) for item in document.holders[:SHOWN]]
+    parts += [f"held by {', '.join(held)}"] if held else []
+    parts += [f"starts {when}"] if (when := start(document)) else []
+    return f"job {document.workload} waits: {'; '.join(filter(None, parts))}"
 
 
 # A job, its attempts and events
 
 
-def job_rows(found: Description) -> Iterator[tuple[str, object]]:
+def job_rows(job: Description) -> Iterator[tuple[str, object]]:
     """Names and values about a job."""
-    taken = amounts(found.takes)
-    yield "job", found.workload
-    yield "name", found.job_name
-    yield "owner", found.owner
-    yield "recipe", found.recipe
-    yield "command", found.command
-    yield "queue", f"{found.namespace}/{found.local_queue}" if found.local_queue else "none"
-    yield "ClusterQueue", found.cluster_queue
-    yield "priority", f"{found.priority} {found.priority_class}".strip()
-    yield "asks for", asked(found.pod_sets)
+    taken = amounts(job.takes)
+    yield "job", job.workload
+    yield "name", job.job_name
+    yield "owner", job.owner
+    yield "recipe", job.recipe
+    yield "command", job.command
+    yield "queue", f"{job.namespace}/{job.local_queue}" if job.local_queue else "none"
+    yield "ClusterQueue", job.cluster_queue
+    yield "priority", f"{job.priority} {job.priority_class}".strip()
+    yield "asks for", asked(job.pod_sets)
     yield (
         "granted",
-        "; ".join(f"{each.count} {each.name}: {amounts(each.usage)}" for each in found.granted),
+        "; ".join(f"{granted.count} {granted.name}: {amounts(granted.usage)}" for granted in job.granted),
     )
     yield "takes", f"{taken}: more than it asked for" if taken else ""
-    yield "time limit", format.seconds(found.max_time)
-    yield "retry", retry(found)
-    yield "status", found.status
-    yield "reason", reason(found) if found.reason or found.message else ""
-    yield "waits", found.waits
-    yield "place", place(found)
-    yield "submitted", format.clock(found.created)
-    yield "held quota", format.seconds(found.executed) if found.executed else ""
-    for made in found.attempts_made:
+    yield "time limit", format.seconds(job.max_time)
+    yield "retry", retry(job)
+    yield "status", job.status
+    yield "reason", reason(job) if job.reason or job.message else ""
+    yield "waits", job.waits
+    yield "place", place(job)
+    yield "submitted", format.clock(job.created)
+    yield "held quota", format.seconds(job.executed) if job.executed else ""
+    for made in job.attempts_made:
         yield f"attempt {made.number}", attempt(made)
-    for number, each in enumerate(found.events[-LATEST:]):
+    for number, each in enumerate(job.events[-LATEST:]):
         yield "" if number else "events", event(each)
-    yield "problem", away(found)
+    yield "problem", away(job)
 
 
-def in_short(found: Description) -> Iterator[tuple[str, object]]:
+def in_short(job: Description) -> Iterator[tuple[str, object]]:
     """The same of a job that Ray knows too."""
     shown = ("queue", "ClusterQueue", "retry", "priority", "granted", "takes", "time limit")
-    yield from (row for row in job_rows(found) if row[0] in shown or row[0].startswith("attempt "))
+    yield from (row for row in job_rows(job) if row[0] in shown or row[0].startswith("attempt "))
 
 
-def retry(found: Description) -> str:
+def retry(job: Description) -> str:
     """Phase and retries of a job: `Resetting, 1 of 3 retries (FailedComponent), resumes at 12:00:03`."""
-    state = found.retry
+    state = job.retry
     if state is None or (state.policy is None and not state.resets):
         return ""
     used = f"{state.retries} of {state.policy.limit} retries" if state.policy else "no retry policy"
     free = state.resets - state.retries
-    told = [state.phase, used, f"{free} free of charge" if free else ""]
-    told += [state.reason, ""] if state.reason else []
+    parts = [state.phase, used, f"{free} free of charge" if free else ""]
+    parts += [state.reason, ""] if state.reason else []
     if state.resumes_at is not None:
-        told.append(f"resumes at {format.clock(state.resumes_at)}")
-    return ", ".join(filter(None, told))
+        parts.append(f"resumes at {format.clock(state.resumes_at)}")
+    return ", ".join(filter(None, parts))
 
 
-def attempt(each: Attempt) -> str:
+def attempt(made: Attempt) -> str:
     """One attempt in words."""
-    began, ended = each.started_at or each.admitted_at, each.ended_at
+    began, ended = made.started_at or made.admitted_at, made.ended_at
     took = f" for {format.seconds(max(0.0, ended - began))}" if ended is not None else ""
-    reason = each.reset or each.evicted
-    charge = (" charged" if each.charged else ", no retry charged") if each.reset else ""
+    reason = made.reset or made.evicted
+    charge = (" charged" if made.charged else ", no retry charged") if made.reset else ""
     evicted = f" ({reason}{charge})" if reason else ""
-    status = each.ended or ("runs" if each.started_at else "is being started")
-    return f"{each.submission_id}  {format.clock(began)}{took}  {status}{evicted}"
+    status = made.ended or ("runs" if made.started_at else "is being started")
+    return f"{made.submission_id}  {format.clock(began)}{took}  {status}{evicted}"
 
 
-def event(each: JobEvent | QueueEvent) -> str:
+def event(past: JobEvent | QueueEvent) -> str:
     """One event in a line; those of one job do not name it."""
     where = ""
-    if isinstance(each, QueueEvent):
-        where = f" {each.workload}{f' in {each.cluster_queue}' if each.cluster_queue else ''}"
-    why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
-    told = with_sentence(each.message) if each.event != "Admitted" else ""
-    return f"{format.clock(each.at)}  {each.event:<11}{where}{why}{f'  {told}' if told else ''}"
+    if isinstance(past, QueueEvent):
+        where = f" {past.workload}{f' in {past.cluster_queue}' if past.cluster_queue else ''}"
+    why = f" ({past.reason})" if past.reason and past.reason != past.event else ""
+    sentence = with_sentence(past.message) if past.event != "Admitted" else ""
+    return f"{format.clock(past.at)}  {past.event:<11}{where}{why}{f'  {sentence}' if sentence else ''}"
 
 
 def with_sentence(message: str) -> str:
@@ -286,7 +286,7 @@ def used(flavor: FlavorUse) -> str:
     """`1/2 nvidia.com/gpu`, with what is borrowed."""
     resource, amount_used, nominal = flavor.resource, flavor.used, flavor.nominal
     memory = resource == "memory"
-    shown = [format.size(each) if memory else f"{each:g}" for each in (amount_used, nominal)]
+    shown = [format.size(quantity) if memory else f"{quantity:g}" for quantity in (amount_used, nominal)]
     over = f" ({amount(resource, flavor.borrowed)} borrowed)" if flavor.borrowed else ""
     return f"{'/'.join(shown)} {resource}{over}"
 

@@ -39,45 +39,45 @@ def queued_job(lab: Lab, job_id: str) -> tuple[Description | None, LabDownError 
         return None, error
 
 
-def as_job(found: Description) -> Job:
+def as_job(described: Description) -> Job:
     """A job that Ray does not know now, in the form of those that it knows."""
-    made = found.attempts_made
+    made = described.attempts_made
     last = made[-1].ended if made else ""
     over = last if last in JOB_FINAL else "STOPPED"
     return Job(
-        submission_id=found.name,
-        status=over if found.status in OVER else QUEUED,
-        entrypoint=found.command,
-        message=found.message or found.reason,
+        submission_id=described.name,
+        status=over if described.status in OVER else QUEUED,
+        entrypoint=described.command,
+        message=described.message or described.reason,
         started_at=None,
-        ended_at=found.finished_at,
+        ended_at=described.finished_at,
         node_id="",
         exit_code=None,
-        metadata={"job_name": found.job_name, "raylab_recipe": found.recipe},
+        metadata={"job_name": described.job_name, "raylab_recipe": described.recipe},
     )
 
 
-def attempts(found: Description, job_id: str) -> list[str]:
+def attempts(described: Description, job_id: str) -> list[str]:
     """The attempts that an id stands for: all those of a job, or the one of that id."""
-    ids = [each.submission_id for each in found.attempts_made if each.ended != UNSENT]
-    return [job_id] if job_id in ids and job_id != found.name else ids
+    ids = [attempt.submission_id for attempt in described.attempts_made if attempt.ended != UNSENT]
+    return [job_id] if job_id in ids and job_id != described.name else ids
 
 
-def newest(lab: Lab, found: Description, job_id: str) -> Job:
+def newest(lab: Lab, described: Description, job_id: str) -> Job:
     """The newest attempt as Ray knows it, else the job as the queues know it."""
-    for each in reversed(attempts(found, job_id)):
+    for submission_id in reversed(attempts(described, job_id)):
         try:
-            return lab.job(each)
+            return lab.job(submission_id)
         except NotFoundError:
             continue
-    return as_job(found)
+    return as_job(described)
 
 
-def cancelled(lab: Lab, found: Description, clock: Clock) -> Description:
+def cancelled(lab: Lab, described: Description, clock: Clock) -> Description:
     """The job once it has ended, or after a time. One that has ended stays as it is."""
-    if found.status not in OVER:
-        lab.queues.cancel(found.workload, "stopped with labctl")
-    workload = found.workload
+    if described.status not in OVER:
+        lab.queues.cancel(described.workload, "stopped with labctl")
+    workload = described.workload
     return settle(
         lambda: lab.queues.describe(workload),
         lambda now: now.status in OVER and now.stopping is None,

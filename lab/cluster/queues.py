@@ -53,9 +53,9 @@ FIRST = "labctl queue apply --example classroom"
 
 
 def _kinds(of: type[LabError]) -> Iterator[type[LabError]]:
-    for each in of.__subclasses__():
-        yield each
-        yield from _kinds(each)
+    for kind in of.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
 
 
 CODES: Mapping[int, type[LabError]] = {

@@ -144,11 +144,11 @@ def folder_of_recipes() -> Path:
 
 def manifests(workspace: Path | None = None) -> dict[str, Path]:
     """Recipe -> its manifest: `FOLDER/recipe.json`, and `FOLDER/recipe-MORE.json` as `FOLDER-MORE`."""
-    found = {}
+    paths = {}
     for path in sorted((workspace or folder_of_recipes()).glob("*/recipe*.json")):
         if re.fullmatch(r"recipe(-[a-z0-9]+)?", path.stem):
-            found[path.parent.name + path.stem.removeprefix("recipe")] = path
-    return found
+            paths[path.parent.name + path.stem.removeprefix("recipe")] = path
+    return paths
 
 
 def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
@@ -198,8 +198,8 @@ def recipes(workspace: Path | None = None) -> tuple[Recipe, ...]:
     workspace = workspace or folder_of_recipes()
     if not os.path.isdir(workspace):
         raise NotFoundError(f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where recipes are")
-    found = manifests(workspace)
-    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(found.items()))
+    paths = manifests(workspace)
+    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(paths.items()))
 
 
 def find_recipe(name: str, workspace: Path | None = None) -> Recipe:

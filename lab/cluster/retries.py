@@ -60,7 +60,7 @@ class RetryPolicy(Retry):
                 raise UsageError(f"{name} {seconds:g} s: must be between 0 and {most / 3600:g} hours")
         for name in ("terminal_exit_codes", "retryable_exit_codes"):
             codes = getattr(self, name)
-            if len(codes) > MOST_CODES or not all(1 <= each <= MOST_CODE for each in codes):
+            if len(codes) > MOST_CODES or not all(1 <= code <= MOST_CODE for code in codes):
                 raise UsageError(f"{name}: an exit code is a number from 1 to {MOST_CODE}")
         both = sorted(set(self.terminal_exit_codes) & set(self.retryable_exit_codes))
         if both:
@@ -96,7 +96,7 @@ def of_annotations(annotations: Mapping[str, Any], where: str) -> tuple[dict[str
 
     Annotations of others are passed over. Raises UsageError that names the annotation.
     """
-    found: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
     left_out = []
     for name, value in annotations.items():
         if not str(name).startswith(PREFIX):
@@ -108,16 +108,16 @@ def of_annotations(annotations: Mapping[str, Any], where: str) -> tuple[dict[str
         if ending not in ANNOTATIONS:
             known = ", ".join(ANNOTATIONS)
             raise UsageError(f"{where}: annotation {PREFIX}{ending}: AppWrapper has none", f"known: {known}")
-        field, text, told = ANNOTATIONS[ending], str(value).strip(), f"{where}: annotation {ending}"
+        field, text, place = ANNOTATIONS[ending], str(value).strip(), f"{where}: annotation {ending}"
         if field == "limit":
             if not re.fullmatch(r"[0-9]{1,9}", text):
-                raise UsageError(f"{told} {text!r}: not a whole number")
-            found[field] = int(text)
+                raise UsageError(f"{place} {text!r}: not a whole number")
+            policy[field] = int(text)
         elif field.endswith("_codes"):
-            found[field] = exit_codes(text, told)
+            policy[field] = exit_codes(text, place)
         else:
-            found[field] = _go_duration(text, told)
-    return found, tuple(left_out)
+            policy[field] = _go_duration(text, place)
+    return policy, tuple(left_out)
 
 
 def _go_duration(text: str, where: str) -> float:

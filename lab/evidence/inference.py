@@ -63,10 +63,10 @@ def judge(evidence: BatchEvidence) -> BatchReceipt:
 
 
 def _verdict(checks: Iterable[BatchCheck], lost: bool) -> Verdict:
-    found = [check.passed for check in checks]
-    if False in found:
+    answers = [check.passed for check in checks]
+    if False in answers:
         return Verdict.FAILED
-    if None in found:
+    if None in answers:
         return Verdict.NOT_VERIFIED
     return Verdict.RECOVERED if lost else Verdict.AS_EXPECTED
 
@@ -74,8 +74,8 @@ def _verdict(checks: Iterable[BatchCheck], lost: bool) -> Verdict:
 def _once(evidence: BatchEvidence) -> BatchCheck:
     """Every prompt has one answer in the store, and there is no other one."""
     counts = Counter(answer.id for answer in evidence.answers)
-    missing = [each for each in evidence.prompts if each not in counts]
-    twice = [each for each, count in counts.items() if count > 1]
+    missing = [prompt for prompt in evidence.prompts if prompt not in counts]
+    twice = [prompt for prompt, count in counts.items() if count > 1]
     foreign = sorted(counts.keys() - set(evidence.prompts))
     wrong = [
         f"{plural(len(ids), 'prompt')} {what} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
@@ -112,16 +112,16 @@ def _of_its_checkpoint(evidence: BatchEvidence) -> BatchCheck:
 def _same(evidence: BatchEvidence) -> BatchCheck:
     """Answers that were computed once more have the same SHA-256."""
     name, expected = "same answers", evidence.reference
-    found = [a for a in evidence.answers if a.id in expected]
-    if not found:
+    compared = [a for a in evidence.answers if a.id in expected]
+    if not compared:
         return BatchCheck(name, None, "no answer was computed once more")
-    other = [a.id for a in found if a.sha256 != expected[a.id]]
+    other = [a.id for a in compared if a.sha256 != expected[a.id]]
     if other:
-        return BatchCheck(name, False, f"{len(other)} of {len(found)} differ: {', '.join(other[:3])}")
-    again = sum(a.attempts > 1 for a in found)
+        return BatchCheck(name, False, f"{len(other)} of {len(compared)} differ: {', '.join(other[:3])}")
+    again = sum(a.attempts > 1 for a in compared)
     sent_again = [a for a in evidence.answers if a.attempts > 1]
     detail = (
-        f"{plural(len(found), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
+        f"{plural(len(compared), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
     )
     if sent_again and not again:
         return BatchCheck(name, None, f"{detail}, of {len(sent_again)}")

@@ -85,8 +85,8 @@ class ActiveFaults:
 
     def lasting(self) -> tuple[ActiveFault, ...]:
         """Return every fault that was begun and not reverted, the oldest first."""
-        found = [fault for path in self._files() if (fault := _read(path)) is not None]
-        return tuple(sorted(found, key=lambda fault: fault.at))
+        faults = [fault for path in self._files() if (fault := _read(path)) is not None]
+        return tuple(sorted(faults, key=lambda fault: fault.at))
 
     def left(self) -> tuple[ActiveFault, ...]:
         """Return those whose labctl has died or given up, the oldest first, for `labctl heal`."""

@@ -93,18 +93,18 @@ class SimulationDocument:
     cluster_queues: tuple[SimulatedQueue, ...]
 
 
-def document(found: Simulation) -> SimulationDocument:
+def document(simulation: Simulation) -> SimulationDocument:
     """The document of a run."""
-    engine = found.engine
+    engine = simulation.engine
     return SimulationDocument(
         schema=SCHEMA,
-        start=_time(found.start),
-        end=_round(found.end),
+        start=_time(simulation.start),
+        end=_round(simulation.end),
         cycles=engine.cycles,
-        restless=tuple(sorted(_at(found, each) for each in engine.restless)),
+        restless=tuple(sorted(_at(simulation, each) for each in engine.restless)),
         events=tuple(
             SimulatedEvent(
-                at=_at(found, each.at),
+                at=_at(simulation, each.at),
                 event=each.event,
                 workload=each.workload,
                 reason=each.reason,
@@ -112,10 +112,10 @@ def document(found: Simulation) -> SimulationDocument:
                 cluster_queue=each.cluster_queue,
                 flavors=each.flavors,
             )
-            for each in found.changes
+            for each in simulation.changes
         ),
-        workloads=_workloads(found),
-        cluster_queues=tuple(_queue(found, name) for name in engine.setup.cluster_queues),
+        workloads=_workloads(simulation),
+        cluster_queues=tuple(_queue(simulation, name) for name in engine.setup.cluster_queues),
     )
 
 
@@ -141,7 +141,7 @@ def _workloads(found: Simulation) -> tuple[SimulatedWorkload, ...]:
 
 
 def _workload(
-    found: Simulation,
+    simulation: Simulation,
     item: Item,
     spans: list[Span],
     *,
@@ -149,9 +149,9 @@ def _workload(
     preemptions: int,
     finished_at: float | None,
 ) -> SimulatedWorkload:
-    reason, message = found.engine.condition(item)
+    reason, message = simulation.engine.condition(item)
     admission = item.admission
-    created = max(0.0, item.workload.created - found.start)
+    created = max(0.0, item.workload.created - simulation.start)
     return SimulatedWorkload(
         workload=item.key,
         local_queue=item.queue[1],
@@ -160,7 +160,7 @@ def _workload(
         state=item.state,
         reason=reason,
         message=message,
-        waits=waits(found.engine, item, whose),
+        waits=waits(simulation.engine, item, whose),
         flavors={} if admission is None else admission.flavors(),
         waited=_round(max(0.0, spans[0].begin - created)) if spans else None,
         held=tuple(
@@ -178,8 +178,8 @@ def _workload(
     )
 
 
-def _queue(found: Simulation, name: str) -> SimulatedQueue:
-    engine = found.engine
+def _queue(simulation: Simulation, name: str) -> SimulatedQueue:
+    engine = simulation.engine
     queue, node = engine.setup.cluster_queues[name], engine.tree.queues[name]
     weighted = share(node).weighted
     return SimulatedQueue(
@@ -191,12 +191,12 @@ def _queue(found: Simulation, name: str) -> SimulatedQueue:
         pending=sum(1 for _ in engine.pending[name]),
         admitted=len(engine.snapshot.held[name]),
         weighted_share=None if math.isinf(weighted) else math.ceil(weighted),
-        usage=tuple(SimulatedUsage(_round(at), natural(used)) for at, used in found.usage.get(name, [])),
+        usage=tuple(SimulatedUsage(_round(at), natural(used)) for at, used in simulation.usage.get(name, [])),
     )
 
 
-def _at(found: Simulation, moment: float) -> float:
-    return _round(moment - found.start)
+def _at(simulation: Simulation, moment: float) -> float:
+    return _round(moment - simulation.start)
 
 
 def _round(seconds: float) -> float:

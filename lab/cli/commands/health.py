@@ -42,71 +42,71 @@ def run(app: App, node: str | None, check: str | None, timeout: float) -> None:
 
     A check that disturbs what runs, as gpumem does, has to be named; it waits until its node is free.
     """
-    found = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
-    shown = [each for each in found.devices if node in (None, each.node)]
+    results = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
+    shown = [device for device in results.devices if node in (None, device.node)]
     if check:
         shown = [
-            replace(each, checks=kept)
-            for each in shown
-            if (kept := tuple(one for one in each.checks if one.name == check))
+            replace(device, checks=kept)
+            for device in shown
+            if (kept := tuple(one for one in device.checks if one.name == check))
         ]
     skipped = {
-        name: {one: why for one, why in each.items() if check in (None, one)}
-        for name, each in found.skipped.items()
+        name: {one: why for one, why in reasons.items() if check in (None, one)}
+        for name, reasons in results.skipped.items()
         if node in (None, name)
     }
-    _show(app, replace(found, devices=tuple(shown), skipped=skipped), every=True)
+    _show(app, replace(results, devices=tuple(shown), skipped=skipped), every=True)
 
 
-def _show(app: App, found: HealthView, *, every: bool) -> None:
-    if app.out.as_json(found):
+def _show(app: App, results: HealthView, *, every: bool) -> None:
+    if app.out.as_json(results):
         return
-    devices = found.devices
+    devices = results.devices
     if not devices:
         app.out.line("no health agent has reported yet")
         return
     app.out.show(
-        render.table(COLUMNS, (_device(each, found.now) for each in devices)), width=render.SENTENCES
+        render.table(COLUMNS, (_device(device, results.now) for device in devices)), width=render.SENTENCES
     )
     rows = [
-        _check(each, check, found.now)
-        for each in devices
-        for check in each.checks
+        _check(device, check, results.now)
+        for device in devices
+        for check in device.checks
         if every or "PASS" not in (check.state, check.last) or check.ordered
     ]
     if rows:
         app.out.line()
         app.out.show(render.table(CHECK_COLUMNS, rows), width=render.SENTENCES)
     if every:
-        for node, skipped in found.skipped.items():
+        for node, skipped in results.skipped.items():
             for name, why in skipped.items():
                 app.out.line(f"{node}: {name} is not made: {why}")
-    for order in found.overrides:
-        told = f"{order.check} of {order.node} {health_words.device(order.device)}"
-        app.out.note(f"a fault orders that {told} reports {order.state}")
+    for order in results.overrides:
+        place = f"{order.check} of {order.node} {health_words.device(order.device)}"
+        app.out.note(f"a fault orders that {place} reports {order.state}")
 
 
 COLUMNS = ("NODE", "DEVICE", "MODEL", "STATE", "SINCE", "REASON", "MESSAGE")
 CHECK_COLUMNS = ("NODE", "DEVICE", "CHECK", "STATE", "VALUE", "AGE", "MESSAGE")
 
 
-def _device(each: DeviceView, now: float) -> tuple[str, ...]:
+def _device(device: DeviceView, now: float) -> tuple[str, ...]:
     return (
-        each.node,
-        health_words.device(each.device),
-        each.model,
-        each.state,
-        health_words.since(each.since, now),
-        each.reason,
-        each.message,
+        device.node,
+        health_words.device(device.device),
+        device.model,
+        device.state,
+        health_words.since(device.since, now),
+        device.reason,
+        device.message,
     )
 
 
-def _check(each: DeviceView, check: CheckView, now: float) -> tuple[str, ...]:
+def _check(device: DeviceView, check: CheckView, now: float) -> tuple[str, ...]:
     state = check.state if check.last == check.state else f"{check.state} (last: {check.last})"
     return (
-        each.node,
-        health_words.device(each.device),
+        device.node,
+        health_words.device(device.device),
         check.name,
         state,
         health_words.value(check),

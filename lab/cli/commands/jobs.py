@@ -32,11 +32,11 @@ def jobs(app: App) -> None:
     Those that wait in queues follow, a line each.
     """
     lab = app.open()
-    found = lab.jobs.list()
-    waiting, problem = _waiting(lab, found)
+    listed = lab.jobs.list()
+    waiting, problem = _waiting(lab, listed)
     missing = ""
     try:
-        found = (*found, *lab.earlier_jobs(found))
+        listed = (*listed, *lab.earlier_jobs(listed))
     except StoreError as error:
         missing = f"jobs of an earlier cluster are not known: {error.message}"
     queued, silent = _in_queues(lab)
@@ -44,19 +44,19 @@ def jobs(app: App) -> None:
     if app.out.json_wanted:
         rows = [
             {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
-            for job in found
+            for job in listed
         ]
         said = "; ".join(filter(None, (problem, missing)))
         app.out.document(
             {"jobs": rows, **({"queued": queued} if queued else {}), **({"problem": said} if said else {})}
         )
-    elif found or queued:
-        if found:
-            render.show_jobs(app.out, found, waiting)
-        for each in queued[:QUEUED_SHOWN]:
-            where = queue_words.place(each) or f"in LocalQueue {each.local_queue}"
-            why = ": ".join(filter(None, (each.reason or "not tried yet", each.waits)))
-            app.out.line(f"job {each.name} waits: {where}; {why}")
+    elif listed or queued:
+        if listed:
+            render.show_jobs(app.out, listed, waiting)
+        for workload in queued[:QUEUED_SHOWN]:
+            where = queue_words.place(workload) or f"in LocalQueue {workload.local_queue}"
+            why = ": ".join(filter(None, (workload.reason or "not tried yet", workload.waits)))
+            app.out.line(f"job {workload.name} waits: {where}; {why}")
         if len(queued) > QUEUED_SHOWN:
             app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:
@@ -102,15 +102,15 @@ def job_show(app: App, job_id: str) -> None:
 
     lab = app.open()
     queued, silent = queued_job(lab, job_id)
-    found = _job(lab, job_id, queued, silent)
-    if queued is not None and found.status == QUEUED:
-        _show_queued(app, lab, queued, found)
+    selected = _job(lab, job_id, queued, silent)
+    if queued is not None and selected.status == QUEUED:
+        _show_queued(app, lab, queued, selected)
         return
-    job_id, placement = found.submission_id, None
-    waiting, problem = _waiting(lab, [found])
+    job_id, placement = selected.submission_id, None
+    waiting, problem = _waiting(lab, [selected])
     waits = waiting.get(job_id)
-    why = of_waiting(waits.reason) if waits and waits.kind == "infeasible" else lab.why_failed(found)
-    if not found.final:
+    why = of_waiting(waits.reason) if waits and waits.kind == "infeasible" else lab.why_failed(selected)
+    if not selected.final:
         try:
             placement = lab.placement(job_id)
         except LabError as error:
@@ -129,20 +129,20 @@ def job_show(app: App, job_id: str) -> None:
             "explanation": documents.explanation(why),
             **({} if queued is None else {"queue": queued}),
         }
-        app.out.document({**documents.job(found), **more})
+        app.out.document({**documents.job(selected), **more})
         return
     rows: Iterable[tuple[str, object]] = (
-        ("job", found.submission_id),
-        ("name", found.metadata.get("job_name")),
-        ("status", found.status),
-        ("recipe", found.recipe),
-        ("command", found.entrypoint),
-        ("started", format.clock(found.started_at)),
-        ("ended", format.clock(found.ended_at)),
-        ("took", render.took(found, found.ended_at) if found.ended_at else ""),
-        ("asks for", format.resources({"CPU": found.num_cpus, "GPU": found.num_gpus})),
-        ("exit code", found.exit_code),
-        ("message", format.first_line(found.message)),
+        ("job", selected.submission_id),
+        ("name", selected.metadata.get("job_name")),
+        ("status", selected.status),
+        ("recipe", selected.recipe),
+        ("command", selected.entrypoint),
+        ("started", format.clock(selected.started_at)),
+        ("ended", format.clock(selected.ended_at)),
+        ("took", render.took(selected, selected.ended_at) if selected.ended_at else ""),
+        ("asks for", format.resources({"CPU": selected.num_cpus, "GPU": selected.num_gpus})),
+        ("exit code", selected.exit_code),
+        ("message", format.first_line(selected.message)),
         ("driver on", placement.driver if placement else ""),
         (
             "runs on",
@@ -170,7 +170,7 @@ def _job(lab: Lab, job_id: str, queued: Description | None, silent: LabError | N
         raise NotFoundError(error.message, f"it may be in a queue, but {silent.message}") from silent
 
 
-def _show_queued(app: App, lab: Lab, queued: Description, found: Job) -> None:
+def _show_queued(app: App, lab: Lab, queued: Description, job: Job) -> None:
     """Show a job of which Ray has nothing: it waits, or waits again."""
     why = lab.queues.why(queued.workload)
     if app.out.json_wanted:
@@ -181,7 +181,7 @@ def _show_queued(app: App, lab: Lab, queued: Description, found: Job) -> None:
             "problem": "",
             "explanation": None,
         }
-        app.out.document({**documents.job(found), **more, "queue": queued, "why": why})
+        app.out.document({**documents.job(job), **more, "queue": queued, "why": why})
         return
     skipped = ("reason", "place", "problem")
     rows = [row for row in queue_words.job_rows(queued) if row[0] not in skipped]
@@ -200,15 +200,15 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
         _queued_logs(app, lab, queued, job_id, follow)
         return
     _refuse_earlier(lab, job_id, "what Ray kept of its output is gone", silent)
-    found = lab.jobs
+    client = lab.jobs
     if not follow:
-        lines = found.logs(job_id).splitlines()
+        lines = client.logs(job_id).splitlines()
         if app.out.json_wanted:
             app.out.document({"submission_id": job_id, "lines": lines})
         for line in () if app.out.json_wanted else lines:
             app.out.raw_line(line)
         return
-    for line in found.follow(job_id, on_outage=app.out.note):
+    for line in client.follow(job_id, on_outage=app.out.note):
         _log_line(app, job_id, line)
 
 
@@ -221,17 +221,21 @@ def _queued_logs(app: App, lab: Lab, queued: Description, job_id: str, follow: b
             _log_line(app, job_id, line)
         return
     ids = attempts(queued, job_id)
-    for each in ids:
+    for attempt in ids:
         if len(ids) > 1:
-            out.note(f"attempt {each}:")
+            out.note(f"attempt {attempt}:")
         try:
-            found = lab.jobs.follow(each, on_outage=out.note) if follow else lab.jobs.logs(each).splitlines()
-            for line in found:
+            log = (
+                lab.jobs.follow(attempt, on_outage=out.note)
+                if follow
+                else lab.jobs.logs(attempt).splitlines()
+            )
+            for line in log:
                 lines.append(line)
                 if follow or not out.json_wanted:
                     _log_line(app, job_id, line)
         except NotFoundError:
-            out.warn(f"the log of attempt {each} is gone with the head that ran it")
+            out.warn(f"the log of attempt {attempt} is gone with the head that ran it")
     if not ids:
         out.note(f"job {queued.workload} has not run yet: labctl queue why {queued.name}")
     if out.json_wanted and not follow:
@@ -251,8 +255,8 @@ def job_stop(app: App, job_id: str) -> None:
     lab = app.open()
     queued, silent = queued_job(lab, job_id)
     if queued is not None:
-        found = cancelled(lab, queued, app.clock)
-        stopped = newest(lab, found, job_id)
+        described = cancelled(lab, queued, app.clock)
+        stopped = newest(lab, described, job_id)
     else:
         _refuse_earlier(lab, job_id, "nothing of it runs", silent)
         stopped = lab.jobs.stop(job_id)
@@ -276,15 +280,15 @@ def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) ->
 @pass_app
 def checkpoints(app: App, job_id: str | None) -> None:
     """List the checkpoints of one job or of all."""
-    found = app.open().checkpoints(job_id)
-    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in found]}):
+    stored = app.open().checkpoints(job_id)
+    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in stored]}):
         return
-    if not found:
+    if not stored:
         app.out.line(f"job {job_id} has no checkpoint" if job_id else "no checkpoints yet")
         return
     rows = (
         (c.run, c.name, c.epoch, format.size(c.size), format.clock(c.modified), (c.sha256 or "")[:12], c.job)
-        for c in found
+        for c in stored
     )
     app.out.show(render.table(("RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"), rows))
 
@@ -295,10 +299,10 @@ def recipes(app: App) -> None:
     """List the recipes and what -p can set in each."""
     from lab.cluster.recipes import recipes as known
 
-    found = known()
-    if app.out.as_json({"recipes": [documents.recipe(w) for w in found]}):
+    available = known()
+    if app.out.as_json({"recipes": [documents.recipe(w) for w in available]}):
         return
-    for item in found:
+    for item in available:
         also = f"; --fault-tolerance {' or '.join(item.ways)}" if item.ways else ""
         app.out.line(f"{item.name}: {item.summary}{also}")
         rows = (

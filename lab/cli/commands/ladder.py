@@ -56,36 +56,36 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
         environment.ensure("report", app.out.note)
     lab = app.opener(app.runtime, lab_of(app.name))
     with Story(app.out, live=False) as story:
-        found = climb(lab, wanted, story.progress, story.moment, app.out.note)
-    drawn = None if png is None else picture(found)
+        climbed = climb(lab, wanted, story.progress, story.moment, app.out.note)
+    drawn = None if png is None else picture(climbed)
     if png is not None and drawn is not None:
         try:
             png.write_bytes(drawn)
         except OSError as error:
             app.out.warn(f"the picture cannot be written to {png}: {error.strerror}")
-    if not app.out.as_json(plain(found.document())):
-        show(app, found)
-    if found.interrupt is not None:
+    if not app.out.as_json(plain(climbed.document())):
+        show(app, climbed)
+    if climbed.interrupt is not None:
         app.out.note("interrupted: the ladder's lab is down; above is what was measured until then")
-        raise click.exceptions.Exit(exit_code(found.interrupt))
-    if found.failures:
-        first = found.failures[0]
+        raise click.exceptions.Exit(exit_code(climbed.interrupt))
+    if climbed.failures:
+        first = climbed.failures[0]
         hint = f"labctl ladder --rungs {first.rung.name} repeats it"
         app.fail(VerdictError(f"the rung {first.rung.name} went wrong: {first.reason}", hint))
 
 
-def show(app: App, found: Ladder) -> None:
+def show(app: App, climbed: Ladder) -> None:
     """Print the table of medians, and what could not be measured."""
     columns = ("RUNG", "DETECTED", "LONGEST GAP", "ALL BACK", "STEPS TWICE", "STORED", "SENT", "STEPS/S", "")
     rows = []
-    for rung in found.rungs:
-        median = {name: found.median(rung, name) for name in ("detected", "longest_gap", "all_back")}
+    for rung in climbed.rungs:
+        median = {name: climbed.median(rung, name) for name in ("detected", "longest_gap", "all_back")}
         seconds = [
             "" if value is None else f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
             for value in median.values()
         ]
-        repeated, speed = found.median(rung, "steps_repeated"), found.median(rung, "steps_per_second")
-        sizes = [found.median(rung, name) for name in ("stored_bytes", "sent_bytes")]
+        repeated, speed = climbed.median(rung, "steps_repeated"), climbed.median(rung, "steps_per_second")
+        sizes = [climbed.median(rung, name) for name in ("stored_bytes", "sent_bytes")]
         rows.append(
             (
                 rung.name,
@@ -97,10 +97,10 @@ def show(app: App, found: Ladder) -> None:
             )
         )
     app.out.show(render.table(columns, rows), width=render.SENTENCES)
-    for each in found.attempts:
-        if each.reason:
-            what = "not possible here" if each.impossible else each.verdict or "not measured"
-            app.out.line(f"{each.rung.name}, run {each.run}: {what}: {each.reason}")
+    for attempt in climbed.attempts:
+        if attempt.reason:
+            what = "not possible here" if attempt.impossible else attempt.verdict or "not measured"
+            app.out.line(f"{attempt.rung.name}, run {attempt.run}: {what}: {attempt.reason}")
 
 
 COMMANDS = (ladder,)

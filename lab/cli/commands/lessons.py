@@ -39,12 +39,20 @@ def lesson_list(app: App) -> None:
     from lab.flows.lessons import lessons
     from lab.flows.lessons.run import results
 
-    found, checked = lessons(), results(app.open())
-    if app.out.as_json({"lessons": [documents.lesson(each, checked.get(each.number)) for each in found]}):
+    available, checked = lessons(), results(app.open())
+    if app.out.as_json(
+        {"lessons": [documents.lesson(lesson, checked.get(lesson.number)) for lesson in available]}
+    ):
         return
     rows = (
-        (each.number, each.title, f"{each.minutes} min", _standing(checked.get(each.number)), each.notebook)
-        for each in found
+        (
+            lesson.number,
+            lesson.title,
+            f"{lesson.minutes} min",
+            _standing(checked.get(lesson.number)),
+            lesson.notebook,
+        )
+        for lesson in available
     )
     app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
 
@@ -80,8 +88,8 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
         if not result.passed:
             break
     if app.out.json_wanted:
-        found = [result.to_json() for result in results]
-        app.out.document({"results": found} if every else found[0])
+        checked = [result.to_json() for result in results]
+        app.out.document({"results": checked} if every else checked[0])
     _judge(app, results[-1])
 
 
@@ -224,14 +232,14 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
 
 def _summary(report: ReportDocument) -> str:
     names = {"passed": report.passed, "missing": report.missing}
-    return "".join(f"; {name}: {', '.join(map(str, found))}" for name, found in names.items() if found)
+    return "".join(f"; {name}: {', '.join(map(str, numbers))}" for name, numbers in names.items() if numbers)
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
     from lab.flows.lessons.report import copies, shown
 
-    told = [(file, *_read(file)) for file in files]
-    intact = {str(file): report for file, report, _ in told if report is not None}
+    contents = [(file, *_read(file)) for file in files]
+    intact = {str(file): report for file, report, _ in contents if report is not None}
     same = copies(intact)
     if app.out.json_wanted:
         reports = [
@@ -242,11 +250,11 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
                 "missing": list(report.missing) if report else None,
                 "problems": list(problems),
             }
-            for file, report, problems in told
+            for file, report, problems in contents
         ]
         app.out.document({"reports": reports, "copies": list(same)})
     else:
-        for file, report, problems in told:
+        for file, report, problems in contents:
             whose = f" {report.student}{_summary(report)}" if report else ""
             app.out.line(shown(f"{file}:{whose}"))
             for problem in problems:

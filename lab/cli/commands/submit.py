@@ -37,7 +37,7 @@ class SubmitCommand(DashCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line. Raises UsageError for a parameter without -p."""
-        given = [each for before, each in pairwise(["", *args]) if before != "-p" and "=" in each]
+        given = [argument for before, argument in pairwise(["", *args]) if before != "-p" and "=" in argument]
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -136,12 +136,14 @@ def submit(
             if value is not None:
                 raise UsageError(f"{option}: only for a command after --; the recipe {recipe} brings its own")
         chosen = values.settings(parameters)
-        found = find_recipe(recipe).tolerating(fault_tolerance or "")
-        found.arguments(chosen)
+        chosen_recipe = find_recipe(recipe).tolerating(fault_tolerance or "")
+        chosen_recipe.arguments(chosen)
         lab = app.open()
         if request is not None and dry_run:
             gpus = len(lab.gpu_plan.assignments)
-            _would(app, lab, of_recipe(found, chosen, request, gpus, num_cpus, num_gpus, job_name or ""))
+            _would(
+                app, lab, of_recipe(chosen_recipe, chosen, request, gpus, num_cpus, num_gpus, job_name or "")
+            )
             return
         submitted = lab.submit_recipe(
             recipe,
@@ -177,18 +179,18 @@ def submit(
 
 def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
     """Say what would be if the job were submitted now."""
-    found = lab.queues.dry_run(job)
-    if app.out.as_json(found):
+    forecast = lab.queues.dry_run(job)
+    if app.out.as_json(forecast):
         return
-    app.out.line("it would start at once" if found.status == "Admitted" else "it would wait")
+    app.out.line("it would start at once" if forecast.status == "Admitted" else "it would wait")
     rows: list[tuple[str, object]] = [
-        ("asks for", queue_words.asked(found.pod_sets)),
-        ("ClusterQueue", found.cluster_queue),
+        ("asks for", queue_words.asked(forecast.pod_sets)),
+        ("ClusterQueue", forecast.cluster_queue),
     ]
-    if found.preempts:
-        rows.append(("preempts", ", ".join(found.preempts)))
-    if found.status != "Admitted":
-        rows += queue_words.why_rows(found)
+    if forecast.preempts:
+        rows.append(("preempts", ", ".join(forecast.preempts)))
+    if forecast.status != "Admitted":
+        rows += queue_words.why_rows(forecast)
     render.pairs(app.out, rows)
 
 
@@ -211,20 +213,20 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
         out.note(f"\nno longer following; job {job_id} goes on")
         out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")
         raise
-    found = follower.found
-    job = newest(lab, found, job_id)
-    if found.reason == "Succeeded":
+    described = follower.found
+    job = newest(lab, described, job_id)
+    if described.reason == "Succeeded":
         if out.json_wanted:
-            out.document({**document, "job": documents.job(job), "queue": found})
+            out.document({**document, "job": documents.job(job), "queue": described})
         out.note(f"job {workload} succeeded")
         return
-    if job.status == "FAILED" and found.status == "Finished":
-        _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": found})
+    if job.status == "FAILED" and described.status == "Finished":
+        _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": described})
     error = JobError(
-        f"job {workload}: {found.status}, {queue_words.explained(found)}",
+        f"job {workload}: {described.status}, {queue_words.explained(described)}",
         f"what happened: labctl queue describe {job_id}",
     )
-    out.complain(error, {**document, "job": documents.job(job), "queue": found})
+    out.complain(error, {**document, "job": documents.job(job), "queue": described})
     raise click.exceptions.Exit(error.exit_code)
 
 
@@ -280,17 +282,17 @@ def _failed(
         f"job {job.submission_id} {how}{code}{f': {cause}' if cause else ''}",
         f"its whole log: labctl job logs {job.submission_id}",
     )
-    found = lab.why_failed(job)
+    explanation = lab.why_failed(job)
     extra = {
         "submission_id": job.submission_id,
         "waits": waits,
         "job": documents.job(job),
         "last_lines": last,
-        "explanation": documents.explanation(found),
+        "explanation": documents.explanation(explanation),
         **more,
     }
     app.out.complain(error, extra)
-    app.out.explain(found)
+    app.out.explain(explanation)
     raise click.exceptions.Exit(error.exit_code)
 
 

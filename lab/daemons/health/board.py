@@ -76,18 +76,18 @@ class Board:
         self._trials: dict[tuple[str, str], Trial] = {}
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._ticked: float | None = None
-        for each in kept:
-            node = self._nodes.setdefault(each.node, _Node(each.heard, DEFAULT_INTERVAL, now))
-            node.devices[each.device] = Device(each.device, each.model)
-            node.checks.update({(each.device, check.name): check for check in each.checks})
-            self._told[each.node, each.device] = each
+        for health in kept:
+            node = self._nodes.setdefault(health.node, _Node(health.heard, DEFAULT_INTERVAL, now))
+            node.devices[health.device] = Device(health.device, health.model)
+            node.checks.update({(health.device, check.name): check for check in health.checks})
+            self._told[health.node, health.device] = health
 
     # Reading
 
     def states(self) -> tuple[Health, ...]:
         """Every device as of the last change, by node and name, `cpu` last."""
         return tuple(
-            sorted(self._told.values(), key=lambda each: (each.node, each.device == CPU, each.device))
+            sorted(self._told.values(), key=lambda health: (health.node, health.device == CPU, health.device))
         )
 
     def state(self, node: str, device: str) -> Health | None:
@@ -102,11 +102,11 @@ class Board:
 
     def overrides(self, node: str = "") -> tuple[Override, ...]:
         """Orders that hold now, those of one node or all."""
-        return tuple(each for each in self._overrides.values() if node in ("", each.node))
+        return tuple(override for override in self._overrides.values() if node in ("", override.node))
 
     def trials(self, node: str = "") -> tuple[Trial, ...]:
         """Invasive checks that have a device now, those of one node or all."""
-        return tuple(each for each in self._trials.values() if node in ("", each.node))
+        return tuple(trial for trial in self._trials.values() if node in ("", trial.node))
 
     def due(self, now: float) -> tuple[Order, ...]:
         """Checks whose last result differs from their state: they run again soon, to settle it."""
@@ -117,9 +117,9 @@ class Board:
             if not check.settled and check.name != PRESENCE and check.result.state != UNKNOWN
         )
 
-    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
+    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
         """Call `told` with the changes of each step, at its end. It must be fast and raise nothing."""
-        self._listeners.append(told)
+        self._listeners.append(listener)
 
     # Changing
 
@@ -145,15 +145,15 @@ class Board:
         kept.heard, kept.silent, kept.boot = now, False, boot or kept.boot
         kept.interval = interval or kept.interval
         if devices:
-            kept.devices = {each.name: each for each in devices}
-            kept.checks = {key: each for key, each in kept.checks.items() if key[0] in kept.devices}
-        for each in results:
-            kept.devices.setdefault(each.device, Device(each.device))
-            key = (each.device, each.check)
-            kept.checks[key] = settle(kept.checks.get(key), each, now)
-            trial = self._trials.get((node, each.device))
-            if trial is not None and trial.check == each.check:
-                del self._trials[node, each.device]
+            kept.devices = {device.name: device for device in devices}
+            kept.checks = {key: health for key, health in kept.checks.items() if key[0] in kept.devices}
+        for result in results:
+            kept.devices.setdefault(result.device, Device(result.device))
+            key = (result.device, result.check)
+            kept.checks[key] = settle(kept.checks.get(key), result, now)
+            trial = self._trials.get((node, result.device))
+            if trial is not None and trial.check == result.check:
+                del self._trials[node, result.device]
         return self._step(now)
 
     def tick(self, now: float) -> tuple[Change, ...]:
@@ -190,9 +190,9 @@ class Board:
     def forget(self, node: str, now: float) -> None:
         """Drop a node that is no longer of this lab."""
         self._nodes.pop(node, None)
-        self._told = {key: each for key, each in self._told.items() if key[0] != node}
-        self._trials = {key: each for key, each in self._trials.items() if key[0] != node}
-        self._overrides = {key: each for key, each in self._overrides.items() if key[0] != node}
+        self._told = {key: health for key, health in self._told.items() if key[0] != node}
+        self._trials = {key: trial for key, trial in self._trials.items() if key[0] != node}
+        self._overrides = {key: override for key, override in self._overrides.items() if key[0] != node}
 
     # Deciding
 
@@ -206,12 +206,12 @@ class Board:
                 changes += self._device(name, node, device, now)
             for gone in [key for key in self._told if key[0] == name and key[1] not in node.devices]:
                 del self._told[gone]
-            broken = any(each.state == EVICT for key, each in self._told.items() if key[0] == name)
+            broken = any(health.state == EVICT for key, health in self._told.items() if key[0] == name)
             if quiet > FORGOTTEN_SECONDS and not broken:
                 self.forget(name, now)
         if changes:
-            for told in self._listeners:
-                told(changes)
+            for listener in self._listeners:
+                listener(changes)
         return tuple(changes)
 
     def _presence(self, node: _Node, now: float) -> None:
@@ -221,16 +221,18 @@ class Board:
         if CPU not in node.devices or (not count and key not in node.checks):
             return
         bad = count >= FLAKY_RETURNS
-        told = f"came back {plural(count, 'time')} within {FLAKY_SECONDS:g} s" if count else ""
-        found = Result(
-            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", told, at=now, better_after=1
+        message = f"came back {plural(count, 'time')} within {FLAKY_SECONDS:g} s" if count else ""
+        result = Result(
+            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", message, at=now, better_after=1
         )
-        node.checks[key] = settle(node.checks.get(key), found, now)
+        node.checks[key] = settle(node.checks.get(key), result, now)
 
     def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[Change]:
         old = self._told.get((name, device.name))
         checks = tuple(
-            sorted((each for key, each in node.checks.items() if key[0] == device.name), key=lambda c: c.name)
+            sorted(
+                (health for key, health in node.checks.items() if key[0] == device.name), key=lambda c: c.name
+            )
         )
         state, reason, message = self._judge(name, node, device.name, checks)
         same = old is not None and old.state == state
@@ -253,7 +255,7 @@ class Board:
         self, name: str, node: _Node, device: str, checks: Sequence[CheckHealth]
     ) -> tuple[str, str, str]:
         """State, reason and message of a device."""
-        worst = max(checks, key=lambda each: BADNESS[each.state], default=None)
+        worst = max(checks, key=lambda check: BADNESS[check.state], default=None)
         if worst is not None and worst.state == EVICT:
             return EVICT, worst.name, worst.result.message
         if node.silent:

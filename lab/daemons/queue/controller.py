@@ -96,8 +96,8 @@ class Controller:
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
         return self._store.events(since, limit, workload)
 
-    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
-        self._listeners.append(told)
+    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
+        self._listeners.append(listener)
 
     def now(self) -> float:
         """The time, as precisely as a status says it."""
@@ -122,8 +122,8 @@ class Controller:
                         self._fresh()
                 raise
             if draft.changes:
-                for told in self._listeners:
-                    told(draft.changes)
+                for listener in self._listeners:
+                    listener(draft.changes)
 
     def tidy(self) -> None:
         """Drop what is too old to matter: finished jobs, early events of long lives.
@@ -157,8 +157,8 @@ class Controller:
         self._store.commit(draft.batch())
         self._stale = False
         if changes:
-            for told in self._listeners:
-                told(changes)
+            for listener in self._listeners:
+                listener(changes)
 
 
 class Draft:
@@ -190,7 +190,7 @@ class Draft:
     def note(self, changes: Sequence[Change], *touched: str) -> None:
         """Take up what a call changed, and the keys of the jobs that it was about."""
         self.changes += changes
-        for key in dict.fromkeys((*(each.workload for each in changes), *touched)):
+        for key in dict.fromkeys((*(change.workload for change in changes), *touched)):
             if key in self._controller.engine.items:
                 self._follow(key, changes)
 
@@ -269,10 +269,10 @@ class Draft:
         item, stop = self._controller.engine.items[record.key], record.stop
         to = QUEUED if item.active else INACTIVE
         if stop is None:
-            told = next((c for c in changes if c.workload == record.key and c.event in ORDERS), None)
-            cause = told.reason if told is not None else item.evicted
+            order = next((c for c in changes if c.workload == record.key and c.event in ORDERS), None)
+            cause = order.reason if order is not None else item.evicted
             grace = 0.0 if cause in NO_GRACE else record.job.grace
-            message = told.message if told is not None else item.message
+            message = order.message if order is not None else item.message
             stop = Stop(to, item.evicted, message, self.now, grace)
             self.put(replace(record, phase=STOPPING, stop=stop))
         elif stop.to not in (to, DONE):

@@ -62,10 +62,10 @@ class Effects:
 
     def outcomes(self) -> list[Outcome]:
         """Everything that came out since the last time."""
-        found = []
+        outcomes = []
         while self._outcomes:
-            found.append(self._outcomes.popleft())
-        return found
+            outcomes.append(self._outcomes.popleft())
+        return outcomes
 
     def restored(self, attempt: Attempt) -> None:
         """Take up an attempt of an earlier process, which may have been submitting it when it ended."""
@@ -185,11 +185,11 @@ class Effects:
 
     def _look(self, name: str, stop: Stop) -> None:
         try:
-            found = self._ray.checkpoint_since(name, stop.since)
+            saved = self._ray.checkpoint_since(name, stop.since)
         except Exception as error:
             self._failed(_look_of(name), f"{name}: its checkpoints cannot be looked at: {message_of(error)}")
             return
-        if found is not False:  # it has one, or trains nothing
+        if saved is not False:  # it has one, or trains nothing
             self._committed.add(name)
             self._wake()
 
@@ -207,11 +207,11 @@ class Effects:
     def _put_off(self, name: str) -> bool:
         return self._clock() < self._retries.get(name, (0, 0.0))[1]
 
-    def _failed(self, name: str, told: str) -> None:
+    def _failed(self, name: str, message: str) -> None:
         count = self._retries.get(name, (0, 0.0))[0] + 1
         self._retries[name] = count, self._clock() + min(LONGEST_PAUSE_SECONDS, 0.25 * 2.0 ** min(count, 10))
         if count in (1, 10) or count % 100 == 0:
-            self._say(told)
+            self._say(message)
 
     def _done(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
@@ -227,8 +227,8 @@ def granted_of(item: Item) -> int | None:
     """Number of ranks that a job was granted; None for one that declares none, or holds nothing."""
     given = item.admission.pod_sets if item.admission is not None else ()
     if item.unmanaged and item.state == ADMITTED:
-        return next((each.count for each in item.workload.pod_sets if each.name == WORKERS), None)
-    return next((each.count for each in given if each.name == WORKERS), None)
+        return next((pod_set.count for pod_set in item.workload.pod_sets if pod_set.name == WORKERS), None)
+    return next((pod_set.count for pod_set in given if pod_set.name == WORKERS), None)
 
 
 def with_ranks(command: tuple[str, ...], parameter: str, count: int) -> tuple[str, ...]:

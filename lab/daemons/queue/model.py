@@ -69,7 +69,7 @@ class QueuedJob:
     @property
     def retries(self) -> int:
         """Number of resets that were charged."""
-        return sum(each.charged for each in self.attempts)
+        return sum(attempt.charged for attempt in self.attempts)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Record:
 
     def with_attempt(self, attempt: Attempt) -> Record:
         """The record with this as its newest attempt, new or changed."""
-        kept = tuple(each for each in self.job.attempts if each.number < attempt.number)
+        kept = tuple(earlier for earlier in self.job.attempts if earlier.number < attempt.number)
         return replace(self, job=replace(self.job, attempts=(*kept, attempt)))
 
 

@@ -103,8 +103,8 @@ class Reconciler:
         with self.controller.change() as draft:
             for outcome in self.effects.outcomes():
                 self._take(draft, outcome)
-            for each in seen:
-                self._judge(draft, each)
+            for observation in seen:
+                self._judge(draft, observation)
             for key in sorted(self.controller.holding):
                 resets.proceed(draft, self.controller, self.controller.records[key])
             self._steward.steer(draft)
@@ -118,18 +118,18 @@ class Reconciler:
             attempts = [
                 (key, self.controller.records[key].attempt) for key in sorted(self.controller.holding)
             ]
-        found = []
+        observations = []
         try:
             for key, attempt in attempts:
                 if attempt is not None and not attempt.ended:
-                    found.append(Seen(key, attempt.number, self._ray.find(attempt.submission_id)))
-            if not found:
+                    observations.append(Seen(key, attempt.number, self._ray.find(attempt.submission_id)))
+            if not observations:
                 self._ray.ping()
         except LabError as error:
             self._away("ray", error.message)
             return []
         self._away("ray", "")
-        return found
+        return observations
 
     def _away(self, who: str, why: str) -> None:
         """Note that Ray or the store does not answer, or does again."""
@@ -138,7 +138,7 @@ class Reconciler:
             if before.get(who, "") == why:
                 return
             self.controller.away = {
-                **{name: told for name, told in before.items() if name != who},
+                **{name: reason for name, reason in before.items() if name != who},
                 **({who: why} if why else {}),
             }
         if why and not before.get(who):
@@ -183,9 +183,9 @@ class Reconciler:
             self._unknown(draft, record, attempt)
             return
         if attempt.seen_at is None and _is_foreign(job, record):
-            told = f"Ray has another job {attempt.submission_id}, which did not come from this one"
-            self._end(draft, record, attempt, UNSENT, told)
-            draft.call("finish", workload=record.key, reason="Failed", message=told)
+            message = f"Ray has another job {attempt.submission_id}, which did not come from this one"
+            self._end(draft, record, attempt, UNSENT, message)
+            draft.call("finish", workload=record.key, reason="Failed", message=message)
             return
         begun = draft.now if job.status == "RUNNING" and attempt.started_at is None else attempt.started_at
         known = replace(attempt, seen_at=attempt.seen_at or draft.now, started_at=begun)
@@ -213,8 +213,8 @@ class Reconciler:
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         else:
-            told = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
-            draft.call("gone", workload=record.key, message=told)
+            message = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
+            draft.call("gone", workload=record.key, message=message)
 
     def _ended(self, draft: Draft, record: Record, attempt: Attempt, job: Job) -> None:
         """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""
@@ -223,7 +223,7 @@ class Reconciler:
         attempt = replace(attempt, exit_code=resets.exit_code(job))
         against = resets.refusal(record.job, attempt, job.status)
         self._end(draft, record, attempt, job.status, message, retried=not against)
-        told = message or f"Ray says {job.status}"
+        cause = message or f"Ray says {job.status}"
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         elif job.status == "SUCCEEDED":
@@ -236,11 +236,11 @@ class Reconciler:
             if stop is not None:
                 draft.call("gone", workload=record.key, message=stop.message)
             else:
-                draft.tell("Resetting", record.key, resets.FAILED_COMPONENT, told)
+                draft.tell("Resetting", record.key, resets.FAILED_COMPONENT, cause)
         else:
             if record.job.retry is not None:
-                told = f"{told}; no retry: {against}"
-            draft.call("finish", workload=record.key, reason="Failed", message=told)
+                cause = f"{cause}; no retry: {against}"
+            draft.call("finish", workload=record.key, reason="Failed", message=cause)
 
     def _by_us(self, attempt: Attempt, since: float, grace: float) -> bool:
         """Tell if an attempt failed because it was stopped, also by an earlier process of the controller."""
@@ -296,14 +296,14 @@ class Reconciler:
             excess = exceeded(taken.get(name, {}), record.job, item, setup, self.controller.resource)
             if excess:
                 over.add(name)
-            told = excess if name in self._over else {}
-            words = amounts(told)
-            if bool(told) != bool(record.job.takes):
-                record = replace(record, job=replace(record.job, takes=told))
+            extra = excess if name in self._over else {}
+            words = amounts(extra)
+            if bool(extra) != bool(record.job.takes):
+                record = replace(record, job=replace(record.job, takes=extra))
                 draft.put(record)
-                if told:
+                if extra:
                     draft.tell("TakesMoreThanAsked", key, "TakesMoreThanAsked", f"it takes {words}")
-            if told and record.job.enforce:
+            if extra and record.job.enforce:
                 cancel(
                     draft, record, "TakesMoreThanAsked", f"Ended: it takes {words}, more than it asked for"
                 )
@@ -314,15 +314,15 @@ class Reconciler:
         self._strangers.intersection_update({job.submission_id for job in jobs})
         for job in jobs:
             record = self.controller.records.get(job.metadata.get(WORKLOAD, ""))
-            ids = [each.submission_id for each in record.job.attempts] if record is not None else []
+            ids = [attempt.submission_id for attempt in record.job.attempts] if record is not None else []
             if record is not None and job.submission_id in ids:
                 if record.phase not in HOLDING or job.submission_id != ids[-1]:
                     self.effects.end(job.submission_id)
             elif self.controller.queued_only and not self._is_older(job):
                 if job.submission_id not in self._strangers:
                     self._strangers.add(job.submission_id)
-                    told = f"job {job.submission_id} was submitted past the queues"
-                    draft.tell("Stopped", "", "QueuedOnly", told)
+                    message = f"job {job.submission_id} was submitted past the queues"
+                    draft.tell("Stopped", "", "QueuedOnly", message)
                 self.effects.end(job.submission_id)
 
     def _is_older(self, job: Job) -> bool:
@@ -348,16 +348,20 @@ class Reconciler:
         """Begin what the phases ask for, as Ray showed it in this step."""
         controller = self.controller
         with controller.lock:
-            unfinal = {each.key: each for each in seen if each.job is None or not each.job.final}
-            for key, each in unfinal.items():
+            unfinal = {
+                observation.key: observation
+                for observation in seen
+                if observation.job is None or not observation.job.final
+            }
+            for key, observation in unfinal.items():
                 record = controller.records.get(key)
                 attempt = None if record is None else record.attempt
-                if record is None or attempt is None or attempt.number != each.number:
+                if record is None or attempt is None or attempt.number != observation.number:
                     continue
                 item = controller.engine.items[key]
-                if record.phase == SUBMITTING and each.job is None:
+                if record.phase == SUBMITTING and observation.job is None:
                     self.effects.submit(record, attempt, item)
-                elif record.phase == STOPPING and record.stop is not None and each.job is not None:
+                elif record.phase == STOPPING and record.stop is not None and observation.job is not None:
                     self.effects.stop(record, attempt, record.stop)
             phases = {key: controller.records[key].phase for key in controller.holding}
             fresh = [key for key, phase in phases.items() if key not in unfinal and phase != RESETTING]
@@ -392,5 +396,5 @@ class Reconciler:
     def _sweep(self) -> None:
         with self.controller.lock:
             records = self.controller.records.values()
-            needed = {each.job.package for each in records if each.phase != DONE}
+            needed = {record.job.package for record in records if record.phase != DONE}
         self.controller.packages.sweep(needed)

@@ -62,11 +62,11 @@ def printable(text: str) -> str:
 def queue_of(name: str, setup: Setup) -> tuple[str, str]:
     """Namespace and name of a LocalQueue, from `NAME` or `NAMESPACE/NAME`. NotFoundError, UsageError."""
     space, slash, local = name.rpartition("/")
-    found = [door for door in setup.local_queues if door[1] == local and (not slash or door[0] == space)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(sorted("/".join(door) for door in found))
+    matches = [door for door in setup.local_queues if door[1] == local and (not slash or door[0] == space)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(sorted("/".join(door) for door in matches))
         raise UsageError(f"{name} is a LocalQueue in several namespaces: {names}", "give NAMESPACE/NAME")
     known = ["/".join(door) for door in setup.local_queues]
     hint = meant(name, [*known, *(door[1] for door in setup.local_queues)])
@@ -79,13 +79,16 @@ def priority_of(name: str, setup: Setup) -> int:
     """The value of a WorkloadPriorityClass; without a name that of the default one, else 0. NotFoundError."""
     classes = setup.priority_classes
     if name:
-        found = [each for each in classes if each.name == name]
-        if not found:
-            known = [each.name for each in classes]
+        matches = [priority_class for priority_class in classes if priority_class.name == name]
+        if not matches:
+            known = [priority_class.name for priority_class in classes]
             hint = meant(name, known) or f"there are: {', '.join(known) or 'none'}"
             raise NotFoundError(f"there is no WorkloadPriorityClass {name}", hint)
-        return min(found, key=lambda each: each.pods).value
-    defaults = sorted((each for each in classes if each.default), key=lambda each: each.pods)
+        return min(matches, key=lambda priority_class: priority_class.pods).value
+    defaults = sorted(
+        (priority_class for priority_class in classes if priority_class.default),
+        key=lambda priority_class: priority_class.pods,
+    )
     return defaults[0].value if defaults else 0
 
 

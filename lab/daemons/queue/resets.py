@@ -48,8 +48,8 @@ EXIT_CODE = re.compile(r"exit code:? (-?\d{1,3})\b")
 def exit_code(job: Job) -> int | None:
     """Exit code of a job that has ended, as a shell counts it: 128 and its number for a signal."""
     code = job.exit_code
-    if code is None and (told := EXIT_CODE.search(job.message)) is not None:
-        code = int(told[1])
+    if code is None and (match := EXIT_CODE.search(job.message)) is not None:
+        code = int(match[1])
     return 128 - code if code is not None and code < 0 else code
 
 
@@ -94,8 +94,8 @@ def order(draft: Draft, record: Record, reason: str, message: str, *, charged: b
         charged = True
         message += f"; no reset is free after {FREE_RESETS} within {format_duration(FREE_SECONDS)}"
     if charged and record.job.retries >= policy.limit:
-        told = f"{message}; {record.job.retries} of {policy.limit} retries are used up"
-        stop = Stop(DONE, reason, told, draft.now, outcome="Failed")
+        why = f"{message}; {record.job.retries} of {policy.limit} retries are used up"
+        stop = Stop(DONE, reason, why, draft.now, outcome="Failed")
     else:
         stop = Stop(RESETTING, reason, message, draft.now, charged=charged)
     draft.put(replace(record, phase=STOPPING, stop=stop))

@@ -77,8 +77,8 @@ class Request:
         if not re.fullmatch(r"\d{1,18}", length):
             raise HttpError(HTTPStatus.LENGTH_REQUIRED, "the request does not say its Content-Length")
         if int(length) > most:
-            told = f"the request has {length} bytes; {most} are the most"
-            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told)
+            message = f"the request has {length} bytes; {most} are the most"
+            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
         data: bytes = self.environ["wsgi.input"].read(int(length))
         if len(data) < int(length):
             raise HttpError(HTTPStatus.BAD_REQUEST, "the request ended before its Content-Length")
@@ -156,8 +156,8 @@ class Routes:
             if match is not None:
                 allowed.append(known)
         if allowed:
-            told = f"{path[:200]} takes {' and '.join(allowed)}, not {method}"
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, told)
+            message = f"{path[:200]} takes {' and '.join(allowed)}, not {method}"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
         raise NotFoundError(f"there is no page {path[:200]}")
 
     def _page(self, make: Callable[[Request], object]) -> Handler:
@@ -173,16 +173,16 @@ class Routes:
         limit = asked.number("limit", 0, MOST_ROWS)
         status, queue = asked.parameter("status", "unfinished"), asked.parameter("queue")
         with self._controller.lock:
-            found = views.workloads(self._controller, status=status, queue=queue, limit=limit)
-        return Answer(document=found)
+            document = views.workloads(self._controller, status=status, queue=queue, limit=limit)
+        return Answer(document=document)
 
     def _order(self, asked: Request) -> Answer:
         return Answer(document=self._facade.order(asked.key, asked.parts[2], asked.body()))
 
     def _events(self, asked: Request) -> list[QueueEvent]:
         since = asked.number("since", 0, 10**18 - 1)
-        found = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
-        return [event_document(each) for each in found]
+        events = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
+        return [event_document(event) for event in events]
 
     def _dry_run(self, asked: Request) -> Answer:
         return Answer(document=views.dry_run(self._controller, self._facade.drafted(asked.body())))
@@ -219,7 +219,7 @@ def failure(error: LabError) -> Answer:
         status = error.status
     problems = None
     if isinstance(error, BadObjectsError):
-        problems = tuple(misfit(each) for each in error.problems)
+        problems = tuple(misfit(problem) for problem in error.problems)
     refusal = Refusal(code=error.exit_code, message=error.message, hint=error.hint, problems=problems)
     document = {name: value for name, value in vars(refusal).items() if value is not None}
     return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": document})

@@ -48,7 +48,7 @@ class Applied:
                 ObjectChange(kind, name, namespace, change)
                 for (kind, namespace, name), change in self.changes.items()
             ),
-            tuple(misfit(each) for each in self.warnings),
+            tuple(misfit(warning) for warning in self.warnings),
         )
 
 
@@ -59,7 +59,7 @@ def misfit(problem: Problem) -> Misfit:
 
 def documents(setup: Setup) -> dict[Key, Object]:
     """All objects of a setup by their keys."""
-    return {key_of(each): each for each in objects(setup)}
+    return {key_of(item): item for item in objects(setup)}
 
 
 def apply(
@@ -99,9 +99,9 @@ def _too_much(whole: Read, alone: Read, capacity: Mapping[str, int]) -> Iterator
             yield Problem(spot.file, spot.line, spot.path, str(excess), LESS)
 
 
-def as_text(found: Iterable[Object]) -> str:
+def as_text(items: Iterable[Object]) -> str:
     """Objects as one YAML text."""
-    return "\n---\n".join(json.dumps(each, ensure_ascii=False) for each in found)
+    return "\n---\n".join(json.dumps(item, ensure_ascii=False) for item in items)
 
 
 def _key(place: tuple[str, ...]) -> Key:
@@ -112,25 +112,27 @@ def _key(place: tuple[str, ...]) -> Key:
 def _refused(alone: Read) -> list[Problem]:
     hint = "submit a job: labctl submit --queue NAME"
     return [
-        _at(alone, ("Workload", each.namespace, each.name), "a Workload cannot be applied", hint)
-        for each in alone.workloads
+        _at(alone, ("Workload", workload.namespace, workload.name), "a Workload cannot be applied", hint)
+        for workload in alone.workloads
     ]
 
 
 def _moved(old: Setup, alone: Read) -> list[Problem]:
     """LocalQueues that would lead to another ClusterQueue than before."""
-    found = []
+    problems = []
     for door, queue in alone.setup.local_queues.items():
         before = old.local_queues.get(door)
         if before is not None and before.cluster_queue != queue.cluster_queue:
-            told = f"spec.clusterQueue is immutable: it is {before.cluster_queue}, not {queue.cluster_queue}"
+            message = (
+                f"spec.clusterQueue is immutable: it is {before.cluster_queue}, not {queue.cluster_queue}"
+            )
             hint = "make a LocalQueue of another name"
-            found.append(_at(alone, ("LocalQueue", *door), told, hint))
-    return found
+            problems.append(_at(alone, ("LocalQueue", *door), message, hint))
+    return problems
 
 
-def _at(found: Read, place: tuple[str, ...], message: str, hint: str) -> Problem:
-    spot = found.places[place]
+def _at(source: Read, place: tuple[str, ...], message: str, hint: str) -> Problem:
+    spot = source.places[place]
     return Problem(spot.file, spot.line, spot.path, f"{place[0]} {'/'.join(place[1:])}: {message}", hint)
 
 
@@ -142,19 +144,19 @@ def delete(setup: Setup, keys: Collection[Key], engine: Engine) -> Applied:
             kind, namespace, name = key
             raise NotFoundError(f"there is no {kind} {f'{namespace}/' if namespace else ''}{name}".rstrip())
     left = [document for key, document in before.items() if key not in keys]
-    found = read([(HERE, as_text(left))]).setup if left else Setup()
+    remaining = read([(HERE, as_text(left))]).setup if left else Setup()
     for kind, namespace, name in keys:
-        users = _users(kind, namespace, name, found, engine)
+        users = _users(kind, namespace, name, remaining, engine)
         if users:
             shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
-            told = f"{kind} {f'{namespace}/' if namespace else ''}{name} is used by {shown}"
-            raise RefusedError(f"{told}; nothing was deleted", "delete these first, or let the jobs end")
-    return Applied(found, dict.fromkeys(keys, "deleted"))
+            place = f"{kind} {f'{namespace}/' if namespace else ''}{name} is used by {shown}"
+            raise RefusedError(f"{place}; nothing was deleted", "delete these first, or let the jobs end")
+    return Applied(remaining, dict.fromkeys(keys, "deleted"))
 
 
 def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) -> list[str]:
     """Everything in what is left that needs this object."""
-    items = [each for each in engine.items.values() if each.state != FINISHED]
+    items = [item for item in engine.items.values() if item.state != FINISHED]
     if kind == "ResourceFlavor":
         owners: list[ClusterQueue | Cohort] = [*left.cluster_queues.values(), *left.cohorts.values()]
         return [
@@ -163,18 +165,20 @@ def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) ->
             if any(flavor.name == name for group in owner.groups for flavor in group.flavors)
         ]
     if kind == "ClusterQueue":
-        doors = [each for each in left.local_queues.values() if each.cluster_queue == name]
-        found = [f"LocalQueue {each.namespace}/{each.name}" for each in doors]
-        return found + [f"job {each.key}" for each in items if each.cluster_queue == name]
+        doors = [
+            local_queue for local_queue in left.local_queues.values() if local_queue.cluster_queue == name
+        ]
+        users = [f"LocalQueue {local_queue.namespace}/{local_queue.name}" for local_queue in doors]
+        return users + [f"job {item.key}" for item in items if item.cluster_queue == name]
     if kind == "LocalQueue":
-        return [f"job {each.key}" for each in items if each.queue == (namespace, name)]
+        return [f"job {item.key}" for item in items if item.queue == (namespace, name)]
     return []
 
 
 def keys_in(asked: DeleteRequest) -> tuple[Key, ...]:
     """Keys of these objects; a LocalQueue without a namespace is in `default`."""
     keys = [
-        (each.kind, (each.namespace or "default") if each.kind == "LocalQueue" else "", each.name)
-        for each in asked.objects
+        (item.kind, (item.namespace or "default") if item.kind == "LocalQueue" else "", item.name)
+        for item in asked.objects
     ]
     return tuple(dict.fromkeys(keys))

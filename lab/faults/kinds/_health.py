@@ -37,7 +37,10 @@ class Ordered(Fault):
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
         overrides = HealthClient(queues_of(scene)).view().overrides
-        return any((each.node, each.check) == (scene.target, scene.memo.get("check")) for each in overrides)
+        return any(
+            (override.node, override.check) == (scene.target, scene.memo.get("check"))
+            for override in overrides
+        )
 
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
@@ -49,7 +52,7 @@ class Ordered(Fault):
 def gpu_of(scene: Scene) -> str:
     """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
     devices = HealthClient(queues_of(scene)).view().devices
-    gpus = [each.device for each in devices if each.node == scene.target and each.device != CPU]
+    gpus = [device.device for device in devices if device.node == scene.target and device.device != CPU]
     if not gpus:
         raise RefusedError(
             f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"

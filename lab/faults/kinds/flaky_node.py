@@ -44,7 +44,7 @@ class FlakyNode(Fault):
     def _heard(self, scene: Scene) -> float | None:
         """Return the time of the last report of the node's agent."""
         devices = HealthClient(queues_of(scene)).view().devices
-        times = (each.heard for each in devices if (each.node, each.device) == (scene.target, CPU))
+        times = (device.heard for device in devices if (device.node, device.device) == (scene.target, CPU))
         return next(times, None)
 
     def took(self, scene: Scene) -> bool:

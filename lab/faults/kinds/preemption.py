@@ -81,14 +81,14 @@ class Preempt(Fault):
 def _victim(queues: Queues, job: str) -> Description:
     """Return the job's workload, which must hold quota. Raises RefusedError."""
     try:
-        found = queues.describe(job)
+        workload = queues.describe(job)
     except NotFoundError as error:
         raise RefusedError(
             f"job {job} is in no queue, so nobody can preempt it", "labctl submit RECIPE --queue NAME"
         ) from error
-    if found.status != "Admitted":
-        raise RefusedError(f"job {job} holds no quota: it is {found.status}", HINT)
-    return found
+    if workload.status != "Admitted":
+        raise RefusedError(f"job {job} holds no quota: it is {workload.status}", HINT)
+    return workload
 
 
 def _rival(queues: Queues, victim: Description) -> QueueRequest:
@@ -112,7 +112,11 @@ def _rival(queues: Queues, victim: Description) -> QueueRequest:
 def _requests(queues: QueuesView, victim: Description) -> Iterator[QueueRequest]:
     """Requests that might do: other queues first, then higher priorities; the size of the job first."""
     order = sorted(queues.local_queues, key=lambda queue: queue.cluster_queue == victim.cluster_queue)
-    above = [each.name for each in queues.priority_classes if each.value > victim.priority]
+    above = [
+        priority_class.name
+        for priority_class in queues.priority_classes
+        if priority_class.value > victim.priority
+    ]
     sizes = list(_sizes(victim))
     for priority in ("", *above):
         for queue in order:
@@ -125,7 +129,7 @@ def _requests(queues: QueuesView, victim: Description) -> Iterator[QueueRequest]
 
 def _sizes(victim: Description) -> Iterator[tuple[int, float, float, int]]:
     """Count of workers, and GPUs, CPUs and bytes of each."""
-    pods = max(victim.pod_sets, key=lambda each: each.count * (1 + len(each.requests)))
+    pods = max(victim.pod_sets, key=lambda pod_set: pod_set.count * (1 + len(pod_set.requests)))
     requests = pods.requests
     gpus = next((amount for name, amount in requests.items() if name.endswith("/gpu")), 0)
     own = pods.count

@@ -135,15 +135,15 @@ class _Document:
             return str(node.value).strip()
         if node.id == "sequence":
             return [self._plain(child, (*place, number)) for number, child in enumerate(node.value)]
-        found: dict[str, Plain] = {}
+        values: dict[str, Plain] = {}
         for key, value in node.value:
             name = str(key.value)
             inner = (*place, name)
             self._key_lines[inner] = key.start_mark.line + 1
-            if name in found:
+            if name in values:
                 raise self.wrong(f"`{name}` is given twice", place, line=self._key_lines[inner])
-            found[name] = self._plain(value, inner)
-        return found
+            values[name] = self._plain(value, inner)
+        return values
 
     def form(self) -> ScheduleForm:
         """The file's content. Raises UsageError for what does not fit; of several misfits for the first."""

@@ -59,28 +59,28 @@ class Ladder:
 
     def of(self, rung: Rung) -> tuple[Attempted, ...]:
         """Return the runs of a rung, in their order."""
-        return tuple(each for each in self.attempts if each.rung == rung)
+        return tuple(attempt for attempt in self.attempts if attempt.rung == rung)
 
     def measured(self, rung: Rung) -> tuple[Measured, ...]:
         """Return what was measured of a rung."""
-        return tuple(each.measured for each in self.of(rung) if each.measured is not None)
+        return tuple(attempt.measured for attempt in self.of(rung) if attempt.measured is not None)
 
     def median(self, rung: Rung, figure: str) -> float | None:
         """Return the median of one of FIGURES over the runs in which it is known."""
-        values: list[float | None] = [getattr(found, figure) for found in self.measured(rung)]
+        values: list[float | None] = [getattr(measured, figure) for measured in self.measured(rung)]
         known = [value for value in values if value is not None]
         return statistics.median(known) if known else None
 
     def typical(self, rung: Rung) -> Measured | None:
         """Return the run whose gap is nearest to the median; None where nothing was measured."""
         middle = self.median(rung, "longest_gap") or 0.0
-        found = self.measured(rung)
-        return min(found, key=lambda each: abs((each.longest_gap or 0.0) - middle), default=None)
+        runs = self.measured(rung)
+        return min(runs, key=lambda run: abs((run.longest_gap or 0.0) - middle), default=None)
 
     @property
     def failures(self) -> tuple[Attempted, ...]:
         """The runs in which something went wrong."""
-        return tuple(each for each in self.attempts if each.failed)
+        return tuple(attempt for attempt in self.attempts if attempt.failed)
 
     def document(self) -> LadderDocument:
         """Return it as `--json` has it: a public contract."""

@@ -110,22 +110,22 @@ def _demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
 
 
 def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[ReceiptDocument, ...]:
-    found = []
+    receipts = []
     for job in jobs:
         for entry in store.list(f"{RECEIPTS_PREFIX}/{job.submission_id}-"):
             if re.fullmatch(r"-\d+\.json", entry.key[len(f"{RECEIPTS_PREFIX}/{job.submission_id}") :]):
-                found.append((entry.modified, entry.key))
+                receipts.append((entry.modified, entry.key))
     return tuple(
-        parse(ReceiptDocument, parse_json(store.get(key)), key, StoreError) for _, key in sorted(found)
+        parse(ReceiptDocument, parse_json(store.get(key)), key, StoreError) for _, key in sorted(receipts)
     )
 
 
 def _batches(store: Store, jobs: tuple[Job, ...]) -> dict[str, BatchEvidence]:
-    found = {}
+    batches = {}
     for job in jobs:
         with contextlib.suppress(NotFoundError):
-            found[job.submission_id] = inference.read(store, job.submission_id)
-    return found
+            batches[job.submission_id] = inference.read(store, job.submission_id)
+    return batches
 
 
 def _objects(store: Store, lesson: int, histories: Mapping[str, History]) -> tuple[str, ...]:

@@ -107,8 +107,8 @@ def _contradictions(report: ReportDocument) -> Iterator[str]:
 
 
 def _asked(lesson: int) -> int:
-    found = find_lesson(lesson)
-    return len(found.checks) + len(found.checks_after_down)
+    known = find_lesson(lesson)
+    return len(known.checks) + len(known.checks_after_down)
 
 
 LEAST_SHARED = 2
@@ -134,7 +134,7 @@ def copies(reports: Mapping[str, ReportDocument]) -> tuple[str, ...]:
                     shared.setdefault((file, first, student), {})[key] = result.lesson
     return tuple(
         f"lesson {lesson} in {file} has the jobs of {student}'s in {first}"
-        for (file, first, student), found in shared.items()
-        if len(found) >= LEAST_SHARED
-        for lesson in sorted(set(found.values()))
+        for (file, first, student), lessons in shared.items()
+        if len(lessons) >= LEAST_SHARED
+        for lesson in sorted(set(lessons.values()))
     )

@@ -107,12 +107,12 @@ def dump(document: ResultDocument | ReportDocument) -> str:
 
 def on_host(place: Path) -> dict[int, ResultDocument]:
     """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
-    return {number: found for number in numbers() if (found := _filed(place, number)) is not None}
+    return {number: document for number in numbers() if (document := _filed(place, number)) is not None}
 
 
 def in_store(store: Store) -> dict[int, ResultDocument]:
     """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
-    return {number: found for number in numbers() if (found := _stored(store, number)) is not None}
+    return {number: document for number in numbers() if (document := _stored(store, number)) is not None}
 
 
 def keep_look(place: Path, document: ResultDocument) -> None:
@@ -141,13 +141,13 @@ def _stored(store: Store, lesson: int) -> ResultDocument | None:
 
 def newest(*sources: Mapping[int, ResultDocument]) -> dict[int, ResultDocument]:
     """The best result of each lesson: one that passed before one that did not, then the newer."""
-    found: dict[int, ResultDocument] = {}
+    latest: dict[int, ResultDocument] = {}
     for source in sources:
         for number, document in source.items():
-            other = found.get(number)
+            other = latest.get(number)
             if other is None or _rank(document) > _rank(other):
-                found[number] = document
-    return dict(sorted(found.items()))
+                latest[number] = document
+    return dict(sorted(latest.items()))
 
 
 def _rank(document: ResultDocument) -> tuple[bool, float]:

@@ -76,7 +76,7 @@ def collect(lab: Lab) -> str:
     folder = place(lab.name)
     try:
         status = lab.status()
-        store = next((each for each in status.services if each.service == STORE), None)
+        store = next((service for service in status.services if service.service == STORE), None)
         if not status.up:
             return f"lab {lab.name} is down"
         if store is not None and store.state in (State.ABSENT, State.EXITED):
@@ -150,7 +150,7 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
             )
         )
         return
-    for job in (each for each in mine if not each.final):
+    for job in (candidate for candidate in mine if not candidate.final):
         on_step(NotebookStep("note", f"stopping job {job.submission_id}"))
         try:
             lab.jobs.stop(job.submission_id)

@@ -19,19 +19,19 @@ MOST_ROWS = 500
 Rows = Iterator[tuple[str, ...]]
 
 
-def page(found: Simulation) -> str:
+def page(simulation: Simulation) -> str:
     """The simulation as HTML, complete in itself."""
-    told = document(found)
+    results = document(simulation)
     return (
         templates(Path(__file__).parent)
         .get_template("page.html.j2")
         .render(
-            facts=tuple(_facts(told)),
-            picture=draw(found),
-            queues=tuple(_queues(told)),
-            workloads=tuple(_workloads(told)),
-            events=tuple(_events(told)),
-            start=told.start,
+            facts=tuple(_facts(results)),
+            picture=draw(simulation),
+            queues=tuple(_queues(results)),
+            workloads=tuple(_workloads(results)),
+            events=tuple(_events(results)),
+            start=results.start,
             most=MOST_ROWS,
             version=__version__,
         )
@@ -51,44 +51,44 @@ def write(path: Path, text: str) -> None:
         raise
 
 
-def _facts(told: SimulationDocument) -> Rows:
-    events = Counter(each.event for each in told.events)
-    yield "simulated", f"{told.end:g} s"
-    yield "workloads", str(len(told.workloads))
+def _facts(results: SimulationDocument) -> Rows:
+    events = Counter(event.event for event in results.events)
+    yield "simulated", f"{results.end:g} s"
+    yield "workloads", str(len(results.workloads))
     yield "admissions", str(events["Admitted"])
     yield "preemptions", str(events["Preempted"])
     yield "finished", str(events["Finished"])
-    yield "cycles", str(told.cycles)
+    yield "cycles", str(results.cycles)
 
 
-def _queues(told: SimulationDocument) -> Rows:
-    for each in told.cluster_queues:
-        share = "infinite" if each.weighted_share is None else str(each.weighted_share)
-        state = "active" if each.active else each.message
-        yield each.name, each.cohort, str(each.pending), str(each.admitted), share, state
+def _queues(results: SimulationDocument) -> Rows:
+    for queue in results.cluster_queues:
+        share = "infinite" if queue.weighted_share is None else str(queue.weighted_share)
+        state = "active" if queue.active else queue.message
+        yield queue.name, queue.cohort, str(queue.pending), str(queue.admitted), share, state
 
 
-def _workloads(told: SimulationDocument) -> Rows:
-    for each in told.workloads:
-        waited = "" if each.waited is None else f"{each.waited:g} s"
-        why = ": ".join(filter(None, (each.reason, each.message)))
+def _workloads(results: SimulationDocument) -> Rows:
+    for workload in results.workloads:
+        waited = "" if workload.waited is None else f"{workload.waited:g} s"
+        why = ": ".join(filter(None, (workload.reason, workload.message)))
         yield (
-            each.workload,
-            each.cluster_queue,
-            each.state,
+            workload.workload,
+            workload.cluster_queue,
+            workload.state,
             waited,
-            str(each.preemptions),
-            f"{why} ({each.waits})" if each.waits else why,
+            str(workload.preemptions),
+            f"{why} ({workload.waits})" if workload.waits else why,
         )
 
 
-def _events(told: SimulationDocument) -> Rows:
-    for each in told.events:
+def _events(results: SimulationDocument) -> Rows:
+    for event in results.events:
         yield (
-            f"{each.at:g}",
-            each.event,
-            each.workload,
-            each.cluster_queue,
-            each.reason,
-            each.message,
+            f"{event.at:g}",
+            event.event,
+            event.workload,
+            event.cluster_queue,
+            event.reason,
+            event.message,
         )

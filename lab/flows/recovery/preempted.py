@@ -41,15 +41,15 @@ def preempted(
     watch: Watch, record: FaultRecord, on_moment: OnMoment, problems: Sequence[str] = ()
 ) -> Evidence:
     """Follow the job until it has ended for good, and gather the evidence on its preemption."""
-    found, later = list(problems), []
-    told: Preemption | None = None
+    all_problems, later = list(problems), []
+    preemption: Preemption | None = None
     try:
         for turn in turns(watch, on_moment, record.at):
             later.append(turn)
-        record, told = recorded(watch, record)
+        record, preemption = recorded(watch, record)
     except LabError as error:
-        found.append(f"the job could not be followed in its queue: {error.message}")
-    return gather(watch, record, found, later=later, preemption=told)
+        all_problems.append(f"the job could not be followed in its queue: {error.message}")
+    return gather(watch, record, all_problems, later=later, preemption=preemption)
 
 
 def receipts(
@@ -63,43 +63,43 @@ def receipts(
     """
     from lab.evidence.receipt import judge
 
-    found = lab.queues.describe(job)
-    if found.status not in OVER:
+    described = lab.queues.describe(job)
+    if described.status not in OVER:
         raise RefusedError(
-            f"job {found.workload} has not ended: it is {found.status}",
-            f"labctl job logs -f {found.name}",
+            f"job {described.workload} has not ended: it is {described.status}",
+            f"labctl job logs -f {described.name}",
         )
-    told = list(of_events(found.events))
-    if not told:
-        raise RefusedError(f"job {found.workload} was never preempted", "labctl queue describe shows it")
-    seen = (each.submission_id for each in found.attempts_made if each.seen_at is not None)
-    first, *later = [Watch(lab, each, clock) for each in seen]
+    preemptions = list(of_events(described.events))
+    if not preemptions:
+        raise RefusedError(f"job {described.workload} was never preempted", "labctl queue describe shows it")
+    seen = (attempt.submission_id for attempt in described.attempts_made if attempt.seen_at is not None)
+    first, *later = [Watch(lab, submission_id, clock) for submission_id in seen]
     for watch in (first, *later):
         watch.poll()
     kind = find_fault(PREEMPTION).kind
     records = [
         FaultRecord(
-            PREEMPTION, kind.scope.target, "", at, reverted_at=each.admitted_again_at,
+            PREEMPTION, kind.scope.target, "", at, reverted_at=preemption.admitted_again_at,
             expected=kind.expected, traits=kind.traits,
         )
-        for at, each in told
+        for at, preemption in preemptions
     ]  # fmt: skip
     read: dict[str, Files] = {}
     evidence = [
         gather(
-            first, record, later=later, read=read, preemption=named(lab, record.at, each),
+            first, record, later=later, read=read, preemption=named(lab, record.at, preemption),
             others=[other for other in records if other is not record],
         )
-        for record, (_, each) in zip(records, told, strict=True)
+        for record, (_, preemption) in zip(records, preemptions, strict=True)
     ]  # fmt: skip
     compared: Control | None = None
     if control:
         history = History.of(evidence[0].events)
         compared = run_control(lab, first.submission_id, on_moment, history=history, clock=clock)
-        evidence = [replace(each, control=compared.history) for each in evidence]
-    made = [judge(each) for each in evidence]
+        evidence = [replace(unit, control=compared.history) for unit in evidence]
+    made = [judge(unit) for unit in evidence]
     if compared is not None:
-        made = [replace(each, control=compared.document()) for each in made]
+        made = [replace(receipt, control=compared.document()) for receipt in made]
     for receipt in made:
         if problem := keep(lab, receipt):
             on_moment(Moment("problem", None, problem))
@@ -113,16 +113,16 @@ def turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
     def moved() -> Description:
         return queues.describe(job)
 
-    def has_moved(found: Description) -> bool:
-        return found.status in OVER or _next(found, number) is not None
+    def has_moved(described: Description) -> bool:
+        return described.status in OVER or _next(described, number) is not None
 
     while True:
-        found = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
-        attempt = _next(found, number)
+        described = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
+        attempt = _next(described, number)
         if attempt is None:
-            if found.status in OVER:
+            if described.status in OVER:
                 return
-            why = f"{found.reason}: {found.message}"
+            why = f"{described.reason}: {described.message}"
             raise WaitTimeoutError(
                 f"job {job} was not admitted again within {TURN_SECONDS:.0f} s: {why}",
                 f"labctl queue why {job}",
@@ -134,27 +134,27 @@ def turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
         yield watch
 
 
-def _next(found: Description, number: int) -> Attempt | None:
+def _next(described: Description, number: int) -> Attempt | None:
     """The attempt after this one, once Ray knows it."""
-    return next((a for a in found.attempts_made if a.number > number and a.seen_at is not None), None)
+    return next((a for a in described.attempts_made if a.number > number and a.seen_at is not None), None)
 
 
 def recorded(watch: Watch, record: FaultRecord) -> tuple[FaultRecord, Preemption | None]:
     """The fault with the time that the queues have for it, and what they recorded of it."""
     job = watch.lab.queues.describe(watch.submission_id)
-    found = (each for each in of_events(job.events) if each[0] >= record.at - SLACK_SECONDS)
-    at, told = next(found, (record.at, None))
-    return replace(record, at=at), None if told is None else named(watch.lab, at, told)
+    preemptions = (event for event in of_events(job.events) if event[0] >= record.at - SLACK_SECONDS)
+    at, preemption = next(preemptions, (record.at, None))
+    return replace(record, at=at), None if preemption is None else named(watch.lab, at, preemption)
 
 
-def named(lab: Lab, at: float, told: Preemption) -> Preemption:
+def named(lab: Lab, at: float, preemption: Preemption) -> Preemption:
     """The preemption with the workload that it was for, which Kueue's message names by its UID."""
-    if not told.by:
-        return told
-    rival = lab.queues.describe(told.by)
+    if not preemption.by:
+        return preemption
+    rival = lab.queues.describe(preemption.by)
     admitted = (e.at for e in rival.events if e.event == "Admitted" and e.at >= at)
     return replace(
-        told,
+        preemption,
         by=rival.workload,
         by_queue=rival.cluster_queue,
         by_admitted_at=next(admitted, None),

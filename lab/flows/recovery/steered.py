@@ -23,8 +23,8 @@ STATES: Mapping[Expected, Sequence[str]] = {Expected.SICK: ("EVICT",), Expected.
 
 def steered(watch: Watch, record: FaultRecord, on_moment: OnMoment, problems: Sequence[str] = ()) -> Evidence:
     """Follow the job until it has ended for good, and gather what its node's health led to."""
-    found, later = list(problems), []
-    told: Steering | None = None
+    all_problems, later = list(problems), []
+    steering: Steering | None = None
     try:
         attempts: Sequence[Attempt] = ()
         try:
@@ -35,10 +35,10 @@ def steered(watch: Watch, record: FaultRecord, on_moment: OnMoment, problems: Se
             for turn in turns(watch, on_moment, record.at):
                 later.append(turn)
             attempts = watch.lab.queues.describe(watch.submission_id).attempts_made
-        told = of_events(watch.lab.queues.events(), record, attempts)
+        steering = of_events(watch.lab.queues.events(), record, attempts)
     except LabError as error:
-        found.append(f"what the controller did is not known: {error.message}")
-    return gather(watch, record, found, later=later, health=told)
+        all_problems.append(f"what the controller did is not known: {error.message}")
+    return gather(watch, record, all_problems, later=later, health=steering)
 
 
 def of_events(

@@ -49,22 +49,22 @@ def check(app: App, files: tuple[Path, ...], namespace: str, output: str) -> Non
     """
     if output == "yaml" and app.out.json_wanted:
         raise UsageError("--json and --output yaml exclude each other", "choose one")
-    found = _read(app, files, namespace)
+    read = _read(app, files, namespace)
     if output == "yaml":
         from lab.queue.writing import as_yaml, objects
 
-        app.out.raw_line(as_yaml(objects(found.setup, found.workloads)).rstrip("\n"))
+        app.out.raw_line(as_yaml(objects(read.setup, read.workloads)).rstrip("\n"))
         return
     if app.out.json_wanted:
         app.out.document(
             {
                 "schema": CHECK_SCHEMA,
-                "understood": counts(found),
-                "warnings": [problem(each) for each in found.warnings],
+                "understood": counts(read),
+                "warnings": [problem(warning) for warning in read.warnings],
             }
         )
         return
-    for line in understood(found):
+    for line in understood(read):
         app.out.line(line)
 
 
@@ -101,16 +101,16 @@ def simulate(
         raise UsageError("--cycles and --until exclude each other", "name one end")
     if html is not None:
         _check_page(html, files)
-    found = _read(app, files, namespace)
+    read = _read(app, files, namespace)
     from lab.queue.simulate import endless
     from lab.queue.simulate import simulate as run
 
-    if cycles is None and until is None and (name := endless(found.setup, found.workloads)):
+    if cycles is None and until is None and (name := endless(read.setup, read.workloads)):
         raise UsageError(
             f"{name} is never ready and may be tried again for ever: the simulation has no end",
             "give --until, or a backoffLimitCount in waitForPodsReady.requeuingStrategy",
         )
-    result = run(found.setup, found.workloads, cycles=cycles, until=until)
+    result = run(read.setup, read.workloads, cycles=cycles, until=until)
     for moment in sorted(result.engine.restless):
         app.out.warn(f"after {moment - result.start:g} s workloads preempted each other without end")
     if html is not None:
@@ -139,17 +139,17 @@ def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
     from lab.flows.queues.files import read_files
 
     check_namespace(namespace)
-    found = read_files(files, namespace)
-    for each in found.warnings:
-        app.out.warn(str(each), each.hint)
-    if not found.errors:
-        return found
-    first, *rest = found.errors
-    for each in rest:
-        app.out.ask(f"{each}{f' ({each.hint})' if each.hint else ''}")
+    read = read_files(files, namespace)
+    for warning in read.warnings:
+        app.out.warn(str(warning), warning.hint)
+    if not read.errors:
+        return read
+    first, *rest = read.errors
+    for warning in rest:
+        app.out.ask(f"{warning}{f' ({warning.hint})' if warning.hint else ''}")
     more = f" (and {len(rest)} more)" if rest else ""
     error = UsageError(f"{first}{more}", first.hint)
-    app.out.complain(error, {"problems": [problem(each) for each in found.errors]})
+    app.out.complain(error, {"problems": [problem(error) for error in read.errors]})
     raise click.exceptions.Exit(error.exit_code)
 
 
@@ -159,8 +159,8 @@ def _check_page(path: Path, files: Sequence[Path]) -> None:
         return
     if not path.is_file():
         raise UsageError(f"--html {path}: not a regular file", "name a new file")
-    for each in files:
-        if each.exists() and path.samefile(each):
+    for file in files:
+        if file.exists() and path.samefile(file):
             raise UsageError(f"--html {path}: this is a file to be simulated", "name another one")
 
 
@@ -180,10 +180,10 @@ def _write_page(app: App, path: Path, result: Simulation) -> None:
 # Words
 
 
-def counts(found: Read) -> dict[str, int]:
+def counts(read: Read) -> dict[str, int]:
     """Kind -> how many were read."""
-    setup = found.setup
-    classes = [each.pods for each in setup.priority_classes]
+    setup = read.setup
+    classes = [priority_class.pods for priority_class in setup.priority_classes]
     return {
         "ResourceFlavor": len(setup.flavors),
         "Cohort": len(setup.cohorts),
@@ -191,27 +191,27 @@ def counts(found: Read) -> dict[str, int]:
         "LocalQueue": len(setup.local_queues),
         "WorkloadPriorityClass": classes.count(False),
         "PriorityClass": classes.count(True),
-        "Workload": len(found.workloads),
+        "Workload": len(read.workloads),
     }
 
 
-def problem(each: Problem) -> dict[str, object]:
+def problem(item: Problem) -> dict[str, object]:
     """A problem as JSON."""
     return {
-        "file": each.file, "line": each.line, "path": each.path, "message": each.message, "hint": each.hint,
+        "file": item.file, "line": item.line, "path": item.path, "message": item.message, "hint": item.hint,
     }  # fmt: skip
 
 
-def understood(found: Read) -> list[str]:
+def understood(read: Read) -> list[str]:
     """Describe what was read, in lines."""
     from lab.queue.model import quotas
     from lab.queue.quantity import shown
 
-    lines = [f"{kind}: {number}" for kind, number in counts(found).items() if number]
-    for each in found.setup.cluster_queues.values():
-        place = f" in cohort {each.cohort}" if each.cohort else ""
-        lines.append(f"ClusterQueue {each.name}{place}, {each.strategy}")
-        for (flavor, resource), quota in quotas(each.groups):
+    lines = [f"{kind}: {number}" for kind, number in counts(read).items() if number]
+    for cluster_queue in read.setup.cluster_queues.values():
+        place = f" in cohort {cluster_queue.cohort}" if cluster_queue.cohort else ""
+        lines.append(f"ClusterQueue {cluster_queue.name}{place}, {cluster_queue.strategy}")
+        for (flavor, resource), quota in quotas(cluster_queue.groups):
             limits = [
                 f", {word} {shown(resource, limit)}"
                 for word, limit in (("borrows at most", quota.borrowing), ("lends at most", quota.lending))
@@ -220,8 +220,8 @@ def understood(found: Read) -> list[str]:
             lines.append(f"  {flavor}: {shown(resource, quota.nominal)} {resource}{''.join(limits)}")
         doors = [
             f"{door.namespace}/{door.name}"
-            for door in found.setup.local_queues.values()
-            if door.cluster_queue == each.name
+            for door in read.setup.local_queues.values()
+            if door.cluster_queue == cluster_queue.name
         ]
         lines.append(f"  used by: {', '.join(doors) or 'no LocalQueue'}")
     return lines
@@ -234,15 +234,15 @@ def story(result: Simulation) -> list[str]:
 
     changes = result.changes
     lines = []
-    for each in changes[:SHOWN]:
-        where = f" in {each.cluster_queue}" if each.cluster_queue else ""
-        why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
-        lines.append(f"{each.at - result.start:10.3f} s  {each.event:<11} {each.workload}{where}{why}")
-        if each.event in ("Pending", "Preempted", "Deactivated"):
-            lines += [f"{'':14}{text}" for text in (each.message, said(each.message)) if text]
+    for change in changes[:SHOWN]:
+        where = f" in {change.cluster_queue}" if change.cluster_queue else ""
+        why = f" ({change.reason})" if change.reason and change.reason != change.event else ""
+        lines.append(f"{change.at - result.start:10.3f} s  {change.event:<11} {change.workload}{where}{why}")
+        if change.event in ("Pending", "Preempted", "Deactivated"):
+            lines += [f"{'':14}{text}" for text in (change.message, said(change.message)) if text]
     if len(changes) > SHOWN:
         lines.append(f"and {len(changes) - SHOWN} more events; --json shows all")
-    waiting = [each for each in result.engine.items.values() if each.state == PENDING]
+    waiting = [item for item in result.engine.items.values() if item.state == PENDING]
     lines.append(f"after {result.end:g} s and {result.engine.cycles} cycles: {len(waiting)} waiting")
     for item in waiting[:SHOWN]:
         reason, message = result.engine.condition(item)

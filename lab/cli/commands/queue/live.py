@@ -31,31 +31,31 @@ JOB = click.argument(
 def overview(app: App) -> None:
     """Print the ClusterQueues, and the jobs that have not finished."""
     queues = app.open().queues
-    found = queues.queues()
+    listing = queues.queues()
     jobs = queues.list(limit=0 if app.out.json_wanted else MOST)
-    if app.out.as_json({**vars(found), **vars(jobs)}):
+    if app.out.as_json({**vars(listing), **vars(jobs)}):
         return
-    if not found.cluster_queues:
+    if not listing.cluster_queues:
         app.out.line("no queues yet")
         app.out.note(f"make some: {FIRST}")
         return
     rows = (
         (
-            each.name,
-            each.cohort,
-            each.pending,
-            each.admitted,
-            each.active,
-            ", ".join(queue_words.used(flavor) for flavor in each.flavors),
+            cluster_queue.name,
+            cluster_queue.cohort,
+            cluster_queue.pending,
+            cluster_queue.admitted,
+            cluster_queue.active,
+            ", ".join(queue_words.used(flavor) for flavor in cluster_queue.flavors),
         )
-        for each in found.cluster_queues
+        for cluster_queue in listing.cluster_queues
     )
     columns = ("NAME", "COHORT", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "USED")
     app.out.show(render.table(columns, rows))
-    for each in found.cluster_queues:
-        if not each.active:
-            app.out.warn(f"ClusterQueue {each.name}: {each.message}")
-    for excess in found.overcommitted:
+    for cluster_queue in listing.cluster_queues:
+        if not cluster_queue.active:
+            app.out.warn(f"ClusterQueue {cluster_queue.name}: {cluster_queue.message}")
+    for excess in listing.overcommitted:
         app.out.warn(excess.message, excess.hint)
     app.out.line()
     _show(app, jobs)
@@ -76,21 +76,21 @@ def overview(app: App) -> None:
 def list_jobs(app: App, status: str, queue_name: str | None, limit: int | None) -> None:
     """List jobs in the order of their queues: those that run, those that wait, and why."""
     most = limit or (0 if app.out.json_wanted else MOST)
-    found = app.open().queues.list(status=status, queue=queue_name or "", limit=most)
-    if not app.out.as_json(found):
-        _show(app, found)
+    listed = app.open().queues.list(status=status, queue=queue_name or "", limit=most)
+    if not app.out.as_json(listed):
+        _show(app, listed)
 
 
-def _show(app: App, found: Listing) -> None:
-    jobs, now = found.workloads, found.now
+def _show(app: App, listed: Listing) -> None:
+    jobs, now = listed.workloads, listed.now
     if jobs:
-        app.out.show(render.table(COLUMNS, (_row(each, now) for each in jobs)), width=render.SENTENCES)
+        app.out.show(render.table(COLUMNS, (_row(job, now) for job in jobs)), width=render.SENTENCES)
     else:
         app.out.line("no such job is in the queues")
-    if len(jobs) < found.total:
-        app.out.line(f"and {found.total - len(jobs)} more; --limit shows them")
-    if told := queue_words.away(found):
-        app.out.warn(told)
+    if len(jobs) < listed.total:
+        app.out.line(f"and {listed.total - len(jobs)} more; --limit shows them")
+    if silent := queue_words.away(listed):
+        app.out.warn(silent)
 
 
 COLUMNS = (
@@ -99,23 +99,23 @@ COLUMNS = (
 )
 
 
-def _row(each: Row, now: float) -> tuple[object, ...]:
-    position = each.position_in_cluster_queue
-    waits = each.status in ("Pending", "Evicted", "Deactivated", "Finished")
+def _row(job: Row, now: float) -> tuple[object, ...]:
+    position = job.position_in_cluster_queue
+    waits = job.status in ("Pending", "Evicted", "Deactivated", "Finished")
     return (
-        each.workload,
-        each.recipe or "command",
-        each.job_name,
-        each.local_queue,
-        each.cluster_queue,
-        each.status,
+        job.workload,
+        job.recipe or "command",
+        job.job_name,
+        job.local_queue,
+        job.cluster_queue,
+        job.status,
         None if position is None else queue_words.ordinal(position),
-        format.seconds(each.executed) if each.executed else "",
-        format.seconds(max(0.0, now - each.created)),
-        ": ".join(filter(None, (each.reason, each.waits)))
+        format.seconds(job.executed) if job.executed else "",
+        format.seconds(max(0.0, now - job.created)),
+        ": ".join(filter(None, (job.reason, job.waits)))
         if waits
         else "takes more than asked"
-        if each.takes_more
+        if job.takes_more
         else "",
     )
 
@@ -130,7 +130,7 @@ def describe(app: App, name: str) -> None:
     """Describe a job with its attempts and events, or a queue with its quota and usage."""
     queues = app.open().queues
     try:
-        found = queues.describe(name)
+        described = queues.describe(name)
     except NotFoundError as error:
         kind, queue = _queue(queues, name)
         if queue is None:
@@ -138,20 +138,20 @@ def describe(app: App, name: str) -> None:
         if not app.out.as_json({"kind": kind, **vars(queue)}):
             render.pairs(app.out, queue_words.queue_rows(kind, queue))
         return
-    if not app.out.as_json({"kind": "Job", **vars(found)}):
-        render.pairs(app.out, queue_words.job_rows(found))
+    if not app.out.as_json({"kind": "Job", **vars(described)}):
+        render.pairs(app.out, queue_words.job_rows(described))
 
 
 def _queue(queues: Queues, name: str) -> tuple[str, ClusterQueueView | CohortView | LocalQueueView | None]:
     """Kind and document of a queue or cohort; nothing where there is none of this name."""
-    found = queues.queues()
-    for queue in found.cluster_queues:
+    listing = queues.queues()
+    for queue in listing.cluster_queues:
         if queue.name == name:
             return "ClusterQueue", queue
-    for cohort in found.cohorts:
+    for cohort in listing.cohorts:
         if cohort.name == name:
             return "Cohort", cohort
-    for local in found.local_queues:
+    for local in listing.local_queues:
         if name in (local.name, f"{local.namespace}/{local.name}"):
             return "LocalQueue", local
     return "", None
@@ -162,14 +162,16 @@ def _queue(queues: Queues, name: str) -> tuple[str, ClusterQueueView | CohortVie
 @pass_app
 def why(app: App, name: str) -> None:
     """Say why a job waits, who holds what it misses, and when it could start."""
-    found = app.open().queues.why(name)
-    if app.out.as_json(found):
+    answer = app.open().queues.why(name)
+    if app.out.as_json(answer):
         return
-    if found.status == "Pending":
-        render.pairs(app.out, [("job", queue_words.called(found)), *queue_words.why_rows(found)])
+    if answer.status == "Pending":
+        render.pairs(app.out, [("job", queue_words.called(answer)), *queue_words.why_rows(answer)])
         return
-    told = queue_words.explained(found) if found.reason or found.message else ""
-    render.pairs(app.out, (("job", queue_words.called(found)), ("status", found.status), ("reason", told)))
+    reason = queue_words.explained(answer) if answer.reason or answer.message else ""
+    render.pairs(
+        app.out, (("job", queue_words.called(answer)), ("status", answer.status), ("reason", reason))
+    )
 
 
 @click.command(cls=LabCommand)
@@ -226,23 +228,23 @@ def events(app: App, follow: bool, since: int) -> None:
     With --json and -f, a JSON document a line.
     """
     queues = app.open().queues
-    found: Sequence[QueueEvent] = queues.events(since)
+    page: Sequence[QueueEvent] = queues.events(since)
     if app.out.json_wanted and not follow:
-        app.out.document({"events": list(found)})
+        app.out.document({"events": list(page)})
         return
-    if not found and not follow:
+    if not page and not follow:
         app.out.line("nothing was decided yet")
     while True:
-        for each in found:
-            since = max(since, each.number)
+        for event in page:
+            since = max(since, event.number)
             if app.out.json_wanted:
-                app.out.document(each, compact=True)
+                app.out.document(event, compact=True)
             else:
-                app.out.line(queue_words.event(each))
+                app.out.line(queue_words.event(event))
         if not follow:
             return
         app.clock.sleep(POLL_SECONDS)
-        found = _patiently(app, queues, since)
+        page = _patiently(app, queues, since)
 
 
 def _patiently(app: App, queues: Queues, since: int) -> Sequence[QueueEvent]:

@@ -65,14 +65,14 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
         texts, queues = ((f"{example_name}.yaml", made.text),), made.queues
         app.out.note(made.note)
     try:
-        found = lab.queues.apply(texts, namespace, dry_run=dry_run)
+        applied = lab.queues.apply(texts, namespace, dry_run=dry_run)
     except RefusedFilesError as error:
         _refuse(app, error)
-    for warning in found.warnings:
+    for warning in applied.warnings:
         app.out.warn(_told(warning), warning.hint)
-    if app.out.as_json({**vars(found), "dry_run": dry_run}):
+    if app.out.as_json({**vars(applied), "dry_run": dry_run}):
         return
-    for each in found.objects:
+    for each in applied.objects:
         app.out.line(f"{_name(each)} {each.change}{' (dry run)' if dry_run else ''}")
     if queues and not dry_run:
         app.out.note(f"submit: labctl submit digits --queue {queues[0]}   queues: {', '.join(queues)}")
@@ -80,8 +80,8 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
 
 def _refuse(app: App, error: RefusedFilesError) -> None:
     """Say everything that is wrong, and exit."""
-    for each in error.problems[1:]:
-        app.out.ask(f"{_told(each)}{f' ({each.hint})' if each.hint else ''}")
+    for problem in error.problems[1:]:
+        app.out.ask(f"{_told(problem)}{f' ({problem.hint})' if problem.hint else ''}")
     app.out.complain(error, {"problems": error.problems})
     raise click.exceptions.Exit(error.exit_code)
 
@@ -91,9 +91,9 @@ def _told(problem: Misfit) -> str:
     return f"{problem.file}:{problem.line}: {path}{problem.message}"
 
 
-def _name(each: ObjectChange) -> str:
+def _name(item: ObjectChange) -> str:
     """`ClusterQueue classroom`, `LocalQueue ann/default`."""
-    return " ".join(filter(None, (each.kind, "/".join(filter(None, (each.namespace, each.name))))))
+    return " ".join(filter(None, (item.kind, "/".join(filter(None, (item.namespace, item.name))))))
 
 
 @click.command(cls=LabCommand)
@@ -110,28 +110,28 @@ def _name(each: ObjectChange) -> str:
 def delete(app: App, objects: tuple[str, ...], files: tuple[Path, ...], namespace: str) -> None:
     """Delete quotas and queues: all that are named, or none if one of them is still used."""
     check_namespace(namespace)
-    wanted = [_key(each, namespace) for each in objects]
+    wanted = [_key(text, namespace) for text in objects]
     if files:
         wanted += _in_files(files, namespace)
     if not wanted:
         raise UsageError("queue delete: name an object or a --file", "for example clusterqueue/red")
-    found = app.open().queues.delete(dict.fromkeys(wanted))
-    if app.out.as_json(found):
+    deleted = app.open().queues.delete(dict.fromkeys(wanted))
+    if app.out.as_json(deleted):
         return
-    for each in found.objects:
-        app.out.line(f"{_name(each)} {each.change}")
+    for item in deleted.objects:
+        app.out.line(f"{_name(item)} {item.change}")
 
 
 def _in_files(files: Sequence[Path], namespace: str) -> list[Key]:
     """Objects of these files. Raises UsageError for what cannot be read."""
     from lab.flows.queues.files import read_files
 
-    found = read_files(files, namespace)
-    if found.errors:
-        raise UsageError(str(found.errors[0]), found.errors[0].hint)
+    read = read_files(files, namespace)
+    if read.errors:
+        raise UsageError(str(read.errors[0]), read.errors[0].hint)
     return [
         (place[0], place[1] if len(place) > 2 else "", place[-1] if len(place) > 1 else "")
-        for place in found.places
+        for place in read.places
         if place[0] != "Workload"
     ]
 
@@ -175,34 +175,34 @@ def get(app: App, what: str | None, namespace: str, output: str) -> None:
     if output == "yaml" and app.out.json_wanted:
         raise UsageError("--json and --output yaml exclude each other", "choose one")
     wanted = None if what is None else (_kind(what),) if "/" not in what else _key(what, namespace)
-    found = app.open().queues.objects()
+    matches = app.open().queues.objects()
     if wanted is not None:
-        found = tuple(each for each in found if key_of(each)[: len(wanted)] == wanted)
-    if wanted is not None and len(wanted) > 1 and not found:
+        matches = tuple(item for item in matches if key_of(item)[: len(wanted)] == wanted)
+    if wanted is not None and len(wanted) > 1 and not matches:
         raise NotFoundError(f"there is no {what}", "see what there is: labctl queue get")
     if output == "yaml":
-        app.out.raw_line(as_yaml(found).rstrip("\n"))
+        app.out.raw_line(as_yaml(matches).rstrip("\n"))
         return
-    if app.out.as_json({"objects": found}):
+    if app.out.as_json({"objects": matches}):
         return
-    if not found:
+    if not matches:
         app.out.line("no queues yet" if what is None else f"no {what} yet")
         app.out.note(f"make some: {FIRST}")
         return
-    app.out.show(render.table(("KIND", "NAMESPACE", "NAME", "SAYS"), _rows(found)), width=render.SENTENCES)
+    app.out.show(render.table(("KIND", "NAMESPACE", "NAME", "SAYS"), _rows(matches)), width=render.SENTENCES)
 
 
-def _rows(found: Sequence[Object]) -> Iterator[tuple[object, ...]]:
+def _rows(items: Sequence[Object]) -> Iterator[tuple[object, ...]]:
     from lab.queue.writing import key_of
 
-    for each in found:
-        spec = each.get("spec") or {}
-        told = {
+    for item in items:
+        spec = item.get("spec") or {}
+        summary = {
             "ClusterQueue": spec.get("cohortName") and f"in cohort {spec['cohortName']}",
             "LocalQueue": spec.get("clusterQueue") and f"leads to {spec['clusterQueue']}",
             "Cohort": spec.get("parentName") and f"below {spec['parentName']}",
-        }.get(each["kind"]) or (f"value {each['value']}" if "value" in each else "")
-        yield (*key_of(each), told)
+        }.get(item["kind"]) or (f"value {item['value']}" if "value" in item else "")
+        yield (*key_of(item), summary)
 
 
 COMMANDS = (apply, delete, get)

@@ -39,7 +39,7 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
         place = number if where is None else where.in_cluster_queue
         order = (_ORDER[state], "" if state == FINISHED else item.cluster_queue)
         rows.append(((*order, -number if state == FINISHED else place), record, item))
-    rows.sort(key=lambda each: each[0])
+    rows.sort(key=lambda row: row[0])
     shown, plainly = rows[:limit] if limit else rows, Plainly(reader)
     return Listing(
         workloads=tuple(

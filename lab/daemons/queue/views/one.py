@@ -64,6 +64,6 @@ def _granted(item: Item) -> tuple[Granted, ...]:
     if item.admission is None:
         return ()
     return tuple(
-        Granted(each.name, each.count, dict(each.flavors), amounts(each.usage))
-        for each in item.admission.pod_sets
+        Granted(pod_set.name, pod_set.count, dict(pod_set.flavors), amounts(pod_set.usage))
+        for pod_set in item.admission.pod_sets
     )

@@ -68,7 +68,7 @@ def dry_run(reader: Reader, workload: Workload) -> DryRun:
         position_in_local_queue=None if place is None else place.in_local_queue,
         of_local_queue=None if place is None else place.of_local_queue,
         preempts=outlook.preempts,
-        pod_sets=tuple(pod_set(each) for each in workload.pod_sets),
+        pod_sets=tuple(pod_set(requested) for requested in workload.pod_sets),
         away=away,
         now=now,
         missing=_missing(outlook),
@@ -109,7 +109,9 @@ def _times(records: Iterable[Record]) -> Iterator[tuple[str, float]]:
     for record in reversed(list(records)):
         last = record.attempt
         if record.phase == DONE and last is not None and last.ended == "SUCCEEDED":
-            spans = (each.ended_at - each.admitted_at for each in record.job.attempts if each.ended_at)
+            spans = (
+                attempt.ended_at - attempt.admitted_at for attempt in record.job.attempts if attempt.ended_at
+            )
             yield _kind(record), sum(spans)
 
 
@@ -117,10 +119,10 @@ def _ahead(engine: Engine, item: Item, most: int = 5) -> tuple[str, ...]:
     """The next workloads before this one in its ClusterQueue, those that come first first."""
     pending = engine.pending.get(item.cluster_queue)
     before: list[str] = []
-    for each in pending or ():
-        if each is item:
+    for waiting in pending or ():
+        if waiting is item:
             return tuple(before[:most])
-        before.append(each.key)
+        before.append(waiting.key)
     return ()
 
 
@@ -158,7 +160,7 @@ def _forecast(forecast: Forecast, now: float) -> ForecastView:
         at=forecast.at,
         seconds=None if forecast.at is None else round(max(0.0, forecast.at - now), 3),
         why_not=forecast.why,
-        ends=tuple(_end(each) for each in forecast.ends),
+        ends=tuple(_end(end) for end in forecast.ends),
         unknown=forecast.unknown,
     )
 

@@ -51,24 +51,28 @@ def queues(reader: Reader) -> QueuesView:
                 admitted=len(engine.snapshot.held[name]),
                 weight=queue.weight,
                 weighted_share=_share(tree.queues[name]),
-                flavors=tuple(_flavor(tree.queues[name], *each) for each in quotas(queue.groups)),
+                flavors=tuple(_flavor(tree.queues[name], *quota) for quota in quotas(queue.groups)),
                 local_queues=tuple(
-                    sorted("/".join(key) for key, each in local_queues.items() if each.cluster_queue == name)
+                    sorted(
+                        "/".join(key)
+                        for key, local_queue in local_queues.items()
+                        if local_queue.cluster_queue == name
+                    )
                 ),
             )
             for name, queue in sorted(setup.cluster_queues.items())
         ),
         local_queues=tuple(
             LocalQueueView(
-                namespace=each.namespace,
-                name=each.name,
-                cluster_queue=each.cluster_queue,
-                stop=each.stop,
+                namespace=local_queue.namespace,
+                name=local_queue.name,
+                cluster_queue=local_queue.cluster_queue,
+                stop=local_queue.stop,
                 pending=waiting.get(key, 0),
                 admitted=holding.get(key, 0),
                 used=None if engine.history is None else _finite(engine.history.of(key)),
             )
-            for key, each in sorted(local_queues.items())
+            for key, local_queue in sorted(local_queues.items())
         ),
         cohorts=tuple(
             CohortView(
@@ -80,10 +84,19 @@ def queues(reader: Reader) -> QueuesView:
             )
             for name, node in sorted(tree.cohorts.items())
         ),
-        flavors=tuple(FlavorView(each.name, dict(each.labels)) for _, each in sorted(setup.flavors.items())),
+        flavors=tuple(
+            FlavorView(flavor.name, dict(flavor.labels)) for _, flavor in sorted(setup.flavors.items())
+        ),
         priority_classes=tuple(
-            PriorityView(each.name, each.value, each.default or each.name == "default")
-            for each in sorted(setup.priority_classes, key=lambda each: (-each.value, each.name))
+            PriorityView(
+                priority_class.name,
+                priority_class.value,
+                priority_class.default or priority_class.name == "default",
+            )
+            for priority_class in sorted(
+                setup.priority_classes,
+                key=lambda priority_class: (-priority_class.value, priority_class.name),
+            )
         ),
         overcommitted=tuple(
             Overcommitted(

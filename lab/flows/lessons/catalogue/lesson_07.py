@@ -58,8 +58,8 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         if case is None:
             lacks = "no attempt failed and was followed by another one"
             return failed(name, lacks, f"{SUBMIT}, and break it sooner")
-        found = next(each for each in run_checks(case) if each.name == question)
-        return answer(found.passed, name, found.detail, hint)
+        check = next(candidate for candidate in run_checks(case) if candidate.name == question)
+        return answer(check.passed, name, check.detail, hint)
 
     return check
 

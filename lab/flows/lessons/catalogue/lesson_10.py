@@ -46,18 +46,18 @@ def borrowed(evidence: Evidence) -> Check:
         return failed(name, "no job of blue has trained", SUBMIT)
     gpus = run.plan.resources_per_worker.get("GPU", 0) if run.plan else 0
     places = {service for node in attempt.nodes.values() if is_worker(service := evidence.service_of(node))}
-    told = f"{len(places)} workers, {gpus:g} GPU each, from {queue_of(job) or 'no queue'}"
+    detail = f"{len(places)} workers, {gpus:g} GPU each, from {queue_of(job) or 'no queue'}"
     ok = queue_of(job) == BLUE and len(places) == len(attempt.nodes) == RANKS and gpus >= 1
-    return answer(ok, name, told, f"{SUBMIT}: {RANKS} workers with a GPU each, queue {BLUE}")
+    return answer(ok, name, detail, f"{SUBMIT}: {RANKS} workers with a GPU each, queue {BLUE}")
 
 
 def got_back(evidence: Evidence) -> Check:
     """The job of team red came from its queue, asked for a GPU, and succeeded."""
     name = "red got its GPU back"
-    found = succeeded(RECLAIM, name)(evidence)
+    check = succeeded(RECLAIM, name)(evidence)
     job = evidence.job(RECLAIM)
-    if job is None or found.outcome != "passed":
-        return found
+    if job is None or check.outcome != "passed":
+        return check
     gpus = evidence.demands.get(job.submission_id, {}).get("GPU", 0)
     ok = queue_of(job) == RED and gpus >= 1
     return answer(
@@ -79,10 +79,10 @@ def resumed(evidence: Evidence) -> Check:
     if trained is None or trained.first is None:
         return failed(name, "the second attempt reported nothing", SUBMIT)
     loaded = newest.uri in {load.uri for load in trained.loads}
-    told = f"stored: epoch {newest.progress}, first epoch after it: {trained.first.progress}"
+    detail = f"stored: epoch {newest.progress}, first epoch after it: {trained.first.progress}"
     ok = loaded and newest.progress is not None and trained.first.progress == newest.progress + 1
     hint = "the script must load what get_checkpoint() gives"
-    return answer(ok, name, told if loaded else f"{told}; it was not loaded", hint)
+    return answer(ok, name, detail if loaded else f"{detail}; it was not loaded", hint)
 
 
 def ended_well(evidence: Evidence) -> Check:
@@ -91,8 +91,8 @@ def ended_well(evidence: Evidence) -> Check:
     attempts = turns(evidence)
     if not attempts:
         return failed(name, "there is no job of blue", SUBMIT)
-    told = ", ".join(f"{job.submission_id} {job.status}" for job in attempts)
-    return answer(attempts[-1].status == "SUCCEEDED", name, told, "wait for it, or read its log")
+    detail = ", ".join(f"{job.submission_id} {job.status}" for job in attempts)
+    return answer(attempts[-1].status == "SUCCEEDED", name, detail, "wait for it, or read its log")
 
 
 def receipts_of(evidence: Evidence) -> tuple[ReceiptDocument, ...]:

@@ -30,8 +30,8 @@ def verdict(part: str, wanted: str, name: str) -> LessonCheck:
         receipt = receipt_of(evidence, part)
         if receipt is None:
             return failed(name, f"there is no receipt of a lost rank of {part}", INJECT)
-        found = receipt.verdict.value
-        return answer(found == wanted, name, f"{found}: {receipt.reason}", SUBMIT)
+        actual = receipt.verdict.value
+        return answer(actual == wanted, name, f"{actual}: {receipt.reason}", SUBMIT)
 
     return check
 

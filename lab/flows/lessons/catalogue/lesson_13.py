@@ -44,9 +44,9 @@ def resumed(part: str, name: str) -> LessonCheck:
         after = [a for a in run.attempts if a.number > hit.number and a.reports]
         saved = {checkpoint.uri for checkpoint in run.checkpoints if checkpoint.attempt <= hit.number}
         loaded = {load.uri for a in after for load in a.loads}
-        found = f"attempt {hit.number} failed, {plural(len(after), 'attempt')} trained after it, "
-        found += f"{plural(len(loaded & saved), 'checkpoint')} of before loaded"
-        return answer(bool(after and loaded & saved), name, found, "break it after its first checkpoint")
+        detail = f"attempt {hit.number} failed, {plural(len(after), 'attempt')} trained after it, "
+        detail += f"{plural(len(loaded & saved), 'checkpoint')} of before loaded"
+        return answer(bool(after and loaded & saved), name, detail, "break it after its first checkpoint")
 
     return check
 
@@ -64,25 +64,25 @@ def better(evidence: Evidence) -> Check:
     start = next((r.metrics.get("loss") for a in before.attempts for r in a.reports), None)
     if not isinstance(first, (int, float)) or not isinstance(start, (int, float)):
         return failed(name, "no loss was reported", "run train.py as it is")
-    found = f"first loss {first:.2f}; {start:.2f} in pre-training"
-    return answer(first < start, name, found, "fine-tune the newest checkpoint")
+    detail = f"first loss {first:.2f}; {start:.2f} in pre-training"
+    return answer(first < start, name, detail, "fine-tune the newest checkpoint")
 
 
 def answered(evidence: Evidence) -> Check:
     """The receipt of the batch says `recovered`: a node was lost, no prompt was."""
     name = "a node was lost, and no prompt with it"
     job = evidence.job(BATCH)
-    told = evidence.batches.get(job.submission_id) if job else None
-    if told is None:
+    batch = evidence.batches.get(job.submission_id) if job else None
+    if batch is None:
         return failed(name, "there is no evidence of a batch", SUBMIT)
-    receipt = inference.judge(told)
+    receipt = inference.judge(batch)
     wrong = [f"{c.name}: {c.detail}" for c in receipt.checks if c.passed is not True]
     tail = receipt.ttft_ms["all"]
     latency = f"; TTFT {tail.p50:,.0f} ms, at most {tail.max:,.0f} ms" if tail else ""
-    right = f"{len(told.prompts)} prompts{latency}"
-    found = "; ".join([receipt.verdict.value, *(wrong or [right])])
+    right = f"{len(batch.prompts)} prompts{latency}"
+    detail = "; ".join([receipt.verdict.value, *(wrong or [right])])
     return answer(
-        receipt.verdict is Verdict.RECOVERED, name, found, "break a node while prompts are answered"
+        receipt.verdict is Verdict.RECOVERED, name, detail, "break a node while prompts are answered"
     )
 
 
