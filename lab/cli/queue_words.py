@@ -78,11 +78,11 @@ def _pod_set(pod_set: PodSetView) -> str:
     return f"{_counted(pod_set)}{fewer}: {wanted}{' each' if count > 1 else ''}"
 
 
-def _counted(each: PodSetView) -> str:
+def _counted(pod_set: PodSetView) -> str:
     """`1 worker`, `2 workers`; `driver`."""
-    if each.name == "driver":
+    if pod_set.name == "driver":
         return "driver"
-    return f"{each.count} {each.name.removesuffix('s') if each.count == 1 else each.name}"
+    return f"{pod_set.count} {pod_set.name.removesuffix('s') if pod_set.count == 1 else pod_set.name}"
 
 
 def place(document: Row | DryRun) -> str:
@@ -227,8 +227,8 @@ def job_rows(job: Description) -> Iterator[tuple[str, object]]:
     yield "held quota", format.seconds(job.executed) if job.executed else ""
     for made in job.attempts_made:
         yield f"attempt {made.number}", attempt(made)
-    for number, each in enumerate(job.events[-LATEST:]):
-        yield "" if number else "events", event(each)
+    for number, latest in enumerate(job.events[-LATEST:]):
+        yield "" if number else "events", event(latest)
     yield "problem", away(job)
 
 

@@ -89,50 +89,50 @@ def cancelled(lab: Lab, described: Description, clock: Clock) -> Description:
 class Follower:
     """Follows a job from its place in a queue to its end, across preemptions."""
 
-    def __init__(self, lab: Lab, workload: str, clock: Clock, told: Callable[[str], None]) -> None:
-        """`told` gets each thing that happens around the log, in words."""
-        self._lab, self._clock, self._told = lab, clock, told
+    def __init__(self, lab: Lab, workload: str, clock: Clock, say: Callable[[str], None]) -> None:
+        """`say` gets each thing that happens around the log, in words."""
+        self._lab, self._clock, self._say = lab, clock, say
         self._last: object = None
         self._waited = False
         self.workload = workload
-        self._found: Description | None = None
+        self._description: Description | None = None
 
     @property
-    def found(self) -> Description:
+    def description(self) -> Description:
         """The job as it was when it was asked for last, or as it is now. Raises what `lines` raises."""
-        return self._found or self._look()
+        return self._description or self._look()
 
     def lines(self) -> Iterator[str]:
         """The logs of all attempts, a line at a time, until the job has ended."""
         seen = 0
         while True:
             self._look()
-            made = self.found.attempts_made
+            made = self.description.attempts_made
             if seen < len(made) and made[seen].ended == UNSENT:
                 seen += 1
             elif seen < len(made) and made[seen].seen_at is not None:
                 self._begins(made[seen])
                 yield from self._attempt(seen)
                 seen += 1
-            elif self.found.status in OVER:
+            elif self.description.status in OVER:
                 return
             else:
-                if self.found.status == "Pending":
+                if self.description.status == "Pending":
                     self._say_why()
                 self._clock.sleep(POLL_SECONDS)
 
     def _look(self) -> Description:
         """Ask for the job; a controller that starts again may be silent for a while."""
-        found = settle(
+        description = settle(
             self._ask,
-            lambda each: not isinstance(each, LabError),
+            lambda answer: not isinstance(answer, LabError),
             timeout=PATIENCE_SECONDS,
             clock=self._clock,
         )
-        if isinstance(found, LabError):
-            raise found
-        self._found = found
-        return found
+        if isinstance(description, LabError):
+            raise description
+        self._description = description
+        return description
 
     def _ask(self) -> Description | LabError:
         try:
@@ -143,57 +143,57 @@ class Follower:
     def _begins(self, attempt: Attempt) -> None:
         number = attempt.number
         if number > 1:
-            self._told(f"attempt {number} of job {self.workload} begins: {attempt.submission_id}")
+            self._say(f"attempt {number} of job {self.workload} begins: {attempt.submission_id}")
         elif self._waited:
-            self._told(f"job {self.workload} is admitted by ClusterQueue {self.found.cluster_queue}")
+            self._say(f"job {self.workload} is admitted by ClusterQueue {self.description.cluster_queue}")
         self._last = None
 
     def _attempt(self, seen: int) -> Iterator[str]:
         """The log of one attempt, to its end."""
-        submission_id = self.found.attempts_made[seen].submission_id
+        submission_id = self.description.attempts_made[seen].submission_id
         try:
             yield from self._lab.jobs.follow(
-                submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._told
+                submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._say
             )
         except (NotFoundError, ClusterError, JobError):
             if not self._over(seen):
                 raise
         self._over(seen)
-        attempt = self.found.attempts_made[seen]
+        attempt = self.description.attempts_made[seen]
         if attempt.evicted:
-            self._told(
+            self._say(
                 f"attempt {attempt.number} of job {self.workload} was stopped: {self._evicted(attempt)}"
             )
         elif attempt.ended == "LOST":
-            self._told(f"Ray lost attempt {attempt.number} of job {self.workload}; it goes back to its queue")
+            self._say(f"Ray lost attempt {attempt.number} of job {self.workload}; it goes back to its queue")
 
     def _over(self, seen: int) -> bool:
         """Wait until the controller has noticed the end of an attempt; tell if it has."""
 
         def ended() -> bool:
             self._look()
-            return bool(self.found.attempts_made[seen].ended)
+            return bool(self.description.attempts_made[seen].ended)
 
         return settle(ended, bool, timeout=PATIENCE_SECONDS, clock=self._clock)
 
     def _evicted(self, attempt: Attempt) -> str:
-        for each in reversed(self.found.events):
-            if each.event in ("Preempted", "Deactivated") and each.message:
-                return f"{each.reason}: {queue_words.with_sentence(each.message)}"
+        for event in reversed(self.description.events):
+            if event.event in ("Preempted", "Deactivated") and event.message:
+                return f"{event.reason}: {queue_words.with_sentence(event.message)}"
         return attempt.evicted
 
     def _say_why(self) -> None:
         """Say why the job waits, when that has changed."""
-        job = self.found
+        job = self.description
         now = (job.reason, job.message, job.position_in_cluster_queue, job.away)
-        if now == self._last or not (self.found.reason or self.found.away):
+        if now == self._last or not (self.description.reason or self.description.away):
             return
         self._last, self._waited = now, True
         try:
-            found = self._lab.queues.why(self.workload)
+            outlook = self._lab.queues.why(self.workload)
         except LabError:  # it is asked for again when it has changed
             return
-        if found.status == "Pending":
-            self._told(queue_words.waits(found))
-            if problem := queue_words.away(found):
-                self._told(problem)
+        if outlook.status == "Pending":
+            self._say(queue_words.waits(outlook))
+            if problem := queue_words.away(outlook):
+                self._say(problem)

@@ -59,7 +59,7 @@ def _kinds(of: type[LabError]) -> Iterator[type[LabError]]:
 
 
 CODES: Mapping[int, type[LabError]] = {
-    each.exit_code: each for each in _kinds(LabError) if each.__module__ == LabError.__module__
+    kind.exit_code: kind for kind in _kinds(LabError) if kind.__module__ == LabError.__module__
 }
 
 

@@ -101,35 +101,39 @@ def document(simulation: Simulation) -> SimulationDocument:
         start=_time(simulation.start),
         end=_round(simulation.end),
         cycles=engine.cycles,
-        restless=tuple(sorted(_at(simulation, each) for each in engine.restless)),
+        restless=tuple(sorted(_at(simulation, key) for key in engine.restless)),
         events=tuple(
             SimulatedEvent(
-                at=_at(simulation, each.at),
-                event=each.event,
-                workload=each.workload,
-                reason=each.reason,
-                message=each.message,
-                cluster_queue=each.cluster_queue,
-                flavors=each.flavors,
+                at=_at(simulation, change.at),
+                event=change.event,
+                workload=change.workload,
+                reason=change.reason,
+                message=change.message,
+                cluster_queue=change.cluster_queue,
+                flavors=change.flavors,
             )
-            for each in simulation.changes
+            for change in simulation.changes
         ),
         workloads=_workloads(simulation),
         cluster_queues=tuple(_queue(simulation, name) for name in engine.setup.cluster_queues),
     )
 
 
-def _workloads(found: Simulation) -> tuple[SimulatedWorkload, ...]:
-    engine = found.engine
+def _workloads(simulation: Simulation) -> tuple[SimulatedWorkload, ...]:
+    engine = simulation.engine
     spans: dict[str, list[Span]] = defaultdict(list)
-    for span in found.spans:
+    for span in simulation.spans:
         spans[span.workload].append(span)
     positions = {item.key: place for pending in engine.pending.values() for place, item in enumerate(pending)}
-    counts = Counter(each.workload for each in found.changes if each.event == "Preempted")
-    finished = {each.workload: _at(found, each.at) for each in found.changes if each.event == "Finished"}
+    counts = Counter(change.workload for change in simulation.changes if change.event == "Preempted")
+    finished = {
+        change.workload: _at(simulation, change.at)
+        for change in simulation.changes
+        if change.event == "Finished"
+    }
     return tuple(
         _workload(
-            found,
+            simulation,
             item,
             spans[key],
             position=positions.get(key) if item.state == PENDING else None,

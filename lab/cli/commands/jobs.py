@@ -312,7 +312,7 @@ def recipes(app: App) -> None:
         app.out.show(render.table(("  PARAMETER", "DEFAULT", "TYPE", "WHAT IT IS"), rows))
 
 
-for each in batches.COMMANDS:
-    job.add_command(each)
+for command in batches.COMMANDS:
+    job.add_command(command)
 
 COMMANDS = (jobs, job, checkpoints, recipes)

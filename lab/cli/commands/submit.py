@@ -213,7 +213,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
         out.note(f"\nno longer following; job {job_id} goes on")
         out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")
         raise
-    described = follower.found
+    described = follower.description
     job = newest(lab, described, job_id)
     if described.reason == "Succeeded":
         if out.json_wanted:

@@ -71,7 +71,7 @@ class Board:
     def __init__(self, kept: Iterable[Health] = (), now: float = 0.0) -> None:
         """Go on from what was kept, each node as if it had reported `now`."""
         self._nodes: dict[str, _Node] = {}
-        self._told: dict[tuple[str, str], Health] = {}
+        self._known: dict[tuple[str, str], Health] = {}
         self._overrides: dict[tuple[str, str, str], Override] = {}
         self._trials: dict[tuple[str, str], Trial] = {}
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
@@ -80,19 +80,21 @@ class Board:
             node = self._nodes.setdefault(health.node, _Node(health.heard, DEFAULT_INTERVAL, now))
             node.devices[health.device] = Device(health.device, health.model)
             node.checks.update({(health.device, check.name): check for check in health.checks})
-            self._told[health.node, health.device] = health
+            self._known[health.node, health.device] = health
 
     # Reading
 
     def states(self) -> tuple[Health, ...]:
         """Every device as of the last change, by node and name, `cpu` last."""
         return tuple(
-            sorted(self._told.values(), key=lambda health: (health.node, health.device == CPU, health.device))
+            sorted(
+                self._known.values(), key=lambda health: (health.node, health.device == CPU, health.device)
+            )
         )
 
     def state(self, node: str, device: str) -> Health | None:
         """One device; None when no agent has told of it."""
-        return self._told.get((node, device))
+        return self._known.get((node, device))
 
     def speaking(self, now: float) -> tuple[str, ...]:
         """Nodes whose agent reports."""
@@ -190,7 +192,7 @@ class Board:
     def forget(self, node: str, now: float) -> None:
         """Drop a node that is no longer of this lab."""
         self._nodes.pop(node, None)
-        self._told = {key: health for key, health in self._told.items() if key[0] != node}
+        self._known = {key: health for key, health in self._known.items() if key[0] != node}
         self._trials = {key: trial for key, trial in self._trials.items() if key[0] != node}
         self._overrides = {key: override for key, override in self._overrides.items() if key[0] != node}
 
@@ -204,9 +206,9 @@ class Board:
             self._presence(node, now)
             for device in node.devices.values():
                 changes += self._device(name, node, device, now)
-            for gone in [key for key in self._told if key[0] == name and key[1] not in node.devices]:
-                del self._told[gone]
-            broken = any(health.state == EVICT for key, health in self._told.items() if key[0] == name)
+            for gone in [key for key in self._known if key[0] == name and key[1] not in node.devices]:
+                del self._known[gone]
+            broken = any(health.state == EVICT for key, health in self._known.items() if key[0] == name)
             if quiet > FORGOTTEN_SECONDS and not broken:
                 self.forget(name, now)
         if changes:
@@ -228,7 +230,7 @@ class Board:
         node.checks[key] = settle(node.checks.get(key), result, now)
 
     def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[Change]:
-        old = self._told.get((name, device.name))
+        old = self._known.get((name, device.name))
         checks = tuple(
             sorted(
                 (health for key, health in node.checks.items() if key[0] == device.name), key=lambda c: c.name
@@ -247,7 +249,7 @@ class Board:
             device.model,
             node.heard,
         )
-        self._told[name, device.name] = new
+        self._known[name, device.name] = new
         if old is None or not same or old.reason != reason:
             yield Change(now, old, new)
 

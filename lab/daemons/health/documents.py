@@ -41,7 +41,7 @@ def device(item: Health) -> DeviceView:
         message=item.message,
         since=item.since,
         heard=item.heard,
-        checks=tuple(check(each) for each in item.checks),
+        checks=tuple(check(row) for row in item.checks),
     )
 
 

@@ -56,14 +56,14 @@ class HealthMonitor:
         self.lock, self.clock = lock, clock
         self._store, self._free, self._say = store, free, say
         try:
-            found = documents.read_kept(store.health())
+            remembered = documents.read_kept(store.health())
         except StateError as error:  # the agents will tell of it again
             say(f"the kept health cannot be read, it begins anew: {error.message}")
-            found = documents.read_kept(None)
+            remembered = documents.read_kept(None)
         now = clock()
-        self.board = Board(found.devices, now)
-        for each in found.overrides:
-            self.board.override(each, now)
+        self.board = Board(remembered.devices, now)
+        for override in remembered.overrides:
+            self.board.override(override, now)
         self.board.listen(self._changed)
         self._dirty = False
         self._unkept = ""
@@ -104,16 +104,16 @@ class HealthMonitor:
             return self._orders_of(node, now)
 
     def _orders_of(self, node: str, now: float) -> Orders:
-        confirm = {each.check: None for each in self.board.due(now) if each.node == node}
+        confirm = {check.check: None for check in self.board.due(now) if check.node == node}
         return Orders(
             now=now,
             run=tuple(self._orders.pop(node, {})),
             confirm=tuple(confirm),
             overrides=tuple(self.board.overrides(node)),
             granted=tuple(
-                Wish(each.check, each.device)
-                for each in self.board.trials(node)
-                if (node, each.device) in self._granted
+                Wish(trial.check, trial.device)
+                for trial in self.board.trials(node)
+                if (node, trial.device) in self._granted
             ),
             peers={
                 name: address
@@ -129,7 +129,7 @@ class HealthMonitor:
         with self.lock:
             return HealthView(
                 now=self.clock(),
-                devices=tuple(documents.device(each) for each in self.board.states()),
+                devices=tuple(documents.device(state) for state in self.board.states()),
                 overrides=tuple(self.board.overrides()),
                 checks=dict(sorted(self._checks.items())),
                 skipped=dict(sorted(self._skipped.items())),
@@ -178,7 +178,7 @@ class HealthMonitor:
         return asked
 
     def _nodes(self, name: str) -> Sequence[str]:
-        nodes = list(dict.fromkeys(each.node for each in self.board.states()))
+        nodes = list(dict.fromkeys(health.node for health in self.board.states()))
         if name and name not in nodes:
             known = f"there are: {', '.join(nodes)}" if nodes else "no agent has reported yet"
             raise NotFoundError(f"no health agent of a node {name!r} is known", known)
@@ -186,11 +186,11 @@ class HealthMonitor:
 
     def _device(self, node: str, device: str) -> Health:
         self._nodes(node)
-        found = self.board.state(node, device)
-        if found is None:
-            names = [each.device for each in self.board.states() if each.node == node]
+        health = self.board.state(node, device)
+        if health is None:
+            names = [known.device for known in self.board.states() if known.node == node]
             raise NotFoundError(f"{node} has no device {device!r}", f"it has: {', '.join(names)}")
-        return found
+        return health
 
     # Time
 
@@ -203,7 +203,7 @@ class HealthMonitor:
                 state = self.board.state(trial.node, trial.device)
                 if state is None or state.reason == SILENT or now - trial.since > TRIAL_SECONDS:
                     self._end(trial.node, trial.device, now)
-            self._granted = {(each.node, each.device) for each in self.board.trials()} & self._granted
+            self._granted = {(trial.node, trial.device) for trial in self.board.trials()} & self._granted
             self._keep()
             waiting = dict(self._wishes) if now - self._looked >= LOOK_SECONDS else {}
             if waiting:
@@ -222,7 +222,7 @@ class HealthMonitor:
 
     def _consider(self, node: str, device: str, check: str, now: float, *, free: bool) -> None:
         """Take one step towards the grant of a device, or back."""
-        trial = next((each for each in self.board.trials(node) if each.device == device), None)
+        trial = next((candidate for candidate in self.board.trials(node) if candidate.device == device), None)
         if trial is None:
             if free and self._wishes.get((node, device)) == check:
                 self.board.begin_trial(node, device, check, now)
@@ -240,8 +240,8 @@ class HealthMonitor:
 
     def _changed(self, changes: Sequence[Change]) -> None:
         self._dirty = True
-        for each in changes:
-            new, old = each.new, each.old
+        for change in changes:
+            new, old = change.new, change.old
             if new.state != (old.state if old is not None else ""):
                 why = f" ({new.reason}: {new.message})" if new.reason else ""
                 self._say(f"health: {new.node} {new.device} is {new.state}{why}")

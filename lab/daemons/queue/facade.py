@@ -72,9 +72,9 @@ class QueueFacade:
             return requests.workload(asked, name, controller.setup, controller.resource, now)
         while True:
             name = f"job-{''.join(secrets.choice(LETTERS) for _ in range(10))}"
-            found = requests.workload(asked, name, controller.setup, controller.resource, now)
-            if found.key not in controller.records:
-                return found
+            workload = requests.workload(asked, name, controller.setup, controller.resource, now)
+            if workload.key not in controller.records:
+                return workload
 
     def order(self, key: str, verb: str, data: bytes) -> Phase:
         """Cancel, deactivate, activate or preempt a job. Raises NotFoundError, RefusedError, UsageError."""
@@ -113,20 +113,20 @@ class QueueFacade:
         asked = requests.body(data, ApplyRequest)
         files = [(file.name, file.text) for file in asked.files]
         with self._controller.change() as draft:
-            found = setup.apply(self._controller.setup, files, asked.namespace, self._controller.capacity)
-            if not asked.dry_run and any(change != "unchanged" for change in found.changes.values()):
-                draft.apply(found.setup)
+            applied = setup.apply(self._controller.setup, files, asked.namespace, self._controller.capacity)
+            if not asked.dry_run and any(change != "unchanged" for change in applied.changes.values()):
+                draft.apply(applied.setup)
         self._controller.wake.set()
-        return found.document()
+        return applied.document()
 
     def delete(self, data: bytes) -> Changed:
         """Delete objects. Raises NotFoundError, RefusedError, UsageError."""
         keys = setup.keys_in(requests.body(data, DeleteRequest))
         with self._controller.change() as draft:
-            found = setup.delete(self._controller.setup, keys, self._controller.engine)
-            draft.apply(found.setup)
+            applied = setup.delete(self._controller.setup, keys, self._controller.engine)
+            draft.apply(applied.setup)
         self._controller.wake.set()
-        return found.document()
+        return applied.document()
 
 
 def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:

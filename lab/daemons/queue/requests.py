@@ -56,7 +56,7 @@ def _check_texts(value: object, where: str) -> None:
 
 def printable(text: str) -> str:
     """A person's words, fit to be stored and shown in one line."""
-    return "".join(each if each.isprintable() else " " for each in text).strip()
+    return "".join(character if character.isprintable() else " " for character in text).strip()
 
 
 def queue_of(name: str, setup: Setup) -> tuple[str, str]:

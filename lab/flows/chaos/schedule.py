@@ -185,8 +185,8 @@ class _Document:
             must = MAPPING if len(place) == 2 else NUMBER
         elif "with" in place[:-1]:
             must = NUMBER
-        told = f", not {value!r}" if isinstance(value, str) else ""
-        return self.wrong(f"{what} {must}{told}", place)
+        given = f", not {value!r}" if isinstance(value, str) else ""
+        return self.wrong(f"{what} {must}{given}", place)
 
     def _at(self, place: Place) -> Plain:
         value: Plain = self.data

@@ -94,7 +94,7 @@ class Ladder:
                     rung.name,
                     rung.summary,
                     Figures(**{figure: rounded(self.median(rung, figure)) for figure in FIGURES}),
-                    tuple(each.document() for each in self.of(rung)),
+                    tuple(run.document() for run in self.of(rung)),
                 )
                 for rung in self.rungs
             ),

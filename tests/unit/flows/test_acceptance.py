@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lab.api.health import CheckView, DeviceView, HealthView
 from lab.errors import RefusedError, StoreError
 from lab.flows import acceptance
 from lab.flows.acceptance import questions
@@ -34,10 +36,14 @@ class FakeHealth:
         self.clock, self.seconds, self.says, self.sick = clock, seconds, says, False
         self.orders: list[str] = []
 
-    def view(self) -> dict[str, Any]:
+    def view(self, *checks: CheckView, skipped: Mapping[str, Mapping[str, str]] | None = None) -> HealthView:
         state = "EVICT" if self.sick else "PASS"
-        devices = [{"node": f"ray-worker-{i}", "device": f"{GPU}{i}", "state": state} for i in range(2)]
-        return {"devices": [{"node": "ray-worker-0", "device": "cpu", "state": "EVICT"}, *devices]}
+        gpus = [(f"ray-worker-{i}", f"{GPU}{i}", state) for i in range(2)]
+        devices = tuple(
+            DeviceView(node, device, "", state, "", "", 0.0, 0.0, checks)
+            for node, device, state in (("ray-worker-0", "cpu", "EVICT"), *gpus)
+        )
+        return HealthView(self.clock(), devices, (), {}, skipped or {})
 
     def override(self, node: str, device: str, check: str, state: str, *, message: str) -> None:
         self.orders.append(f"{node} {device} {check} {state}")
@@ -47,17 +53,18 @@ class FakeHealth:
         self.orders.append("lift")
         self.sick = False
 
-    def run_and_wait(self, node: str, check: str, timeout: float) -> dict[str, Any]:
+    def run_and_wait(self, node: str, check: str, timeout: float) -> HealthView:
         self.clock.sleep(min(self.seconds, timeout))
         names = [check] if check else ["ecc", "temperature"]
         skipped = {name: why[5:] for name, why in self.says.items() if why.startswith("SKIP")}
         results = [
-            {"name": name, "last": self.says.get(name, "PASS"), "message": f"{name} was read"}
+            CheckView(
+                name, "PASS", 0.0, self.says.get(name, "PASS"), None, "", f"{name} was read", {}, 0, 0, False
+            )
             for name in names
             if name not in skipped
         ]
-        devices = [{**device, "checks": results} for device in self.view()["devices"]]
-        return {"devices": devices, "skipped": {"ray-worker-0": skipped, "ray-head": {"xid": "no GPU"}}}
+        return self.view(*results, skipped={"ray-worker-0": skipped, "ray-head": {"xid": "no GPU"}})
 
 
 @pytest.fixture

@@ -69,11 +69,11 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
     except RefusedFilesError as error:
         _refuse(app, error)
     for warning in applied.warnings:
-        app.out.warn(_told(warning), warning.hint)
+        app.out.warn(_in_words(warning), warning.hint)
     if app.out.as_json({**vars(applied), "dry_run": dry_run}):
         return
-    for each in applied.objects:
-        app.out.line(f"{_name(each)} {each.change}{' (dry run)' if dry_run else ''}")
+    for change in applied.objects:
+        app.out.line(f"{_name(change)} {change.change}{' (dry run)' if dry_run else ''}")
     if queues and not dry_run:
         app.out.note(f"submit: labctl submit digits --queue {queues[0]}   queues: {', '.join(queues)}")
 
@@ -81,12 +81,12 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
 def _refuse(app: App, error: RefusedFilesError) -> None:
     """Say everything that is wrong, and exit."""
     for problem in error.problems[1:]:
-        app.out.ask(f"{_told(problem)}{f' ({problem.hint})' if problem.hint else ''}")
+        app.out.ask(f"{_in_words(problem)}{f' ({problem.hint})' if problem.hint else ''}")
     app.out.complain(error, {"problems": error.problems})
     raise click.exceptions.Exit(error.exit_code)
 
 
-def _told(problem: Misfit) -> str:
+def _in_words(problem: Misfit) -> str:
     path = f"{problem.path}: " if problem.path else ""
     return f"{problem.file}:{problem.line}: {path}{problem.message}"
 

@@ -63,8 +63,8 @@ def _doors(engine: Engine, queue: str) -> set[tuple[str, str]]:
     """The LocalQueues of this name. Raises NotFoundError."""
     space, _, name = queue.rpartition("/")
     known = engine.setup.local_queues
-    found = {door for door in known if door[1] == name and space in ("", door[0])}
-    if not found:
+    matches = {door for door in known if door[1] == name and space in ("", door[0])}
+    if not matches:
         names = ", ".join(sorted("/".join(door) for door in known)) or "none"
         raise NotFoundError(f"there is no LocalQueue {queue}", f"known: {names}")
-    return found
+    return matches

@@ -21,7 +21,7 @@ def describe(reader: Reader, key: str) -> Description:
     events = reader.events(limit=1_000_000, workload=record.key)[-LATEST:]
     return Description(
         **vars(row(reader, record, item, position(engine, item), Plainly(reader))),
-        pod_sets=tuple(pod_set(each) for each in workload.pod_sets),
+        pod_sets=tuple(pod_set(unit) for unit in workload.pod_sets),
         granted=_granted(item),
         active=item.active,
         max_time=workload.max_execution,
@@ -33,7 +33,7 @@ def describe(reader: Reader, key: str) -> Description:
         stopping=record.stop,
         retry=_resets(record, item),
         attempts_made=job.attempts,
-        events=tuple(_event(each) for each in events),
+        events=tuple(_event(event) for event in events),
         now=reader.clock(),
         away=dict(reader.away),
     )
@@ -49,7 +49,7 @@ def _event(event: StoredEvent) -> JobEvent:
 def _resets(record: Record, item: Item) -> Resets:
     job, attempt = record.job, record.attempt
     between = record.phase == RESETTING and attempt is not None
-    ended = [each for each in job.attempts if each.reset]
+    ended = [attempt for attempt in job.attempts if attempt.reset]
     return Resets(
         policy=job.retry,
         phase=resets.phase_of(record, item),

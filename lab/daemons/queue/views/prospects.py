@@ -127,7 +127,7 @@ def _ahead(engine: Engine, item: Item, most: int = 5) -> tuple[str, ...]:
 
 
 def _missing(outlook: Outlook | None) -> tuple[Missing, ...]:
-    return () if outlook is None else tuple(_shortage(each) for each in outlook.shortages)
+    return () if outlook is None else tuple(_shortage(shortage) for shortage in outlook.shortages)
 
 
 def _shortage(shortage: Shortage) -> Missing:
@@ -137,7 +137,7 @@ def _shortage(shortage: Shortage) -> Missing:
 
 def _holders(reader: Reader, outlook: Outlook | None) -> tuple[HolderView, ...]:
     with reader.lock:
-        return () if outlook is None else tuple(_holder(reader, each) for each in outlook.holders)
+        return () if outlook is None else tuple(_holder(reader, holder) for holder in outlook.holders)
 
 
 def _holder(reader: Reader, holder: Holder) -> HolderView:

@@ -30,10 +30,10 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         receipt = receipt_of(evidence)
         if receipt is None:
             return failed(name, "there is no receipt of a sick GPU", INJECT)
-        found = next((check for check in receipt.checks if check.name == question), None)
-        if found is None:
+        match = next((check for check in receipt.checks if check.name == question), None)
+        if match is None:
             return failed(name, f"the receipt does not ask: {question}", INJECT)
-        return answer(found.passed, name, found.detail, hint)
+        return answer(match.passed, name, match.detail, hint)
 
     return check
 

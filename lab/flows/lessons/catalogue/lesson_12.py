@@ -42,10 +42,10 @@ def asks(question: str, name: str) -> LessonCheck:
     def check(evidence: Evidence) -> Check:
         receipt = receipt_of(evidence, TORCHFT)
         checks = receipt.checks if receipt else ()
-        found = next((check for check in checks if check.name == question), None)
-        if found is None:
+        match = next((check for check in checks if check.name == question), None)
+        if match is None:
             return failed(name, f"no receipt of {TORCHFT} answers: {question}", INJECT)
-        return answer(found.passed, name, found.detail, INJECT)
+        return answer(match.passed, name, match.detail, INJECT)
 
     return check
 
