@@ -24,9 +24,9 @@ from lab.queue.plainly import said
 
 NEVER = {
     "ExceedsMaxQuota": "never: it asks for more than its queue can ever have",
-    "NoMatchingFlavor": "never, as the queues are: none has quota of what it asks for",
-    "Suspended": "not before its queue goes on",
-    "Misconfigured": "not before its queue is there",
+    "NoMatchingFlavor": "never with these queues: none has a quota of what it asks for",
+    "Suspended": "not before its queue is resumed",
+    "Misconfigured": "not before its queue exists",
 }
 SHOWN = 5
 """Holders, or ends that a forecast counts on, that a person is shown."""

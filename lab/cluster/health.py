@@ -27,7 +27,7 @@ class HealthClient:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
-        """`queues` is the door to the controller."""
+        """`queues` is the client of the controller."""
         self._queues = queues
 
     def view(self) -> HealthView:
@@ -61,7 +61,7 @@ class HealthClient:
             waited_for="the ordered checks",
             clock=clock,
             state=lambda: f"no result yet: {', '.join(_missing(ordered, before, view)[:5])}",
-            hint="labctl health shows what is known; an agent that is silent answers to nothing",
+            hint="labctl health shows what is known; an agent that does not report runs no checks",
         )
 
     def override(
@@ -79,7 +79,7 @@ class HealthClient:
         Raises UsageError, NotFoundError for a node or device that no agent has told of.
         """
         if state not in ORDERABLE:
-            raise UsageError(f"{state}: is no result of a check", f"one of {', '.join(ORDERABLE)}")
+            raise UsageError(f"{state}: not a result of a check", f"one of {', '.join(ORDERABLE)}")
         order = Override(node, device, check, state, value, message)
         return self._queues.ask(Override, "POST", "/health/override", order)
 

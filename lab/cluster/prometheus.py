@@ -70,5 +70,7 @@ def ask(
     try:
         answer = parse_json(reply.data)
     except ValueError as error:
-        raise LabDownError(f"{base} answers no JSON: {error}", "see labctl status") from error
+        raise LabDownError(
+            f"{base} answers something that is not JSON: {error}", "see labctl status"
+        ) from error
     return parse(model, answer, f"the answer of {base}", LabDownError)

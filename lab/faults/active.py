@@ -93,7 +93,7 @@ class ActiveFaults:
         return tuple(fault for fault in self.lasting() if not process_lives(fault.pid, fault.started))
 
     def refuse_second(self, target: str) -> None:
-        """Raise RefusedError when a fault on `target` lasts, or was left by a labctl that died."""
+        """Refuse a fault on a `target` that has one, also of a labctl that died. Raises RefusedError."""
         left = self.left()
         for fault in self.lasting():
             if fault.target != target:

@@ -265,11 +265,11 @@ def job_stop(app: App, job_id: str) -> None:
 
 
 def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) -> None:
-    """Raises NotFoundError for a job of an earlier cluster, and for one that nobody knows."""
+    """Refuse a job of an earlier cluster, and one that nobody knows. Raises NotFoundError."""
     if _job(lab, job_id, None, silent).earlier:
         raise NotFoundError(
-            f"job {job_id} ran before Ray's head was started anew: {why}",
-            f"what its ledger tells: labctl job show {job_id}; labctl checkpoints {job_id}",
+            f"job {job_id} ran before Ray's head was restarted: {why}",
+            f"its ledger: labctl job show {job_id}; labctl checkpoints {job_id}",
         )
 
 

@@ -201,7 +201,10 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     """
     if verify:
         if student or output is not None:
-            raise UsageError("--verify looks at reports, --student and --output write one", "say one of them")
+            raise UsageError(
+                "--verify looks at reports, --student and --output write one: they exclude each other",
+                "leave one out",
+            )
         _verify(app, verify)
         return
     if student is None:

@@ -159,7 +159,7 @@ def submit(
         if fault_tolerance:
             raise UsageError(
                 f"--fault-tolerance {fault_tolerance}: only for a recipe",
-                "a script of your own needs what torchft needs: docs/survivors.md",
+                "for a script of your own see docs/survivors.md: it sets torchft up itself",
             )
         if parameters:
             raise UsageError(

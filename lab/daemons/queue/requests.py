@@ -41,7 +41,7 @@ def body(data: bytes, model: type[M]) -> M:
 
 
 def _check_texts(value: object, where: str) -> None:
-    """Raises UsageError for a NUL, and for a name with a control character: no system takes such ones."""
+    """Refuse a NUL, and a name with a control character: no system takes such ones. Raises UsageError."""
     if isinstance(value, str) and "\0" in value:
         raise UsageError(f"{where}: has a NUL character")
     if isinstance(value, dict):

@@ -199,7 +199,7 @@ class StateStore:
 
     @contextmanager
     def _explained(self, *, rows: bool = False) -> Iterator[None]:
-        """Raise DamagedError for what shows that the file is damaged, with `rows` its content too.
+        """Turn SQLite's errors into DamagedError where they show a damaged file, with `rows` its content too.
 
         Raises StateError for everything else, such as a full disk.
         """

@@ -55,6 +55,6 @@ def gpu_of(scene: Scene) -> str:
     gpus = [device.device for device in devices if device.node == scene.target and device.device != CPU]
     if not gpus:
         raise RefusedError(
-            f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
+            f"the health agent of {scene.target} has reported no GPU", "labctl health shows what is known"
         )
     return gpus[0]

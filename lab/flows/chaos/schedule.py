@@ -212,7 +212,7 @@ class _Document:
         return step
 
     def check(self, step: Step, place: Place) -> None:
-        """Raises UsageError where the fault of this step makes no sense in a chaos run."""
+        """Refuse a step whose fault makes no sense in a chaos run. Raises UsageError."""
         try:
             check_step(step)
         except LabError as error:

@@ -58,11 +58,11 @@ def read_report(path: Path) -> ReportDocument:
     try:
         text = read_text(path, MOST_BYTES)
     except TooLargeError as error:
-        raise UsageError(f"{path} is {error.strerror}, so it is no report") from error
+        raise UsageError(f"{path} is {error.strerror}, not a report") from error
     except OSError as error:
         raise NotFoundError(f"{path}: {error.strerror}", "give the file that a student handed in") from error
     except ValueError as error:
-        raise UsageError(f"{path} is {error}, so it is no report") from error
+        raise UsageError(f"{path} is {error}, not a report") from error
     try:
         document = parse_json(text)
     except ValueError as error:

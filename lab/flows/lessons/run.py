@@ -168,7 +168,7 @@ def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
 
 
 def check_lab(lab: Lab) -> None:
-    """Raises RefusedError unless the lab has what the commands in the notebooks ask for."""
+    """Refuse a lab without what the commands in the notebooks ask for. Raises RefusedError."""
     fit = places({"CPU": NEEDED_CPUS, "GPU": 1}, lab.api.nodes(), LEAST_WORKERS)
     if fit < LEAST_WORKERS:
         raise RefusedError(

@@ -125,7 +125,7 @@ def simulate(
 
 
 def check_namespace(namespace: str) -> None:
-    """Raises UsageError for what is no name."""
+    """Refuse what is no name of a namespace. Raises UsageError."""
     from lab.queue.reading.nodes import SUBDOMAIN
 
     if not SUBDOMAIN.fullmatch(namespace):

@@ -161,7 +161,7 @@ def _queue(queues: Queues, name: str) -> tuple[str, ClusterQueueView | CohortVie
 @JOB
 @pass_app
 def why(app: App, name: str) -> None:
-    """Say why a job waits, who holds what it misses, and when it could start."""
+    """Say why a job waits, which jobs hold the quota that it needs, and when it could start."""
     answer = app.open().queues.why(name)
     if app.out.as_json(answer):
         return
@@ -233,7 +233,7 @@ def events(app: App, follow: bool, since: int) -> None:
         app.out.document({"events": list(page)})
         return
     if not page and not follow:
-        app.out.line("nothing was decided yet")
+        app.out.line("nothing has been decided yet")
     while True:
         for event in page:
             since = max(since, event.number)

@@ -153,7 +153,7 @@ def _kind(word: str) -> str:
     for kind, names in KINDS.items():
         if word.lower() in names:
             return kind
-    raise UsageError(f"{word!r} is no kind of objects", f"known: {', '.join(KINDS)}")
+    raise UsageError(f"{word!r} is not a kind of object", f"known: {', '.join(KINDS)}")
 
 
 @click.command(cls=LabCommand)

@@ -75,8 +75,8 @@ def receipt_agrees(evidence: Evidence) -> Check:
         hint = "`labctl status` says what is down; run the notebook again"
         return answer(recovered, name, detail, hint)
     if lost_rank(evidence) is None:
-        return failed(name, "there is none, and the ledger knows of no fault", SUBMIT)
-    return passed(name, "there is none; the ledger decides")
+        return failed(name, "there is no receipt, and the ledger has no fault either", SUBMIT)
+    return passed(name, "there is no receipt; the ledger decides")
 
 
 def break_a_node(lab: Lab, task: HostTask) -> None:
