@@ -129,6 +129,9 @@ NEEDS_GO = "needs Go: "
 NEEDS_FAKE_NVIDIA = "needs the engine of .ci/engine: "
 """The same where another engine answers, which does not have the fakes of tests/fakes/nvidia."""
 
+NEEDS_COURSE = "needs the course: "
+"""The same where nobody has named the folder of the course's own scripts."""
+
 
 @contextlib.contextmanager
 def needs_go() -> Iterator[None]:
@@ -147,7 +150,7 @@ def forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     reason = reason.removeprefix("Skipped: ")
-    if not reason.startswith((NEEDS_GO, NEEDS_FAKE_NVIDIA)):
+    if not reason.startswith((NEEDS_GO, NEEDS_FAKE_NVIDIA, NEEDS_COURSE)):
         report.outcome = "failed"
         report.longrepr = f"skipped, and no test may be (--no-skips): {reason}"
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from lab.flows.kubernetes.export.queues import configuration
+from lab.queue.model import AdmissionFairSharing, Config, Setup, WaitForPodsReady
 from tests.e2e.servers import free_port
 from tests.golang import go_build, go_source
 from tests.waiting import eventually
@@ -52,6 +54,13 @@ KUEUE, WEBHOOKS, CERTIFICATE = "kueue-system", "kueue-webhook-service", "kueue-w
 """Namespace of Kueue, the service by which the API server asks it, and the Secret with its certificate."""
 LEFT_OUT = {"Deployment", "APIService"}
 """Kinds of Kueue's installation: its manager runs here as a process."""
+SETTINGS = Config(
+    strategies=("LessThanOrEqualToFinalShare", "LessThanInitialShare"),
+    pods_ready=WaitForPodsReady(timeout=3600.0, recovery_timeout=1800.0, backoff_limit=3),
+    admission_fair_sharing=AdmissionFairSharing(3600.0, weights={"cpu": 2.0}),
+    keep_finished=7 * 24 * 3600.0,
+)
+"""Kueue's own, as the export writes them into `kueue/`: Kueue ends where it does not understand one."""
 STAGES = ("node/fast", "pod/fast", "volume/fast")
 """What kwok plays."""
 
@@ -234,11 +243,13 @@ class Cluster:
         self._run("cmd", "--config=appwrapper", environment={"NAMESPACE": KUEUE})  # AppWrapper's operator
 
     def _kueue_settings(self, health: str, metrics: str) -> Path:
-        """Those that Kueue comes with, on loopback."""
+        """Those that Kueue comes with, on loopback, under those that the export writes."""
+        (written,) = configuration(Setup(config=SETTINGS))
         shipped = (
             self._source["kueue"] / "config" / "components" / "manager" / "controller_manager_config.yaml"
         )
-        settings = yaml.safe_load(shipped.read_text()) | {
+        settings = yaml.safe_load(shipped.read_text()) | written
+        settings |= {
             "health": {"healthProbeBindAddress": health},
             "metrics": {"bindAddress": metrics},
             "webhook": {"host": "127.0.0.1", "port": self._port, "certDir": str(self.folder)},

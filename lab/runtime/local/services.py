@@ -88,6 +88,7 @@ INHERITED_PREFIXES = (
     "PIP_",
     "HF_",
     "NCCL_",
+    "TORCH_HOME",
     "LD_LIBRARY_PATH",
     "CUDA_HOME",
 )

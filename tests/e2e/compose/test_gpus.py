@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from lab.runtime.compose import project, state
 from lab.runtime.compose.images.model import LAB_IMAGE, lab_image
 from lab.runtime.compose.state import ENV_FILE
 from lab.services import HEAD, JUPYTER, worker
 from lab.topology import Vendor
+from tests.dashboard import Prometheus
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench, docker
 from tests.e2e.harness import PATIENCE
 from tests.nvidia import GPUS, HOME, SLICES, Machine, needs_fake_nvidia
@@ -26,6 +28,17 @@ from tests.waiting import eventually
 W0, W1 = worker(0), worker(1)
 IMAGE = lab_image(Vendor.NONE)
 UP = ("up", "--gpu", "nvidia")
+EXPORTER = """\
+import http.server, subprocess
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        gpus = subprocess.check_output(["nvidia-smi", "-L"]).splitlines()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.writelines(b"DCGM_FI_DEV_GPU_TEMP{gpu=\\"%d\\"} 40\\n" % i for i, _ in enumerate(gpus))
+http.server.HTTPServer(("", 9400), Page).serve_forever()
+"""
+"""Stands in for NVIDIA's, whose image needs a registry: the temperature of each GPU that it has."""
 SEES_NONE = 17
 NO_GPU = 14
 
@@ -244,6 +257,32 @@ def test_two_labs_run_beside_each_other_on_gpus_of_their_own(
     }
     other.labctl("down")
     assert [gpu["lab"] for gpu in lab.gpus()["gpus"]][2:4] == [None, None]
+    machine.has(*GPUS[:2])
+
+
+@pytest.mark.rare
+def test_dcgms_exporter_is_added_as_the_page_says_scraped_and_ended_with_the_lab(
+    other: GpuBench, machine: Machine, tmp_path: Path
+) -> None:
+    machine.has(*GPUS[:4])
+    other.labctl(*UP, timeout=UP_SECONDS)
+    current = state.load(other.folder)
+    assert current is not None
+    service = {"image": IMAGE, "command": ["python", "-c", EXPORTER]}
+    stand_in = tmp_path / "stand-in.json"
+    stand_in.write_text(json.dumps({"services": {"dcgm-exporter": service}}))
+    call = project.command_line(current, other.folder)
+    files = ("--file", str(project.COMPOSE / "dcgm.yaml"), "--file", str(stand_in))
+    up = ("up", "--detach", "--wait", "--no-deps", "dcgm-exporter", "prometheus")
+    docker(*call[1 : call.index("up")], *files, *up, timeout=UP_SECONDS)
+    prometheus = Prometheus(other.lab.endpoints().prometheus)
+
+    def gpus() -> int:
+        return len(prometheus.series('DCGM_FI_DEV_GPU_TEMP{job="dcgm"}'))
+
+    eventually(lambda: gpus() == 4, PATIENCE, "Prometheus knows every GPU of the machine")
+    other.labctl("down")
+    assert other.leftovers() == []
     machine.has(*GPUS[:2])
 
 

@@ -258,6 +258,13 @@ def test_jupyter_alone_can_import_the_lab_and_knows_which_it_runs_in() -> None:
     assert [n for n, c in commands.items() if "RAYLAB_NAME" in c.environment] == [JUPYTER]
 
 
+@pytest.mark.parametrize("name", ["TORCH_HOME", "HF_HOME"])
+def test_jobs_find_models_where_the_users_own_are(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "/models")
+    for service in (HEAD, W0, FORKS, JUPYTER):
+        assert plan().command(service).environment[name] == "/models"
+
+
 def test_git_in_jupyters_terminal_does_not_find_the_checkout_that_its_folder_is_in() -> None:
     command = plan().command(JUPYTER)
     assert Path(command.environment["GIT_CEILING_DIRECTORIES"]) in command.cwd.parents
