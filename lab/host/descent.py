@@ -1,7 +1,7 @@
 """The descendants of a process of a node, forks of the fork server included.
 
 Such a fork is a child of the server. A small process was started in its place, whose name holds the fork's id
-(raylab_forks.launcher): that process leads to the fork and to all that the fork has started.
+(forkserver.launcher): that process leads to the fork and to all that the fork has started.
 """
 
 from __future__ import annotations

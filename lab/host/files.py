@@ -21,6 +21,8 @@ from lab.host.clock import MONOTONIC, Clock, settle
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: lab/, workspace/ and the others beside them."""
 PROBE = ROOT / "lab" / "probe"
+FORKSERVER = ROOT / "forkserver"
+"""Import roots of nodes: what the lab adds to their processes, and the library that it forks them with."""
 """The import roots of nodes."""
 
 HOME_VARIABLE = "RAYLAB_HOME"

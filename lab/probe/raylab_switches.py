@@ -72,7 +72,7 @@ PATCHES = (
         "Ray's processes and the scripts of jobs are forked from one that has imported Ray, torch, Lightning",
         "importing them takes each process seconds of a core: most of the time from a fault to training",
         where=(("RAYLAB_FORK_FOLDER", ""),),
-        callback="raylab_forks.learn.Learn",
+        callback="raylab_patches.forks.Learn",
     ),
     Patch(
         "liveness",
@@ -246,5 +246,5 @@ def in_training(environ: Mapping[str, str], loaded: Container[str]) -> list[str]
         patch.name
         for patch in PATCHES
         if active(patch.name, environ)
-        and ("raylab_forks.child" in loaded if patch.name == "forks" else patch.callback in {"", *callbacks})
+        and ("forkserver.child" in loaded if patch.name == "forks" else patch.callback in {"", *callbacks})
     ]

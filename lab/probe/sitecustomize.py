@@ -15,7 +15,6 @@ def prepare() -> None:
     from raylab_compat import (
         accelerator,
         food11,
-        import_hooks,
         lightning_alias,
         outside,
         resume,
@@ -33,9 +32,9 @@ def prepare() -> None:
     tuned_trainer.install()
     food11.settle(os.environ)
     if os.environ.get("RAYLAB_FORK_FOLDER"):
-        from raylab_forks import children
+        import raylab_forks
 
-        import_hooks.after_import(children.CHANGES)
+        raylab_forks.follow()
 
 
 def chain(here: str) -> None:
@@ -58,9 +57,9 @@ def _holds(folder: str, file: str) -> bool:
 def fork() -> None:
     """Leave what this process was started for to a fork of the node's fork server, where one does it."""
     if os.environ.get("RAYLAB_FORK_FOLDER"):
-        from raylab_forks import scripts
+        import raylab_forks
 
-        scripts.hand_over()
+        raylab_forks.hand_over()
 
 
 try:

@@ -23,7 +23,8 @@ from typing import Any
 import psutil
 import pytest
 
-from raylab_forks import refusal
+from forkserver import refusal
+from lab.runtime.local.services import IMPORT_ROOTS, LAUNCHER
 from tests.compiler import GCC, needs_gcc
 from tests.e2e.fork_scripts import SCRIPTS
 from tests.waiting import eventually
@@ -33,9 +34,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
-PROBE = ROOT / "lab" / "probe"
-LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 PATIENCE = 180.0
 """Seconds for the imports of torch and Ray, which take 10 s on 2 idle cores."""
 
@@ -83,14 +81,14 @@ def serving(folder: Path, python: str = sys.executable, **more: str) -> Iterator
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
-        "PYTHONPATH": str(PROBE),
+        "PYTHONPATH": IMPORT_ROOTS,
         "RAYLAB_FORK_FOLDER": str(sockets),
         **more,
     }
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [python, "-m", "raylab_forks.server", str(sockets)],
+            [python, "-m", "raylab_forks", str(sockets)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -273,7 +271,7 @@ def test_a_module_of_ones_own_is_not_hidden_by_one_that_was_imported_ahead(
     (tmp_path / "elsewhere" / "uses.py").write_text("import sklearn; print(sklearn.WORD)\n")
     done = server.run(
         *(sys.executable, str(tmp_path / "elsewhere" / "uses.py")),
-        env={"PYTHONPATH": f"{PROBE}{os.pathsep}{tmp_path}"},
+        env={"PYTHONPATH": f"{IMPORT_ROOTS}{os.pathsep}{tmp_path}"},
     )
     assert done.stdout == "mine\n"
 

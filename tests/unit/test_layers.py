@@ -38,7 +38,8 @@ FLOWS = (
 PROBE = (
     ("raylab_expectations",),
     ("raylab_switches",),
-    ("raylab_forks", "raylab_compat", "raylab_health"),
+    ("raylab_compat", "raylab_health"),
+    ("raylab_forks",),
     ("raylab_faults",),
     ("raylab_ledger",),
     ("raylab_liveness",),
@@ -46,6 +47,9 @@ PROBE = (
     ("sitecustomize",),
 )
 """The same among the import roots of nodes, which import nothing of lab."""
+
+LIBRARIES = {"forkserver": ROOT / "forkserver"}
+"""Those beside lab/, each with its import root: they import nothing of the project."""
 
 RUNTIMES = ("compose", "inside", "local")
 """Each behind `lab.runtime.base`: only `lab.runtime.select` may know them, and none another."""
@@ -57,7 +61,7 @@ EXEMPT = {
         "lab.flows.compose_folder",
         "lab.runtime.compose",
     ): "a folder for plain Compose has that runtime's files",
-    ("raylab_forks.child", "sitecustomize"): "a fork does what Python does at the beginning of a process",
+    ("raylab_forks", "sitecustomize"): "a fork does what Python does at the beginning of a process",
     (
         "lab.flows.doctor.facts",
         "lab.runtime.compose.engine",
@@ -70,10 +74,12 @@ EXEMPT = {
 def arrows() -> tuple[tuple[str, str, str], ...]:
     """Every import between modules of the project: (importer, imported, place)."""
     files = {}
-    for root in (ROOT, ROOT / "lab" / "probe"):
-        for path in sorted((root / "lab").rglob("*.py") if root == ROOT else root.rglob("*.py")):
-            inside = ROOT / "lab" / "probe" in path.parents
-            if inside == (root != ROOT):
+    probe = ROOT / "lab" / "probe"
+    trees = [(ROOT, ROOT / "lab"), (probe, probe)]
+    trees += [(root, root / name) for name, root in LIBRARIES.items()]
+    for root, tree in trees:
+        for path in sorted(tree.rglob("*.py")):
+            if (probe in path.parents) == (root == probe):
                 parts = path.relative_to(root).with_suffix("").parts
                 files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     found = []
@@ -116,6 +122,8 @@ def upward(importer: str, imported: str) -> bool:
     if root != "lab" or other_root != "lab":
         if root == other_root:
             return False
+        if LIBRARIES.keys() & {root, other_root}:
+            return root in LIBRARIES
         return "lab" in (root, other_root) or level(other_root, PROBE) >= level(root, PROBE)
     if not other:  # the package itself is what `Lab` is got from
         return level(one[0], LAYERS) <= level("lab", LAYERS)
@@ -146,6 +154,23 @@ def test_imports_go_down() -> None:
         f"{place}: {imported}"
         for importer, imported, place in arrows()
         if upward(importer, imported) and not exempt(importer, imported)
+    ]
+    assert wrong == []
+
+
+def public_modules(package: str) -> set[str]:
+    """The modules that the table of a library's own docstring calls public."""
+    doc = ast.get_docstring(ast.parse((LIBRARIES[package] / package / "__init__.py").read_text())) or ""
+    return {f"{package}.{name}" for name in re.findall(r"^\| (\w+) \|.*: public \|$", doc, re.MULTILINE)}
+
+
+def test_a_library_is_used_by_what_it_says_is_public() -> None:
+    wrong = [
+        f"{place}: {imported}"
+        for importer, imported, place in arrows()
+        for package in LIBRARIES
+        if within(imported, package) and not within(importer, package)
+        if imported not in public_modules(package)
     ]
     assert wrong == []
 
@@ -193,7 +218,10 @@ def test_no_two_modules_need_each_other_to_be_imported() -> None:
         ("lab.flows.recovery.watch", "lab.flows.chaos.run", True),
         ("lab.runtime.base", "lab", True),
         ("lab.flows.lessons.session", "lab", False),
-        ("raylab_forks.server", "raylab_ledger.train", True),
+        ("forkserver.server", "raylab_switches", True),
+        ("forkserver.server", "lab.errors", True),
+        ("raylab_forks", "forkserver.server", False),
+        ("raylab_forks", "raylab_ledger.train", True),
         ("raylab_patches.elastic", "raylab_ledger.train", False),
         ("raylab_ledger.train", "lab.topology", True),
         ("lab.cluster.api", "raylab_ledger.train", True),

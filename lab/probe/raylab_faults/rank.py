@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raylab_forks import launcher
+from forkserver import launcher
 
 TITLE = "ray::RayTrainWorker"
 """Title that Ray (2.60) gives the process of a rank."""

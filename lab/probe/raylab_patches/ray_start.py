@@ -17,7 +17,7 @@ All of this is the patch `ray_start`, which holds with stock Ray too: it is abou
 and about who can reach them, not about how Ray trains or recovers. With the patch off a second node of one
 host is refused.
 
-Ray's processes are forked from the node's fork server (raylab_forks), where RAYLAB_FORK_FOLDER says where it
+Ray's processes are forked from the node's fork server (forkserver), where RAYLAB_FORK_FOLDER says where it
 listens: the patch `forks`. A node in a container makes its own; the nodes of one host share one, which labctl
 starts.
 
@@ -69,9 +69,11 @@ def main() -> None:
     start.beside(sys.argv, loopback=on_loopback())
     folder = fork_folder()
     if folder and not on_loopback():
-        from raylab_forks import server
+        import raylab_forks
 
-        server.start_beside(folder)
+        from forkserver import server
+
+        server.start_beside(folder, raylab_forks.application())
     if active("liveness"):
         liveness.beside(sys.argv)
     pulse = revival.keep(sys.argv)
@@ -79,7 +81,7 @@ def main() -> None:
     from ray._private import node, ray_constants, services
     from ray.scripts import scripts
 
-    from raylab_forks import commands
+    from forkserver import commands
     from raylab_patches import redis_password
 
     if active("ray_start"):

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raylab_forks import launcher
+from forkserver import launcher
 from raylab_health import companion
 from raylab_health.health import get
 from raylab_switches import active

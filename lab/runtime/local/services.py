@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches, ray_settings
-from lab.host.files import HOME_VARIABLE, PROBE, ROOT
+from lab.host.files import FORKSERVER, HOME_VARIABLE, PROBE, ROOT
 from lab.host.secrets import (
     JUPYTER_FILE,
     RAY_FILE,
@@ -47,7 +47,10 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 FORKS = "fork-server"
 """The fork server's name in the state and the logs. It is no service: nobody uses it from outside."""
 
-LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
+LAUNCHER = FORKSERVER / "forkserver" / "launcher.py"
+
+IMPORT_ROOTS = os.pathsep.join([str(PROBE), str(FORKSERVER)])
+"""PYTHONPATH of every process that uses the cluster."""
 
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
@@ -149,7 +152,7 @@ class Plan:
         """
         environment = {**self._base(), **client_environment(self), **self._node_environment("")}
         environment[FORK_SERVER_OF] = str(self.layout.folder)
-        argv = (sys.executable, "-m", "raylab_forks.server", str(self.layout.forks))
+        argv = (sys.executable, "-m", "raylab_forks", str(self.layout.forks))
         return Command(argv, environment, self.layout.folder)
 
     def _base(self) -> dict[str, str]:
@@ -249,7 +252,7 @@ class Plan:
         return {
             **logs,
             # `from lab import Lab`, and `Lab()` is this lab.
-            "PYTHONPATH": os.pathsep.join([str(PROBE), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([IMPORT_ROOTS, str(ROOT)]),
             HOME_VARIABLE: str(self.layout.folder.parent),
             "RAYLAB_NAME": self.spec.name,
             "RAYLAB_RUNTIME": "local",
@@ -374,7 +377,7 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
         "RAYLAB_DATA": str(plan.layout.data),
         "FOOD11_DATA_DIR": str(plan.layout.data / FOOD11),
-        "PYTHONPATH": str(PROBE),
+        "PYTHONPATH": IMPORT_ROOTS,
         "AWS_ENDPOINT_URL": plan.url("s3"),
         "AWS_ACCESS_KEY_ID": plan.secrets.store.access_key,
         "AWS_SECRET_ACCESS_KEY": plan.secrets.store.secret_key,

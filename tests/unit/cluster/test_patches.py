@@ -49,7 +49,7 @@ def test_with_stock_ray_no_patch_is_on_in_containers_with_gpus_of_their_own() ->
         OFF_VARIABLE: switched_off(STOCK, {}),
     }
     assert [p.name for p in patches() if raylab_switches.active(p.name, environ)] == []
-    assert raylab_switches.in_training(environ, {"raylab_forks.child"}) == []
+    assert raylab_switches.in_training(environ, {"forkserver.child"}) == []
 
 
 def test_with_stock_ray_only_patches_stay_that_have_a_reason_and_a_kind_of_lab() -> None:

@@ -17,7 +17,7 @@ import raylab_switches
 from raylab_switches import OFF, PATCHES, UNFIT, active, in_training, wanted
 
 NAMES = [patch.name for patch in PATCHES]
-FORKED = {"raylab_forks.child"}
+FORKED = {"forkserver.child"}
 
 
 def lab(name: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from lab.errors import UsageError
-from lab.host.files import PROBE
+from lab.host.files import FORKSERVER, PROBE
 
 MOST_BYTES = 1024**2
 """The API server takes no larger ConfigMap."""
@@ -22,7 +22,11 @@ Object = dict[str, Any]
 @cache
 def probe_files() -> Mapping[str, bytes]:
     """What the lab puts on PYTHONPATH of its nodes."""
-    return {path.relative_to(PROBE).as_posix(): path.read_bytes() for path in sorted(PROBE.rglob("*.py"))}
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for root in (PROBE, FORKSERVER)
+        for path in sorted(root.rglob("*.py"))
+    }
 
 
 def key_of(path: str) -> str:

@@ -61,10 +61,10 @@ def test_in_a_container_ray_starts_as_it_is_but_for_where_its_processes_come_fro
     from ray._private import services
     from ray.scripts import scripts
 
-    from raylab_forks import server
+    from forkserver import server
 
     beside: list[str] = []
-    monkeypatch.setattr(server, "start_beside", beside.append)
+    monkeypatch.setattr(server, "start_beside", lambda folder, application: beside.append(folder))
     for name in ("start_ray_process", "resolve_ip_for_localhost", "find_bootstrap_address"):
         monkeypatch.setattr(services, name, getattr(services, name))
     ordinary = services.resolve_ip_for_localhost
@@ -79,7 +79,7 @@ def test_in_a_container_ray_starts_as_it_is_but_for_where_its_processes_come_fro
 
     assert seen == [["node", "start", "--head"]]
     assert beside == ["/tmp/forks"]
-    assert hasattr(services.start_ray_process, "raylab")
+    assert hasattr(services.start_ray_process, "forkserver")
     assert services.resolve_ip_for_localhost is ordinary
 
 

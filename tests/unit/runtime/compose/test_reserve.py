@@ -73,7 +73,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_what_is_looked_at_is_mounted_and_there() -> None:
     files = "".join(path.read_text() for path in project.COMPOSE.glob("*.yaml"))
     for folder, names in reserve.MOUNTED.items():
-        source = f"../{folder}" if folder == "lab" else folder.replace("compose", ".", 1)
+        source = folder.replace("compose", ".", 1) if folder.startswith("compose") else f"../{folder}"
         assert f"- {source}:/" in files or f":-{source}/{names[0]}}}:/" in files
         assert all((ROOT / folder / name).is_file() for name in names)
 
@@ -89,7 +89,7 @@ def test_a_checkout_that_containers_cannot_read_is_refused(checkout: Path, close
     with pytest.raises(SetupError, match="run as user 12345") as caught:
         reserve.check_readable(OTHER, checkout)
     assert str(path) in caught.value.message
-    assert f"cd '{checkout}' && chmod -R a+rX lab compose/prometheus" in caught.value.hint
+    assert f"cd '{checkout}' && chmod -R a+rX lab forkserver compose/prometheus" in caught.value.hint
     reserve.check_readable((0, 0), checkout)
 
 

@@ -234,7 +234,9 @@ def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
     assert environment["RAY_AUTH_TOKEN_PATH"] == "/labs/raylab/secrets/ray.token"
     assert environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4"
     assert environment["RAYLAB_LEDGER"] == "s3://ray/.raylab/ledger"
-    assert (Path(environment["PYTHONPATH"]) / "raylab_ledger" / "train.py").is_file()
+    probe, library = map(Path, environment["PYTHONPATH"].split(os.pathsep))
+    assert (probe / "raylab_ledger" / "train.py").is_file()
+    assert (library / "forkserver" / "launcher.py").is_file()
 
 
 def test_nodes_and_jupyter_find_the_data_sets_and_food_11() -> None:

@@ -1,4 +1,4 @@
-"""Tells the fork server which modules a rank has imported: RAY_TRAIN_CALLBACKS=...,raylab_forks.learn.Learn
+"""Tells the fork server which modules a rank has imported: RAY_TRAIN_CALLBACKS=...,raylab_patches.forks.Learn
 
 After the first report of rank 0 all that a training imports is imported, lazy imports of its first step too.
 The names go into the file that RAYLAB_FORK_LEARNT names; a fork server reads it when it starts. Nothing of
@@ -14,8 +14,9 @@ import threading
 from typing import Any
 
 from ray.train.v2._internal.execution.callback import WorkerCallback
+from raylab_forks import LEARNT
 
-from raylab_forks import modules
+from forkserver import modules
 from raylab_switches import active
 
 
@@ -26,7 +27,7 @@ class Learn(WorkerCallback):
         from ray.train.v2._internal.execution.context import get_train_context
         from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 
-        path = os.environ.get(modules.LEARNT, "")
+        path = os.environ.get(LEARNT, "")
         if not path or not active("forks") or get_train_context().get_world_rank() != 0:
             return
         report = DistributedTrainFnUtils.report

@@ -1,16 +1,20 @@
-"""The fork server: Ray's processes, and the scripts of jobs, forked from one that has everything imported.
+"""The fork server: Ray's processes, and scripts, forked from one that has everything imported.
 
 Starting a Python process of Ray and importing torch takes seconds of a core; forking takes milliseconds. A
-node, or all nodes of a lab of plain processes together, has one server at two levels:
+node, or several nodes of one host together, has one server at two levels:
+
+    python -m forkserver -- ray start --head
+
 
 - `node`: Ray is imported. `ray start`, the dashboard, the agents and so on are forked from it.
 - `train`: a fork of that one that has also imported what trainings use, at the lowest priority.
 
 | module | is |
 | --- | --- |
-| launcher | what Ray starts instead of a Python: asks for a fork, stands for it, ends as it ends |
-| scripts | the same for `python train.py`, from sitecustomize |
-| server | the processes of the two levels: what each imports, and when one is started anew |
+| application | what a program adds to all this: public |
+| launcher | what Ray starts instead of a Python: asks for a fork, stands for it, ends as it ends: public |
+| scripts | the same for `python train.py`, from sitecustomize: public |
+| server | the processes of the two levels: what each imports, and when one is started anew: public |
 | preload | imports ahead, and says whether the process can be forked then |
 | reads | the variables that modules look up as they are imported |
 | installed | the packages of the environment, and whether others have come |
@@ -23,12 +27,11 @@ node, or all nodes of a lab of plain processes together, has one server at two l
 | program | runs the program of a fork to its end |
 | marks | the two values that Ray's C++ library reads as it is loaded |
 | identity | the ids that Ray makes up, each fork its own |
-| modules | what is imported ahead, and what ranks were seen to import |
-| commands | how Ray comes to start the launcher |
-| children | psutil finds a fork where its launcher is |
-| learn | tells `modules` what a rank has imported after its first report |
+| modules | what is imported ahead, and what processes were seen to import: public |
+| commands | how Ray comes to start the launcher: public |
+| children | psutil finds a fork where its launcher is: public |
 
-Nothing here imports Ray or torch at its top, and nothing of it imports `lab`.
+Who uses it as a library imports the modules that are public. None imports Ray or torch at its top.
 """
 
 from __future__ import annotations

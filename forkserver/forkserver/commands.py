@@ -51,7 +51,7 @@ def _option(word: str, folder: str) -> str:
 def install(services: Any, folder: str) -> None:
     """Let `services`, Ray's module of that name, start processes so; once is enough."""
     start: Callable[..., Any] = services.start_ray_process
-    if hasattr(start, "raylab"):
+    if hasattr(start, "forkserver"):
         return
 
     allocator = services.propagate_jemalloc_env_var
@@ -64,7 +64,7 @@ def install(services: Any, folder: str) -> None:
         finally:
             services.propagate_jemalloc_env_var = allocator
 
-    start_ray_process.raylab = True  # type: ignore[attr-defined]
+    start_ray_process.forkserver = True  # type: ignore[attr-defined]
     services.start_ray_process = start_ray_process
 
 

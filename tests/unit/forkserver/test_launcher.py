@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from raylab_forks import launcher, refusal
-from raylab_forks.conversation import Conversation
-from raylab_forks.reads import Reads
+from forkserver import launcher, refusal
+from forkserver.conversation import Conversation
+from forkserver.reads import Reads
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux")
 

@@ -97,7 +97,7 @@ def _program(arguments: Sequence[str]) -> tuple[CodeType, dict[str, Any]]:
 def _script(path: str, arguments: Sequence[str]) -> tuple[CodeType, dict[str, Any]]:
     from importlib.machinery import SourceFileLoader
 
-    from raylab_forks import modules
+    from forkserver import modules
 
     modules.forget(modules.COMMANDS)  # it has been imported without `ray serve`
     sys.argv[:] = [path, *arguments]

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from raylab_forks import modules
+from forkserver import modules
 
 
 def module(name: str, origin: str | None, called: str = "") -> ModuleType:

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from raylab_forks import identity, modules, preload, threads
-from raylab_forks.reads import Reads
+from forkserver import identity, modules, preload, threads
+from forkserver.application import Application
+from forkserver.reads import Reads
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux")
 
@@ -66,44 +67,41 @@ class Imports:
 
 
 @pytest.fixture
-def learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def learns(tmp_path: Path) -> Application:
     path = str(tmp_path / "modules.json")
     modules.remember(path, ["one", "two"])
-    monkeypatch.setenv(modules.LEARNT, path)
+    return Application(modules=("mine",), learnt=path)
 
 
-@pytest.mark.usefixtures("learnt")
 def test_trainings_modules_come_first_then_what_ranks_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learns: Application
 ) -> None:
     imports, before = Imports(monkeypatch), dict(os.environ)
-    assert preload.import_for_training(str(tmp_path), Reads()) == ""
-    assert imports.asked == [("lower",), modules.TRAIN, ("one", "two")]
+    assert preload.import_for_training(str(tmp_path), Reads(), learns) == ""
+    assert imports.asked == [("lower",), (*modules.TRAIN, "mine"), ("one", "two")]
     assert dict(os.environ) == before
 
 
-@pytest.mark.usefixtures("learnt")
 def test_a_learnt_module_that_starts_a_thread_is_named_and_left_out_from_then_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learns: Application
 ) -> None:
     monkeypatch.setattr(threads, "wait_for_one", lambda: None)
     with monkeypatch.context() as patch:
         Imports(patch, spoiler="two")
-        assert preload.import_for_training(str(tmp_path), Reads()) == "two"
+        assert preload.import_for_training(str(tmp_path), Reads(), learns) == "two"
     preload.avoid(str(tmp_path), "two")
     imports = Imports(monkeypatch)
-    assert preload.import_for_training(str(tmp_path), Reads()) == ""
-    assert imports.asked == [("lower",), modules.TRAIN, ("one",)]
+    assert preload.import_for_training(str(tmp_path), Reads(), learns) == ""
+    assert imports.asked == [("lower",), (*modules.TRAIN, "mine"), ("one",)]
 
 
-@pytest.mark.usefixtures("learnt")
 def test_after_threads_of_trainings_own_nothing_more_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learns: Application
 ) -> None:
     monkeypatch.setattr(threads, "wait_for_one", lambda: None)
     imports = Imports(monkeypatch, spoiler="torch")
-    assert preload.import_for_training(str(tmp_path), Reads()) == ""
-    assert imports.asked == [("lower",), modules.TRAIN]
+    assert preload.import_for_training(str(tmp_path), Reads(), learns) == ""
+    assert imports.asked == [("lower",), (*modules.TRAIN, "mine")]
 
 
 def test_the_search_path_of_every_process_is_without_what_is_one_processes_own() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from raylab_forks import launcher
+from forkserver import launcher
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:

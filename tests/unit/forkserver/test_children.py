@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from raylab_forks import children
+from forkserver import children
 
 PARENTS = {1: 0, 5: 0, 10: 1, 20: 10, 21: 20, 30: 1, 31: 30, 32: 31, 40: 10, 50: 10}
 STAT = {
@@ -30,14 +30,9 @@ def test_a_fork_is_where_its_launcher_was_with_all_that_it_has_started() -> None
     assert children.adopted(PARENTS, stat) == table
 
 
-def test_psutil_sees_them_so_only_while_the_patch_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_psutil_sees_them_so_once_it_follows_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "stat_of", stat)
-    monkeypatch.setenv("RAYLAB_FORK_FOLDER", "/f")
-    monkeypatch.setenv("RAYLAB_PATCHES_OFF", "forks")
     psutil = SimpleNamespace(_ppid_map=lambda: dict(PARENTS))
-    children.follow(psutil)  # type: ignore[arg-type]
-    assert psutil._ppid_map() == PARENTS
-    monkeypatch.delenv("RAYLAB_PATCHES_OFF")
     for _ in range(2):
         children.follow(psutil)  # type: ignore[arg-type]
     assert psutil._ppid_map()[31] == 10

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raylab_forks import commands
+from forkserver import commands
 
 WAY = [sys.executable, "-I", "-S", commands.LAUNCHER, "/forks"]
 

@@ -20,17 +20,18 @@ import sys
 import time
 import traceback
 
-from raylab_forks import child, launcher, log, preload, refusal, threads, tree
-from raylab_forks.conversation import Conversation
+from forkserver import child, launcher, log, preload, refusal, threads, tree
+from forkserver.application import DEFAULT, Application
+from forkserver.conversation import Conversation
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from raylab_forks.installed import Installed
-    from raylab_forks.marks import Marks
-    from raylab_forks.reads import Reads
+    from forkserver.installed import Installed
+    from forkserver.marks import Marks
+    from forkserver.reads import Reads
 
 RETIRE = signal.SIGHUP
 """Signal to a server that it is outdated."""
@@ -52,15 +53,17 @@ class Listener:
 
     def __init__(
         self,
-        folder: str,
         level: str,
+        folder: str,
         places: Marks | None,
         base_path: Sequence[str],
         environment: dict[str, str],
         read: Reads,
         installed: Installed,
+        application: Application = DEFAULT,
     ) -> None:
         self._folder, self._level, self._marks = folder, level, places
+        self._application = application
         self._base_path, self._read = list(base_path), read
         self._own = {**launcher.describe([]), "environment": environment}
         self._installed, self.outdated = installed, False
@@ -107,12 +110,15 @@ class Listener:
         self,
         on_end: Callable[[int, int], None] = lambda pid, code: None,
         on_outdated: Callable[[], None] = lambda: None,
+        on_forks: Callable[[int], None] = lambda count: None,
     ) -> Any:
         """Serve for ever. `on_end` is told of children that are no forks of a launcher's.
 
-        `on_outdated` is called once nothing is forked any more, after each event.
+        `on_outdated` is called once nothing is forked any more, after each event; `on_forks` is told how many
+        forks live, at first and when that changes.
         """
-        self._on_end, server = on_end, os.getpid()
+        self._on_end, self._on_forks, server = on_end, on_forks, os.getpid()
+        on_forks(len(self._forks))
         self._woken()  # children may have ended before
         while True:
             for key, _ in self._selector.select():
@@ -241,6 +247,7 @@ class Listener:
             known=self._known,
             loaded=self._loaded,
             read=self._read,
+            application=self._application,
         )
 
     def _serving(self) -> set[int]:
@@ -290,6 +297,7 @@ class Listener:
         guarded.close()
         talk.pid = pid
         self._forks[pid] = talk
+        self._on_forks(len(self._forks))
         for number in talk.received:
             os.close(number)
         talk.received = []
@@ -308,7 +316,14 @@ class Listener:
             talk.guard.close()
             received, talk.received = talk.received, []
             return child.become(
-                talk.request, received, talk.connection, guarded, self._marks, self._pools, self._base_path
+                talk.request,
+                received,
+                (talk.connection, guarded),
+                self._marks,
+                self._pools,
+                self._base_path,
+                self._folder,
+                self._application.prepare,
             )
         except BaseException:
             traceback.print_exc()
@@ -342,6 +357,7 @@ class Listener:
             if talk is None:
                 self._on_end(pid, code)
                 continue
+            self._on_forks(len(self._forks))
             talk.pid = 0
             with contextlib.suppress(OSError):
                 talk.say(f"end {code}")

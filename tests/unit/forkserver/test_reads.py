@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from raylab_forks.reads import Reads
+from forkserver.reads import Reads
 
 
 def test_lookups_by_name_are_noted_however_they_are_made() -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raylab_forks import launcher, scripts
-
-ENVIRONMENT = {scripts.FOLDER: "/forks"}
+from forkserver import launcher, scripts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux")
 
@@ -23,7 +21,7 @@ def script(tmp_path: Path) -> str:
 
 def test_a_script_does(script: str) -> None:
     for arguments in (["python", script], ["python", "-u", script, "--epochs", "5"]):
-        assert scripts.wanted(arguments, ENVIRONMENT, "/venv")
+        assert scripts.wanted(arguments, "/venv")
 
 
 @pytest.mark.parametrize(
@@ -38,22 +36,19 @@ def test_a_script_does(script: str) -> None:
 )
 def test_nothing_else_does(script: str, arguments: list[str]) -> None:
     given = [script if word == "SCRIPT" else word for word in arguments]
-    assert not scripts.wanted(given, ENVIRONMENT, "/venv")
+    assert not scripts.wanted(given, "/venv")
 
 
-def test_a_tool_of_the_environment_and_a_job_that_wants_none_do_not(script: str) -> None:
-    assert not scripts.wanted(["python", script], ENVIRONMENT, str(Path(script).parent))
-    assert not scripts.wanted(["python", script], {**ENVIRONMENT, "RAYLAB_PATCHES_OFF": "forks"}, "/venv")
-    assert not scripts.wanted(["python", script], {}, "/venv")
+def test_a_tool_of_the_environment_does_not(script: str) -> None:
+    assert not scripts.wanted(["python", script], str(Path(script).parent))
 
 
 def test_without_a_server_a_process_goes_on_as_it_is(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "orig_argv", ["python", script])
-    monkeypatch.setenv(scripts.FOLDER, str(tmp_path / "nobody"))
     monkeypatch.setattr("os.isatty", lambda number: False)
-    scripts.hand_over()
+    scripts.hand_over(str(tmp_path / "nobody"))
 
 
 def test_it_asks_for_a_fork_with_torch_and_then_for_one_with_ray(
@@ -61,10 +56,9 @@ def test_it_asks_for_a_fork_with_torch_and_then_for_one_with_ray(
 ) -> None:
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(sys, "orig_argv", ["python", script])
-    monkeypatch.setenv(scripts.FOLDER, "/forks")
     monkeypatch.setattr("os.isatty", lambda number: False)
     monkeypatch.setattr(launcher, "first", lambda folder, levels, request: asked.append((folder, *levels)))
-    scripts.hand_over()
+    scripts.hand_over("/forks")
     assert asked == [("/forks", "train", "node")]
 
 

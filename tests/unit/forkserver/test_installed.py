@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raylab_forks.installed import Installed
+from forkserver.installed import Installed
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 In the order of `become`: signals, process group, descriptors, limits, priority and processors, working
 directory, environment, what Ray's library has read, the streams, the numbers of threads, random state; then
-what the lab's `sitecustomize` decides by the environment. `program` runs it then.
+what the application does in every process. `program` runs it then.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import sys
 import threading
 import warnings
 
-from raylab_forks import command_line, commands, launcher, refusal, scripts
-from raylab_forks.program import End
+from forkserver import command_line, commands, launcher, refusal
+from forkserver.program import End
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from raylab_forks.marks import Marks
-    from raylab_forks.threads import Pools
+    from forkserver.marks import Marks
+    from forkserver.threads import Pools
 
 HIGH = 700
 """Descriptors are first moved above this number, so that none is in the way of another's own number."""
@@ -44,21 +44,23 @@ HEALTH_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
 def become(
     request: Mapping[str, Any],
     received: Sequence[int],
-    connection: socket.socket,
-    guarded: socket.socket,
+    sockets: tuple[socket.socket, socket.socket],
     marks: Marks | None,
     pools: Pools,
     base_path: Sequence[str],
+    folder: str,
+    prepare: Callable[[], None],
 ) -> tuple[list[str], End]:
     """Turn this fork into the process that is asked for; returns what `program.run` takes.
 
-    The other end of `guarded` is open in the launcher and in the server: this process group is killed when it
-    is in neither.
+    `sockets` are the one to the launcher, and one whose other end is open in the launcher and in the server:
+    this process group is killed when it is in neither. `folder` is the server's, `prepare` what else is to be
+    done in every process.
     """
     _signals(request)
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
-    end = End(*_descriptors(request["descriptors"], received, (connection, guarded)))
+    end = End(*_descriptors(request["descriptors"], received, sockets))
     end.with_both_gone()
     _limits(request)
     os.umask(request["umask"])
@@ -80,11 +82,12 @@ def become(
     _as_at_the_start()
     if _is_rays(request["argv"], AGENTS):
         _be_child_of_raylet()
-    if _is_rays(request["argv"], DASHBOARD) and os.environ.get(scripts.FOLDER):
+    if _is_rays(request["argv"], DASHBOARD):
         from multiprocessing import util
 
-        commands.lead_forkserver(util, os.environ[scripts.FOLDER])
-    _prepare()
+        commands.lead_forkserver(util, folder)
+    with contextlib.suppress(Exception):
+        prepare()
     return arguments, end
 
 
@@ -259,11 +262,3 @@ def _be_child_of_raylet() -> None:
             return None
 
     psutil.Process.parent = parent  # type: ignore[method-assign]
-
-
-def _prepare() -> None:
-    """Apply the lab's changes to every process, by this one's environment."""
-    import sitecustomize
-
-    with contextlib.suppress(Exception):
-        sitecustomize.prepare()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raylab_forks import identity
+from forkserver import identity
 
 
 def test_the_class_of_an_actor_has_an_id_of_its_own_from_the_system() -> None:

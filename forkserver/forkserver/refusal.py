@@ -13,7 +13,7 @@ import os
 import re
 from itertools import zip_longest
 
-from raylab_switches import OFF, PATCHES, turned_off
+from forkserver.application import DEFAULT, Application
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ READ_AT_START = (
     *("TORCH", "PYTORCH_", "NVIDIA_", "CUDA_", "CUBLAS", "NVRTC_", "HIP_", "ROCR_", "HSA_"),
     *("TRITON_", "KINETO_", "LLVM_", "LIBNVVM_", "NV_", "CASK_", "PTXAS_", "XLA_", "JAX_", "TF_"),
     *("HF_", "TRANSFORMERS_", "MPL", "FREETYPE_", "ARROW_", "AZURE_", "XDG_", "PROTOCOL_BUFFERS_"),
-    *("RAY_", "RAYLAB_", "GRPC_", "RUST_", "SSL", "OPENSSL_", "AS_SECURE_LOG_FILE", "PSUTIL_"),
+    *("RAY_", "GRPC_", "RUST_", "SSL", "OPENSSL_", "AS_SECURE_LOG_FILE", "PSUTIL_"),
 )
 """Prefixes of variables that are read when a process starts or a library is loaded, and never again: those
 that `reads` cannot see, because they are read before the server's first import, or in C."""
@@ -46,24 +46,18 @@ READ_LATER = frozenset(
         *("RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_RUNTIME_ENV_HOOK", "RAY_CLIENT_MODE"),
         *("RAY_API_SERVER_ADDRESS", "RAY_OVERRIDE_JOB_RUNTIME_ENV", "RAY_SERIALIZED_RUNTIME_ENV"),
         "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC",  # at each blocking call
+        "RAY_USAGE_STATS_ENABLED",  # at each report; `ray start --disable-usage-stats` sets it
         "RAY_worker_niceness",  # by a worker, once it is told what job it works for
         *("RAY_TRAIN_CALLBACKS", "RAY_JOB_STOP_SIGNAL", "RAY_JOB_STOP_WAIT_TIME_S"),
         # read by programs that are no Python
         *("RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "RAY_LD_PRELOAD_ON_WORKERS"),
-        *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN", "RAYLAB_WORKERS_GRANTED"),
-        "RAYLAB_EACH_STEP",
-        OFF,  # `reason` compares what of it matters
         "RAY_enable_pipe_based_agent_to_parent_health_check",  # child.py
-        *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }
 )
 """Exceptions: variables that are read later too, or that a fork sees to."""
 
 READ_BY_THE_KERNEL = ("RLIMIT_STACK", "RLIMIT_AS", "RLIMIT_DATA")
 """Limits that count as a process starts, or that a fork may be above already."""
-
-SWITCHED_AT_START = {patch.name for patch in PATCHES if not patch.callback or patch.name == "forks"}
-"""Patches that change modules as a server imports them. The callbacks of the others ask in the fork."""
 
 LATER_TOO = ("RAY_EXPERIMENTAL_NOSET_",)
 """Prefixes of further exceptions: Ray reads these when it gives a task its devices."""
@@ -154,15 +148,19 @@ def module_name(entry: os.DirEntry[str]) -> str:
 
 
 def differing(
-    environment: Mapping[str, str], own: Mapping[str, str], read: Container[str] = frozenset()
+    environment: Mapping[str, str],
+    own: Mapping[str, str],
+    read: Container[str] = frozenset(),
+    application: Application = DEFAULT,
 ) -> str:
     """The first variable that is read at the start of a process and is another one here; empty for none.
 
     `read` has those that the server's modules were seen to read as they were imported.
     """
+    at_start = (*READ_AT_START, *application.read_at_start)
     for name in sorted({*environment, *own}):
-        later = name in READ_LATER or name.startswith(LATER_TOO)
-        matters = (name.startswith(READ_AT_START) or name in read) and not later
+        later = name in READ_LATER or name in application.read_later or name.startswith(LATER_TOO)
+        matters = (name.startswith(at_start) or name in read) and not later
         if matters and environment.get(name, "") != own.get(name, ""):
             return name
     return ""
@@ -218,6 +216,7 @@ def reason(
     known: Collection[str],
     loaded: Collection[str],
     read: Container[str],
+    application: Application = DEFAULT,
 ) -> str:
     """The reason for which a server with these properties refuses this request; empty when it forks.
 
@@ -246,10 +245,9 @@ def reason(
             if context.get("java_jars") or "--language=JAVA" in argv or "--language=CPP" in argv:
                 return "another language"
         wanted = effective_environment(request)
-        if turned_off(wanted) & SWITCHED_AT_START != turned_off(environment) & SWITCHED_AT_START:
-            return f"another {OFF}"
-        name = differing(wanted, environment, read)
-        doubt = f"another {name}" if name else beyond(request, own)
+        name = differing(wanted, environment, read, application)
+        another = f"another {name}" if name else ""
+        doubt = application.doubt(wanted, environment) or another or beyond(request, own)
         if doubt:
             return doubt
         if not os.access(folder, os.X_OK):

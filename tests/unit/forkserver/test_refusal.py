@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from raylab_forks import refusal
-from raylab_forks.reads import Reads
+from forkserver import refusal
+from forkserver.application import Application
+from forkserver.reads import Reads
 
 PYTHON = "/venv/bin/python"
 FLAGS = (0, 0, 0)
@@ -26,6 +27,13 @@ STANDING: dict[str, Any] = {
 }
 
 
+MINE = Application(
+    read_at_start=("MINE_",),
+    read_later=frozenset({"MINE_LATER"}),
+    doubt=lambda wanted, own: "a day for nothing" if wanted.get("DAY") != own.get("DAY") else "",
+)
+
+
 def request(argv: list[str], cwd: str = "/", **more: Any) -> dict[str, Any]:
     return {**STANDING, "argv": argv, "environment": {"HOME": "/home"}, "cwd": cwd, **more}
 
@@ -38,6 +46,7 @@ def reason(asked: dict[str, Any], environment: Mapping[str, str] | None = None, 
         "known": frozenset({"/lib"}),
         "loaded": frozenset({"torch", "pandas"}),
         "read": Reads({"RANK", "PATH"}, {"TQDM_"}),
+        "application": MINE,
     }
     return refusal.reason(asked, **{**known, **own})
 
@@ -59,20 +68,6 @@ def with_context(**context: Any) -> dict[str, Any]:
 )
 def test_scripts_modules_and_workers_are_forked(argv: list[str]) -> None:
     assert reason(request(argv)) == ""
-
-
-@pytest.mark.parametrize(
-    ("off", "why"),
-    [
-        ("elastic", ""),
-        ("elastic, forks", "another RAYLAB_PATCHES_OFF"),
-        ("accelerator", "another RAYLAB_PATCHES_OFF"),
-    ],
-)
-def test_a_job_that_switches_off_what_the_server_has_done_already_is_not_forked(off: str, why: str) -> None:
-    asked = with_context(env_vars={"RAYLAB_PATCHES_OFF": off})
-    assert reason(asked) == why
-    assert reason(asked, environment={"HOME": "/home", "RAYLAB_PATCHES_OFF": off}) == ""
 
 
 @pytest.mark.parametrize(
@@ -103,7 +98,7 @@ def test_every_doubt_has_its_reason(asked: dict[str, Any], words: str) -> None:
     "name",
     [
         *("PYTHONHASHSEED", "PYTHONPATHX", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LANG", "OMP_PROC_BIND"),
-        *("CUDA_MODULE_LOADING", "TORCH_LOGS", "HF_HOME", "RAY_DEDUP_LOGS", "RAYLAB_GPU", "MPLBACKEND"),
+        *("CUDA_MODULE_LOADING", "TORCH_LOGS", "HF_HOME", "RAY_DEDUP_LOGS", "MINE_AT_START", "MPLBACKEND"),
         *("GRPC_ENABLE_FORK_SUPPORT", "SSL_CERT_FILE", "NPY_DISABLE_CPU_FEATURES", "TORCHINDUCTOR_CACHE_DIR"),
         *("RANK", "TQDM_DISABLE"),  # seen to be read
     ],
@@ -122,7 +117,13 @@ def test_a_variable_that_is_read_at_the_start_must_be_the_same(name: str) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    [*sorted(refusal.READ_LATER), "EPOCHS", "AWS_REGION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
+    [
+        *sorted(refusal.READ_LATER),
+        "MINE_LATER",
+        "EPOCHS",
+        "AWS_REGION",
+        "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES",
+    ],
 )
 def test_any_other_variable_may_differ(name: str) -> None:
     asked = request([PYTHON, "/job/x.py"])
@@ -151,6 +152,12 @@ def test_what_a_fork_cannot_take_on_from_its_caller_is_a_doubt(asked: dict[str, 
     doubt = reason({**request([PYTHON, "/job/x.py"]), **asked})
     assert doubt.startswith(why)
     assert bool(doubt) == bool(why)
+
+
+def test_the_application_has_doubts_of_its_own() -> None:
+    asked = with_context(env_vars={"DAY": "Monday"})
+    assert reason(asked) == "a day for nothing"
+    assert reason(asked, environment={"HOME": "/home", "DAY": "Monday"}) == ""
 
 
 def test_an_interpreter_may_have_several_names(tmp_path: Path) -> None:
@@ -213,18 +220,3 @@ def test_the_search_path_is_pythons() -> None:
     assert refusal.search_path(asked, environment, ["/lib"], "/job") == ["/job", "/a", "/b", "/lib"]
     asked["path"] = ["/a", "/lib"]
     assert refusal.search_path(asked, {}, ["/lib", "/added"], "/job") == ["/job", "/a", "/lib", "/added"]
-
-
-def test_what_the_queues_tell_a_job_does_not_keep_it_from_being_forked() -> None:
-    from lab.cluster.submission import RESUME_VARIABLE
-    from lab.daemons.queue.effects import GRANTED
-
-    assert {GRANTED, RESUME_VARIABLE} <= refusal.READ_LATER
-
-
-def test_recording_every_step_does_not_keep_a_job_from_being_forked() -> None:
-    from lab.flows.ladder.run import EACH_STEP
-    from raylab_ledger import survivors
-
-    assert survivors.EACH_STEP == EACH_STEP
-    assert EACH_STEP in refusal.READ_LATER

@@ -1,7 +1,7 @@
 """Imports what a server needs before it serves, and tells whether the process can be forked then.
 
 `prepare` imports what a node's processes import, `import_for_training` what trainings import besides, and
-what ranks were seen to import (`modules`, `learn`). `unfit` says afterwards why nothing may be forked from
+what ranks were seen to import (`modules`). `unfit` says afterwards why nothing may be forked from
 this process; `spoilt` is the part of it that can change, and is asked before each fork.
 """
 
@@ -12,8 +12,9 @@ import os
 import sys
 import threading
 
-from raylab_forks import identity, log, marks, modules, threads
-from raylab_forks.reads import Reads
+from forkserver import identity, log, marks, modules, threads
+from forkserver.application import DEFAULT, Application
+from forkserver.reads import Reads
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def prepare(read: Reads) -> tuple[marks.Marks | None, dict[str, str]]:
         return None, environment
 
 
-def import_for_training(folder: str, read: Reads) -> str:
+def import_for_training(folder: str, read: Reads, application: Application = DEFAULT) -> str:
     """Import what trainings use, at the lowest priority; returns the learnt module that has spoilt it.
 
     Priorities belong to threads on Linux, and nobody may raise one again: so a thread of its own is lowered,
@@ -55,12 +56,12 @@ def import_for_training(folder: str, read: Reads) -> str:
     threads.restrain(os.environ)
     spoilers: list[str] = []
     left_out = set(modules.learnt(os.path.join(folder, AVOID)))
-    learnt = [name for name in modules.learnt(os.environ.get(modules.LEARNT, "")) if name not in left_out]
+    learnt = [name for name in modules.learnt(application.learnt) if name not in left_out]
 
     def work() -> None:
         lower_priority()
         with read.noted(), identity.left_alone():
-            modules.import_all(modules.TRAIN)
+            modules.import_all((*modules.TRAIN, *application.modules))
             if not threads_too_many():
                 spoilers.append(modules.import_all(learnt, threads_too_many))
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from raylab_forks import listener
-from raylab_forks.conversation import Conversation
-from raylab_forks.installed import Installed
-from raylab_forks.listener import Listener
-from raylab_forks.reads import Reads
+from forkserver import listener
+from forkserver.conversation import Conversation
+from forkserver.installed import Installed
+from forkserver.listener import Listener
+from forkserver.reads import Reads
 
 FORKED = ("what", "was asked for")
 
@@ -34,7 +34,7 @@ class Selector:
 
 
 def serving(*ready: Any) -> Listener:
-    made = Listener("/nowhere", "node", None, (), {}, Reads(), Installed([]))
+    made = Listener("node", "/nowhere", None, (), {}, Reads(), Installed([]))
     made._selector = Selector(*ready)  # type: ignore[assignment]
     made._woken = lambda: None  # type: ignore[method-assign]
     return made
@@ -82,3 +82,17 @@ def test_a_fork_that_fails_does_not_serve_in_the_place_of_the_server(
     monkeypatch.setattr("os.getpid", lambda: next(ids, 2))
     with pytest.raises(ValueError, match="broken"):
         serving(failing(ValueError("broken")), lambda: FORKED).serve()
+
+
+def test_who_serves_hears_how_many_forks_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    made = serving(lambda: FORKED)
+    made._forks[7] = Conversation(socket.socket())
+    assert made.serve(on_forks=counts.append) == FORKED
+    del made._woken
+    made._wake = os.pipe()
+    os.set_blocking(made._wake[0], False)
+    ended = iter([(7, 0), (0, 0)])
+    monkeypatch.setattr("os.waitpid", lambda pid, flags: next(ended))
+    made._woken()
+    assert counts == [1, 0]

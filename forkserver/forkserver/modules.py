@@ -82,24 +82,11 @@ TRAIN = (
     "ray.tune",
     "ray.data",
     "ray.data._internal.issue_detection",
-    "raylab_ledger.train",
-    "raylab_compat.simulated_gpu",
-    "raylab_patches.checkpoint_guard",
-    "raylab_patches.elastic",
-    "raylab_patches.teardown",
-    "raylab_patches.rendezvous",
-    "raylab_patches.datasets",
-    "raylab_patches.single_puts",
-    "raylab_patches.survivors",
-    "raylab_patches.kept_memory",
     "ray.train.v2.torch.torchft_config",
     "torchft",
     "ray.serve",
 )
-"""Modules that trainings import as a rule; LEARNT adds what they were seen to import."""
-
-LEARNT = "RAYLAB_FORK_LEARNT"
-"""Variable of the file with the names of the modules that ranks of this lab have imported."""
+"""Modules that trainings import as a rule."""
 
 MOST_LEARNT = 20_000
 """Limit of names that are kept; a rank has about 5,000."""

@@ -8,8 +8,7 @@ psutil.
 
 from __future__ import annotations
 
-from raylab_forks import launcher
-from raylab_switches import active
+from forkserver import launcher
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -44,14 +43,14 @@ def adopted(parents: Mapping[int, int], stat: Callable[[int], tuple[str, int]]) 
 
 def follow(psutil: ModuleType) -> None:
     """Let this psutil find forks so; once is enough. Raises AttributeError where it has no such table."""
-    if not active("forks") or hasattr(psutil._ppid_map, "raylab"):
+    if hasattr(psutil._ppid_map, "forkserver"):
         return
     look = psutil._ppid_map
 
     def _ppid_map() -> dict[int, int]:
         return adopted(look(), stat_of)
 
-    _ppid_map.raylab = True  # type: ignore[attr-defined]
+    _ppid_map.forkserver = True  # type: ignore[attr-defined]
     psutil._ppid_map = _ppid_map  # type: ignore[attr-defined]
 
 
