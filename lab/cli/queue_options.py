@@ -24,7 +24,7 @@ class Memory(click.ParamType[int]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Bytes. Raises UsageError."""
-        from lab.queue.quantity import amount
+        from kueue.quantity import amount
 
         try:
             found = amount("memory", str(value).strip())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kueue.plainly import said
 from lab.cli import format
-from lab.queue.plainly import said
 
 Document = Mapping[str, Any]
 

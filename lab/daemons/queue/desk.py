@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kueue.model import Workload
+from kueue.reasons import PREEMPTED
+from kueue.writing import workload_object
 from lab.daemons.queue import requests, setup
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import (
@@ -23,9 +26,6 @@ from lab.daemons.queue.model import (
 )
 from lab.daemons.queue.views.rows import find
 from lab.errors import NotFoundError, RefusedError
-from lab.queue.model import Workload
-from lab.queue.reasons import PREEMPTED
-from lab.queue.writing import workload_object
 
 LETTERS = string.ascii_lowercase + string.digits
 

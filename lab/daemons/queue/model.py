@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from kueue.places import Change
 from lab.cluster.retries import RetryPolicy, read_policy
-from lab.queue.places import Change
 
 QUEUED = "queued"
 SUBMITTING = "submitting"

@@ -22,14 +22,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kueue.model import PodSet, Setup, Workload
+from kueue.reading.nodes import meant
 from lab.cluster.retries import read_policy
 from lab.cluster.submission import check_startable
 from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
 from lab.errors import NotFoundError, UsageError
 from lab.host.reading import SMALL, parse_json
 from lab.host.schemas import load_schema, misfits
-from lab.queue.model import PodSet, Setup, Workload
-from lab.queue.reading.nodes import meant
 
 NAMESPACE = "default"
 """Namespace of a job that names no queue."""

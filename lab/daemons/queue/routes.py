@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
+from kueue.writing import objects
 from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
@@ -22,7 +23,6 @@ from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, problem_document
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.reading import DOCUMENT
-from lab.queue.writing import objects
 
 STATUSES: tuple[tuple[type[LabError], HTTPStatus], ...] = (
     (BadObjectsError, HTTPStatus.UNPROCESSABLE_ENTITY),

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kueue.capacity import overcommitted
+from kueue.engine import Engine
+from kueue.item import FINISHED
+from kueue.model import ClusterQueue, Cohort, Setup
+from kueue.reading import Read, read
+from kueue.reading.nodes import Problem
+from kueue.writing import Object, objects
 from lab.errors import NotFoundError, RefusedError, UsageError
-from lab.queue.capacity import overcommitted
-from lab.queue.engine import Engine
-from lab.queue.item import FINISHED
-from lab.queue.model import ClusterQueue, Cohort, Setup
-from lab.queue.reading import Read, read
-from lab.queue.reading.nodes import Problem
-from lab.queue.writing import Object, objects
 
 Key = tuple[str, str, str]
 """Kind, namespace and name; the Configuration has no name."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kueue.places import Change
+from kueue.writing import Object
 from lab.daemons.queue.model import Event, Record, job_document, read_job
 from lab.errors import StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
-from lab.queue.places import Change
-from lab.queue.writing import Object
 
 FILE = "queue.sqlite"
 VERSION = 2

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kueue.simulate import Simulation
+from kueue.trace import document
 from lab.flows.queues.picture import draw
 from lab.flows.report.page import templates
-from lab.queue.simulate import Simulation
-from lab.queue.trace import document
 from lab.version import __version__
 
 MOST_ROWS = 500

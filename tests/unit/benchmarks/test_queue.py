@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.queue import CLASSES, results, scenario
-from lab.queue.reading import read
-from lab.queue.simulate import simulate
-from lab.queue.trace import document
+from kueue.reading import read
+from kueue.simulate import simulate
+from kueue.trace import document
 
 
 def test_the_scenario_is_kueues() -> None:

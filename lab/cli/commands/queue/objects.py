@@ -177,7 +177,7 @@ def get(app: App, what: str | None, namespace: str, output: str) -> None:
     if wanted is not None and len(wanted) > 1 and not found:
         raise NotFoundError(f"there is no {what}", "see what there is: labctl queue get")
     if output == "yaml":
-        from lab.queue.writing import as_yaml
+        from kueue.writing import as_yaml
 
         app.out.raw_line(as_yaml(found).rstrip("\n"))
         return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from kueue.holders import position
+from kueue.item import Item
 from lab.daemons.queue import resets
 from lab.daemons.queue.model import RESETTING, Record
 from lab.daemons.queue.reader import Document, Reader
 from lab.daemons.queue.views.rows import Plainly, amounts, find, pod_set, row
-from lab.queue.holders import position
-from lab.queue.item import Item
 
 LATEST = 1_000
 """Events of a workload that are told, the newest: a receipt needs those of every preemption."""

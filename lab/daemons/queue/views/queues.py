@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
+from kueue.capacity import overcommitted
+from kueue.item import ADMITTED, PENDING
+from kueue.model import FlavorResource, Quota, quotas
+from kueue.shares import share
+from kueue.tree import Node
 from lab.daemons.queue.reader import Document, Reader
 from lab.daemons.queue.setup import LESS
 from lab.daemons.queue.views.rows import amount
-from lab.queue.capacity import overcommitted
-from lab.queue.item import ADMITTED, PENDING
-from lab.queue.model import FlavorResource, Quota, quotas
-from lab.queue.shares import share
-from lab.queue.tree import Node
 
 
 def queues(reader: Reader) -> Document:

@@ -178,7 +178,7 @@ def together(manifests: Sequence[Manifest]) -> Iterator[Finding]:
     seen: set[tuple[str, str, str, str]] = set()
     for each in manifests:
         if each.group.endswith(KUEUE):
-            continue  # lab.queue.reading says it
+            continue  # kueue.reading says it
         key = (each.group, each.kind, each.namespace, each.name)
         if each.name and each.metadata.get("name") and key in seen and each.inside != APP_WRAPPER:
             told = f"a second {each.kind} {each.name}: the last one counts"

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kueue.places import Change
+from kueue.reading import read
+from kueue.writing import as_yaml, workload_object
 from lab.daemons.queue import requests
 from lab.daemons.queue.metrics import exposition
 from lab.daemons.queue.model import DONE, INACTIVE, PHASES, QUEUED, Attempt, QueuedJob, Record
@@ -20,9 +23,6 @@ from lab.daemons.queue.retention import (
 )
 from lab.daemons.queue.store import Batch, Store
 from lab.errors import StateError
-from lab.queue.places import Change
-from lab.queue.reading import read
-from lab.queue.writing import as_yaml, workload_object
 from tests.unit.daemons.queue.world import GPU, World, queue
 
 DAY = 24 * 3600.0
