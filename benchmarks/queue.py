@@ -19,9 +19,9 @@ from typing import Any
 
 from benchmarks.compare import Row
 from benchmarks.measure import say
+from kueue.reading import read
+from kueue.simulate import simulate as in_process
 from lab.host.files import ROOT
-from lab.queue.reading import read
-from lab.queue.simulate import simulate as in_process
 
 COHORTS, QUEUES, NOMINAL, BORROWING = 5, 6, 20, 100
 

@@ -46,6 +46,7 @@ READ_LATER = frozenset(
         *("RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_RUNTIME_ENV_HOOK", "RAY_CLIENT_MODE"),
         *("RAY_API_SERVER_ADDRESS", "RAY_OVERRIDE_JOB_RUNTIME_ENV", "RAY_SERIALIZED_RUNTIME_ENV"),
         "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC",  # at each blocking call
+        "RAY_USAGE_STATS_ENABLED",  # at each report; `ray start --disable-usage-stats` sets it
         "RAY_worker_niceness",  # by a worker, once it is told what job it works for
         *("RAY_TRAIN_CALLBACKS", "RAY_JOB_STOP_SIGNAL", "RAY_JOB_STOP_WAIT_TIME_S"),
         # read by programs that are no Python

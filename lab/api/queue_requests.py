@@ -1,7 +1,7 @@
 """Documents that ask something of the queues' controller, and its answers to orders.
 
 Periods are seconds, amounts natural: cores of cpu, bytes of memory, whole units of the rest. Objects of
-Kueue in YAML have shapes of their own: lab/queue/reading.
+Kueue in YAML have shapes of their own: kueue.reading.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class MemoryAmount(click.ParamType[int]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Bytes. Raises UsageError."""
-        from lab.queue.quantity import amount
+        from kueue.quantity import amount
 
         try:
             size = amount("memory", str(value).strip())

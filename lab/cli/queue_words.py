@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kueue.plainly import said
 from lab.api.queue import (
     Attempt,
     Description,
@@ -20,7 +21,6 @@ from lab.api.queue import (
 )
 from lab.api.quotas import ClusterQueueView, CohortView, FlavorUse, LocalQueueView
 from lab.cli import format
-from lab.queue.plainly import said
 
 NEVER = {
     "ExceedsMaxQuota": "never: it asks for more than its queue can ever have",

@@ -17,7 +17,7 @@ from lab.runtime.compose.state import ComposeState
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
 
-PARTS = ("compose", "docker", "forkserver", "lab", "workspace")
+PARTS = ("compose", "docker", "forkserver", "kueue", "lab", "workspace")
 """Folders that go along."""
 FILES = ("requirements/image.txt", "requirements/standin.txt", "LICENSE")
 LEFT_OUT = ("__pycache__", "secrets", ".ipynb_checkpoints")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.queue.victims import Search
+from kueue.victims import Search
 from tests.oracle.draw import drawn
 from tests.oracle.known import KNOWN
 from tests.oracle.process import Oracle, built, differing

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from kueue.model import AdmissionFairSharing, Config, Setup, WaitForPodsReady
 from lab.flows.kubernetes.export.queues import configuration
-from lab.queue.model import AdmissionFairSharing, Config, Setup, WaitForPodsReady
 from tests.e2e.servers import free_port
 from tests.golang import go_build, go_source
 from tests.waiting import eventually

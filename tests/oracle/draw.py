@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from lab.queue.model import FlavorResource
-from lab.queue.quantity import amount
-from lab.queue.tree import QuotaNode, Tree
+from kueue.model import FlavorResource
+from kueue.quantity import amount
+from kueue.tree import QuotaNode, Tree
 from tests.oracle.judged import setup_of
 from tests.oracle.objects import API, GPU, Object, condition, moment, shown
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lab.queue.engine import Engine
-from lab.queue.item import FINISHED
-from lab.queue.model import Admission, Setup
-from lab.queue.places import Change
-from lab.queue.quantity import amount
-from lab.queue.reading import Read, read
-from lab.queue.reasons import NO_MATCHING_FLAVOR
+from kueue.engine import Engine
+from kueue.item import FINISHED
+from kueue.model import Admission, Setup
+from kueue.places import Change
+from kueue.quantity import amount
+from kueue.reading import Read, read
+from kueue.reasons import NO_MATCHING_FLAVOR
 from tests.oracle.objects import Object
 
 STEP = 10.0

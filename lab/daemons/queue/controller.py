@@ -13,6 +13,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from kueue.calls import Call, begin, perform
+from kueue.engine import Engine
+from kueue.item import ADMITTED, FINISHED, PENDING
+from kueue.model import Setup
+from kueue.places import Change
+from kueue.reasons import EXECUTION_TIME, PODS_READY_TIMEOUT
+from kueue.status import workload_of
+from kueue.writing import Object, objects, workload_object
 from lab.api.queue import Attempt, Stop
 from lab.daemons.queue.model import (
     DONE,
@@ -30,14 +38,6 @@ from lab.daemons.queue.retention import MOST_EVENTS, MOST_FINISHED, abandoned, o
 from lab.daemons.queue.store import Batch, StateStore, damage
 from lab.errors import StateError
 from lab.host.clock import WALL, Clock
-from lab.queue.calls import Call, begin, perform
-from lab.queue.engine import Engine
-from lab.queue.item import ADMITTED, FINISHED, PENDING
-from lab.queue.model import Setup
-from lab.queue.places import Change
-from lab.queue.reasons import EXECUTION_TIME, PODS_READY_TIMEOUT
-from lab.queue.status import workload_of
-from lab.queue.writing import Object, objects, workload_object
 
 ORDERS = ("Preempted", "Evicted", "Deactivated")
 """Events after which a workload that holds quota has to go."""
@@ -180,7 +180,7 @@ class Draft:
         return bool(self._called or self._touched or self.changes)
 
     def call(self, name: str, **arguments: Any) -> list[Change]:
-        """Make one of lab.queue.calls.CALLS, and let the jobs follow; returns what it changed."""
+        """Make one of kueue.calls.CALLS, and let the jobs follow; returns what it changed."""
         self._called = True  # first: a call that fails half way must not be kept in memory
         changes = perform(self._controller.engine, Call(self.now, name, arguments))
         key = arguments.get("workload")

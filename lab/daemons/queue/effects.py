@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kueue.item import ADMITTED, Item
 from lab.api.queue import Attempt, Stop
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.submission import RESUME_VARIABLE, RESUMES
@@ -19,7 +20,6 @@ from lab.daemons.queue.rayside import Order, RaySide
 from lab.daemons.queue.workers import Workers
 from lab.errors import LabError, NotFoundError, UsageError, message_of
 from lab.host.clock import Clock
-from lab.queue.item import ADMITTED, Item
 
 GRANTED = "RAYLAB_WORKERS_GRANTED"
 

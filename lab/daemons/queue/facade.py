@@ -6,6 +6,9 @@ import secrets
 import string
 from dataclasses import replace
 
+from kueue.model import Workload
+from kueue.reasons import PREEMPTED
+from kueue.writing import workload_object
 from lab.api.queue import Stop
 from lab.api.queue_requests import (
     Accepted,
@@ -30,9 +33,6 @@ from lab.daemons.queue.model import (
 )
 from lab.daemons.queue.views.rows import find
 from lab.errors import NotFoundError, RefusedError
-from lab.queue.model import Workload
-from lab.queue.reasons import PREEMPTED
-from lab.queue.writing import workload_object
 
 LETTERS = string.ascii_lowercase + string.digits
 

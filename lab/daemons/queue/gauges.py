@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from lab.queue.engine import Engine
-from lab.queue.quantity import CPU
-from lab.queue.shares import share
-from lab.queue.tree import QuotaNode
+from kueue.engine import Engine
+from kueue.quantity import CPU
+from kueue.shares import share
+from kueue.tree import QuotaNode
 
 QUEUE = ("cluster_queue",)
 QUOTA = ("cohort", *QUEUE, "flavor", "resource")

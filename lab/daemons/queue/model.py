@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from kueue.places import Change
 from lab.api.base import Number, Plain, Strict, parse, plain
 from lab.api.queue import Attempt, Stop
 from lab.cluster.retries import RetryPolicy
 from lab.errors import StateError
-from lab.queue.places import Change
 
 QUEUED = "queued"
 SUBMITTING = "submitting"

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from kueue.engine import Engine
+from kueue.places import Change
 from lab.daemons.queue.model import Record, StoredEvent
 from lab.host.clock import Clock
-from lab.queue.engine import Engine
-from lab.queue.places import Change
 
 
 class Reader(Protocol):

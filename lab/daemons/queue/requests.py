@@ -6,6 +6,8 @@ import json
 import math
 from typing import TypeVar
 
+from kueue.model import PodSet, Setup, Workload
+from kueue.reading.nodes import meant
 from lab.api.base import Number, parse
 from lab.api.queue_requests import JobRequest, Workers
 from lab.cluster.retries import policy_of
@@ -13,8 +15,6 @@ from lab.cluster.submission import check_startable
 from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
 from lab.errors import NotFoundError, UsageError
 from lab.host.reading import SMALL, parse_json
-from lab.queue.model import PodSet, Setup, Workload
-from lab.queue.reading.nodes import meant
 
 M = TypeVar("M")
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kueue.item import FINISHED, Item
 from lab.api.queue import Attempt, Stop
 from lab.cluster.jobs import Job
 from lab.cluster.retries import RetryPolicy
@@ -27,7 +28,6 @@ from lab.daemons.queue.model import (
 )
 from lab.daemons.queue.takes import covers
 from lab.host.quantities import format_duration
-from lab.queue.item import FINISHED, Item
 
 FAILED_COMPONENT = "FailedComponent"
 FOUND_FAILED = "FoundFailedPods"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kueue.item import Item
+from kueue.reasons import DEACTIVATED
 from lab.daemons.queue.model import DONE, INACTIVE, Record
-from lab.queue.item import Item
-from lab.queue.reasons import DEACTIVATED
 
 LEAST_SECONDS = 60.0
 """Time for which a job that has ended is kept in any case: what Ray still does for it must be known."""

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
+from kueue.writing import objects
 from lab.api.base import plain
 from lab.api.queue import QueueEvent
 from lab.api.queue_requests import Refusal
@@ -25,7 +26,6 @@ from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, misfit
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.reading import DOCUMENT
-from lab.queue.writing import objects
 
 STATUSES: tuple[tuple[type[LabError], HTTPStatus], ...] = (
     (BadObjectsError, HTTPStatus.UNPROCESSABLE_ENTITY),

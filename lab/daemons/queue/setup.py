@@ -6,15 +6,15 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kueue.capacity import overcommitted
+from kueue.engine import Engine
+from kueue.item import FINISHED
+from kueue.model import ClusterQueue, Cohort, Setup
+from kueue.reading import Read, read
+from kueue.reading.nodes import Problem
+from kueue.writing import Key, Object, key_of, objects
 from lab.api.queue_requests import Changed, DeleteRequest, Misfit, ObjectChange
 from lab.errors import NotFoundError, RefusedError, UsageError
-from lab.queue.capacity import overcommitted
-from lab.queue.engine import Engine
-from lab.queue.item import FINISHED
-from lab.queue.model import ClusterQueue, Cohort, Setup
-from lab.queue.reading import Read, read
-from lab.queue.reading.nodes import Problem
-from lab.queue.writing import Key, Object, key_of, objects
 
 HERE = "the lab's queues"
 """The file's name that stands for what is there already."""

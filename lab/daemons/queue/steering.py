@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kueue.capacity import SLACK
+from kueue.model import FlavorResource, Setup
 from lab.cluster.api import Node
 from lab.daemons.health.model import CPU, EVICT, WARN, Health
 from lab.errors import LabError
-from lab.queue.capacity import SLACK
-from lab.queue.model import FlavorResource, Setup
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kueue.places import Change
+from kueue.writing import Object, key_of
 from lab.api.base import Plain
 from lab.daemons.queue.model import Record, StoredEvent, job_document, read_job
 from lab.errors import LabError, StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
-from lab.queue.places import Change
-from lab.queue.writing import Object, key_of
 
 FILE = "queue.sqlite"
 VERSION = 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kueue.item import Item
+from kueue.model import Setup
 from lab.daemons.queue.effects import granted_of
 from lab.daemons.queue.model import QueuedJob
-from lab.queue.item import Item
-from lab.queue.model import Setup
 
 SLACK = 1e-3
 """Amount below which a difference is one of rounding."""

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from lab.queue.places import Change
-from lab.queue.reasons import DEACTIVATED, PREEMPTED
+from kueue.places import Change
+from kueue.reasons import DEACTIVATED, PREEMPTED
 
 Labels = tuple[str, ...]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from kueue.quantity import parse
 from lab.flows.kubernetes.manifests import Manifest, Path_, items, mapping, text
-from lab.queue.quantity import parse
 from lab.version import __version__
 
 RAY = "ray.io"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kueue.reading import DEFAULT_NAMESPACE
+from kueue.reading.nodes import BOOL, FLOAT, INT, NULL, At, Problems, documents
 from lab.errors import NotFoundError
 from lab.host.reading import named_text
-from lab.queue.reading import DEFAULT_NAMESPACE
-from lab.queue.reading.nodes import BOOL, FLOAT, INT, NULL, At, Problems, documents
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 LEVELS = (ERROR, WARNING, NOTE)

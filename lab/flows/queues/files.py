@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from kueue.reading import Read, read
 from lab.host.reading import named_text
-from lab.queue.reading import Read, read
 
 
 def read_files(paths: Iterable[Path], namespace: str) -> Read:

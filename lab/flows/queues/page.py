@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from kueue.simulate import Simulation
+from kueue.trace import SimulationDocument, document
 from lab.flows.queues.picture import draw
 from lab.flows.report.page import templates
-from lab.queue.simulate import Simulation
-from lab.queue.trace import SimulationDocument, document
 from lab.version import __version__
 
 MOST_ROWS = 500

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kueue.model import quotas
+from kueue.simulate import Simulation
 from lab.flows.report.draw.style import (
     COLOURS,
     FAULT,
@@ -16,8 +18,6 @@ from lab.flows.report.draw.style import (
     render,
     styled,
 )
-from lab.queue.model import quotas
-from lab.queue.simulate import Simulation
 
 MOST_BARS = 300
 """With more of them, a row shows only how much is used."""

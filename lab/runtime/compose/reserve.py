@@ -28,6 +28,7 @@ CONTAINER_USER = 1000
 MOUNTED = {
     "lab": ("__init__.py", "probe/raylab_ledger/train.py"),
     "forkserver": ("forkserver/launcher.py",),
+    "kueue": ("reading/nodes.py",),
     "compose/prometheus": ("prometheus.yml",),
     "compose/alertmanager": ("alertmanager.yml",),
     "compose/grafana/dashboards": ("lab.json",),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.queue import CLASSES, results, scenario
+from kueue.reading import read
+from kueue.simulate import simulate
+from kueue.trace import document
 from lab.api.base import plain
-from lab.queue.reading import read
-from lab.queue.simulate import simulate
-from lab.queue.trace import document
 
 
 def test_the_scenario_is_kueues() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kueue import story
 from lab.cli.commands.queue import files as queue
 from lab.cli.main import main
 from lab.flows.queues.page import write
@@ -165,7 +166,7 @@ def test_a_simulation_without_an_end_is_refused(
     run(capsys, "simulate", TEAMS, str(stuck), "--until", "2h")
     run(capsys, "simulate", TEAMS, str(stuck), "--cycles", "1")
     run(capsys, "simulate", TEAMS, str(ends))
-    monkeypatch.setattr("lab.queue.simulate.simulate", pytest.fail)
+    monkeypatch.setattr("kueue.simulate.simulate", pytest.fail)
     assert "alice/stuck" in run(capsys, "simulate", TEAMS, str(stuck), code=2)[1]
 
 
@@ -178,7 +179,7 @@ def test_yaml_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_long_story_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "SHOWN", 2)
+    monkeypatch.setattr(story, "SHOWN", 2)
     assert "more events; --json shows all\n" in run(capsys, "simulate", TEAMS)[0]
 
 

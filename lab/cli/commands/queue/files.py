@@ -13,17 +13,14 @@ from lab.cli.context import App, LabCommand, pass_app
 from lab.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
-    from lab.queue.reading import Read
-    from lab.queue.reading.nodes import Problem
-    from lab.queue.simulate import Simulation
+    from kueue.reading import Read
+    from kueue.reading.nodes import Problem
+    from kueue.simulate import Simulation
 
 CHECK_SCHEMA = "queue-check/1"
 DEFAULT_NAMESPACE = "default"
 MAX_CYCLES = 1_000_000
 MAX_UNTIL = 10 * 366 * 24 * 3600.0
-SHOWN = 40
-"""Lines of a list that a person is shown."""
-
 FILES = click.argument(
     "files", type=values.Place(dir_okay=False), nargs=-1, required=True, metavar="FILE...",
     help="YAML files with objects of Kueue; together they are one set.",
@@ -51,7 +48,7 @@ def check(app: App, files: tuple[Path, ...], namespace: str, output: str) -> Non
         raise UsageError("--json and --output yaml exclude each other", "choose one")
     read = _read(app, files, namespace)
     if output == "yaml":
-        from lab.queue.writing import as_yaml, objects
+        from kueue.writing import as_yaml, objects
 
         app.out.raw_line(as_yaml(objects(read.setup, read.workloads)).rstrip("\n"))
         return
@@ -102,8 +99,8 @@ def simulate(
     if html is not None:
         _check_page(html, files)
     read = _read(app, files, namespace)
-    from lab.queue.simulate import endless
-    from lab.queue.simulate import simulate as run
+    from kueue.simulate import endless
+    from kueue.simulate import simulate as run
 
     if cycles is None and until is None and (name := endless(read.setup, read.workloads)):
         raise UsageError(
@@ -116,17 +113,19 @@ def simulate(
     if html is not None:
         _write_page(app, html, result)
     if app.out.json_wanted:
-        from lab.queue.trace import document
+        from kueue.trace import document
 
         app.out.document(document(result), compact=True)
         return
+    from kueue.story import story
+
     for line in story(result):
         app.out.line(line)
 
 
 def check_namespace(namespace: str) -> None:
     """Refuse what is no name of a namespace. Raises UsageError."""
-    from lab.queue.reading.nodes import SUBDOMAIN
+    from kueue.reading.nodes import SUBDOMAIN
 
     if not SUBDOMAIN.fullmatch(namespace):
         raise UsageError(
@@ -204,8 +203,8 @@ def problem(item: Problem) -> dict[str, object]:
 
 def understood(read: Read) -> list[str]:
     """Describe what was read, in lines."""
-    from lab.queue.model import quotas
-    from lab.queue.quantity import shown
+    from kueue.model import quotas
+    from kueue.quantity import shown
 
     lines = [f"{kind}: {number}" for kind, number in counts(read).items() if number]
     for cluster_queue in read.setup.cluster_queues.values():
@@ -224,29 +223,4 @@ def understood(read: Read) -> list[str]:
             if door.cluster_queue == cluster_queue.name
         ]
         lines.append(f"  used by: {', '.join(doors) or 'no LocalQueue'}")
-    return lines
-
-
-def story(result: Simulation) -> list[str]:
-    """Describe the events in lines, in their order, and then what still waits."""
-    from lab.queue.item import PENDING
-    from lab.queue.plainly import said, waits, whose
-
-    changes = result.changes
-    lines = []
-    for change in changes[:SHOWN]:
-        where = f" in {change.cluster_queue}" if change.cluster_queue else ""
-        why = f" ({change.reason})" if change.reason and change.reason != change.event else ""
-        lines.append(f"{change.at - result.start:10.3f} s  {change.event:<11} {change.workload}{where}{why}")
-        if change.event in ("Pending", "Preempted", "Deactivated"):
-            lines += [f"{'':14}{text}" for text in (change.message, said(change.message)) if text]
-    if len(changes) > SHOWN:
-        lines.append(f"and {len(changes) - SHOWN} more events; --json shows all")
-    waiting = [item for item in result.engine.items.values() if item.state == PENDING]
-    lines.append(f"after {result.end:g} s and {result.engine.cycles} cycles: {len(waiting)} waiting")
-    for item in waiting[:SHOWN]:
-        reason, message = result.engine.condition(item)
-        lines.append(f"  {item.key}: {reason or 'not tried yet'}{f': {message}' if message else ''}")
-        if sentence := waits(result.engine, item, whose):
-            lines.append(f"{'':14}{sentence}")
     return lines

@@ -16,7 +16,7 @@ from lab.cluster.queues import FIRST, RefusedFilesError
 from lab.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from lab.queue.writing import Key, Object
+    from kueue.writing import Key, Object
 
 EXAMPLES = ("classroom", "mlbatch", "two-teams")
 
@@ -169,7 +169,7 @@ def _kind(word: str) -> str:
 @pass_app
 def get(app: App, what: str | None, namespace: str, output: str) -> None:
     """Print the quotas and queues of the lab, as `queue apply` takes them."""
-    from lab.queue.writing import as_yaml, key_of
+    from kueue.writing import as_yaml, key_of
 
     check_namespace(namespace)
     if output == "yaml" and app.out.json_wanted:
@@ -193,7 +193,7 @@ def get(app: App, what: str | None, namespace: str, output: str) -> None:
 
 
 def _rows(items: Sequence[Object]) -> Iterator[tuple[object, ...]]:
-    from lab.queue.writing import key_of
+    from kueue.writing import key_of
 
     for item in items:
         spec = item.get("spec") or {}

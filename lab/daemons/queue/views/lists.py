@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from kueue.engine import Engine
+from kueue.holders import positions
+from kueue.item import ADMITTED, FINISHED, INACTIVE, PENDING, Item
 from lab.api.queue import Listing
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import EVICTED, Plainly, row, state_of
 from lab.errors import NotFoundError, UsageError
-from lab.queue.engine import Engine
-from lab.queue.holders import positions
-from lab.queue.item import ADMITTED, FINISHED, INACTIVE, PENDING, Item
 
 ALL, UNFINISHED = "all", "unfinished"
 STATUSES = (UNFINISHED, ALL, "pending", "admitted", "finished")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from kueue.holders import position
+from kueue.item import Item
 from lab.api.queue import Description, Granted, JobEvent, Resets
 from lab.daemons.queue import resets
 from lab.daemons.queue.model import RESETTING, Record, StoredEvent
 from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import Plainly, amounts, find, pod_set, row
-from lab.queue.holders import position
-from lab.queue.item import Item
 
 LATEST = 1_000
 """Events of a workload that are told, the newest: a receipt needs those of every preemption."""

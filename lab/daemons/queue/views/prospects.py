@@ -6,17 +6,17 @@ import shlex
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from kueue.engine import Engine
+from kueue.forecast import End, Forecast, Outlook, outlook, usual_times
+from kueue.holders import Holder, Shortage, position
+from kueue.item import ADMITTED, FINISHED, PENDING, Item
+from kueue.model import Workload
+from kueue.status import workload_of
+from kueue.writing import natural
 from lab.api.queue import DryRun, EndView, ForecastView, HolderView, Missing, Why
 from lab.daemons.queue.model import DONE, Record
 from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import Plainly, amount, find, pod_set, row, state_of
-from lab.queue.engine import Engine
-from lab.queue.forecast import End, Forecast, Outlook, outlook, usual_times
-from lab.queue.holders import Holder, Shortage, position
-from lab.queue.item import ADMITTED, FINISHED, PENDING, Item
-from lab.queue.model import Workload
-from lab.queue.status import workload_of
-from lab.queue.writing import natural
 
 REMEMBERED = 1_000
 """Finished jobs from which usual times are taken, the newest."""

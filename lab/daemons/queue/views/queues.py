@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 
+from kueue.capacity import overcommitted
+from kueue.item import ADMITTED, PENDING
+from kueue.model import FlavorResource, Quota, quotas
+from kueue.shares import share
+from kueue.tree import QuotaNode
 from lab.api.quotas import (
     ClusterQueueView,
     CohortView,
@@ -17,11 +22,6 @@ from lab.api.quotas import (
 from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.setup import LESS
 from lab.daemons.queue.views.rows import amount
-from lab.queue.capacity import overcommitted
-from lab.queue.item import ADMITTED, PENDING
-from lab.queue.model import FlavorResource, Quota, quotas
-from lab.queue.shares import share
-from lab.queue.tree import QuotaNode
 
 
 def queues(reader: Reader) -> QueuesView:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Hashable, Iterator, Mapping
 
+from kueue.holders import Holder, Position
+from kueue.item import ADMITTED, Item
+from kueue.model import PodSet
+from kueue.plainly import waits, whose
+from kueue.quantity import CPU
+from kueue.reading import DEFAULT_NAMESPACE
 from lab.api.base import Number
 from lab.api.queue import PodSetView, Row
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Reader
 from lab.errors import NotFoundError
-from lab.queue.holders import Holder, Position
-from lab.queue.item import ADMITTED, Item
-from lab.queue.model import PodSet
-from lab.queue.plainly import waits, whose
-from lab.queue.quantity import CPU
-from lab.queue.reading import DEFAULT_NAMESPACE
 
 EVICTED = "Evicted"
 """Status of a workload that is being stopped and still holds its quota."""

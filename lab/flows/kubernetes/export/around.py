@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kueue.model import Setup
 from lab.flows.kubernetes.export.configmaps import config_map
 from lab.flows.kubernetes.export.pods import labels, secret_name
 from lab.flows.kubernetes.export.ray import REDIS_PORT
 from lab.flows.kubernetes.export.wanted import Wanted
-from lab.queue.model import Setup
 
 REDIS_IMAGE = "redis:7.4"
 REDIS_COMMAND = (

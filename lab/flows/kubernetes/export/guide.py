@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
+from kueue.quantity import shown
 from lab.flows.kubernetes.clusters import RAY_VERSION
 from lab.flows.kubernetes.export.pods import HEAD_CPU, HEAD_MEMORY, PROBE_FOLDER, secret_name
 from lab.flows.kubernetes.export.wanted import JOB_FOLDER, VARIANTS, Wanted
 from lab.host.quantities import plural
 from lab.host.secrets import RANDOM_IN_SHELL
-from lab.queue.quantity import shown
 from lab.version import __version__
 
 KUBERAY, KUEUE = "1.7", "0.19"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kueue.quantity import shown
 from lab.cluster import patches, ray_settings
 from lab.flows.kubernetes.clusters import OBJECT_STORE, SHARED_MEMORY
 from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Wanted
-from lab.queue.quantity import shown
 from lab.topology import LEDGER_PREFIX, Vendor
 
 PROBE_FOLDER = "/opt/raylab/probe"

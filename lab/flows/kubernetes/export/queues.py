@@ -7,14 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UsageError
-from lab.flows.kubernetes.export.ray import workload
-from lab.flows.kubernetes.export.wanted import Wanted
-from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint.quotas import as_workload, needs
-from lab.flows.kubernetes.manifests import read_manifests
-from lab.flows.queues.files import read_files
-from lab.queue.model import (
+from kueue.model import (
     ClusterQueue,
     Config,
     FlavorQuotas,
@@ -24,8 +17,15 @@ from lab.queue.model import (
     ResourceGroup,
     Setup,
 )
-from lab.queue.reading.nodes import meant
-from lab.queue.writing import objects
+from kueue.reading.nodes import meant
+from kueue.writing import objects
+from lab.errors import UsageError
+from lab.flows.kubernetes.export.ray import workload
+from lab.flows.kubernetes.export.wanted import Wanted
+from lab.flows.kubernetes.export.yaml_text import as_yaml
+from lab.flows.kubernetes.lint.quotas import as_workload, needs
+from lab.flows.kubernetes.manifests import read_manifests
+from lab.flows.queues.files import read_files
 
 CONFIGURATION = "kueue/controller_manager_config.yaml"
 """File of Kueue's own configuration, called as its key in the ConfigMap that Kueue reads."""

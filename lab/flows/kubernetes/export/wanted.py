@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kueue.quantity import amount
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import EXCLUDED, described
 from lab.errors import UsageError
 from lab.flows.kubernetes.clusters import RAY_VERSION, ray_version_of
 from lab.host.reading import read_bytes
-from lab.queue.quantity import amount
 from lab.topology import REGION, GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
 

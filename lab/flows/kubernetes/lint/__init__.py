@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kueue.reading import DEFAULT_NAMESPACE
 from lab.flows.kubernetes.clusters import clusters
 from lab.flows.kubernetes.lint import fields, jobs, quotas, ray, rules, schemas, settings
 from lab.flows.kubernetes.manifests import (
@@ -15,7 +16,6 @@ from lab.flows.kubernetes.manifests import (
     Manifest,
     read_manifests,
 )
-from lab.queue.reading import DEFAULT_NAMESPACE
 
 __all__ = ["Authorities", "LintReport", "authorities_here", "lint"]
 

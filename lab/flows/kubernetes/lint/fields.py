@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kueue.reading.nodes import INT32, meant
 from lab.flows.kubernetes.clusters import RAY, quantity
 from lab.flows.kubernetes.lint.tables import ANY, APP_WRAPPERS, QUANTITY, TABLES, TEXT, Leaf, Many, Named
 from lab.flows.kubernetes.manifests import ERROR, Finding, Manifest, Path_
-from lab.queue.reading.nodes import INT32, meant
 
 RULE = "fields"
 OUTER = ("apiVersion", "kind", "metadata", "spec", "status")

@@ -182,7 +182,7 @@ def together(manifests: Sequence[Manifest]) -> Iterator[Finding]:
     seen: set[tuple[str, str, str, str]] = set()
     for manifest in manifests:
         if manifest.group.endswith(KUEUE):
-            continue  # lab.queue.reading says it
+            continue  # kueue.reading says it
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
         if manifest.name and manifest.metadata.get("name") and key in seen and manifest.inside != APP_WRAPPER:
             message = f"a second {manifest.kind} {manifest.name}: the last one counts"

@@ -6,6 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kueue.item import PENDING
+from kueue.model import Setup, Workload
+from kueue.plainly import UNCOVERED
+from kueue.reading import DEFAULT_NAMESPACE, Read, read_objects
+from kueue.reading.nodes import Problems, documents, meant
+from kueue.simulate import simulate
+from kueue.writing import VERSION
 from lab.flows.kubernetes.clusters import RayCluster, clusters, whole
 from lab.flows.kubernetes.manifests import (
     APP_WRAPPER,
@@ -20,13 +27,6 @@ from lab.flows.kubernetes.manifests import (
     mapping,
     text,
 )
-from lab.queue.item import PENDING
-from lab.queue.model import Setup, Workload
-from lab.queue.plainly import UNCOVERED
-from lab.queue.reading import DEFAULT_NAMESPACE, Read, read_objects
-from lab.queue.reading.nodes import Problems, documents, meant
-from lab.queue.simulate import simulate
-from lab.queue.writing import VERSION
 
 SUBMITTER = "submitter"
 SUBMITTER_REQUESTS = {"cpu": "500m", "memory": "200Mi"}

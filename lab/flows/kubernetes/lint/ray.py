@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kueue.reading.nodes import meant
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
 from lab.flows.kubernetes.manifests import ERROR, WARNING, Finding, Manifest, items, text, value_of
-from lab.queue.reading.nodes import meant
 
 CLUSTER_RULE, ENVIRONMENT_RULE, OPTION_RULE = "ray-reads-cluster", "runtime-env", "ray-start"
 DEFAULTS = {"replicas": 0, "minReplicas": 0, "maxReplicas": 2**31 - 1, "numOfHosts": 1}

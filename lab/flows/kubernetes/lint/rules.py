@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kueue.reading.nodes import INT32, meant
 from lab.flows.kubernetes.clusters import (
     GPU_KEYS,
     OBJECT_STORE,
@@ -29,7 +30,6 @@ from lab.flows.kubernetes.manifests import (
     text,
 )
 from lab.host.reading import parse_json
-from lab.queue.reading.nodes import INT32, meant
 
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 LONGEST = {"RayCluster": 53, "RayJob": 47, "RayService": 47, "RayCronJob": 36}

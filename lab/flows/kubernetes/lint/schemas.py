@@ -47,7 +47,7 @@ def check(manifest: Manifest, validate: Validate) -> Iterator[Finding]:
             yield from _cluster(cluster, validate)
         yield from _submitter(manifest, validate)
     elif manifest.group.endswith(KUEUE):
-        return  # lab.queue.reading has their fields
+        return  # kueue.reading has their fields
     else:
         try:
             wrong = validate(manifest.value)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kueue.reading.nodes import INT32
 from lab.flows.kubernetes.clusters import RAY
 from lab.flows.kubernetes.manifests import APP_WRAPPER
-from lab.queue.reading.nodes import INT32
 
 APP_WRAPPERS = "workload.codeflare.dev"
 

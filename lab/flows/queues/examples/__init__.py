@@ -81,7 +81,7 @@ def _note(whole: Mapping[str, int], gpu: str) -> str:
 
 
 def _queues(text: str) -> tuple[str, ...]:
-    from lab.queue.reading import read
+    from kueue.reading import read
 
     return tuple("/".join(key) for key in read([("", text)]).setup.local_queues)
 

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kueue.engine import Engine
+from kueue.item import ADMITTED, FINISHED
+from kueue.model import Setup, Workload
+from kueue.places import Change
 from lab.api.queue import Attempt
 from lab.daemons.queue.model import DONE, QUEUED, RUNNING, QueuedJob, Record, StoredEvent
-from lab.queue.engine import Engine
-from lab.queue.item import ADMITTED, FINISHED
-from lab.queue.model import Setup, Workload
-from lab.queue.places import Change
 
 NOW = 1000.0
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from kueue.places import Change
 from lab.daemons.queue.gauges import GAUGES
 from lab.daemons.queue.metrics import MEANINGS, exposition
 from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Histogram, TalliedJob, Tally, bounds
-from lab.queue.places import Change
 from tests.conftest import ROOT
 from tests.dashboard import cells
 from tests.unit.daemons.queue.world import World, priority, queue, unflavored

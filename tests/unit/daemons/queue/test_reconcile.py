@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from kueue.writing import workload_object
 from lab.api.queue_requests import JobRequest, Workers
 from lab.daemons.queue import requests
 from lab.daemons.queue.model import DONE, RUNNING, STOPPING, Record
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.store import Batch
 from lab.errors import RefusedError, StateError
-from lab.queue.writing import workload_object
 from tests.unit.daemons.queue.world import CrashingStore, World, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kueue.places import Change
+from kueue.reading import read
+from kueue.writing import as_yaml, workload_object
 from lab.api.queue import Attempt
 from lab.api.queue_requests import JobRequest, Workers
 from lab.daemons.queue import requests
@@ -22,9 +25,6 @@ from lab.daemons.queue.retention import (
 )
 from lab.daemons.queue.store import Batch, StateStore
 from lab.errors import StateError
-from lab.queue.places import Change
-from lab.queue.reading import read
-from lab.queue.writing import as_yaml, workload_object
 from tests.unit.daemons.queue.world import GPU, World, queue
 
 DAY = 24 * 3600.0

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from kueue.writing import as_yaml
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.routes import Routes
-from lab.queue.writing import as_yaml
 from tests.unit.daemons.queue.world import World, priority, queue, unflavored
 
 JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from kueue.capacity import SLACK
+from kueue.model import FlavorResource
 from lab.cluster.allocation import read
 from lab.cluster.node_sizes import NodeSizes, request
 from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Health
@@ -13,12 +15,10 @@ from lab.daemons.queue.rayside import needs_room
 from lab.daemons.queue.resets import FREE_RESETS, FREE_SECONDS
 from lab.daemons.queue.steering import ClosedNodes, closed, ill, lost, sizes
 from lab.errors import ClusterError
-from lab.queue.capacity import SLACK
-from lab.queue.model import FlavorResource
 from tests.unit.cluster.allocation import rows
 from tests.unit.daemons.queue.world import GPU, World, node, queue, short
-from tests.unit.queue.made import queue as made_queue
-from tests.unit.queue.made import setup
+from tests.unit.kueue.made import queue as made_queue
+from tests.unit.kueue.made import setup
 
 NODES = ("ray-worker-0", "ray-worker-1")
 H100 = FlavorResource("h100", GPU)

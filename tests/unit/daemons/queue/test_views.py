@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from kueue.model import LocalQueue, PreemptionPolicy
 from lab.api.base import plain
 from lab.api.queue import Attempt
 from lab.daemons.queue import views
 from lab.daemons.queue.reader import Reader
 from lab.errors import NotFoundError, UsageError
-from lab.queue.model import LocalQueue, PreemptionPolicy
 from tests.unit.daemons.queue.reading import NOW, State
-from tests.unit.queue.made import job, queue, running, setup
+from tests.unit.kueue.made import job, queue, running, setup
 
 ROW = {
     "workload", "namespace", "name", "job_name", "recipe", "command", "owner", "local_queue", "cluster_queue",

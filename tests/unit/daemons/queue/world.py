@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kueue.model import FlavorResource
+from kueue.writing import as_yaml
 from lab.api.base import plain
 from lab.api.health import Result
 from lab.cluster.api import Node
@@ -24,8 +26,6 @@ from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Batch, Loaded, StateStore
 from lab.daemons.queue.workers import Task
 from lab.errors import ClusterError, StoreError, UsageError
-from lab.queue.model import FlavorResource
-from lab.queue.writing import as_yaml
 
 GPU = "nvidia.com/gpu"
 BOOT_SECONDS, CHECKPOINT_SECONDS, LATE_SECONDS, BREAK_SECONDS = 1.0, 3.0, 4.0, 4.0

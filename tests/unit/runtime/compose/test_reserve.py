@@ -89,7 +89,7 @@ def test_a_checkout_that_containers_cannot_read_is_refused(checkout: Path, close
     with pytest.raises(SetupError, match="run as user 12345") as caught:
         reserve.check_readable(OTHER, checkout)
     assert str(path) in caught.value.message
-    assert f"cd '{checkout}' && chmod -R a+rX lab forkserver compose/prometheus" in caught.value.hint
+    assert f"cd '{checkout}' && chmod -R a+rX lab forkserver kueue compose/prometheus" in caught.value.hint
     reserve.check_readable((0, 0), checkout)
 
 

@@ -1,0 +1,152 @@
+"""Capacity that is lost: the slack queue pays first, teams keep what is theirs, and all of it returns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kueue.calls import Call, perform
+from kueue.capacity import SLACK, overcommitted
+from kueue.engine import Engine
+from kueue.item import ADMITTED, PENDING
+from kueue.model import FlavorResource, PreemptionPolicy, Setup, Workload
+from kueue.writing import objects
+from tests.unit.kueue.made import FLAVOR, GPU, cohort, job, queue, setup, told
+from tests.unit.kueue.test_properties import MANY, PLACE, setups, workloads
+
+RECLAIM = PreemptionPolicy("LowerOrNewerEqualPriority", "Any")
+TEAMS = setup(
+    queue(SLACK, 8, "all", preemption=RECLAIM),
+    queue("blue", 8, "all", preemption=RECLAIM),
+    queue("red", 8, "all", preemption=RECLAIM),
+)
+
+
+def losing(given_setup: Setup, lost: int, *jobs: Workload) -> Engine:
+    engine = Engine(replace(given_setup, lost={PLACE: lost}), live=True)
+    for each in jobs:
+        engine.submit(each, 10.0)
+    engine.settle(10.0)
+    return engine
+
+
+def lose(engine: Engine, lost: int, now: float = 20.0) -> None:
+    perform(engine, Call(now, "lose", {"lost": [[FLAVOR, GPU, lost]] if lost else []}))
+
+
+def state(engine: Engine, name: str) -> str:
+    return engine.items[f"ns/{name}"].state
+
+
+@pytest.mark.parametrize(
+    ("has", "shown"),
+    [
+        (24, []),
+        (23, [f"quotas of {GPU} add up to 24 (blue 8, red 8, {SLACK} 8), but the lab has 23"]),
+        (0, [f"quotas of {GPU} add up to 24 (blue 8, red 8, {SLACK} 8), but the lab has 0"]),
+    ],
+)
+def test_quotas_that_give_out_more_than_there_is(has: int, shown: list[str]) -> None:
+    found = overcommitted(TEAMS, {GPU: has, "cpu": 8000})
+    assert [str(each).partition(": jobs")[0] for each in found] == shown
+
+
+def test_what_a_cohort_adds_and_every_flavor_counts() -> None:
+    both = setup(queue("a", {"fast": 1, "slow": 2}, "all"), cohorts=[cohort("all", amounts=1)])
+    (found,) = overcommitted(both, {GPU: 3})
+    assert (found.quota, dict(found.owners)) == (4, {"a": 3, "all": 1})
+
+
+@pytest.mark.parametrize(("lost", "lends"), [(0, 8), (1, 7), (8, 0), (9, 0)])
+def test_the_slack_queue_lends_what_it_has_less_what_is_lost(lost: int, lends: int) -> None:
+    engine = losing(TEAMS, lost)
+    slack = engine.tree.queues[SLACK]
+    assert slack.subtree[PLACE] - slack.local.get(PLACE, 0) == lends
+
+
+@pytest.mark.parametrize(("lost", "most"), [(0, 24), (1, 23), (8, 16), (10, 14)])
+def test_a_team_borrows_no_more_than_is_there(lost: int, most: int) -> None:
+    assert losing(TEAMS, lost).tree.queues["blue"].available(PLACE) == most
+
+
+@pytest.mark.parametrize("lost", [1, 8])
+def test_both_teams_keep_their_nominal_quota(lost: int) -> None:
+    engine = losing(TEAMS, lost, job("b", "blue", 8), job("r", "red", 8))
+    assert (state(engine, "b"), state(engine, "r")) == (ADMITTED, ADMITTED)
+
+
+def test_a_borrower_gives_back_for_a_team_within_its_quota() -> None:
+    engine = losing(TEAMS, 4, job("b1", "blue", 8, created=1.0), job("b2", "blue", 12, created=2.0))
+    assert (state(engine, "b1"), state(engine, "b2")) == (ADMITTED, ADMITTED)
+    engine.submit(job("r", "red", 8, created=3.0), 20.0)
+    assert told(engine.settle(20.0), "Preempted") == {"b1": "InCohortReclamation"}
+
+
+def test_nothing_that_runs_is_evicted_for_lost_capacity() -> None:
+    engine = losing(TEAMS, 0, job("b", "blue", 24, created=1.0))
+    lose(engine, 8)
+    assert engine.settle(21.0) == []
+    assert state(engine, "b") == ADMITTED
+    assert engine.tree.queues["red"].left(PLACE) == -8
+
+
+def test_without_a_slack_queue_fewer_are_admitted_and_all_return() -> None:
+    engine = losing(setup(queue("a", 2, "all"), queue("b", 2, "all")), 1)
+    for name, where in (("one", "a"), ("two", "a"), ("three", "b"), ("four", "b")):
+        engine.submit(job(name, where, 1, created=float(len(name))), 20.0)
+    engine.settle(20.0)
+    assert [state(engine, name) for name in ("one", "two", "four", "three")].count(PENDING) == 1
+    lose(engine, 0, 30.0)
+    assert len(told(engine.settle(30.0), "Admitted")) == 1
+
+
+def test_a_job_that_waits_for_lost_capacity_is_not_told_that_it_never_fits() -> None:
+    engine = losing(setup(queue("a", 2)), 1, job("one", "a", 2))
+    assert engine.condition(engine.items["ns/one"])[0] == "WaitingForQuota"
+
+
+def test_of_two_trees_the_larger_one_pays() -> None:
+    engine = losing(setup(queue("a", 2), queue("b", 4)), 5)
+    assert [engine.tree.queues[name].available(PLACE) for name in "ab"] == [1, 0]
+
+
+def test_a_slack_queue_without_a_cohort_pays_as_any_other() -> None:
+    engine = losing(setup(queue(SLACK, 2), queue("b", 4)), 3)
+    assert [engine.tree.queues[name].available(PLACE) for name in (SLACK, "b")] == [2, 1]
+
+
+def test_other_objects_leave_what_is_lost() -> None:
+    engine = losing(TEAMS, 3)
+    perform(engine, Call(20.0, "apply", {"objects": list(objects(TEAMS))}))
+    assert engine.setup.lost == {PLACE: 3}
+    assert engine.tree.queues["blue"].available(PLACE) == 21
+
+
+def test_what_is_lost_of_another_resource_is_nothing() -> None:
+    engine = Engine(replace(TEAMS, lost={FlavorResource("other", GPU): 5}), live=True)
+    assert engine.tree.queues["blue"].available(PLACE) == 24
+
+
+@MANY
+@given(setups(), workloads(), st.integers(0, 12))
+def test_no_more_is_admitted_than_is_left(given_setup: Any, given_jobs: Any, lost: int) -> None:
+    engine = losing(given_setup, lost, *given_jobs)
+    root = engine.tree.cohorts["root"]
+    assert root.usage.get(PLACE, 0) <= max(0, root.subtree.get(PLACE, 0) - lost)
+
+
+@MANY
+@given(setups(), workloads(), st.integers(0, 12))
+def test_what_was_lost_and_returned_leaves_no_trace(given_setup: Any, given_jobs: Any, lost: int) -> None:
+    engine = losing(given_setup, lost)
+    lose(engine, 0)
+    plain = losing(given_setup, 0)
+    for each in (engine, plain):
+        for one in given_jobs:
+            each.submit(one, 30.0)
+        each.settle(30.0)
+    assert {k: i.state for k, i in engine.items.items()} == {k: i.state for k, i in plain.items.items()}
