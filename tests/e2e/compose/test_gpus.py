@@ -68,7 +68,8 @@ class GpuBench(ContainerBench):
 
     def fails_without_a_gpu_that_computes(self, job: str) -> None:
         """Wait for the failure of a training that wants GPUs; its cause is PyTorch's build, or the GPU."""
-        build = self.exec(W0, "python", "-c", "import torch; print(torch.version.cuda or '')").strip()
+        ask = ("python", "-c", "import torch; print(torch.version.cuda or '')")
+        build = docker("exec", self.container(W0), *ask, timeout=PATIENCE).strip()
         ended = self.lab.jobs.wait(job, PATIENCE)
         explanation, log = self.lab.why_failed(ended), self.lab.jobs.logs(job)
         assert explanation is not None, log[-3000:]
@@ -224,6 +225,7 @@ def test_a_training_on_a_gpu_that_does_not_compute_fails_with_the_cause(lab: Gpu
 
 @pytest.mark.rare
 def test_the_acceptance_names_what_gpus_that_compute_nothing_cannot_do(lab: GpuBench, tmp_path: Path) -> None:
+    lab.stop_jobs()
     path = tmp_path / "gpus.json"
     ended = lab.labctl(
         "doctor", "--gpu-acceptance", "--output", str(path), "--json", code=15, timeout=ACCEPTANCE_SECONDS
