@@ -70,10 +70,12 @@ class Student:
     lab: CourseBench
     folder: Path
 
-    def types(self, *lines: str, until: str = "exit code: 0", timeout: float = PATIENCE) -> str:
-        """Type lines, each of which must succeed, and read until that is said; everything that was said."""
+    def types(self, *lines: str, timeout: float = PATIENCE) -> str:
+        """Type lines, each of which must succeed, and read to their end; everything that was said."""
         line = " && ".join((f"cd {self.folder.name}", *lines))
-        return Jupyter.of(self.lab).terminal(f"{line}; echo 'exit code: '$?", until, timeout)
+        said = Jupyter.of(self.lab).terminal(f'{line}; echo "$?:""ended"', ":ended", timeout)
+        assert re.search(r"\b0:ended", said), said[-3000:]
+        return said
 
     def switches_to(self, branch: str) -> None:
         """Type what the page says before a new branch; the edits of the last one are stashed."""
@@ -81,7 +83,8 @@ class Student:
 
     def submits(self, command: str = SUBMIT) -> str:
         """Type the page's command, and leave it when the job has its id, which is returned."""
-        said = self.types(command, until="submitted successfully")
+        line = f"cd {self.folder.name} && {command}"
+        said = Jupyter.of(self.lab).terminal(line, "submitted successfully", PATIENCE)
         return str(re.findall(r"raysubmit_\w+", said)[-1])
 
     def trains(self, command: str = SUBMIT, timeout: float = TRAINING_SECONDS) -> str:
