@@ -46,7 +46,8 @@ PAGES = (
     "troubleshooting",
 )
 DOCUMENTS = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docker/README.md", "workspace/README.md"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
+    *("docker/README.md", "workspace/README.md"),
     *(f"docs/{name}.md" for name in PAGES),
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
