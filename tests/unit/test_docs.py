@@ -356,6 +356,12 @@ def test_examples_in_python_and_json_are_well_formed(name: str) -> None:
             json.loads(block)
 
 
+def test_every_document_has_its_place_on_the_site() -> None:
+    named = re.findall(r"([\w/-]+\.md)$", read("mkdocs.yml"), re.MULTILINE)
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert sorted(named) == sorted({*pages, *DOCUMENTS})
+
+
 def test_the_workspace_shows_the_example_as_it_is() -> None:
     (block,) = [
         block for language, block in FENCE.findall(read("workspace/README.md")) if language == "python"
