@@ -47,14 +47,8 @@ PAGES = (
     "troubleshooting",
 )
 DOCUMENTS = (
-    *(
-        "README.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "SECURITY.md",
-        "docker/README.md",
-        "workspace/README.md",
-    ),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
+    *("docker/README.md", "workspace/README.md"),
     *(f"docs/{name}.md" for name in PAGES),
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -372,6 +366,12 @@ def test_examples_in_python_and_json_are_well_formed(name: str) -> None:
             compile(block, name, "exec")
         elif language == "json":
             json.loads(block)
+
+
+def test_every_document_has_its_place_on_the_site() -> None:
+    named = re.findall(r"([\w/-]+\.md)$", read("mkdocs.yml"), re.MULTILINE)
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert sorted(named) == sorted({*pages, *DOCUMENTS})
 
 
 def test_the_workspace_shows_the_example_as_it_is() -> None:

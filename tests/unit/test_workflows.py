@@ -45,7 +45,7 @@ def test_one_action_has_one_commit_everywhere() -> None:
 
 def test_the_scripts_that_are_called_are_here_and_can_be_run() -> None:
     scripts = set(re.findall(r"(?<![\w/])\.ci/\w+", "".join(TEXT.values())))
-    assert {".ci/run", ".ci/wheel"} <= scripts
+    assert {".ci/run", ".ci/site", ".ci/wheel"} <= scripts
     assert all((ROOT / script).stat().st_mode & 0o100 for script in scripts)
 
 

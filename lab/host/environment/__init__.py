@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-from lab.errors import SetupError
+from lab.errors import LabError, SetupError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))
 NO_VENV = "LABCTL_NO_VENV"
@@ -97,8 +97,13 @@ TORCHFT_PYTHONS = ((3, 10), (3, 13))
 """Oldest and newest Python that torchft has wheels for."""
 
 
-class ElsewhereError(SetupError):
-    """A group that an installed labctl keeps in an environment that is not the running one."""
+class ElsewhereError(LabError):
+    """A group that an installed labctl keeps in an environment that is not the running one.
+
+    No SetupError: whoever goes on without a group that cannot be installed can have this one.
+    """
+
+    exit_code = SetupError.exit_code
 
     def __init__(self, group: str, root: str) -> None:
         """`group` is what is needed, `root` the folder of the package."""

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lab.errors import SetupError
+from lab.host.environment import ElsewhereError
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
 from tests.unit.cli.fakes import Labctl
 from tests.unit.flows.kubernetes.made import NOBODY, changed, cluster, job, queues
@@ -217,3 +218,11 @@ def test_without_the_schemas_the_other_checks_are_made_and_it_is_said(
 
 def test_a_file_that_is_not_there_is_3(offline: Labctl, tmp_path: Path) -> None:
     assert offline("lint", str(tmp_path / "none.yaml")).exit_code == 3
+
+
+def test_an_installed_labctl_goes_on_where_the_schemas_are(labctl: Labctl, tmp_path: Path) -> None:
+    labctl.stub("lab.host.environment.ensure", ElsewhereError("kubernetes", "/package"))
+    go_on = labctl.stub("lab.cli.main.go_on", 0)
+    (tmp_path / "pod.yaml").write_text("kind: Pod")
+    labctl.ok("lint", str(tmp_path / "pod.yaml"))
+    go_on.assert_called_once_with("kubernetes", ["lint", str(tmp_path / "pod.yaml")])
