@@ -10,6 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from kueue.reading import DEFAULT_NAMESPACE, Read, read
@@ -49,7 +50,7 @@ def problems(understood: Read, *, forever: bool) -> list[str]:
 
 def shown(result: Simulation, *, as_json: bool) -> str:
     """The run as text."""
-    return json.dumps(document(result)) if as_json else "\n".join(story(result))
+    return json.dumps(asdict(document(result))) if as_json else "\n".join(story(result))
 
 
 def main(words: Sequence[str]) -> int:

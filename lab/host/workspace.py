@@ -17,6 +17,7 @@ from pathlib import Path
 from lab.errors import SetupError
 from lab.host import environment
 from lab.host.files import ROOT, home, make_public, write_private
+from lab.host.reading import SMALL, read_json
 
 NAME = "workspace"
 NOTE = ".raylab.json"
@@ -73,7 +74,7 @@ def changed(place: Path) -> tuple[str, ...]:
 def note_of(place: Path) -> Mapping[str, str]:
     """What was brought to `place`; nothing where there is no note that can be read."""
     with contextlib.suppress(OSError, ValueError):
-        note = json.loads((place / NOTE).read_text(encoding="utf-8"))
+        note = read_json(place / NOTE, SMALL)
         return note if isinstance(note, dict) else {}
     return {}
 

@@ -199,6 +199,6 @@ def address(url: str, bucket: str, rest: str = "") -> str:
 
 
 def check_trusted(url: str, error: NoAnswerError, hint: str) -> None:
-    """Raises CertificateError when it was the store's certificate that was refused."""
+    """Look whether the store's certificate was what the client refused. Raises CertificateError."""
     if error.untrusted:
         raise CertificateError(f"the object store at {url} is not trusted: {error}", hint) from error

@@ -126,7 +126,7 @@ def pool_for(ca: str, retries: int, read: float) -> Any:
 def check(
     upstream: Upstream, agree: Callable[[str], None], *, pool: Any = None, clock: Clock = MONOTONIC
 ) -> None:
-    """See that a lab can use it: the key may list, write, read and delete in the bucket, fast enough.
+    """Try out whether a lab can use it: the key may list, write, read and delete in the bucket, fast enough.
 
     A bucket that is missing is made unless `agree` raises, which gets that problem. `pool` is the urllib3
     pool to use. Raises StoreError, UsageError.

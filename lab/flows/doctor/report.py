@@ -12,6 +12,7 @@ from pathlib import Path
 from lab.api.base import Plain
 from lab.host import environment
 from lab.host.files import home
+from lab.host.reading import parse_json
 from lab.version import __version__
 
 HIDDEN = "[secret]"
@@ -34,7 +35,7 @@ def bug_report(
     for secret in sorted(set(_secrets(labs or home())), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = re.sub(r"://[^/\s\"@]+@", f"://{HIDDEN}@", text)
-    return json.loads(text.replace(str(user or Path.home()), "~"))
+    return parse_json(text.replace(str(user or Path.home()), "~"))
 
 
 def _secrets(labs: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 from lab.cli.main import cli
 from lab.host.naming import COMMANDS, WITHOUT, about
 
-ALONE = {"completion", "data", "images", "lint", "receipt", "recipes", "test"}
+ALONE = {"completion", "data", "images", "lint", "receipt", "recipes", "self", "test"}
 """Commands that neither act on a lab nor tell of one."""
 
 
