@@ -9,37 +9,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from lab.cli import streams
-from lab.cli.commands import (
-    alerts,
-    chaos,
-    data,
-    demo,
-    export,
-    faults,
-    gpus,
-    health,
-    images,
-    jobs,
-    lab,
-    ladder,
-    lessons,
-    machine,
-    manifests,
-    own,
-    queue,
-    receipt,
-    report,
-    submit,
-    top,
-)
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import OLD_NAME, App, LabGroup, shared_options
+from lab.cli.listing import SECTIONS, Commands
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
 from lab.host.environment import ElsewhereError, go_on
@@ -56,16 +34,6 @@ MACHINES = (
 
 SIGNAL_EXIT = 128
 """Exit code after a signal, less its number, as in a shell."""
-
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Run": ("demo", "up", "down", "restart", "submit", "recipes", "jobs", "job", "data"),
-    "Look": ("status", "services", "logs", "top", "gpus", "health", "alerts", "checkpoints"),
-    "Break, and prove recovery": ("faults", "fault-inject", "chaos", "ladder", "heal", "receipt", "report"),
-    "Share": ("queue", "lesson"),
-    "Grow beyond this machine": ("export", "lint"),
-    "labctl and this machine": ("doctor", "images", "test", "self", "completion"),
-}
-"""Commands in the help, by what a reader wants."""
 
 
 class InterruptError(LabError):
@@ -93,11 +61,9 @@ class Root(LabGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
         longest = max(map(len, self.commands))
-        width = formatter.width - longest - 4  # the spaces before and after a name
-        for title, names in SECTIONS.items():
-            commands = ((name.ljust(longest), self.commands[name]) for name in names)
+        for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in commands])
+                formatter.write_dl([(listed.name.ljust(longest), listed.help) for listed in section])
 
 
 @click.group(
@@ -117,19 +83,8 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def _assemble() -> None:
-    shared_options(cli, root=True)
-    first = (lab, submit, jobs, top, faults, demo, chaos, ladder, receipt, report)
-    last = (export, manifests, lessons, data, gpus, images, machine, own)
-    for module in (*first, queue, health, alerts, *last):
-        for outer in module.COMMANDS:
-            cli.add_command(outer)
-            inner = outer.commands.values() if isinstance(outer, click.Group) else ()
-            for one in (outer, *inner):
-                shared_options(one, clusters=one in faults.CLUSTERS)
-
-
-_assemble()
+shared_options(cli, root=True)
+cli.commands = Commands()
 
 
 def main(args: Sequence[str] | None = None, app: App | None = None) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import click
 import pytest
 
+from lab.cli import commands as package
 from lab.cli.commands.machine import completion_script
 from lab.cli.context import App, SharedOption
-from lab.cli.main import SECTIONS, cli
+from lab.cli.listing import SECTIONS, Listed
+from lab.cli.main import cli
 from lab.errors import UsageError
 from lab.lab import Lab
 from lab.topology import DEFAULT_LAB
@@ -65,11 +69,26 @@ def test_the_list_of_commands_has_no_sentence_cut_short(labctl: Labctl) -> None:
 
 
 def test_each_command_stands_in_the_help_once(labctl: Labctl) -> None:
-    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
     lines = labctl.ok("--help").splitlines()
     assert [lines.index(f"{title}:") for title in SECTIONS] == sorted(lines.index(f"{t}:") for t in SECTIONS)
     for name in cli.commands:
         assert len([line for line in lines if line.startswith(f"  {name} ")]) == 1, name
+
+
+LISTED = [listed for section in SECTIONS.values() for listed in section]
+
+
+@pytest.mark.parametrize("listed", LISTED, ids=lambda listed: listed.name)
+def test_a_command_says_of_itself_what_the_list_says(listed: Listed) -> None:
+    assert cli.commands[listed.name].get_short_help_str(1000) == listed.help
+
+
+def test_every_command_of_a_module_is_listed() -> None:
+    for module in {listed.module for listed in LISTED}:
+        made = {command.name for command in import_module(f"lab.cli.commands.{module}").COMMANDS}
+        assert made == {listed.name for listed in LISTED if listed.module == module}
+    modules = {module.name for module in iter_modules(package.__path__)}
+    assert modules == {listed.module for listed in LISTED} | {"batches"}, "batches are in `job`"
 
 
 def test_no_command_shows_the_help(labctl: Labctl) -> None:

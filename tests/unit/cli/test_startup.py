@@ -39,3 +39,13 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     modules = set(shown.stdout.split())
     assert "click" in modules
     assert not modules & set(HEAVY)
+
+
+def test_a_command_is_imported_when_it_is_asked_for() -> None:
+    program = "import sys; from lab.cli.main import main; main(sys.argv[1:]); print(*sorted(sys.modules))"
+    for arguments, expected in ((["--help"], set()), (["recipes", "--json"], {"jobs", "batches"})):
+        shown = subprocess.run(
+            [sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True
+        ).stdout.splitlines()[-1]
+        prefix = "lab.cli.commands."
+        assert {name.removeprefix(prefix) for name in shown.split() if name.startswith(prefix)} == expected
