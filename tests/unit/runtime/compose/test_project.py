@@ -121,6 +121,18 @@ def test_prometheus_lets_no_page_of_another_origin_read_it_and_nobody_end_it() -
     assert "command" not in yaml.safe_load((COMPOSE / "offline.yaml").read_text())["services"]["prometheus"]
 
 
+def test_every_import_root_is_mounted_and_what_trains_has_all_that_the_callbacks_import() -> None:
+    services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
+    rooted = {name: s for name, s in services.items() if "PYTHONPATH" in (s.get("environment") or {})}
+    assert "jupyter" in rooted
+    for name, service in rooted.items():
+        roots = service["environment"]["PYTHONPATH"].split(":")
+        targets = {volume.split(":")[1] for volume in service.get("volumes", ())}
+        assert [root for root in roots if not any(target.startswith(root) for target in targets)] == [], name
+        if roots[0] == "/opt/raylab/probe":  # a node of Ray, or a driver of trainings
+            assert "/opt/raylab/forkserver" in roots, name
+
+
 def test_prometheus_and_grafana_are_not_reached_by_a_foreign_name() -> None:
     services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
     assert "ports" not in services["prometheus"]
