@@ -44,6 +44,7 @@ AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 GIVE_UP_RESTARTS = 2
 """A service that was started again so often while it should become healthy will not."""
 
+_BOUND = re.compile(r"\b127\.0\.0\.1:(\d+)\b")
 _TAKEN = re.compile(r"port is already allocated|address already in use|ports are not available", re.I)
 
 
@@ -267,7 +268,8 @@ class Boot:
         name = next(
             (port for port in known if f":{known[port]} " in f"{error.message} "), row(service).url_port
         )
-        return ports.taken(service, name, known.get(name, 0))
+        bound = _BOUND.search(error.message)
+        return ports.taken(service, name, known.get(name, int(bound[1]) if bound else 0))
 
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))

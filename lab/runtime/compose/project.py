@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ SETUP = "s3-setup"
 
 REDIS_PATCH = {"RAYLAB_REDIS_PASSWORD_FILE": "/run/secrets/redis.password"}
 """Variables of gcs-ft.yaml by which a worker says that the patch `redis_password` is on."""
+
+ANY_PORT = "0"
+"""The engine publishes some free port."""
 
 PLACES = ("LAB_WORKSPACE", "LAB_ALERTMANAGER_CONFIG")
 TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", *PLACES)
@@ -94,12 +97,19 @@ def env(
         "LAB_GID": str(user[1]),
         "LAB_WORKERS": str(spec.workers),
         "LAB_CPUS_PER_WORKER": str(spec.cpus_per_worker),
+        **{PORTS[name].variable: ANY_PORT for name in _left_out_ports(state)},
         **{PORTS[name].variable: str(port) for name, port in state.ports.items()},
         **state.images,
         **compose_gpu(spec.gpu, spec.workers).env,
         **({"LAB_QUEUED_ONLY": "1"} if spec.queued_only else {}),
         **({"LAB_PATCHES_OFF": off} if (off := patches.switched_off(spec, chosen)) else {}),
     }
+
+
+def _left_out_ports(state: ComposeState) -> Iterator[str]:
+    """Ports of services that are left out: the guard before them would publish the usual number of each."""
+    ports = (port for service in SERVICES if service.name in state.left_out for port in service.ports)
+    return (port.name for port in ports if port.published)
 
 
 def folder_path(chosen: str | Path) -> Path:

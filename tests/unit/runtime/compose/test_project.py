@@ -121,6 +121,18 @@ def test_prometheus_lets_no_page_of_another_origin_read_it_and_nobody_end_it() -
     assert "command" not in yaml.safe_load((COMPOSE / "offline.yaml").read_text())["services"]["prometheus"]
 
 
+def test_labs_without_a_service_do_not_want_the_usual_port_of_it_all_of_them(tmp_path: Path) -> None:
+    current = made(spec(), left_out=(ALERTMANAGER,))
+    bare = replace(
+        current, ports={name: port for name, port in current.ports.items() if name != "alertmanager"}
+    )
+    env = project.env(bare, tmp_path, (1000, 1000), {})
+    assert (env["LAB_ALERTMANAGER_PORT"], env["LAB_PROMETHEUS_PORT"]) == (
+        "0",
+        str(current.ports["prometheus"]),
+    )
+
+
 def test_every_import_root_is_mounted_and_what_trains_has_all_that_the_callbacks_import() -> None:
     services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
     rooted = {name: s for name, s in services.items() if "PYTHONPATH" in (s.get("environment") or {})}
