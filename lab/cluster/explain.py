@@ -159,6 +159,7 @@ CAUSES = (
         "PyTorch cannot work with the driver of the GPU",
         "`labctl gpus` shows what the workers see; update the driver, or use a build of PyTorch for it",
         r"Unexpected error from cudaGetDeviceCount\(\)",
+        r"MisconfigurationException: Device should be CPU, got cuda:\d+ instead",
         r"The NVIDIA driver on your system is too old",
     ),
     _cause(

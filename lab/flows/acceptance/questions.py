@@ -49,6 +49,11 @@ print(f"driver {driver}, PyTorch {torch.__version__}, built for", build or "the 
 """Prints, in a worker, the versions that count."""
 
 
+PCIE, MEMORY = "pciebw", "gpumem"
+ALONE = (PCIE, MEMORY)
+"""Checks of health that are questions of their own."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A question to a lab."""
@@ -73,7 +78,7 @@ def all_questions(lab: Lab, plan: GpuPlan, clock: Clock) -> tuple[Question, ...]
         Question("pinning", partial(_pinned, lab), 60.0),
         Question("health", partial(_healthy, lab, ""), 90.0),
         Question("sick and well", partial(_sick_and_well, lab, clock), 120.0),
-        Question("PCIe bandwidth", partial(_healthy, lab, "pciebw"), 120.0),
+        Question("PCIe bandwidth", partial(_healthy, lab, PCIE), 120.0),
         Question(COMPUTES, partial(_compute, lab), 330.0),
         Question("training", partial(train, lab, workers), 180.0, computes=True, least=60.0),
         Question("all-reduce", partial(all_reduce, lab, plan), 120.0, computes=True, least=60.0),
@@ -94,10 +99,10 @@ def _pinned(lab: Lab, seconds: float) -> tuple[bool, str]:
 
 
 def _healthy(lab: Lab, check: str, seconds: float) -> tuple[bool | None, str]:
-    """Let the checks of health, or one of them, be made on every GPU."""
+    """Let the checks of health, or one of them, be made on every GPU; all but those asked alone."""
     view = lab.health.run_and_wait("", check, seconds)
     gpus = [device for device in view.devices if device.device != CPU]
-    results = [(gpu, result) for gpu in gpus for result in gpu.checks if check in ("", result.name)]
+    results = [(gpu, result) for gpu in gpus for result in gpu.checks if _asked(result.name, check)]
     bad = [
         f"{gpu.device}: {result.name} says {result.last} ({result.message})"
         for gpu, result in results
@@ -112,16 +117,21 @@ def _healthy(lab: Lab, check: str, seconds: float) -> tuple[bool | None, str]:
     return True, f"{made}; not made: {'; '.join(unmade)}" if unmade else made
 
 
+def _asked(name: str, check: str) -> bool:
+    """Tell whether a question about `check`, or about all of them, is one about the check of this name."""
+    return name == check if check else name not in ALONE
+
+
 def _compute(lab: Lab, seconds: float) -> tuple[bool, str]:
     """Let every GPU compute; one of which that cannot be asked does not."""
-    passed, detail = _healthy(lab, "gpumem", seconds)
+    passed, detail = _healthy(lab, MEMORY, seconds)
     return passed is True, detail
 
 
 def _unmade(view: HealthView, nodes: set[str], check: str) -> list[str]:
     """Checks that nodes with GPUs cannot make, each reason once."""
     unmade = [reasons for node, reasons in view.skipped.items() if node in nodes]
-    given = (f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if check in ("", name))
+    given = (f"{name} ({why})" for reasons in unmade for name, why in reasons.items() if _asked(name, check))
     return list(dict.fromkeys(given))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +32,14 @@ COMPUTED = ["training", "all-reduce", "recovery"]
 class FakeHealth:
     """Health of two GPUs; `says` is the last result of each check but those that pass, or `SKIP` and why."""
 
-    def __init__(self, clock: FakeClock, seconds: float = 0.0, **says: str) -> None:
+    def __init__(
+        self,
+        clock: FakeClock,
+        names: Sequence[str] = ("ecc", "temperature"),
+        seconds: float = 0.0,
+        **says: str,
+    ) -> None:
+        self.names = names
         self.clock, self.seconds, self.says, self.sick = clock, seconds, says, False
         self.orders: list[str] = []
 
@@ -55,7 +62,7 @@ class FakeHealth:
 
     def run_and_wait(self, node: str, check: str, timeout: float) -> HealthView:
         self.clock.sleep(min(self.seconds, timeout))
-        names = [check] if check else ["ecc", "temperature"]
+        names = [check] if check else self.names
         skipped = {name: why[5:] for name, why in self.says.items() if why.startswith("SKIP")}
         results = [
             CheckView(
@@ -85,9 +92,11 @@ def lab_with(plan: GpuPlan, patch: pytest.MonkeyPatch) -> Lab:
 class Made:
     """An acceptance that has been made."""
 
-    def __init__(self, lab: Lab, seconds: float = 0.0, **says: str) -> None:
+    def __init__(
+        self, lab: Lab, names: Sequence[str] = ("ecc", "temperature"), seconds: float = 0.0, **says: str
+    ) -> None:
         clock = FakeClock()
-        self.health = FakeHealth(clock, seconds, **says)
+        self.health = FakeHealth(clock, names, seconds, **says)
         lab.__dict__["health"] = self.health
         self.progress: list[str] = []
         self.kept: list[Any] = []
@@ -141,6 +150,13 @@ def test_a_gpu_that_does_not_compute_leaves_out_what_needs_one_and_names_it(lab:
 def test_health_names_the_checks_that_it_could_not_make(lab: Lab) -> None:
     made = Made(lab, dcgm="SKIP dcgmi is not installed")
     assert made.checks["health"].detail == ("4 results on 2 GPUs; not made: dcgm (dcgmi is not installed)")
+
+
+def test_health_is_not_what_is_asked_alone(lab: Lab) -> None:
+    made = Made(lab, ("ecc", "pciebw", "gpumem"), pciebw="UNKNOWN", gpumem="UNKNOWN")
+    assert made.checks["health"].detail == "2 results on 2 GPUs"
+    failed = [name for name, check in made.checks.items() if check.outcome == "failed"]
+    assert failed == ["PCIe bandwidth", "GPUs compute"]
 
 
 def test_a_sick_gpu_fails_and_the_rest_is_asked_all_the_same(lab: Lab) -> None:
