@@ -104,8 +104,8 @@ LOGS = {
         "is not supported in the installed CUDA driver\n",
         f"{DRIVER}RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please "
         "update your GPU driver\n",
-        f"{GROUP}{RANK}lightning_fabric.utilities.exceptions.MisconfigurationException: Device should be CPU, "
-        "got cuda:0 instead.\n",
+        f"{GROUP}{RANK}lightning_fabric.utilities.exceptions.MisconfigurationException: Device should be "
+        "CPU, got cuda:0 instead.\n",
     ],
     "gpu-twice": [  # nccl/src/init.cc; torch/csrc/distributed/c10d/NCCLUtils.hpp
         f"{GROUP}{RANK}torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid "
