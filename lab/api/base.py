@@ -136,9 +136,13 @@ def _lines(misfits: list[ErrorDetails]) -> Iterator[str]:
 def _why(misfit: ErrorDetails) -> str:
     if misfit["type"] in WORDS:
         return WORDS[misfit["type"]]
-    value = repr(misfit["input"])
-    quoted = value if len(value) <= QUOTED else f"{value[:QUOTED]}…"
-    return f"{re.sub(UNSAID, '', misfit['msg'])}, not {quoted}"
+    return f"{re.sub(UNSAID, '', misfit['msg'])}, not {quoted(misfit['input'])}"
+
+
+def quoted(value: Plain) -> str:
+    """A value as a message quotes it."""
+    text = repr(value)
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}…"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

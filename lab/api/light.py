@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from lab.api.base import QUOTED, Plain, parse
+from lab.api.base import Plain, parse, quoted
 from lab.errors import LabError
 
 M = TypeVar("M")
@@ -132,6 +132,4 @@ def _typed(value: Plain, kind: Plain, words: str) -> Plain:
 
 
 def _misfit(wanted: str, value: Plain) -> _MisfitError:
-    text = repr(value)
-    quoted = text if len(text) <= QUOTED else f"{text[:QUOTED]}…"
-    return _MisfitError(f"should be {wanted}, not {quoted}")
+    return _MisfitError(f"should be {wanted}, not {quoted(value)}")

@@ -22,6 +22,7 @@ from lab.api import (
 )
 from tests.conftest import ROOT
 
+MODULES = (chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe)
 FILE = ROOT / "lab" / "api" / "schema.json"
 
 
@@ -34,18 +35,7 @@ def test_it_is_a_schema_of_every_shape() -> None:
     jsonschema.Draft202012Validator.check_schema(document)
     shapes = {
         name
-        for module in (
-            chaos,
-            health,
-            inference,
-            ladder,
-            lesson,
-            queue,
-            queue_requests,
-            quotas,
-            receipt,
-            recipe,
-        )
+        for module in MODULES
         for name, value in vars(module).items()
         if dataclasses.is_dataclass(value) and vars(value).get("__module__") == module.__name__
     }
