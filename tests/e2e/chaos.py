@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from lab.services import STORE
 from tests.e2e.harness import Shell
 from tests.e2e.receipts import assert_valid
 
@@ -80,3 +81,30 @@ class ChaosTests:
             return "survived", list(receipt["problems"])
         failed = [(c["name"], c["detail"]) for c in receipt["checks"] if not c["passed"]]
         return receipt["verdict"], [receipt["reason"], *failed]
+
+
+class StoreChaosTests(ChaosTests):
+    """The same with the faults of the store alone: for a store that is another than usual."""
+
+    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-down": {"for": 5}, "checkpoint-corrupt": {}}
+    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "s3-slow": {"for": 6},
+        "checkpoint-truncate": {},
+        "checkpoint-delete": {},
+    }
+
+
+def outlive_a_refused_key(shell: Shell) -> str:
+    """Let a training meet a store that refuses its key for a while; returns the job, which succeeds.
+
+    The verdict is left open: of an attempt that begins and fails meanwhile nothing can be stored.
+    """
+    job = shell.digits(epochs=12, max_failures=-1, batch_size=4)
+    shell.where(job)
+    fault = ("--fault", "s3-credentials-revoked", "--for", "5s", "--job", job, "--after-epoch", "2")
+    receipt = shell.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=400).document
+    assert_valid(receipt)
+    assert receipt["fault"]["effect"] == "refused the training key"
+    assert receipt["verdict"] not in ("failed", "restarted-from-scratch"), receipt["reason"]
+    shell.succeeds(job)
+    return job

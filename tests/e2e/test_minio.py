@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from lab.host.programs import MINIO
-from lab.services import STORE
-from tests.e2e.chaos import ChaosTests
+from tests.e2e.chaos import StoreChaosTests, outlive_a_refused_key
 from tests.e2e.harness import UP, Bench, Shell
-from tests.e2e.receipts import assert_recovered, assert_valid
+from tests.e2e.receipts import assert_recovered
 from tests.e2e.store import check_conformance, check_keys
 
 pytestmark = pytest.mark.minio
@@ -54,28 +52,13 @@ def test_one_command_boots_breaks_and_proves_the_recovery_with_minio(
 
 @pytest.mark.rare
 def test_a_training_outlives_minio_refusing_its_key(minio_lab: MinioBench) -> None:
-    """The verdict is left open: of an attempt that begins and fails meanwhile nothing can be stored."""
-    job = minio_lab.digits(epochs=12, max_failures=-1, batch_size=4)
-    minio_lab.where(job)
-    fault = ("--fault", "s3-credentials-revoked", "--for", "5s", "--job", job, "--after-epoch", "2")
-    receipt = minio_lab.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=400).document
-    assert_valid(receipt)
-    assert receipt["fault"]["effect"] == "refused the training key"
-    assert receipt["verdict"] not in ("failed", "restarted-from-scratch"), receipt["reason"]
-    minio_lab.succeeds(job)
+    job = outlive_a_refused_key(minio_lab)
     run = minio_lab.lab.history(job).runs[-1]
     assert run.checkpoints[-1].progress == 12
     assert minio_lab.healthy()
 
 
-class TestMinioChaos(ChaosTests):
-    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-down": {"for": 5}, "checkpoint-corrupt": {}}
-    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "s3-slow": {"for": 6},
-        "checkpoint-truncate": {},
-        "checkpoint-delete": {},
-    }
-
+class TestMinioChaos(StoreChaosTests):
     @pytest.fixture
     def shell(self, minio_lab: MinioBench) -> Shell:
         return minio_lab

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from lab.services import STORE
-from tests.e2e.chaos import ChaosTests
+from tests.e2e.chaos import StoreChaosTests, outlive_a_refused_key
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench, docker
 from tests.e2e.harness import UP, Shell
-from tests.e2e.receipts import assert_recovered, assert_valid
+from tests.e2e.receipts import assert_recovered
 from tests.e2e.servers import free_port
 from tests.e2e.store import check_conformance
 from tests.versitygw import BUCKET, KEY, versitygw
@@ -54,26 +53,11 @@ def test_one_command_breaks_and_proves_the_recovery_on_a_store_of_the_host(there
 
 
 def test_a_training_outlives_the_gateway_refusing_its_key(there: ContainerBench) -> None:
-    """The verdict is left open: of an attempt that begins and fails meanwhile nothing can be stored."""
-    job = there.digits(epochs=12, max_failures=-1, batch_size=4)
-    there.where(job)
-    fault = ("--fault", "s3-credentials-revoked", "--for", "5s", "--job", job, "--after-epoch", "2")
-    receipt = there.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=400).document
-    assert_valid(receipt)
-    assert receipt["fault"]["effect"] == "refused the training key"
-    assert receipt["verdict"] not in ("failed", "restarted-from-scratch"), receipt["reason"]
-    there.succeeds(job)
+    outlive_a_refused_key(there)
     assert there.healthy()
 
 
-class TestUpstreamChaos(ChaosTests):
-    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-down": {"for": 5}, "checkpoint-corrupt": {}}
-    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "s3-slow": {"for": 6},
-        "checkpoint-truncate": {},
-        "checkpoint-delete": {},
-    }
-
+class TestUpstreamChaos(StoreChaosTests):
     @pytest.fixture
     def shell(self, there: ContainerBench) -> Shell:
         return there
