@@ -26,7 +26,7 @@ CALM_SECONDS = 120.0
 """Time in which a lab answers again after the load has ended."""
 
 LOOPS_TOGETHER = 15
-"""Loops of a session beside containers, which are one session's worth together."""
+"""Loops of a session: a machine on which some people run much, and not one on which a hundred run one loop each."""
 
 
 class Seen:
@@ -73,7 +73,7 @@ def run(minutes: float, busy: int, runtime: str, *, hard: bool) -> dict[str, obj
             seen.look()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         hardship = (2, int(FREE_SHARE * memory)) if hard else (0, 0)
-        with machine_under_load(busy, *hardship, together=1 if runtime == "local" else LOOPS_TOGETHER):
+        with machine_under_load(busy, *hardship, together=LOOPS_TOGETHER):
             begin = time.monotonic()
             still = [60 * minutes / 2] if hard else []
             while (passed := time.monotonic() - begin) < 60 * minutes:
