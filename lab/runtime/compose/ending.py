@@ -28,6 +28,11 @@ EVENTS = {"kill": ("kill", "die"), "stop": ("kill", "die"), "pause": ("pause",)}
 KILL_SECONDS = 30.0
 NOT_FOUND = (126, 127)
 
+UNFROZEN = "unable to freeze"
+FREEZE_TRIES = 5
+"""runc thaws what has not frozen after a thousand looks, some seconds of a busy machine, and leaves it to its
+caller to try again (https://github.com/opencontainers/runc/pull/4388)."""
+
 
 class Acts:
     """Acts on containers, done for sure."""
@@ -47,7 +52,16 @@ class Acts:
         return self._do("stop", container, lambda current: not current.alive, f"--time={grace}", grace=grace)
 
     def pause(self, container: Container) -> Struck:
-        """Freeze it. Raises EngineError."""
+        """Freeze it, at the latest at the fifth try. Raises EngineError."""
+        for _ in range(FREEZE_TRIES - 1):
+            try:
+                return self._freeze(container)
+            except EngineError as error:
+                if UNFROZEN not in str(error):
+                    raise
+        return self._freeze(container)
+
+    def _freeze(self, container: Container) -> Struck:
         return self._do("pause", container, lambda current: current.state == "paused")
 
     def unpause(self, container: Container) -> None:
@@ -93,6 +107,8 @@ class Acts:
         try:
             self._engine.act(verb, [container.id], *options, grace=grace, gone=gone)
         except EngineError as error:
+            if UNFROZEN in str(error):
+                raise
             problem = error
 
         def over() -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from lab.errors import EngineError
-from lab.runtime.compose.ending import PATIENCE_SECONDS
+from lab.runtime.compose.ending import FREEZE_TRIES, PATIENCE_SECONDS
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.topology import State, Struck
 from tests.unit.runtime.compose.fake_docker import FakeDocker
@@ -44,6 +45,27 @@ def test_what_is_not_done_is_the_engines_error(up: ComposeRuntime, docker: FakeD
     docker.fails[verb, WORKER] = NO_EVENT
     with pytest.raises(EngineError, match="did not receive an exit event"):
         ACTS[verb][0](up)
+
+
+@pytest.mark.parametrize(("failures", "frozen"), [(FREEZE_TRIES - 1, True), (FREEZE_TRIES, False)])
+def test_a_container_that_does_not_freeze_in_time_is_frozen_again(
+    up: ComposeRuntime, docker: FakeDocker, monkeypatch: pytest.MonkeyPatch, failures: int, frozen: bool
+) -> None:
+    act, tries = up._engine.act, []
+
+    def freeze(verb: str, names: Sequence[str], *options: str, **more: Any) -> None:
+        if verb == "pause":
+            tries.append(docker.clock())
+            if len(tries) <= failures:
+                raise EngineError("docker failed: OCI runtime pause failed: unable to freeze: unknown")
+        act(verb, names, *options, **more)
+
+    monkeypatch.setattr(up._engine, "act", freeze)
+    with contextlib.nullcontext() if frozen else pytest.raises(EngineError, match="unable to freeze"):
+        up.pause(WORKER)
+
+    assert len(tries) == FREEZE_TRIES
+    assert (docker.find(WORKER).state == "paused") is frozen
 
 
 def test_what_is_left_of_a_node_has_ended_before_it_is_started_afresh(
