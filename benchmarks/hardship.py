@@ -76,11 +76,14 @@ def machine_under_load(
 
 
 def stand_still(lab: Lab, seconds: float) -> None:
-    """Freeze every service of a lab, the head last: what it asked meanwhile waits for an answer."""
+    """Freeze every service of a lab as if its machine stood still, though one service after the other.
+
+    The head stands still for longest, so that it sees no node that stands still alone.
+    """
     names = [status.service for status in lab.status().services]
     names.sort(key=lambda name: (name == HEAD, not is_node(name)))
     try:
-        for name in names:
+        for name in reversed(names):
             lab.runtime.pause(name)
         time.sleep(seconds)
     finally:
