@@ -26,7 +26,7 @@ CALM_SECONDS = 120.0
 """Time in which a lab answers again after the load has ended."""
 
 LOOPS_TOGETHER = 15
-"""Loops of a session: a machine on which some people run much, and not one on which a hundred run one loop each."""
+"""Loops of a session: a machine on which some people run much, not one on which a hundred run a loop each."""
 
 
 class Seen:

@@ -1,4 +1,4 @@
-"""Time from a fault to the first new epoch: the lab's settings against stock Ray's, stage by stage.
+"""Time from a fault to the first new step and the first new epoch, stage by stage, against stock Ray.
 
 A lab has three nodes, so that a job of two ranks can move. All faults of a round hit the same job with the
 same number of ranks, one after the other, each once the lab is whole again; an `early` fault hits a new job
@@ -37,6 +37,7 @@ REPORTS = 3
 REPAIRS = 3
 """Attempts to repair a lab after a lost run, before the rest of its round is given up."""
 
+EPOCH = "epoch"
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.25
 
@@ -113,7 +114,7 @@ def one_round(
         with own_lab(name, stock_ray=stock, workers=NODES, runtime=runtime) as lab:
             job, ranks = "", 0
             for case in cases:
-                figure = f"{case.name}: fault to first new epoch"
+                epoch, step = (f"{case.name}: fault to first new {end}" for end in (EPOCH, "step"))
                 try:
                     if not job or case.early or ranks != case.ranks:
                         if job:
@@ -122,14 +123,16 @@ def one_round(
                         job, ranks = _train(lab, case.ranks), case.ranks
                     found = once(lab, job, case)
                 except Exception as error:  # the other cases are worth having
-                    yield figure, error
+                    yield epoch, error
                     repair(lab, wanted)
                     job = job if lives(lab, job) else ""
                     continue
                 measured.setdefault((side, case.name), []).append(found)
                 parts = (f"{k} {v:.2f}" for k, v in found.stages().items() if v is not None)
                 say(f"{side}, {case.name}: {'  '.join(parts)}")
-                yield figure, found.total
+                if found.to_step is not None:
+                    yield step, found.to_step
+                yield epoch, found.total
 
     return measure
 
@@ -173,7 +176,8 @@ def once(lab: Lab, job: str, case: Case) -> Breakdown:
     fault.refuse(scene)
     at = time.time()
     try:
-        fault.inject(scene)
+        struck = fault.inject(scene)
+        at = struck.first if struck else at
         found: Breakdown = wait_for("the first new epoch", lambda: recovered(lab, job, hit, at))
     finally:
         fault.revert(scene)
@@ -240,7 +244,7 @@ def stage_table(measured: Sequence[Row]) -> str:
     names = [each.name.rstrip("_") for each in fields(Breakdown)]
     lines = ["| what | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
     for row in measured:
-        if isinstance(row, Recovery):
+        if isinstance(row, Recovery) and row.what.endswith(EPOCH):
             for label, found in (("", row.stages), (f", {row.peer}", row.peer_stages)):
                 cells = [f"{found[name]:.2f}" if name in found else "" for name in names]
                 lines.append(f"| {row.what.partition(':')[0]}{label} | {' | '.join(cells)} |")

@@ -73,6 +73,7 @@ class Timeline(Described):
     failure_detected: float | None = None
     attempt_started: float | None = None
     restored: float | None = None
+    first_step: float | None = None
     first_report: float | None = None
     node_rejoined: float | None = None
 
@@ -279,8 +280,8 @@ class ReceiptDocument(Described):
     """Work done twice, in the unit of the run; None if unknown."""
     breakdown: Mapping[str, float | None] | None
     """Where the seconds until the first new report went: stage (detect, decide, place, start, import, load,
-    first_step) -> seconds. None for a stage whose end is not known: its seconds are in the next one; None for
-    all where nothing had to resume."""
+    first_step, report) -> seconds. None for a stage whose end is not known: its seconds are in the next one;
+    None for all where nothing had to resume."""
     job: JobDocument
     preemption: Preemption | None = None
     """Where the fault is a preemption."""

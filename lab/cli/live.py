@@ -23,6 +23,7 @@ ORDER = (
     "failure_detected",
     "attempt_started",
     "restored",
+    "first_step",
     "first_report",
     "node_rejoined",
     "job_finished",

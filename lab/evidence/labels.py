@@ -14,6 +14,7 @@ MOMENTS: Mapping[str, str] = {
     "failure_detected": "Ray Train acts",
     "attempt_started": "new attempt",
     "restored": "checkpoint loaded",
+    "first_step": "first new step",
     "survivors": "survivors go on",
     "rejoined": "rank is back",
     "first_report": "first new report",

@@ -29,13 +29,20 @@ class Breakdown:
     """Until the training function begins: torch, the process group, what the script imports."""
     load: float | None
     """Until the checkpoint's files have been read, and the script's own preparations before that."""
-    first_step: float
-    """Until the first report: an epoch or a step, and its checkpoint."""
+    first_step: float | None
+    """Until every rank has taken a step of its optimizer, or begins a round of a boosting library."""
+    report: float
+    """Until the first report: the rest of an epoch or of so many steps, and their checkpoint."""
 
     @property
     def total(self) -> float:
         """Seconds from the fault to the first report of the new attempt."""
         return sum(seconds or 0.0 for seconds in asdict(self).values())
+
+    @property
+    def to_step(self) -> float | None:
+        """Seconds from the fault to the first step of every rank of the new attempt; None if unknown."""
+        return None if self.first_step is None else self.total - self.report
 
     def stages(self) -> dict[str, float | None]:
         """Return stage -> seconds, to the millisecond; `import_` is called `import`."""
@@ -58,6 +65,7 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
         _last(new.ready_at, new.nodes),
         _last(new.function_started_at, new.nodes),
         _loaded(run, new),
+        stepped_at(new),
     ]
     stages: list[float | None] = []
     begin = at
@@ -69,8 +77,13 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
         end_here = min(max(end, begin), first)  # each machine has a clock of its own
         stages.append(end_here - begin)
         begin = end_here
-    detect, decide, place, start, import_, load = stages
-    return Breakdown(detect, decide, place, start, import_, load, first - begin)
+    detect, decide, place, start, import_, load, first_step = stages
+    return Breakdown(detect, decide, place, start, import_, load, first_step, first - begin)
+
+
+def stepped_at(attempt: RunAttempt) -> float | None:
+    """Return the time when the last rank had taken its first step; None if not all are known."""
+    return _last({rank: weights.at for rank, weights in attempt.weights.items()}, attempt.nodes)
 
 
 def _last(times: Mapping[int, float], ranks: Iterable[int]) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.api.receipt import AttemptDocument, CheckpointProof, Timeline, Verdict
 from lab.evidence.ledger import Files, History, RunAttempt, began, manifest_sha256
 from lab.evidence.receipt import work
-from lab.evidence.receipt.breakdown import breakdown
+from lab.evidence.receipt.breakdown import breakdown, stepped_at
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.gaps import gaps
 from lab.evidence.receipt.model import (
@@ -143,6 +143,7 @@ def _timeline(case: Case) -> Timeline:
         failure_detected=after(hit.failure_detected_at) if hit else None,
         attempt_started=after(new.started_at) if new else None,
         restored=after(min((load.at for load in loads), default=None)),
+        first_step=after(stepped_at(new)) if new else None,
         first_report=after(new.reports[0].at) if new and new.reports else None,
         node_rejoined=after(back.started_at) if back else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.evidence.ledger import Run, RunAttempt, steps_of
+from lab.evidence.receipt.breakdown import stepped_at
 from lab.evidence.receipt.survival import Survival
 from lab.flows.recovery.request import Moment, OnMoment
 from lab.flows.recovery.trigger import Aim
@@ -60,6 +61,8 @@ class LiveTimeline:
             if attempt.loads:
                 load = attempt.loads[0]
                 self.emit("restored", load.at, f"read {load.uri.rsplit('/', 1)[-1]}")
+            if (stepped := stepped_at(attempt)) is not None:
+                self.emit("first_step", stepped, "every rank has taken a step")
             if attempt.reports:
                 first = attempt.reports[0]
                 known = first.progress is not None

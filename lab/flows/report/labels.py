@@ -28,6 +28,7 @@ MOMENTS = {
     "failure_detected": "the controller saw that a rank had failed and decided to try again",
     "attempt_started": "every rank has a process again",
     "restored": "the first rank had read the files of the checkpoint",
+    "first_step": "every rank had taken a step of its optimizer",
     "first_report": "the first epoch after the fault was done",
     "reverted": "labctl had brought back what it broke",
     "node_rejoined": "the service that was hit had joined the cluster again",
@@ -41,7 +42,8 @@ PARTS = {
     "start": "until these processes belong to Ray Train",
     "import": "until the training function begins: Python imports torch and the like",
     "load": "until the files of the checkpoint have been read",
-    "first_step": "until the first report: an epoch or a step, and its checkpoint",
+    "first_step": "until every rank has taken a step of its optimizer",
+    "report": "until the first report: the rest of an epoch or of so many steps, and their checkpoint",
 }
 """Parts of the time without training, in their order -> what each is."""
 

@@ -16,7 +16,7 @@ from benchmarks.recovery import CASES, OURS, Case, Recovery, possible, stage_tab
 from lab.errors import ServiceError
 from lab.evidence.receipt.breakdown import Breakdown
 
-GOOD = Breakdown(1.0, 0.1, 0.0, 0.4, 0.5, 1.0, 2.0)
+GOOD = Breakdown(1.0, 0.1, 0.0, 0.4, 0.5, 1.0, 0.4, 1.6)
 KILL, STOP, PAUSE = (Case(name, name) for name in ("kill", "stop", "pause"))
 EARLY = Case("kill early", "kill", early=True)
 
@@ -70,7 +70,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, lab: FakeLab, *cases: Case) -> Fou
 
 
 def known(found: Found) -> list[str]:
-    return [figure.partition(":")[0] for figure in found.figures]
+    return list(dict.fromkeys(figure.partition(":")[0] for figure in found.figures))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_an_early_fault_comes_to_a_job_of_its_own(monkeypatch: pytest.MonkeyPatc
     assert lab.ended == {"job-1"}
 
 
-def found(detect: float | None, first_step: float) -> Breakdown:
-    return Breakdown(detect, 1.0, None, None, 2.0, None, first_step)
+def found(detect: float | None, report: float) -> Breakdown:
+    return Breakdown(detect, 1.0, None, None, 2.0, None, None, report)
 
 
 def test_stages_are_medians_of_the_recoveries_that_know_them() -> None:
@@ -122,7 +122,7 @@ def test_stages_are_medians_of_the_recoveries_that_know_them() -> None:
         "detect": 2.0,
         "decide": 1.0,
         "import": 2.0,
-        "first_step": 6.0,
+        "report": 6.0,
     }
     assert stages([]) == {}
 

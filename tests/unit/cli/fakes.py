@@ -40,7 +40,7 @@ def receipt(verdict: str = "recovered", *, failing: str = "") -> Receipt:
         fault=FaultRecord(
             "kill", "ray-worker-0", "aa", AT, AT + 4.25, traits=Traits("was killed", ends_node=True)
         ),
-        timeline=Timeline(0.9, 1.0, 2.6, 3.4, 4.1, None),
+        timeline=Timeline(0.9, 1.0, 2.6, 3.4, 3.6, 4.1, None),
         checkpoint=CheckpointProof("s3://ray/job-1/checkpoint_000004", 5, sha, sha),
         attempts=(
             AttemptDocument(1, ("ray-worker-0",), 1, 6, AT - 20, AT + 1),

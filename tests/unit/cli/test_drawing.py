@@ -223,13 +223,13 @@ def test_a_receipt_says_what_was_expected_where_the_seconds_went_and_how_many_ra
         replace(
             judged,
             fault=replace(judged.fault, expected=Expected.STORE_AWAY),
-            breakdown=Breakdown(0.72, 0.1, None, None, None, None, 1.0),
+            breakdown=Breakdown(0.72, 0.1, None, None, None, None, 0.4, 1.0),
             world_size=tuple((1.0, ranks) for ranks in (2, 1, 1, 2)),
             resubmitted_as="job-2",
         )
     )
     assert "AS EXPECTED" in shown
     assert "training waits, or resumes" in shown
-    assert "detect 0.7  decide 0.1  first step 1.0" in shown
+    assert "detect 0.7  decide 0.1  first step 0.4  report 1.0" in shown
     assert "2, then 1, then 2" in shown
     assert "submitted again as job-2" in shown

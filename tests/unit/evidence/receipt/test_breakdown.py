@@ -42,6 +42,7 @@ COLD = [
     event("function_started", 7.75, rank=0),
     event("get_checkpoint", 7.8, rank=0, uri=URI),
     event("checkpoint_loaded", 8.25, rank=0, uri=URI, files={}),
+    event("weights", 8.375, rank=0, tensors=["w"]),
     report(9.25, 4),
     report(9.5, 5),
 ]
@@ -62,13 +63,13 @@ def without(name: str, attempt: int = 2) -> list[dict[str, Any]]:
 
 def test_each_stage_has_its_seconds_and_they_add_up() -> None:
     found = of(COLD)
-    assert found == Breakdown(1.0, 0.25, 0.5, 2.0, 4.0, 0.5, 1.0)
-    assert found.total == 9.25
+    assert found == Breakdown(1.0, 0.25, 0.5, 2.0, 4.0, 0.5, 0.125, 0.875)
+    assert (found.to_step, found.total) == (8.375, 9.25)
 
 
 def test_a_process_that_stood_by_needs_no_place() -> None:
     warm = [{**each, "launched_at": AT - 30} if each["event"] == "rank_ready" else each for each in COLD]
-    assert of(warm) == Breakdown(1.0, 0.25, 0.0, 2.5, 4.0, 0.5, 1.0)
+    assert of(warm) == Breakdown(1.0, 0.25, 0.0, 2.5, 4.0, 0.5, 0.125, 0.875)
 
 
 def test_a_stage_of_several_ranks_ends_with_the_last() -> None:
@@ -78,8 +79,9 @@ def test_a_stage_of_several_ranks_ends_with_the_last() -> None:
         event("rank_ready", 4.75, rank=1, launched_at=AT - 30),
         event("function_started", 7.0, rank=1),
         event("checkpoint_loaded", 8.5, rank=1, uri=URI, files={}),
+        event("weights", 9.0, rank=1, tensors=["w"]),
     ]
-    assert of(more) == Breakdown(1.0, 0.25, 0.5, 3.0, 3.0, 0.75, 0.75)
+    assert of(more) == Breakdown(1.0, 0.25, 0.5, 3.0, 3.0, 0.75, 0.5, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,7 @@ def test_a_stage_of_several_ranks_ends_with_the_last() -> None:
         ("rank_ready", {"place", "start"}),
         ("function_started", {"import"}),
         ("checkpoint_loaded", {"load"}),
+        ("weights", {"first_step"}),
     ],
 )
 def test_seconds_of_an_unknown_stage_are_in_the_next(missing: str, unknown: set[str]) -> None:
@@ -102,7 +105,7 @@ def test_a_rank_that_says_nothing_leaves_its_stage_unknown() -> None:
     more = [*without("attempt_started"), event("attempt_started", 3.8, workers=workers(0, 1))]
     found = of(more)
     assert found is not None
-    assert (found.start, found.import_) == (None, None)
+    assert (found.start, found.import_, found.first_step, found.to_step) == (None, None, None, None)
 
 
 def test_a_clock_that_lags_makes_no_negative_stage() -> None:
@@ -129,4 +132,5 @@ def test_there_is_none_without_a_new_report_or_a_failure_after_the_fault() -> No
 def test_as_json_it_has_every_stage_in_order() -> None:
     found = of(COLD)
     assert found is not None
-    assert list(found.stages()) == ["detect", "decide", "place", "start", "import", "load", "first_step"]
+    stages = ["detect", "decide", "place", "start", "import", "load", "first_step", "report"]
+    assert list(found.stages()) == stages

@@ -65,7 +65,7 @@ def full(**changes: Any) -> ReportEvidence:
     events, control = real("ledger_kill"), real("ledger_undisturbed")
     history, other = History.of(events), History.of(control)
     nodes = nodes_of(events)
-    breakdown = Breakdown(0.965, 0.3, 0.2, 2.4, 5.1, 0.6, 2.774)
+    breakdown = Breakdown(0.965, 0.3, 0.2, 2.4, 5.1, 0.6, 0.174, 2.6)
     receipt = replace(kill_receipt(), breakdown=breakdown).document()
     given: dict[str, Any] = {
         "subject": Subject("k3", receipt, ".raylab/receipts/k3-1795210474.json"),
