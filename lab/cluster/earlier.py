@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from lab.api.ledger import RunFinished
 from lab.cluster.jobs import EARLIER, INTERACTIVE, Job
-from lab.evidence.ledger import Event, parse_events
+from lab.evidence.ledger import Event, of_kind, parse_events
 from lab.store import Store, StoredObject
 from lab.topology import LEDGER_PREFIX
 
@@ -48,7 +49,7 @@ def _job(store: Store, job: str, entries: Sequence[StoredObject]) -> Job:
         if stream.rpartition("/")[2].startswith(CONTROLLER):
             last[stream] = key
     events = [e for key in last.values() for e in parse_events(store.get(key).splitlines())]
-    ends = [event for event in events if event.event == "run_finished"]
+    ends = list(of_kind(events, RunFinished))
     whole = bool(ends) and len(ends) == len(last)
     return Job(
         submission_id=job,
@@ -56,13 +57,13 @@ def _job(store: Store, job: str, entries: Sequence[StoredObject]) -> Job:
         entrypoint="",
         message=_ending(ends) if whole else "its end is not recorded: the ledger stops before it",
         started_at=min(entry.modified for entry in entries),
-        ended_at=max(event.at for event in ends) if whole else None,
+        ended_at=max(event.at for event, _ in ends) if whole else None,
         node_id="",
         exit_code=None,
         metadata={},
     )
 
 
-def _ending(ends: Sequence[Event]) -> str:
-    errors = [str(event.fields["error"]) for event in ends if event.fields.get("error")]
+def _ending(ends: Sequence[tuple[Event, RunFinished]]) -> str:
+    errors = [said.error for _, said in ends if said.error]
     return f"its training failed: {errors[-1]}" if errors else "its training finished"

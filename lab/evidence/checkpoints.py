@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.evidence.ledger import EPOCH_KEYS, Event, History, Number, manifest_sha256, number, parse_events
+from lab.api.ledger import CheckpointSaved
+from lab.evidence.ledger import (
+    EPOCH_KEYS,
+    Event,
+    History,
+    Number,
+    manifest_sha256,
+    number,
+    of_kind,
+    parse_events,
+)  # fmt: skip
 from lab.store import MissingObjectError, Store, StoredObject
 from lab.topology import LEDGER_PREFIX
 
@@ -145,15 +155,14 @@ def _known(store: Store, job: str) -> dict[str, _Known]:
     history = ledger.poll()
     known: dict[str, _Known] = {}
     files: dict[str, dict[str, str]] = {}
-    for event in ledger.events:
-        uri, metrics = event.fields.get("uri"), event.fields.get("metrics")
-        if event.event != "checkpoint_saved" or not isinstance(uri, str):
+    for event, said in of_kind(ledger.events, CheckpointSaved):
+        uri = said.uri
+        if uri is None:
             continue
-        saved = event.fields.get("files")
-        for path, entry in saved.items() if isinstance(saved, dict) else ():
-            if isinstance(entry, dict) and isinstance(entry.get("sha256"), str):
-                files.setdefault(uri, {})[path] = entry["sha256"]
-        epochs = (number(metrics.get(key)) for key in EPOCH_KEYS) if isinstance(metrics, dict) else iter(())
+        for path, file in (said.files or {}).items():
+            if file.sha256 is not None:
+                files.setdefault(uri, {})[path] = file.sha256
+        epochs = (number(said.metrics.get(key)) for key in EPOCH_KEYS)
         epoch = next((value for value in epochs if value is not None), None)
         sha256 = manifest_sha256(files[uri]) if uri in files else None
         known[uri] = _Known(event.job, event.run or None, epoch, sha256)

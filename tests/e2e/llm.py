@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.evidence.ledger import number
 from tests.e2e.harness import PATIENCE, Shell
 from tests.e2e.receipts import assert_recovered
 from tests.waiting import eventually
@@ -56,7 +57,9 @@ class LanguageModelTests:
         assert lost["amount"] <= lost["checkpoint_interval"] == 10
         pretrained = shell.lab.history(job).runs[-1]
         assert pretrained.last is not None
-        assert pretrained.last.metrics["passes"] < 1
+        passes = number(pretrained.last.metrics["passes"])
+        assert passes is not None
+        assert passes < 1
 
         tuned = self.submit(shell, steps=20, text="prose", lora_rank=4, **{"from": pretrained.name})
         shell.succeeds(tuned)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lab.api.base import Plain
+from lab.api.ledger import CheckpointCommitted
 from lab.cluster.allocation import Snapshot, holdings, read, waiting
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import HELPER, Job, Jobs
@@ -16,10 +17,8 @@ from lab.cluster.submission import Submission
 from lab.daemons.queue.steering import Look
 from lab.errors import NotFoundError
 from lab.evidence.checkpoints import JobLedger
+from lab.evidence.ledger import of_kind
 from lab.store import Store
-
-COMMITTED = "checkpoint_committed"
-"""Event of a ledger."""
 
 
 @dataclass(frozen=True)
@@ -148,4 +147,4 @@ class Cluster:
         history = ledger.poll()
         if not history.runs:
             return None
-        return any(event.event == COMMITTED and event.at > at for event in ledger.events)
+        return any(event.at > at for event, _ in of_kind(ledger.events, CheckpointCommitted))

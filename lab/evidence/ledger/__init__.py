@@ -1,13 +1,15 @@
 """Reads ledgers: what training jobs recorded about themselves, as plain data. No input or output here.
 
-The probe inside Ray writes one event per line (see `raylab_ledger.train` for which and by whom); a job's
+The probe inside Ray writes one event per line (`lab.api.ledger` has the kinds and their fields); a job's
 ledger is the union of many small objects, in no order. `parse_events` turns their lines into events,
 `History.of` turns events into runs with their attempts and checkpoints.
 """
 
+from lab.api.base import Number
+from lab.api.lenient import number
 from lab.evidence.ledger.counts import began, in_steps
 from lab.evidence.ledger.epochs import epochs_of
-from lab.evidence.ledger.events import Event, Number, in_order, number, parse_events
+from lab.evidence.ledger.events import Event, in_order, of_kind, parse_events
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
 from lab.evidence.ledger.model import (
     CommittedCheckpoint,
@@ -49,6 +51,7 @@ __all__ = [
     "in_steps",
     "manifest_sha256",
     "number",
+    "of_kind",
     "parse_events",
     "steps_of",
 ]

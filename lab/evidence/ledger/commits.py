@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
-from lab.evidence.ledger.events import Event
-from lab.evidence.ledger.fields import files_of, progress_of, text
+from lab.api.ledger import AttemptEnded, CheckpointCommitted, CheckpointGiven, CheckpointSaved, WithMetrics
+from lab.evidence.ledger.events import Event, of_kind
+from lab.evidence.ledger.fields import manifest_of, progress_of
 from lab.evidence.ledger.model import CommittedCheckpoint
 
-Saves = Mapping[tuple[int, str], Mapping[int, Sequence[Event]]]
-"""Attempt and URI -> rank -> its `checkpoint_saved`, in order."""
+Save = tuple[Event, CheckpointSaved]
+Saves = Mapping[tuple[int, str], Mapping[int, Sequence[Save]]]
+"""Attempt and URI -> rank -> its saves, in order."""
+
+
+@dataclass(frozen=True)
+class _Commit:
+    at: float
+    attempt: int
+    uri: str
+    payload: WithMetrics
+    """That of its own event; of a save where there is none."""
 
 
 def committed(events: Sequence[Event], key: str | None) -> tuple[CommittedCheckpoint, ...]:
@@ -23,7 +34,7 @@ def committed(events: Sequence[Event], key: str | None) -> tuple[CommittedCheckp
     saves, count = _saves(events), Counter[tuple[int, str]]()
     checkpoints = []
     for commit in _commits(events, saves):
-        place = commit.attempt, commit.fields["uri"]
+        place = commit.attempt, commit.uri
         parts = [mine[count[place]] for mine in saves.get(place, {}).values() if count[place] < len(mine)]
         count[place] += 1
         checkpoints.append(_checkpoint(commit, parts, key))
@@ -34,8 +45,8 @@ def perhaps_committed(events: Iterable[Event]) -> frozenset[tuple[int, str]]:
     """Return attempt and URI of each checkpoint that was saved and whose commit is not recorded, where the
     record of the controller breaks off: the commit may have been its last act."""
     history = list(events)
-    ended = {e.attempt for e in history if e.event == "attempt_ended"}
-    commits = Counter((e.attempt, e.fields.get("uri")) for e in history if e.event == "checkpoint_committed")
+    ended = {e.attempt for e, _ in of_kind(history, AttemptEnded)}
+    commits = Counter((e.attempt, said.uri) for e, said in of_kind(history, CheckpointCommitted))
     return frozenset(
         (attempt, uri)
         for (attempt, uri), by_rank in _saves(history).items()
@@ -43,16 +54,17 @@ def perhaps_committed(events: Iterable[Event]) -> frozenset[tuple[int, str]]:
     )
 
 
-def _checkpoint(commit: Event, saved: Sequence[Event], key: str | None) -> CommittedCheckpoint:
-    progress = (progress_of(e.fields, key) for e in (commit, *sorted(saved, key=lambda e: e.rank or 0)))
-    manifests = {e.rank: files_of(e.fields.get("files")) for e in saved if e.rank is not None}
+def _checkpoint(commit: _Commit, saved: Sequence[Save], key: str | None) -> CommittedCheckpoint:
+    by_rank = [said for _, said in sorted(saved, key=_rank)]
+    progress = (progress_of(said, key) for said in (commit.payload, *by_rank))
+    manifests = {e.rank: manifest_of(said.files) for e, said in saved if e.rank is not None}
     files: dict[str, set[str]] = {}
     for manifest in manifests.values():
         for path, sha256 in (manifest or {}).items():
             files.setdefault(path, set()).add(sha256)
     known = bool(manifests) and all(m is not None for m in manifests.values())
     return CommittedCheckpoint(
-        uri=commit.fields["uri"],
+        uri=commit.uri,
         at=commit.at,
         attempt=commit.attempt,
         progress=next((p for p in progress if p is not None), None),
@@ -62,30 +74,39 @@ def _checkpoint(commit: Event, saved: Sequence[Event], key: str | None) -> Commi
 
 
 def _saves(events: Iterable[Event]) -> Saves:
-    saves: dict[tuple[int, str], dict[int, list[Event]]] = {}
-    for event in events:
-        uri = text(event.fields.get("uri"))
-        if event.event == "checkpoint_saved" and uri is not None and event.rank is not None:
-            saves.setdefault((event.attempt, uri), {}).setdefault(event.rank, []).append(event)
+    saves: dict[tuple[int, str], dict[int, list[Save]]] = {}
+    for event, said in of_kind(events, CheckpointSaved):
+        if said.uri is not None and event.rank is not None:
+            saves.setdefault((event.attempt, said.uri), {}).setdefault(event.rank, []).append((event, said))
     return saves
 
 
-def _commits(events: Sequence[Event], saves: Saves) -> tuple[Event, ...]:
-    """Return the events that tell of a commit, attempt by attempt.
+def _rank(save: Save) -> int:
+    return save[0].rank or 0
+
+
+def _commits(events: Sequence[Event], saves: Saves) -> tuple[_Commit, ...]:
+    """Return the commits, attempt by attempt.
 
     A controller that is killed right after a commit has not recorded this last one. Then it is known from
     what came after: Ray gave the checkpoint to a later attempt.
     """
-    named = [e for e in events if text(e.fields.get("uri")) is not None]
-    commits = [e for e in named if e.event == "checkpoint_committed"]
+    commits = [
+        _Commit(e.at, e.attempt, said.uri, said)
+        for e, said in of_kind(events, CheckpointCommitted)
+        if said.uri is not None
+    ]
     perhaps = set(perhaps_committed(events))
-    for event in (e for e in named if e.event == "get_checkpoint"):
-        uri = event.fields["uri"]
-        made = [e.attempt for e in commits if e.fields["uri"] == uri and e.attempt < event.attempt]
+    for event, given in of_kind(events, CheckpointGiven):
+        uri = given.uri
+        if uri is None:
+            continue
+        made = [c.attempt for c in commits if c.uri == uri and c.attempt < event.attempt]
         unsure = [n for n, other in perhaps if other == uri and max(made, default=0) <= n < event.attempt]
         if unsure:
             place = max(unsure), uri
             perhaps.remove(place)
             last = [mine[-1] for mine in saves[place].values()]
-            commits.append(replace(min(last, key=lambda e: e.rank or 0), at=event.at))
-    return tuple(sorted(commits, key=lambda e: e.attempt))
+            save, said = min(last, key=_rank)
+            commits.append(_Commit(event.at, save.attempt, uri, said))
+    return tuple(sorted(commits, key=lambda c: c.attempt))

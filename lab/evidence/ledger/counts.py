@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from lab.evidence.ledger.events import Number
+from lab.api.base import Number
 from lab.evidence.ledger.history import STEP_KEYS
 from lab.evidence.ledger.model import Run, RunAttempt
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.evidence.ledger.events import Number, number
+from lab.api.base import Number
+from lab.api.lenient import number
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS
 from lab.evidence.ledger.model import Run
 

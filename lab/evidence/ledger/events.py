@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TypeVar
 
+from lab.api.ledger import LEDGER_SCHEMA, Payload, payload_of
+from lab.api.lenient import number
 from lab.host.reading import parse_json
 
-SCHEMA = "ledger/1"
-"""The layout of lines that this module reads; a line that names another is skipped."""
-
-MAX_NUMBER = 2**53
-"""Beyond it JSON numbers are not exact."""
-
-Number = int | float
+P = TypeVar("P", bound=Payload)
 
 
 @dataclass(frozen=True)
@@ -28,14 +25,19 @@ class Event:
     attempt: int
     rank: int | None
     node_id: str
-    fields: Mapping[str, Any]
-    """Everything else the line holds."""
+    fields: Mapping[str, object]
+    """Everything else the line holds, as it is; `payload` says what it means."""
     stream: str = ""
     """Name of the process that wrote it, such as `rank0-4711-1f2e3d4c`; empty: events are not counted."""
     number: int = 0
     """Its number in that stream, from 1."""
     run_id: str = ""
     """Ray Train's id of the controller's run: a name may be that of several, one after the other."""
+
+    @cached_property
+    def payload(self) -> Payload:
+        """What it says, by its kind."""
+        return payload_of(self.event, self.fields)
 
 
 def parse_events(lines: Iterable[str | bytes]) -> tuple[Event, ...]:
@@ -56,12 +58,19 @@ def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda e: (e.at, e.stream, e.number)))
 
 
+def of_kind(events: Iterable[Event], kind: type[P]) -> Iterator[tuple[Event, P]]:
+    """Yield the events of a kind, each with what it says."""
+    for event in events:
+        if isinstance(event.payload, kind):
+            yield event, event.payload
+
+
 def _event(raw: bytes) -> Event | None:
     try:
         entry = parse_json(raw)
     except ValueError:
         return None
-    if not isinstance(entry, dict) or entry.pop("schema", SCHEMA) != SCHEMA:
+    if not isinstance(entry, dict) or entry.pop("schema", LEDGER_SCHEMA) != LEDGER_SCHEMA:
         return None
     name, at = entry.pop("event", None), number(entry.pop("at", None))
     job, run, node = entry.pop("job", ""), entry.pop("run", ""), entry.pop("node_id", "")
@@ -73,10 +82,3 @@ def _event(raw: bytes) -> Event | None:
     if not (texts and numbers and name) or at is None:
         return None
     return Event(name, float(at), job, run, attempt, rank, node, entry, stream, count, run_id)
-
-
-def number(value: object) -> Number | None:
-    """Return `value` if it is a number of sane size, a whole one as int; else None, also for a bool."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < MAX_NUMBER:
-        return None
-    return int(value) if value == int(value) else value

@@ -8,15 +8,17 @@ belong to one run, as Ray Train has it too, as long as the ones before did not e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
+from lab.api.base import Number
+from lab.api.ledger import Reported, RunFinished, RunStarted
+from lab.api.lenient import number
 from lab.evidence.ledger.attempts import attempt_of, states_given
 from lab.evidence.ledger.commits import committed, perhaps_committed
-from lab.evidence.ledger.events import Event, Number, in_order, number
-from lab.evidence.ledger.fields import mapping, progress_of, text, whole
+from lab.evidence.ledger.events import Event, in_order, of_kind
+from lab.evidence.ledger.fields import progress_of
 from lab.evidence.ledger.model import Run, RunAttempt, TrainingPlan
 
 PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global_step")
@@ -86,11 +88,11 @@ def _controllers(events: Sequence[Event]) -> list[list[Event]]:
     unnamed: list[Event] = []
     for event in events:
         (groups.setdefault(event.run_id, []) if event.run_id else unnamed).append(event)
-    started = sum(e.event == "run_started" for e in unnamed)
+    started = sum(1 for _ in of_kind(unnamed, RunStarted))
     parts = list(groups.values()) or [[] for _ in range(max(1, started))]
     begins = (
         [part[0].at for part in parts if part]
-        or [e.at for e in unnamed if e.event == "run_started"]
+        or [e.at for e, _ in of_kind(unnamed, RunStarted)]
         or [events[0].at]
     )
     for event in unnamed:
@@ -100,30 +102,30 @@ def _controllers(events: Sequence[Event]) -> list[list[Event]]:
 
 
 def _ended_well(events: Iterable[Event]) -> bool:
-    return any(e.event == "run_finished" and not e.fields.get("error") for e in events)
+    return any(not said.error for _, said in of_kind(events, RunFinished))
 
 
 def _run(controllers: Sequence[Sequence[Event]]) -> Run:
     """Put the events of one run together, controller by controller."""
     parts, last = _renumbered(controllers), controllers[-1]
     events = [event for part in parts for event in part]
-    started = next((e for e in events if e.event == "run_started"), None)
-    groups = started is not None and started.fields.get("replica_groups") is True
-    reports = [e for e in events if e.event == "report" and (groups or e.rank == 0)]
-    key, repeats = _progress_key(reports)
-    steps = any(whole(e.fields.get("optimizer_steps")) for e in events if e.event == "report")
+    started = next((said for _, said in of_kind(events, RunStarted)), None)
+    groups = started is not None and started.replica_groups
+    reports = list(of_kind(events, Reported))
+    key, repeats = _progress_key([(e, said) for e, said in reports if groups or e.rank == 0])
+    steps = any(said.optimizer_steps for _, said in reports)
     attempts = tuple(
         replace(attempt_of(n, part, key, groups=groups, steps=steps), controller=number)
         for number, part in enumerate(parts)
         for n in sorted({e.attempt for e in part if e.attempt > 0})
     )
-    finished = next((e for e in last if e.event == "run_finished"), None)
+    finished_at, finished = next(((e.at, said) for e, said in of_kind(last, RunFinished)), (None, None))
     return Run(
         job=events[0].job,
         name=events[0].run,
-        plan=_plan(started.fields) if started else None,
-        finished_at=finished.at if finished else None,
-        error=str(finished.fields["error"]) if finished and finished.fields.get("error") else None,
+        plan=_plan(started) if started else None,
+        finished_at=finished_at,
+        error=finished.error or None if finished else None,
         progress_key=key,
         progress_repeats=repeats,
         stride=_stride(attempts),
@@ -131,7 +133,7 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
         checkpoints=committed(events, key),
         given=states_given(events),
         perhaps_committed=perhaps_committed(events),
-        patches=_patches(started.fields.get("patches")) if started else None,
+        patches=started.patches if started else None,
         missing=(*_missing(events), *_without_controller(controllers)),
     )
 
@@ -165,42 +167,37 @@ def _missing(events: Iterable[Event]) -> tuple[str, ...]:
 def _without_controller(controllers: Iterable[Iterable[Event]]) -> Iterable[str]:
     """Yield a sentence for each controller of which only its ranks tell."""
     for mine in controllers:
-        if not any(e.event == "run_started" for e in mine):
+        if not any(True for _ in of_kind(mine, RunStarted)):
             yield "a controller has not told of its start"
 
 
-def _patches(names: object) -> tuple[str, ...] | None:
-    return tuple(map(str, names)) if isinstance(names, list) else None
-
-
-def _plan(fields: Mapping[str, Any]) -> TrainingPlan:
-    config, resources = mapping(fields.get("config")), mapping(fields.get("resources_per_worker"))
-    workers, failures = fields.get("num_workers"), fields.get("max_failures")
-    epochs, steps = ((number(config.get(key)) for key in keys) for keys in (PLAN_KEYS, PLAN_STEP_KEYS))
-    least = None
-    if isinstance(workers, list) and workers:
-        least, workers = workers[0], workers[-1]
+def _plan(started: RunStarted) -> TrainingPlan:
+    epochs, steps = (
+        (number(started.config.get(key)) for key in keys) for keys in (PLAN_KEYS, PLAN_STEP_KEYS)
+    )
+    least, most = started.num_workers
+    kept = started.num_to_keep
     return TrainingPlan(
         epochs=next((n for n in epochs if n is not None and n > 0), None),
         steps=next((n for n in steps if n is not None and n > 0), None),
-        num_workers=workers if isinstance(workers, int) else None,
-        min_workers=least if isinstance(least, int) else None,
-        resources_per_worker={str(k): n for k, v in resources.items() if (n := number(v)) is not None},
-        max_failures=failures if isinstance(failures, int) else None,
-        num_to_keep=whole(fields.get("num_to_keep")),
-        keeps_all=fields.get("num_to_keep", "unknown") is None,
-        score_attribute=text(fields.get("checkpoint_score_attribute")),
-        replica_groups=fields.get("replica_groups") is True,
+        num_workers=most,
+        min_workers=least,
+        resources_per_worker=started.resources_per_worker,
+        max_failures=started.max_failures,
+        num_to_keep=None if kept == "all" else kept,
+        keeps_all=kept == "all",
+        score_attribute=started.checkpoint_score_attribute,
+        replica_groups=started.replica_groups,
     )
 
 
-def _progress_key(reports: list[Event]) -> tuple[str | None, bool]:
+def _progress_key(reports: Sequence[tuple[Event, Reported]]) -> tuple[str | None, bool]:
     """Return the metric that says how far the run is, and whether it fails to grow with every report."""
-    present = [key for key in PROGRESS_KEYS if any(progress_of(e.fields, key) is not None for e in reports)]
+    present = [key for key in PROGRESS_KEYS if any(progress_of(said, key) is not None for _, said in reports)]
     for key in present:
         latest: dict[int, Number] = {}
-        for event in reports:
-            value = progress_of(event.fields, key)
+        for event, said in reports:
+            value = progress_of(said, key)
             if value is None:
                 continue
             if event.attempt in latest and value <= latest[event.attempt]:

@@ -6,9 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from lab.evidence.ledger.events import Number
+from lab.api.base import Number
 
 Files = Mapping[str, str]
 """A manifest: path relative to the checkpoint -> SHA-256 of the file, in hex."""
@@ -55,7 +54,7 @@ class Report:
 
     at: float
     progress: Number | None
-    metrics: Mapping[str, Any]
+    metrics: Mapping[str, object]
     checkpoint: str | None
     optimizer_steps: int | None = None
     """Steps of an optimizer that its rank had done in this attempt; None where the ledger does not say."""

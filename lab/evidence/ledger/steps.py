@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
 
-from lab.evidence.ledger.events import Event, Number, number
+from lab.api.ledger import Healed, StateHashed, StepDiscarded, StepsTaken
+from lab.evidence.ledger.events import Event
 
 MOST_STEPS = 100_000
 """Most steps that one event can hold; a line with more is skipped."""
@@ -114,33 +114,27 @@ def steps_of(events: Iterable[Event]) -> RecordedSteps:
     states: list[StateHash] = []
     discarded: list[tuple[float, int]] = []
     for event in sorted(events, key=lambda e: e.at):
-        fields, rank = event.fields, event.rank
-        pid, step = fields.get("pid"), number(fields.get("step"))
-        if rank is None or not isinstance(pid, int):
+        said, rank = event.payload, event.rank
+        if rank is None or said.pid is None:
             continue
-        process = (event.attempt, event.node_id, pid)
-        if event.event == "steps":
-            stretch = _stretch(rank, process, fields)
+        process = (event.attempt, event.node_id, said.pid)
+        if isinstance(said, StepsTaken):
+            stretch = _stretch(rank, process, said)
             stretches += [stretch] if stretch else []
-        elif event.event == "step_discarded":
+        elif isinstance(said, StepDiscarded):
             discarded.append((event.at, rank))
-        elif not isinstance(step, int):
-            continue
-        elif event.event == "healed":
-            healings.append(Healing(event.at, rank, process, step, str(fields.get("source") or "")))
-        elif event.event == "state" and isinstance(fields.get("sha256"), str):
-            states.append(StateHash(event.at, rank, step, str(fields["sha256"])))
+        elif isinstance(said, Healed) and said.step is not None:
+            healings.append(Healing(event.at, rank, process, said.step, said.source))
+        elif isinstance(said, StateHashed) and said.step is not None and said.sha256 is not None:
+            states.append(StateHash(event.at, rank, said.step, said.sha256))
     stretches.sort(key=lambda s: s.times[0])
     return RecordedSteps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
 
 
-def _stretch(rank: int, process: Process, given: Mapping[str, Any]) -> Stretch | None:
-    first, ranks = number(given.get("first")), number(given.get("ranks"))
-    began, ms = number(given.get("began")), given.get("ms")
-    if not (isinstance(first, int) and isinstance(ranks, int) and began is not None and isinstance(ms, list)):
+def _stretch(rank: int, process: Process, said: StepsTaken) -> Stretch | None:
+    if said.first is None or said.ranks is None or said.began is None:
         return None
-    offsets: list[Number] = [n for offset in ms if (n := number(offset)) is not None]
-    if len(offsets) != len(ms) or len(ms) >= MOST_STEPS:
+    if said.ms is None or len(said.ms) >= MOST_STEPS:
         return None
-    times = tuple(float(began) + so_far / 1000 for so_far in accumulate(offsets, initial=0))
-    return Stretch(rank, first, times, ranks, process)
+    times = tuple(float(said.began) + so_far / 1000 for so_far in accumulate(said.ms, initial=0))
+    return Stretch(rank, said.first, times, said.ranks, process)

@@ -7,7 +7,17 @@ from enum import Enum
 from functools import cached_property
 from math import inf
 
-from lab.evidence.ledger import CommittedCheckpoint, Load, Remembered, Run, RunAttempt, began, steps_of
+from lab.api.ledger import CheckpointRefused
+from lab.evidence.ledger import (
+    CommittedCheckpoint,
+    Load,
+    Remembered,
+    Run,
+    RunAttempt,
+    began,
+    of_kind,
+    steps_of,
+)  # fmt: skip
 from lab.evidence.receipt.expected import HITS_A_NODE, LOSES_A_RANK, Expected
 from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Source
 from lab.evidence.receipt.survival import Survival
@@ -263,10 +273,8 @@ class Case:
 
     def _refused(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
         return any(
-            e.event == "checkpoint_refused"
-            and e.fields.get("uri") == checkpoint.uri
-            and checkpoint.at <= e.at <= at
-            for e in self.evidence.events
+            said.uri == checkpoint.uri and checkpoint.at <= e.at <= at
+            for e, said in of_kind(self.evidence.events, CheckpointRefused)
         )
 
     @cached_property

@@ -137,11 +137,13 @@ def newest(store: Store, scene: Scene) -> str:
 
     One that was refused before is passed over: training would not load it, whatever is done to it.
     """
+    from lab.api.ledger import CheckpointRefused
     from lab.evidence.checkpoints import JobLedger
+    from lab.evidence.ledger import of_kind
 
     known, ledger = set(scene.checkpoints), JobLedger(store, scene.job)
     history = ledger.poll()
-    refused = {e.fields.get("uri") for e in ledger.events if e.event == "checkpoint_refused"}
+    refused = {said.uri for _, said in of_kind(ledger.events, CheckpointRefused)}
     for run in reversed(history.runs):
         uris = [checkpoint.uri for checkpoint in run.checkpoints if checkpoint.uri not in refused]
         if uris and (not known or known & set(uris)):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from lab.api.ladder import Figures
+from lab.api.ledger import CheckpointSaved, Reported
 from lab.errors import JobError
-from lab.evidence.ledger import Event, Gap, History, RecordedSteps, RunAttempt, number, steps_of
+from lab.evidence.ledger import Event, Gap, History, RecordedSteps, RunAttempt, number, of_kind, steps_of
 from lab.evidence.receipt import FaultRecord
 from lab.flows.report.model import StepRow
 from lab.host.quantities import rounded
@@ -129,19 +130,16 @@ def _speed(steps: RecordedSteps, kept: Iterable[int], at: float) -> float | None
 
 
 def _sizes(events: Iterable[Event]) -> Iterable[int]:
-    for event in events:
-        files = event.fields.get("files") if event.event == "checkpoint_saved" else None
-        for entry in files.values() if isinstance(files, dict) else ():
-            size = number(entry.get("size")) if isinstance(entry, dict) else None
-            yield int(size or 0)
+    for _, said in of_kind(events, CheckpointSaved):
+        for file in (said.files or {}).values():
+            yield int(file.size or 0)
 
 
 def _sent(events: Iterable[Event]) -> int:
     """Return the sum over all processes of what each had sent by its last report."""
     last: dict[tuple[int, int | None], int] = {}
-    for event in events:
-        metrics = event.fields.get("metrics") if event.event == "report" else None
-        sent = number(metrics.get("sent_bytes")) if isinstance(metrics, dict) else None
+    for event, said in of_kind(events, Reported):
+        sent = number(said.metrics.get("sent_bytes"))
         if sent is not None:
             key = (event.attempt, event.rank)
             last[key] = max(last.get(key, 0), int(sent))

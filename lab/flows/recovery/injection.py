@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lab.api.ledger import FaultFired
 from lab.cluster.api import places
 from lab.errors import (
     ClusterError,
@@ -18,6 +19,7 @@ from lab.errors import (
     StoreError,
     WaitTimeoutError,
 )
+from lab.evidence.ledger import of_kind
 from lab.faults import Fault, Scene, Scope, rank_on_target
 from lab.faults.active import ActiveFault, ActiveFaults, myself
 from lab.faults.records import FaultLog, LoggedFault
@@ -230,7 +232,7 @@ class Injection:
         patience, why = Patience(self._watch, self._timeout), ""
         for _ in patience.polls():
             self._look()
-            fired = [e.at for e in self._watch.events if e.event == "fault_fired" and e.at >= self.at - 1.0]
+            fired = [e.at for e, _ in of_kind(self._watch.events, FaultFired) if e.at >= self.at - 1.0]
             if fired:
                 return fired[-1]
             why = "the job has ended" if self._watch.over else self._gone_by()

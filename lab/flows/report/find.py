@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.api.base import parse
+from lab.api.ledger import RunStarted
 from lab.api.receipt import ReceiptDocument
 from lab.cluster.ray_settings import environment
 from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
-from lab.evidence.ledger import RecordedSteps, steps_of
+from lab.evidence.ledger import RecordedSteps, of_kind, steps_of
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import control_of
@@ -278,9 +279,9 @@ def _gpus(plan: GpuPlan) -> str:
     return f"{len(plan.assignments)} × {', '.join(names)}"
 
 
-def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:
-    started = [e.fields.get("environment") for e in events if e.event == "run_started"]
-    return next((machine for machine in reversed(started) if isinstance(machine, dict)), {})
+def _machine(events: tuple[Event, ...]) -> Mapping[str, object]:
+    machines = [said.environment for _, said in of_kind(events, RunStarted)]
+    return next((machine for machine in reversed(machines) if machine is not None), {})
 
 
 def _steps(events: tuple[Event, ...], subject: Subject) -> RecordedSteps | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from lab.api.receipt import AttemptDocument, CheckDocument, CheckpointProof, FaultDocument, ReceiptDocument
 from lab.evidence.ledger import History, Number, RecordedSteps
@@ -46,7 +45,7 @@ class ReportEvidence:
     job: Mapping[str, str] = field(default_factory=dict)
     """`status`, `entrypoint` and `recipe` of the job, as Ray has them."""
     samples: tuple[Sample, ...] = ()
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, object] = field(default_factory=dict)
     """Versions, cores and memory, as the ledger has them."""
     gpus: str = ""
     settings: tuple[tuple[str, str], ...] = ()

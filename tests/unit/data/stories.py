@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lab.api.ledger import StepsTaken
 from lab.evidence.ledger import Event, History, manifest_sha256, parse_events
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
 from lab.faults import find_fault
@@ -52,6 +53,13 @@ def event(
     name: str, at: float, attempt: int = 1, rank: int | None = None, run: str = "run", **fields: Any
 ) -> Event:
     return Event(name, at, "job", run, attempt, rank, "", fields)
+
+
+def later(entry: Event, by: float) -> Event:
+    """The same event so many seconds later, with the steps that it tells of."""
+    said = entry.payload
+    began = {"began": said.began + by} if isinstance(said, StepsTaken) and said.began is not None else {}
+    return replace(entry, at=entry.at + by, fields={**entry.fields, **began})
 
 
 def tensors(place: float) -> list[str]:

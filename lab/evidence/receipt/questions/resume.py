@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
+from lab.api.ledger import CheckpointRefused
 from lab.evidence.ledger import (
     CommittedCheckpoint,
     Load,
@@ -16,6 +17,7 @@ from lab.evidence.ledger import (
     began,
     in_steps,
     manifest_sha256,
+    of_kind,
     steps_of,
 )
 from lab.evidence.receipt import work
@@ -77,9 +79,8 @@ def intact_checkpoint(case: Case) -> Answer:
     if not case.fault.damaged:
         return None, f"{detail}; it is not known which checkpoint was damaged"
     refused = [
-        e.fields.get("uri") for e in case.evidence.events
-        if e.event == "checkpoint_refused" and e.at >= case.fault.at
-    ]  # fmt: skip
+        said.uri for e, said in of_kind(case.evidence.events, CheckpointRefused) if e.at >= case.fault.at
+    ]
     silent = [uri for uri in case.fault.damaged if uri not in refused]
     if silent:
         return False, f"{detail}; but nobody said that {name(silent[0])} is damaged"

@@ -15,7 +15,7 @@ from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
 from lab.faults import Scope, find_fault
 from lab.topology import ServiceStatus, State
 from tests.fakes.ledger import counted
-from tests.unit.data.stories import event
+from tests.unit.data.stories import event, later
 from tests.unit.evidence.receipt.tales import SKEW
 
 AT, BEGAN, END = 20.0, 10.0, 45.0
@@ -106,12 +106,7 @@ def evidence_of(rescue: Rescue) -> Evidence:
 def _shown(events: Sequence[Event], clocks: tuple[float, float]) -> tuple[Event, ...]:
     """By the clocks of those who wrote them."""
     ahead = {"a": clocks[0], "a2": clocks[0], "b": clocks[1]}
-    shown = []
-    for told in counted(events):
-        by = ahead.get(told.node_id, 0.0)
-        began = {"began": told.fields["began"] + by} if "began" in told.fields else {}
-        shown.append(replace(told, at=told.at + by, fields={**told.fields, **began}))
-    return tuple(shown)
+    return tuple(later(e, ahead.get(e.node_id, 0.0)) for e in counted(events))
 
 
 def _events(rescue: Rescue) -> list[Event]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.evidence.ledger import Event, History, epochs_of
+from lab.api.ledger import WithMetrics
+from lab.evidence.ledger import Event, History, epochs_of, number
 from lab.evidence.receipt import Receipt, judge
 from lab.evidence.receipt.model import CheckResult
 from tests.unit.data.stories import Story, event, evidence
@@ -43,12 +44,11 @@ def undisturbed(last: int, *more: Event, first: int = 1, loss: float = 1.0) -> t
 
 
 def with_loss(entry: Event, loss: float) -> Event:
-    metrics = entry.fields.get("metrics")
-    if not metrics:
+    said = entry.payload
+    if not isinstance(said, WithMetrics) or not said.metrics:
         return entry
-    return replace(
-        entry, fields={**entry.fields, "metrics": {**metrics, "loss": loss / (1 + metrics["epoch"])}}
-    )
+    metrics = {**said.metrics, "loss": loss / (1 + (number(said.metrics["epoch"]) or 0))}
+    return replace(entry, fields={**entry.fields, "metrics": metrics})
 
 
 def finished(receipt: Receipt) -> CheckResult:

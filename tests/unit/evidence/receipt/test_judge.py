@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lab.api.base import parse, plain
+from lab.api.ledger import WithMetrics
 from lab.api.receipt import ReceiptDocument
-from lab.evidence.ledger import Event, History, manifest_sha256
+from lab.evidence.ledger import Event, History, manifest_sha256, number
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, compare_runs, judge
 from tests.unit.data.stories import (
     CHECKS,
@@ -230,12 +231,11 @@ def test_the_same_kill_is_exposed_when_the_epochs_begin_anew() -> None:
     events = [
         replace(
             e,
-            fields={
-                **e.fields,
-                "metrics": {**e.fields["metrics"], "epoch": e.fields["metrics"]["epoch"] - 6},
-            },
+            fields={**e.fields, "metrics": {**e.payload.metrics, "epoch": epoch - 6}},
         )
-        if e.attempt == 2 and "metrics" in e.fields
+        if e.attempt == 2
+        and isinstance(e.payload, WithMetrics)
+        and (epoch := number(e.payload.metrics.get("epoch"))) is not None
         else e
         for e in real("ledger_kill")
     ]

@@ -14,6 +14,7 @@ from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Receipt, Verdict, judge
 from lab.evidence.receipt.expected import Expected, Traits
 from tests.fakes.ledger import counted
+from tests.unit.data.stories import later
 from tests.unit.data.survivors import AT, NEW, OLD, OTHER, event, evidence, steps, story
 
 
@@ -87,16 +88,7 @@ def test_what_went_wrong_is_found(
 
 def moved(events: list[Event], name: str, rank: int, since: float, by: float) -> list[Event]:
     """These events of a rank come later."""
-    return [
-        replace(
-            e,
-            at=e.at + by,
-            fields={**e.fields, **({"began": e.fields["began"] + by} if name == "steps" else {})},
-        )
-        if (e.event, e.rank) == (name, rank) and e.at >= since
-        else e
-        for e in events
-    ]
+    return [later(e, by) if (e.event, e.rank) == (name, rank) and e.at >= since else e for e in events]
 
 
 def all_stood_still(events: list[Event]) -> list[Event]:

@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from lab.api.ledger import Reported
 from lab.api.receipt import ReceiptDocument
-from lab.evidence.ledger import Event, History
+from lab.evidence.ledger import Event, History, number
 from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
 from lab.evidence.receipt.breakdown import Breakdown
@@ -126,7 +127,7 @@ def two_ranks() -> ReportEvidence:
 
 
 def _with_loss(event: Event) -> Event:
-    epoch = (event.fields.get("metrics") or {}).get("epoch")
-    if event.event != "report" or epoch is None:
+    epoch = number(event.payload.metrics.get("epoch")) if isinstance(event.payload, Reported) else None
+    if epoch is None:
         return event
     return replace(event, fields={**event.fields, "metrics": {"epoch": epoch, "loss": 1 / epoch}})
