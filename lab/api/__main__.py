@@ -37,6 +37,7 @@ DOCUMENTS: tuple[type[object], ...] = (
     lesson.ReportDocument,
     recipe.RecipeManifest,
     chaos.ScheduleForm,
+    chaos.ChaosDocument,
 )
 """Every document that stands alone; those inside them come along."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.base import plain
 from lab.cli import format, render, values
 from lab.cli.commands.faults import control_option, warn_of_broken
 from lab.cli.context import App, LabCommand, pass_app
@@ -109,7 +110,7 @@ def chaos(
     lab = app.open()
     with Story(app.out, live=False) as story:
         result = run_chaos(lab, plan, story.moment, job=job_id or "", control=control)
-    if not app.out.as_json(result.to_json()):
+    if not app.out.as_json(plain(result.document())):
         show(app, result)
     finish(app, result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lab.api.base import Plain, plain
+from lab.api.chaos import ChaosDocument, ChaosJob, ChaosStep, CheckpointCounts, FaultCounts
 from lab.api.receipt import ControlDocument
 from lab.evidence.ledger import Number
 from lab.flows.chaos.plan import Plan, Step
@@ -13,9 +13,6 @@ from lab.host.quantities import plural, rounded
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import FaultRecord, Receipt
-
-SCHEMA = "chaos/1"
-"""Version of the JSON that `ChaosResult.to_json` gives."""
 
 
 @dataclass(frozen=True)
@@ -102,36 +99,31 @@ class ChaosResult:
             return f"the weights are not those of the control run: {self.weights}"
         return "" if self.interrupt is None else "interrupted"
 
-    def to_json(self) -> Plain:
-        """As plain data, for `json.dumps`."""
-        return {
-            "schema": SCHEMA,
-            "good": self.good,
-            "interrupted": self.interrupt is not None,
-            "job": {"submission_id": self.job, "status": self.status},
-            "began": round(self.began, 3),
-            "ended": round(self.ended, 3),
-            "seed": self.plan.seed,
-            "faults": {
-                "injected": len(self.injected),
-                "survived": self.survived,
-                "skipped": len(self.steps) - len(self.injected),
-            },
-            "downtime": round(self.downtime, 3),
-            "repeated": self.repeated,
-            "checkpoints": {"committed": self.checkpoints, "lost": list(self.lost)},
-            "control": plain(self.control),
-            "problems": list(self.problems),
-            "steps": [
-                {
-                    "at": step.step.at,
-                    "fault": step.step.kind,
-                    "target": step.target,
-                    "parameters": dict(step.step.parameters),
-                    "downtime": rounded(step.downtime),
-                    "skipped": step.skipped or None,
-                    "receipt": step.receipt.to_json() if step.receipt else None,
-                }
+    def document(self) -> ChaosDocument:
+        """The same as `--json` has it."""
+        return ChaosDocument(
+            good=self.good,
+            interrupted=self.interrupt is not None,
+            job=ChaosJob(self.job, self.status),
+            began=round(self.began, 3),
+            ended=round(self.ended, 3),
+            seed=self.plan.seed,
+            faults=FaultCounts(len(self.injected), self.survived, len(self.steps) - len(self.injected)),
+            downtime=round(self.downtime, 3),
+            repeated=self.repeated,
+            checkpoints=CheckpointCounts(self.checkpoints, self.lost),
+            control=self.control,
+            problems=self.problems,
+            steps=tuple(
+                ChaosStep(
+                    at=step.step.at,
+                    fault=step.step.kind,
+                    target=step.target,
+                    parameters=dict(step.step.parameters),
+                    downtime=rounded(step.downtime),
+                    skipped=step.skipped or None,
+                    receipt=step.receipt.document() if step.receipt else None,
+                )
                 for step in self.steps
-            ],
-        }
+            ),
+        )

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import islice
 
+from lab.api.base import plain
 from lab.errors import LabError, RefusedError, StoreError, WaitTimeoutError
 from lab.faults import Fault, Scene, Scope, find_fault
 from lab.flows.chaos.pick_target import next_epoch, pick_target
@@ -220,7 +221,7 @@ class Chaos:
 
     def _keep(self, result: ChaosResult) -> None:
         key = f"{CHAOS_PREFIX}/{result.job}-{int(result.began)}.json"
-        document = replace(result, problems=tuple(self._problems)).to_json()
+        document = plain(replace(result, problems=tuple(self._problems)).document())
         try:
             self._lab.store.put(key, json.dumps(document, indent=1).encode())
         except StoreError as error:

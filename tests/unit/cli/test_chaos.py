@@ -10,6 +10,7 @@ from unittest.mock import ANY, call
 
 import pytest
 
+from lab.api.base import plain
 from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.cli.main import TerminatedError
 from lab.errors import INTERRUPTED, RefusedError
@@ -164,7 +165,7 @@ def test_equal_weights_are_shown(labctl: Labctl) -> None:
 def test_the_json_document_is_the_result_itself(labctl: Labctl, verdict: str, code: int) -> None:
     answer(labctl, result(verdict))
     document = labctl.json("chaos", code=code)
-    assert document == json.loads(json.dumps(result(verdict).to_json()))
+    assert document == json.loads(json.dumps(plain(result(verdict).document())))
     assert (document["schema"], document["good"]) == ("chaos/1", code == 0)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import plain
+from lab.api.chaos import FaultCounts
 from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.errors import (
     JobError,
@@ -606,7 +608,7 @@ def test_an_interrupt_undoes_the_fault_and_judges_what_was_done(world: World) ->
     assert [step.step.kind for step in result.injected] == ["kill", "stop"]
     assert verdicts(result) == ["not-verified"] * 2
     assert world.healthy()
-    assert result.to_json()["interrupted"] is True
+    assert result.document().interrupted
     assert not result.good
 
 
@@ -661,7 +663,9 @@ def test_the_weights_are_compared_with_an_undisturbed_run(
     result = chaos(world, steps("kill"), control=True)
 
     assert (result.weights, result.good) == (weights, good)
-    assert result.to_json()["control"]["weights"] == weights
+    control_run = result.document().control
+    assert control_run is not None
+    assert control_run.weights == weights
 
 
 def test_a_control_run_that_went_on_for_longer_tells_that_epochs_were_lost(
@@ -715,5 +719,5 @@ def test_the_result_is_kept_in_the_store(world: World) -> None:
     Training(world, epochs=LONG)
     result = chaos(world, steps("kill"))
     (key,) = [k for k in world.store.buckets["ray"] if k.startswith(".raylab/chaos/")]
-    assert json.loads(world.store.buckets["ray"][key][0]) == json.loads(json.dumps(result.to_json()))
-    assert result.to_json()["faults"] == {"injected": 1, "survived": 1, "skipped": 0}
+    assert json.loads(world.store.buckets["ray"][key][0]) == json.loads(json.dumps(plain(result.document())))
+    assert result.document().faults == FaultCounts(injected=1, survived=1, skipped=0)
