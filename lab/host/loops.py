@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import LabError, message_of
 from lab.host.clock import MONOTONIC, Clock
-from lab.host.serving import App, answer, log
+from lab.host.serving import App, Environ, StartResponse, answer, log
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 10.0
 """Back-off after a failed step: the first pause, doubled with each that follows, and the longest."""
@@ -128,7 +128,7 @@ class Loops:
         `about` adds: `detail` is what a person should know, the seconds are since the last completed step.
         """
 
-        def telling(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        def telling(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
             if environ.get("PATH_INFO") != HEALTH or environ["REQUEST_METHOD"] != "GET":
                 return app(environ, start_response)
             states = [loop.state for loop in self._loops]

@@ -12,11 +12,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from lab.errors import PortTakenError, UsageError
 
-App = Callable[[Mapping[str, Any], Callable[..., Any]], Iterable[bytes]]
+WritableEnviron: TypeAlias = dict[str, Any]
+Environ: TypeAlias = Mapping[str, Any]
+"""The environment of a request, as WSGI has it: texts under the names of CGI, and objects of any type."""
+
+StartResponse: TypeAlias = Callable[..., object]
+"""What a WSGI application calls with the status and the headers of its answer."""
+
+App: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
 """A WSGI application."""
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -50,7 +57,7 @@ def listen_address(text: str, example: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def answer(start_response: Callable[..., Any], status: str, body: bytes, kind: str) -> list[bytes]:
+def answer(start_response: StartResponse, status: str, body: bytes, kind: str) -> list[bytes]:
     """A whole answer: `status` as in `404 Not Found`, `kind` its Content-Type."""
     start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
     return [body]
@@ -59,7 +66,7 @@ def answer(start_response: Callable[..., Any], status: str, body: bytes, kind: s
 def named(app: App, names: Collection[str]) -> App:
     """The application under these host names only: other names may point here from a foreign page."""
 
-    def guarded(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def guarded(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if re.sub(r":\d*$", "", environ.get("HTTP_HOST", "")).lower() in names:
             return app(environ, start_response)
         refusal = f"this service answers only to the names {', '.join(names)}\n".encode()
@@ -74,7 +81,7 @@ def bearing(app: App, token: str, public: Collection[str] = ()) -> App:
     An empty token lets everybody in: Ray's own programs do the same where none is set.
     """
 
-    def guarded(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def guarded(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         borne = scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
         if borne or not token or environ.get("PATH_INFO") in public:
@@ -192,7 +199,7 @@ def make_server(host: str, port: int, app: App) -> Any:
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing: health and metrics are asked for every few seconds."""
 
-    def patient(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def patient(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         try:
             return app(environ, start_response)
         except SlowRequestError as error:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.daemons.health.model import CPU, EVICT, PASS, SILENT, TESTING, UNKNOWN, WARN, CheckHealth
 from lab.daemons.health.monitor import HealthMonitor
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 AUTOPILOT = "autopilot_health_checks"
 STATE = "raylab_health_state"
@@ -27,7 +30,7 @@ class HealthCollector:
         """Nothing is read before the first question."""
         self._monitor = monitor
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[Metric]:
         """The metric families, as prometheus_client asks for them."""
         from prometheus_client.core import GaugeMetricFamily
 

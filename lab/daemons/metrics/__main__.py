@@ -9,7 +9,7 @@ import argparse
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.cluster.jobs import Job
 from lab.daemons import environment
@@ -21,6 +21,9 @@ from lab.errors import LabError
 from lab.host.loops import Loop, Loops
 from lab.host.serving import LOOPBACK_NAMES, App, listen_address, log, make_server, named, serve
 from lab.services import METRICS
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 LISTEN = "127.0.0.1:9101"
 
@@ -35,7 +38,7 @@ def followers(environ: Mapping[str, str]) -> tuple[Follower[ClusterView], Follow
     return cluster, Follower("store", StoreSource(environment.object_store(environ), jobs).read)
 
 
-def make_app(collector: Any, loops: Loops) -> App:
+def make_app(collector: Collector, loops: Loops) -> App:
     """The WSGI application that serves a collector's metrics and tells of the loops, under its own names."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import make_wsgi_app

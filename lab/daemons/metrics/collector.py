@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.cluster.api import Node
 from lab.daemons.metrics.follower import Follower
@@ -20,6 +20,9 @@ from lab.faults import FAULTS
 from lab.faults.records import LoggedFault
 from lab.host.clock import WALL, Clock
 from lab.topology import JOB_FINAL
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily, Metric
 
 STATUSES = ("PENDING", "RUNNING", *JOB_FINAL)
 
@@ -39,7 +42,7 @@ class LabCollector:
         """Metrics of a source that fails for long are left out."""
         self._cluster, self._store, self._clock = cluster, store, clock
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[Metric]:
         """The metric families, as prometheus_client asks for them."""
         yield from self._sources()
         cluster, store = self._cluster.current, self._store.current
@@ -50,22 +53,22 @@ class LabCollector:
             nodes = cluster.nodes if cluster is not None else ()
             yield from _fault_metrics(store.faults, nodes, self._clock())
 
-    def _sources(self) -> Iterator[Any]:
-        followers: tuple[Follower[Any], ...] = (self._cluster, self._store)
+    def _sources(self) -> Iterator[Metric]:
+        followers: tuple[Follower[ClusterView] | Follower[StoreView], ...] = (self._cluster, self._store)
         up = gauge("raylab_source_up", "Whether the source answered when it was last asked.", "source")
         for follower in followers:
             up.add_metric([follower.name], float(follower.up))
         yield up
 
 
-def gauge(name: str, documentation: str, *labels: str) -> Any:
+def gauge(name: str, documentation: str, *labels: str) -> GaugeMetricFamily:
     """An empty family of gauges."""
     from prometheus_client.core import GaugeMetricFamily
 
     return GaugeMetricFamily(name, documentation, labels=labels)
 
 
-def _cluster_metrics(view: ClusterView) -> Iterator[Any]:
+def _cluster_metrics(view: ClusterView) -> Iterator[Metric]:
     newest: dict[str, Node] = {}
     for node in view.nodes:
         held = newest.get(node.service)
@@ -96,7 +99,7 @@ def _cluster_metrics(view: ClusterView) -> Iterator[Any]:
     yield from (alive, info, jobs, about)
 
 
-def _run_metrics(view: StoreView) -> Iterator[Any]:
+def _run_metrics(view: StoreView) -> Iterator[Metric]:
     names = ("job", "run")
     epoch = gauge("raylab_run_epoch", "Progress of the run's last report, as a rule its epoch.", *names)
     planned = gauge("raylab_run_epochs_planned", "Epochs the script asked for, where it says so.", *names)
@@ -116,7 +119,7 @@ def _run_metrics(view: StoreView) -> Iterator[Any]:
     yield from (epoch, planned, metric, checkpoints, attempts)
 
 
-def _fault_metrics(faults: tuple[LoggedFault, ...], nodes: tuple[Node, ...], now: float) -> Iterator[Any]:
+def _fault_metrics(faults: tuple[LoggedFault, ...], nodes: tuple[Node, ...], now: float) -> Iterator[Metric]:
     pairs: dict[tuple[str, str], bool] = {}
     for fault in sorted(faults, key=lambda f: f.at):
         pair = (label(fault.kind), label(fault.target))

@@ -8,14 +8,13 @@ them, and passes on what the lab and its people ask: no page's origin, and no an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
 from lab.errors import UsageError
 from lab.host import http
 from lab.host.reading import DOCUMENT
-from lab.host.serving import LOOPBACK_NAMES, App, answer, listen_address, named
+from lab.host.serving import LOOPBACK_NAMES, App, Environ, StartResponse, answer, listen_address, named
 from lab.services import ALERTMANAGER, METRICS, PROMETHEUS
 
 QUERY_SECONDS = 130.0
@@ -39,7 +38,7 @@ def read_guard(text: str) -> tuple[str, int, str]:
 def make_guard(url: str, request: Callable[..., http.Reply] = http.request) -> App:
     """The WSGI application that passes requests on to `url`."""
 
-    def passed_on(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def passed_on(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         length = environ.get("CONTENT_LENGTH") or "0"
         if not re.fullmatch(r"[0-9]{1,9}", length) or int(length) > DOCUMENT:
             return answer(start_response, "413 Request Entity Too Large", b"too long\n", PLAIN)

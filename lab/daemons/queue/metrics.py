@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.daemons.queue import gauges
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Metrics, Reader
 from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, TalliedJob, Tally
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
 
 PREFIX = "kueue_"
 ROLE = ("replica_role", "standalone")
@@ -39,7 +43,7 @@ class QueueCollector:
         self._started: set[str] = set()
         """Submission ids of the attempts that were counted."""
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[Metric]:
         """The metric families, as prometheus_client asks for them."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
@@ -95,7 +99,7 @@ class QueueCollector:
         return TalliedJob(record.job.priority_class, record.created)
 
 
-def exposition(reader: Reader, *more: Any) -> Metrics:
+def exposition(reader: Reader, *more: Collector) -> Metrics:
     """A function that gives the text of `GET /metrics`, with `more` collectors' metrics too."""
     collectors = (QueueCollector(reader), *more)
 

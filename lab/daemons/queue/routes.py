@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import parse_qs
 
 from kueue.writing import objects
@@ -26,6 +25,7 @@ from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, misfit
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.reading import DOCUMENT
+from lab.host.serving import Environ, StartResponse
 
 STATUSES: tuple[tuple[type[LabError], HTTPStatus], ...] = (
     (BadObjectsError, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -52,7 +52,7 @@ class HttpError(LabError):
 class Request:
     """A request whose path was recognised: `parts` are the variable parts of the path."""
 
-    environ: Mapping[str, Any]
+    environ: Environ
     parts: tuple[str, ...]
 
     @property
@@ -137,7 +137,7 @@ class Routes:
         if metrics is not None:
             self._routes += (("GET", "/metrics", lambda _: Answer(text=metrics())),)
 
-    def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         try:
             answer = self._handler(environ)
         except LabError as error:
@@ -146,7 +146,7 @@ class Routes:
         start_response(status, headers)
         return [body]
 
-    def _handler(self, environ: Mapping[str, Any]) -> Answer:
+    def _handler(self, environ: Environ) -> Answer:
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
         allowed = []
         for known, pattern, handler in self._routes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.flows.ladder.measure import Measured, within
 from lab.flows.ladder.result import Ladder
 from lab.flows.report.draw.steps import draw_row
 from lab.flows.report.draw.style import QUIET, fault_line, figure, legend, render, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BEFORE, AFTER = 2.0, 2.0
 """Seconds that are shown before the loss, and after all are back on the slowest rung."""
@@ -25,7 +28,7 @@ def picture(ladder: Ladder) -> bytes | None:
         return render(_draw(ladder.fault, [(rung.name, typical) for rung, typical in shown]), "png")
 
 
-def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Any:
+def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Figure:
     end = AFTER + max(max(measured.all_back or 0.0, measured.longest_gap or 0.0) for _, measured in shown)
     lanes = sum(len(measured.rows) + 1 for _, measured in shown)
     drawn = figure(0.95 + LANE * lanes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kueue.model import quotas
 from kueue.simulate import Simulation
@@ -18,6 +18,9 @@ from lab.flows.report.draw.style import (
     render,
     styled,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_BARS = 300
 """With more of them, a row shows only how much is used."""
@@ -88,7 +91,7 @@ def bars(simulation: Simulation, queue: str, resource: str, scale: int = 1) -> l
     return placed
 
 
-def _bars(axes: Any, row: list[WorkloadBar], places: dict[str, int], end: float) -> None:
+def _bars(axes: Axes, row: list[WorkloadBar], places: dict[str, int], end: float) -> None:
     for bar in row:
         at = places[bar.workload]
         axes.broken_barh(
@@ -109,7 +112,7 @@ def _bars(axes: Any, row: list[WorkloadBar], places: dict[str, int], end: float)
             )  # fmt: skip
 
 
-def _used(axes: Any, simulation: Simulation, name: str, resource: str, scale: int) -> None:
+def _used(axes: Axes, simulation: Simulation, name: str, resource: str, scale: int) -> None:
     seen = [
         (at, sum(value for place, value in used.items() if place.resource == resource) / scale)
         for at, used in simulation.usage.get(name, [])

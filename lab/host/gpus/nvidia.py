@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from types import ModuleType
+from typing import TypeVar
 
 from lab.host.gpus.model import Detection, Gpu, detection
 from lab.topology import Vendor
 
+T = TypeVar("T")
+
 LOOK = "look at the output of nvidia-smi"
 
 
-def nvidia_gpus(load: Callable[[], Any] | None = None) -> Detection:
+def nvidia_gpus(load: Callable[[], ModuleType] | None = None) -> Detection:
     """NVIDIA's GPUs; one in MIG mode contributes its slices. `load` returns the NVML bindings."""
     try:
         nvml = (load or _load_pynvml)()
@@ -33,13 +36,14 @@ def nvidia_gpus(load: Callable[[], Any] | None = None) -> Detection:
             nvml.nvmlShutdown()
 
 
-def _load_pynvml() -> Any:
+def _load_pynvml() -> ModuleType:
     import pynvml
 
-    return pynvml
+    bindings: ModuleType = pynvml
+    return bindings
 
 
-def _no_nvml(nvml: Any, error: Exception) -> Detection:
+def _no_nvml(nvml: ModuleType, error: Exception) -> Detection:
     causes = (
         (
             nvml.NVMLError_LibraryNotFound,
@@ -68,7 +72,7 @@ def _no_nvml(nvml: Any, error: Exception) -> Detection:
     return Detection(problem=f"NVIDIA's driver reports: {error}", hint=LOOK)
 
 
-def _nvml_gpus(nvml: Any) -> Detection:
+def _nvml_gpus(nvml: ModuleType) -> Detection:
     gpus: list[Gpu] = []
     problems: list[tuple[str, str]] = []
     count = nvml.nvmlDeviceGetCount()
@@ -89,24 +93,25 @@ def _nvml_gpus(nvml: Any) -> Detection:
     return detection(gpus, problems)
 
 
-def _optional(nvml: Any, function: str, device: Any, default: Any) -> Any:
+def _optional(nvml: ModuleType, function: str, device: object, default: T) -> T:
     """The answer to a question that not every GPU or driver can be asked, or `default`."""
     try:
-        return getattr(nvml, function)(device)
+        answer: T = getattr(nvml, function)(device)
     except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
         return default
+    return answer
 
 
-def _mig_enabled(nvml: Any, device: Any) -> bool:
+def _mig_enabled(nvml: ModuleType, device: object) -> bool:
     current, _pending = _optional(nvml, "nvmlDeviceGetMigMode", device, (None, None))
     return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
 
 
-def _name(nvml: Any, device: Any) -> str:
+def _name(nvml: ModuleType, device: object) -> str:
     return str(_optional(nvml, "nvmlDeviceGetName", device, "NVIDIA GPU"))
 
 
-def _mig_slices(nvml: Any, device: Any, index: int) -> Iterator[Gpu]:
+def _mig_slices(nvml: ModuleType, device: object, index: int) -> Iterator[Gpu]:
     nodes = _nvidia_nodes(nvml, device)
     for position in range(nvml.nvmlDeviceGetMaxMigDeviceCount(device)):
         with suppress(nvml.NVMLError_NotFound):
@@ -114,7 +119,7 @@ def _mig_slices(nvml: Any, device: Any, index: int) -> Iterator[Gpu]:
             yield _nvml_gpu(nvml, part, index, nodes)
 
 
-def _nvml_gpu(nvml: Any, device: Any, index: int, nodes: tuple[str, ...]) -> Gpu:
+def _nvml_gpu(nvml: ModuleType, device: object, index: int, nodes: tuple[str, ...]) -> Gpu:
     return Gpu(
         vendor=Vendor.NVIDIA,
         uuid=nvml.nvmlDeviceGetUUID(device),
@@ -125,13 +130,13 @@ def _nvml_gpu(nvml: Any, device: Any, index: int, nodes: tuple[str, ...]) -> Gpu
     )
 
 
-def _nvml_memory(nvml: Any, device: Any) -> int:
+def _nvml_memory(nvml: ModuleType, device: object) -> int:
     """Bytes; 0 of a GPU that shares the machine's memory."""
     memory = _optional(nvml, "nvmlDeviceGetMemoryInfo", device, None)
     return int(memory.total) if memory is not None else 0
 
 
-def _nvidia_nodes(nvml: Any, device: Any) -> tuple[str, ...]:
+def _nvidia_nodes(nvml: ModuleType, device: object) -> tuple[str, ...]:
     """Its device files; none on WSL2, where all GPUs lie behind /dev/dxg."""
     minor = _optional(nvml, "nvmlDeviceGetMinorNumber", device, None)
     if minor is None:

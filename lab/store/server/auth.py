@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -21,6 +21,7 @@ from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.compat import HTTPHeaders
 
+from lab.host.serving import Environ, WritableEnviron
 from lab.store.server import auth_v2
 from lab.store.server.keys import Key, Keyring, RefusalError
 
@@ -66,7 +67,7 @@ class _ClaimedAuth(S3SigV4Auth):
         return request.headers
 
 
-def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: datetime) -> Signature:
+def authenticate(environ: Environ, raw_path: str, keys: Keyring, now: datetime) -> Signature:
     """The verified signature of a request. Raises RefusalError; reads nothing of the body."""
     query = whole = tuple(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
     header = environ.get("HTTP_AUTHORIZATION", "")
@@ -130,7 +131,7 @@ def is_of_signature(parameter: str) -> bool:
     return parameter.lower().startswith("x-amz-") or parameter in auth_v2.PARAMETERS
 
 
-def open_body(signature: Signature, environ: dict[str, Any], body: bytes) -> bytes:
+def open_body(signature: Signature, environ: WritableEnviron, body: bytes) -> bytes:
     """The data of a signed body, with its chunk framing removed and its checksums verified.
 
     Changes `environ` to fit the plain body. Raises RefusalError when the body is not what was signed.
@@ -198,7 +199,7 @@ def _check_time(timestamp: str, date: str, expires: str | None, now: datetime) -
         raise RefusalError(403, "AccessDenied", "the signature has expired")
 
 
-def _check_headers(environ: Mapping[str, Any], signed: set[str]) -> None:
+def _check_headers(environ: Environ, signed: set[str]) -> None:
     """Refuse an `x-amz-` header that whoever signed the request does not know of. Raises RefusalError.
 
     Such headers change what a request does: `x-amz-copy-source` makes a copy of an upload.
@@ -209,7 +210,7 @@ def _check_headers(environ: Mapping[str, Any], signed: set[str]) -> None:
         raise RefusalError(403, "AccessDenied", f"headers that the signature leaves out: {names}")
 
 
-def _canonical_url(environ: Mapping[str, Any], raw_path: str) -> str:
+def _canonical_url(environ: Environ, raw_path: str) -> str:
     path = quote(unquote_to_bytes(raw_path), safe="/~")
     return f"http://{environ.get('HTTP_HOST', '')}{path}"
 
@@ -219,7 +220,7 @@ def _variable(name: str) -> str:
     return variable if variable in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{variable}"
 
 
-def _header(environ: Mapping[str, Any], name: str) -> str:
+def _header(environ: Environ, name: str) -> str:
     value = str(environ.get(_variable(name), ""))
     try:
         return value.encode("latin-1").decode()

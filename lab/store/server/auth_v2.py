@@ -12,12 +12,12 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from botocore.auth import HmacV1Auth
 
+from lab.host.serving import Environ
 from lab.store.server.keys import Key, Keyring, RefusalError
 
 ACCESS_KEY = "AWSAccessKeyId"
@@ -31,7 +31,7 @@ INSTEAD = "boto3 signs the newer way with Config(signature_version='s3v4')"
 
 
 def verify(
-    environ: Mapping[str, Any],
+    environ: Environ,
     raw_path: str,
     query: Sequence[tuple[str, str]],
     keys: Keyring,
@@ -58,9 +58,7 @@ def verify(
     return key
 
 
-def string_to_sign(
-    environ: Mapping[str, Any], raw_path: str, query: Sequence[tuple[str, str]], expires: str
-) -> bytes:
+def string_to_sign(environ: Environ, raw_path: str, query: Sequence[tuple[str, str]], expires: str) -> bytes:
     """The document's StringToSign, with Expires in place of the date."""
     headers = {
         name[5:].replace("_", "-").lower(): value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from lab.host.serving import Environ, WritableEnviron
 from lab.store.server.keys import COPY_SOURCE, SETTINGS, RefusalError
 
 KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
@@ -58,7 +58,7 @@ def check_asked(key: str, query: set[str]) -> None:
         raise RefusalError(501, "NotImplemented", f"this store does not have: {', '.join(unknown)}")
 
 
-def check_keepable(environ: Mapping[str, Any], bucket: str, key: str, query: set[str]) -> None:
+def check_keepable(environ: Environ, bucket: str, key: str, query: set[str]) -> None:
     """Refuse a change whose names or headers S3 would not take, or moto would forget. Raises RefusalError."""
     if not _is_bucket_name(bucket):
         raise RefusalError(400, "InvalidBucketName", f"not a bucket's name: {bucket}")
@@ -86,7 +86,7 @@ def _is_bucket_name(name: str) -> bool:
     return re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) is not None
 
 
-def say_checksum(environ: dict[str, Any]) -> None:
+def say_checksum(environ: WritableEnviron) -> None:
     """Tell moto which checksum was sent, which it keeps only then. Raises RefusalError for two of them."""
     sent = [name for name in environ if name.startswith(CHECKSUM) and name not in NO_CHECKSUMS]
     environ.pop(SDK_ALGORITHM, None)
@@ -96,7 +96,7 @@ def say_checksum(environ: dict[str, Any]) -> None:
         environ[SDK_ALGORITHM] = sent[0].removeprefix(CHECKSUM)
 
 
-def say_conditions(environ: dict[str, Any], etag: str) -> None:
+def say_conditions(environ: WritableEnviron, etag: str) -> None:
     """Say `If-Match` and `If-None-Match` as moto knows them; `etag` is the object's, empty without one.
 
     moto knows `*` only in one of them, and in some requests an ETag only with its quotation marks.
@@ -107,7 +107,7 @@ def say_conditions(environ: dict[str, Any], etag: str) -> None:
             environ[name] = f'"{etag}"' if reads or name == "HTTP_IF_MATCH" else "*"
 
 
-def check_copied(environ: Mapping[str, Any], etag: str) -> None:
+def check_copied(environ: Environ, etag: str) -> None:
     """Refuse a copy from another source than asked for; moto does not look. Raises RefusalError."""
     wanted = environ.get(COPY_IF_MATCH, "").strip().strip('"')
     if wanted and etag and wanted not in ("*", etag):

@@ -21,7 +21,7 @@ from botocore.awsrequest import AWSRequest
 from werkzeug.wrappers import Request, Response
 
 from lab.host.http import NoAnswerError, explained
-from lab.host.serving import SlowRequestError
+from lab.host.serving import Environ, SlowRequestError, WritableEnviron
 from lab.store.s3 import address
 from lab.store.server.asked import HEALTH_PATH, S3Request, changes_user, received, refused, verified
 from lab.store.server.auth import open_body
@@ -97,7 +97,7 @@ class Gateway:
         key = upstream.credentials
         self._key = botocore.credentials.Credentials(key.access_key, key.secret_key)
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def __call__(self, environ: WritableEnviron, start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
         try:
             response = self._answer(request)
@@ -211,7 +211,7 @@ def _check_stays(*keys: str) -> None:
         raise RefusalError(400, "InvalidArgument", "no part of a key between slashes may be `.` or `..` here")
 
 
-def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
+def _forwarded(environ: Environ) -> dict[str, str]:
     """The headers that mean something to the other store, as text.
 
     Raises RefusalError for those that would open an object to others: no key of jobs may do that.

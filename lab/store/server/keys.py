@@ -9,11 +9,11 @@ from __future__ import annotations
 import hmac
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote, unquote
 
+from lab.host.serving import Environ
 from lab.topology import Credentials
 
 COPY_SOURCE = "HTTP_X_AMZ_COPY_SOURCE"
@@ -97,7 +97,7 @@ def check_allowed(key: Key, method: str, bucket: str, name: str, query: set[str]
         raise RefusalError(403, "AccessDenied", "Access Denied.")
 
 
-def copied_from(environ: Mapping[str, Any]) -> tuple[str, str]:
+def copied_from(environ: Environ) -> tuple[str, str]:
     """Bucket and object that a request copies from; empty when it copies nothing. Raises RefusalError."""
     header = str(environ.get(COPY_SOURCE, ""))
     if not header:

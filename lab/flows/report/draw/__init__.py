@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.flows.report.draw import curves, recovery, steps, usage, workers
 from lab.flows.report.draw.style import render, styled
 from lab.flows.report.model import ReportData
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ def draw_pictures(data: ReportData) -> tuple[Picture, ...]:
     return tuple(pictures)
 
 
-Drawing = tuple[Callable[[ReportData], Any], Callable[[ReportData], str]]
+Drawing = tuple[Callable[[ReportData], "Figure | None"], Callable[[ReportData], str]]
 
 PICTURES: dict[str, Drawing] = {
     "timeline": (recovery.draw_timeline, recovery.alt_timeline),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.flows.report.draw.style import COLOURS, MARKERS, PALE, fault_line, figure, legend, of
 from lab.flows.report.model import Metric, ReportData
 from lab.host.quantities import plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMNS = {1: 1, 2: 2, 4: 2}
 """Pictures beside each other, by how many there are; of any other number, three."""
@@ -16,7 +20,7 @@ ALL_MARKED = 45
 """Up to so many epochs each has a marker."""
 
 
-def draw(data: ReportData) -> Any:
+def draw(data: ReportData) -> Figure | None:
     """A small picture for each metric; nothing where no metric was reported."""
     if not data.metrics:
         return None
@@ -32,7 +36,7 @@ def draw(data: ReportData) -> Any:
     return drawn
 
 
-def _metric(axes: Any, data: ReportData, metric: Metric) -> None:
+def _metric(axes: Axes, data: ReportData, metric: Metric) -> None:
     epochs = [epoch for line in metric.lines for epoch, _ in line.points]
     if metric.control:
         axes.plot(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.flows.report import labels
 from lab.flows.report.draw.style import COLOURS, FAULT, HATCHES, QUIET, fault_line, figure, of
 from lab.flows.report.model import ReportData
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 OF_THE_FAULT = ("reverted", "node_rejoined")
 """Moments that belong to the fault's length, not to the recovery."""
 
 
-def draw_timeline(data: ReportData) -> Any:
+def draw_timeline(data: ReportData) -> Figure | None:
     """A line for each moment, as long as it took; nothing where only the fault is known."""
     known = [(m.key, m.label, m.seconds) for m in data.moments if m.seconds is not None]
     if len(known) < 2:
@@ -54,7 +57,7 @@ def alt_timeline(data: ReportData) -> str:
     return f"Timeline of the fault: {', '.join(moments)}."
 
 
-def draw_breakdown(data: ReportData) -> Any:
+def draw_breakdown(data: ReportData) -> Figure | None:
     """One bar from the fault to the next step of training, part after part; nothing without a breakdown."""
     if not data.parts:
         return None

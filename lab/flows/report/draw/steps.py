@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.flows.report import labels
 from lab.flows.report.draw.style import COLOURS, FAULT, QUIET, fault_line, figure, legend
 from lab.flows.report.model import ReportData, StepRow
 from lab.host.quantities import plural
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 LEGIBLE_TICKS = 900
 """Ticks in a row, at most; of more, every second or third is drawn."""
 
 
-def draw(data: ReportData) -> Any:
+def draw(data: ReportData) -> Figure | None:
     """Draw who took a step when, around the fault; None for a training of another kind."""
     if not data.steps:
         return None
@@ -32,7 +36,7 @@ def draw(data: ReportData) -> Any:
     return drawn
 
 
-def draw_row(axes: Any, place: int, row: StepRow) -> None:
+def draw_row(axes: Axes, place: int, row: StepRow) -> None:
     """Draw the steps of one rank at this height, and its longest gap."""
     every = 1 + len(row.together) // LEGIBLE_TICKS
     for times, colour, height, label in (

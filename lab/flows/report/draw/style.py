@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
 
 WIDTH = 7.2
 """Inches: the width of the text on an A4 page."""
@@ -26,7 +33,7 @@ QUIET = "#6B6B6B"
 PALE = "#C9CED6"
 GRID = "#E6E8EC"
 
-RC: dict[str, Any] = {
+RC: dict[str, object] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "text.color": INK,
@@ -57,7 +64,7 @@ RC: dict[str, Any] = {
 }
 
 
-def of(values: tuple[Any, ...], place: int) -> Any:
+def of(values: Sequence[T], place: int) -> T:
     """The entry at a place, counted from 0; they repeat when there are more places."""
     return values[place % len(values)]
 
@@ -71,34 +78,34 @@ def styled() -> Iterator[None]:
         yield
 
 
-def figure(height: float, width: float = WIDTH) -> Any:
+def figure(height: float, width: float = WIDTH) -> Figure:
     """An empty picture of this height and width, in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def render(drawn: Any, form: str) -> bytes:
+def render(drawn: Figure, form: str) -> bytes:
     """A picture as `svg` or `png`, the same bytes every time."""
     out = io.BytesIO()
     # Without what changes from call to call, and without addresses in it.
-    metadata: dict[str, Any] = {"Software": None}
+    metadata: dict[str, None] = {"Software": None}
     if form == "svg":
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawn.savefig(out, format=form, dpi=DOTS, metadata=metadata)
     return out.getvalue()
 
 
-def legend(drawn: Any, axes: Iterable[Any], place: str, columns: int = 4) -> None:
+def legend(drawn: Figure, axes: Iterable[Axes], place: str, columns: int = 4) -> None:
     """One legend for these axes, each label once; `place` is such as `upper left`, outside of them."""
-    handles: dict[str, Any] = {}
+    handles: dict[str, Artist] = {}
     for plot in axes:
         for handle, label in zip(*plot.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     drawn.legend(handles.values(), handles.keys(), loc=f"outside {place}", ncols=columns, columnspacing=1.6)
 
 
-def fault_line(axes: Any, at: float = 0.0, *, label: str = "") -> None:
+def fault_line(axes: Axes, at: float = 0.0, *, label: str = "") -> None:
     """A vertical line where the fault was, labelled at its top, or else in the legend."""
     named = {} if label else {"label": "fault"}
     axes.axvline(at, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)), zorder=5, **named)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.draw.style import COLOURS, DASHES, MARKERS, fault_line, figure, legend, of
 from lab.flows.report.model import ReportData
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 GIB = 2.0**30
 
@@ -40,7 +43,7 @@ def measured(data: ReportData) -> list[tuple[str, dict[str, list[tuple[float, fl
     return measurements
 
 
-def draw(data: ReportData) -> Any:
+def draw(data: ReportData) -> Figure | None:
     """Draw a picture for each kind of resource, one below the other; None without samples."""
     kinds = measured(data)
     if not kinds:

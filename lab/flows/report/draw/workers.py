@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.flows.report import labels
 from lab.flows.report.draw.style import COLOURS, HATCHES, INK, QUIET, fault_line, figure, legend, of
 from lab.flows.report.model import Bar, ReportData
 from lab.host.quantities import plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LANE = 0.42
 """Inches of one lane; a service has one for each rank that ever trained on it at the same time."""
@@ -19,7 +23,7 @@ LEGIBLE_TICKS = 90
 """Reports that are marked in a bar, at most."""
 
 
-def draw(data: ReportData) -> Any:
+def draw(data: ReportData) -> Figure | None:
     """Draw the whole run, and the time around the fault larger; None where no attempt is known."""
     if not data.bars:
         return None
@@ -69,7 +73,7 @@ def _lanes(data: ReportData) -> dict[str, int]:
     return lanes
 
 
-def _view(axes: Any, data: ReportData, lanes: dict[str, int], left: float, right: float) -> None:
+def _view(axes: Axes, data: ReportData, lanes: dict[str, int], left: float, right: float) -> None:
     rows, top = {}, sum(lanes.values())
     for service, count in lanes.items():
         top -= count
@@ -98,7 +102,7 @@ def _view(axes: Any, data: ReportData, lanes: dict[str, int], left: float, right
     axes.set_xlabel(data.time_label)
 
 
-def _bar(axes: Any, data: ReportData, bar: Bar, row: int, left: float, right: float) -> None:
+def _bar(axes: Axes, data: ReportData, bar: Bar, row: int, left: float, right: float) -> None:
     same = sorted(b.rank for b in data.bars if (b.service, b.attempt) == (bar.service, bar.attempt))
     lane = row + len(same) - 1 - same.index(bar.rank)
     place = bar.attempt - 1
@@ -134,7 +138,7 @@ def alt(data: ReportData) -> str:
     return text
 
 
-def draw_ranks(data: ReportData) -> Any:
+def draw_ranks(data: ReportData) -> Figure | None:
     """Draw the number of ranks over time; None where it never changed."""
     if not data.ranks:
         return None

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pynvml
 import pytest
@@ -98,7 +98,7 @@ class FakeNvml:
 
 def nvidia(*devices: SimpleNamespace, init: Exception | None = None) -> Detection:
     nvml = FakeNvml(*devices, init=init)
-    found = nvidia_gpus(lambda: nvml)
+    found = nvidia_gpus(lambda: cast("ModuleType", nvml))
     assert nvml.opened == 0, "NVML was left open"
     return found
 
