@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.cluster import queue_request
 from lab.cluster.api import RayApi
@@ -255,7 +255,7 @@ class Lab:
         working_dir: str | Path | None = None,
         num_cpus: float = 0,
         num_gpus: float = 0,
-        runtime_env: Mapping[str, Any] | str | Path | None = None,
+        runtime_env: Mapping[str, object] | str | Path | None = None,
         name: str = "",
         fail_if_infeasible: bool = False,
         queue: QueueRequest | None = None,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from lab.cluster.retries import of_annotations
 from lab.errors import UsageError
 from lab.host.reading import SMALL, read_text
 
 
-def read_annotations(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_annotations(path: Path) -> tuple[dict[str, object], tuple[str, ...]]:
     """Fields of a retry policy that a YAML file names, and annotations of AppWrapper that are left out.
 
     The file is a manifest with `metadata.annotations`, or a mapping of annotations. Raises UsageError.

@@ -160,7 +160,7 @@ class LabGroup(LabCommand, click.Group):
 class RuntimeName(click.Choice[str]):
     """A runtime that the command can use."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name. Raises UsageError for `kubernetes` where a lab of this machine is meant."""
         if value == KUBERNETES and KUBERNETES not in self.choices:
             raise UsageError(
@@ -196,7 +196,7 @@ def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[clic
     yield option("--quiet", is_flag=True, help="No progress on stderr.")
 
 
-def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
     app = ctx.find_object(App)
     if app is None or not value:
         return

@@ -54,7 +54,7 @@ class TerminatedError(KeyboardInterrupt):
 class Root(LabGroup):
     """The command line as a whole."""
 
-    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *_: object, **extra: Any) -> Any:
         """Run one command line and exit with its code."""
         sys.exit(main(args, extra.get("obj")))
 

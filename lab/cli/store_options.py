@@ -58,12 +58,12 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def store_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command --s3 and what belongs to it, as the one argument `store`, and --no-s3."""
 
     @functools.wraps(command)
     def with_store(
-        *args: Any, url: str | None, key_file: Path | None, ca_file: Path | None, bucket: str | None,
+        *args: object, url: str | None, key_file: Path | None, ca_file: Path | None, bucket: str | None,
         yes: bool, no_s3: bool, **rest: Any,
     ) -> Any:  # fmt: skip
         given = dict(zip(BELONG, (key_file, ca_file, bucket, yes), strict=True))
@@ -79,7 +79,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
             )
         return command(*args, store=WantedStore(url, key_file, ca_file, bucket, yes), no_s3=False, **rest)
 
-    wrapped: Callable[..., Any] = with_store
+    wrapped: Callable[..., object] = with_store
     for option in reversed(OPTIONS):
         wrapped = option(wrapped)
     return wrapped

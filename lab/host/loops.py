@@ -7,7 +7,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from lab.errors import LabError, message_of
 from lab.host.clock import MONOTONIC, Clock
@@ -121,7 +120,7 @@ class Loops:
         for loop in self._loops:
             loop.end(timeout)
 
-    def reporting(self, app: App, about: Callable[[], Mapping[str, Any]] = dict) -> App:
+    def reporting(self, app: App, about: Callable[[], Mapping[str, object]] = dict) -> App:
         """The application, with a page HEALTH: 200 while every loop does its work, else 503.
 
         The page is `{"status": "ok" or "stuck", "detail", "loops": [{"name", "age", "error"}]}` and what

@@ -11,16 +11,21 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lab.errors import PortTakenError, UsageError
 
-WritableEnviron: TypeAlias = dict[str, Any]
-Environ: TypeAlias = Mapping[str, Any]
+if TYPE_CHECKING:
+    from socketserver import BaseServer
+    from wsgiref.simple_server import WSGIServer
+
+    from _typeshed import WriteableBuffer
+
+Environ: TypeAlias = dict[str, Any]
 """The environment of a request, as WSGI has it: texts under the names of CGI, and objects of any type."""
 
-StartResponse: TypeAlias = Callable[..., object]
+StartResponse: TypeAlias = Callable[..., Any]
 """What a WSGI application calls with the status and the headers of its answer."""
 
 App: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
@@ -115,7 +120,7 @@ class Arriving(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """Read within the time that is left. Raises SlowRequestError."""
         if self._left <= 0:
             raise SlowRequestError
@@ -151,7 +156,7 @@ class Log(io.TextIOBase):
 class Lasting:
     """An http.server that outlives what a request raises: put before it among the base classes."""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: tuple[str, int] | str) -> None:
         """Log one line: as a rule the client has gone."""
         log(f"a request of {client_address[0]} was given up: {sys.exc_info()[1]!r}")
 
@@ -160,7 +165,7 @@ class Paced:
     """Deadlines for a handler of http.server: put before it among the base classes."""
 
     rfile: Any
-    connection: Any
+    connection: socket.socket
 
     def setup(self) -> None:
         super().setup()  # type: ignore[misc]
@@ -175,7 +180,7 @@ class Paced:
         return understood
 
 
-def make_server(host: str, port: int, app: App) -> Any:
+def make_server(host: str, port: int, app: App) -> WSGIServer:
     """A WSGI server that listens already, with one thread for each request. Raises PortTakenError."""
     from socketserver import TCPServer, ThreadingMixIn
     from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -196,7 +201,7 @@ def make_server(host: str, port: int, app: App) -> Any:
             """Let a page that fails be answered although that cannot be logged."""
             return Log()
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing: health and metrics are asked for every few seconds."""
 
     def patient(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -213,10 +218,10 @@ def make_server(host: str, port: int, app: App) -> Any:
         ) from error
 
 
-def serve(server: Any) -> None:
+def serve(server: BaseServer) -> None:
     """Serve until SIGTERM or SIGINT. Only the main thread may call it."""
 
-    def end(*_: Any) -> None:
+    def end(*_: object) -> None:
         threading.Thread(target=server.shutdown, daemon=True).start()
 
     signal.signal(signal.SIGTERM, end)

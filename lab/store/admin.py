@@ -33,7 +33,7 @@ class MinioAdministration:
         self.endpoint_url = endpoint_url
         self._root, self._region, self._given_http = root, region, http
 
-    def put_policy(self, name: str, policy: Mapping[str, Any]) -> None:
+    def put_policy(self, name: str, policy: Mapping[str, object]) -> None:
         """Make the policy or replace it. Raises StoreError, as all methods do."""
         with self._explain(f"make the policy {name}"):
             self._client.policy_add(name, policy=dict(policy))

@@ -25,14 +25,14 @@ NO_DEVICE = {
 }
 
 
-def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command --gpu, --gpus and --share-gpu, as the one argument `asked`."""
 
     @functools.wraps(command)
-    def with_asked(*args: Any, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
+    def with_asked(*args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
         return command(*args, asked=Asked(gpu, values.gpu_names(gpus), share_gpu), **rest)
 
-    wrapped: Callable[..., Any] = with_asked
+    wrapped: Callable[..., object] = with_asked
     for option in (
         click.option(
             "--share-gpu", is_flag=True,

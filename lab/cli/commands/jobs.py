@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -174,7 +174,7 @@ def _show_queued(app: App, lab: Lab, queued: Description, job: Job) -> None:
     """Show a job of which Ray has nothing: it waits, or waits again."""
     why = lab.queues.why(queued.workload)
     if app.out.json_wanted:
-        more: dict[str, Any] = {
+        more: dict[str, object] = {
             "waiting": None,
             "placement": None,
             "lost_attempts": [],

@@ -267,7 +267,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
 
 
 def _failed(
-    app: App, lab: Lab, job: Job, waits: str, more: Mapping[str, Any] = MappingProxyType({})
+    app: App, lab: Lab, job: Job, waits: str, more: Mapping[str, object] = MappingProxyType({})
 ) -> NoReturn:
     """Say that the job failed, with its last lines, and exit with 9."""
     try:

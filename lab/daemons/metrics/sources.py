@@ -198,6 +198,6 @@ def run_view(job: str, run: Run) -> RunView:
     )
 
 
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, Number]:
+def _numbers(metrics: Mapping[str, object]) -> dict[str, Number]:
     numbers = {label(name): value for name in sorted(metrics) if (value := number(metrics[name])) is not None}
     return dict(list(numbers.items())[:MAX_RUN_METRICS])

@@ -93,7 +93,7 @@ class Effects:
         self._asked.discard(attempt.submission_id)
         self._committed.discard(attempt.submission_id)
 
-    def background(self, kind: str, task: Callable[[], Any]) -> None:
+    def background(self, kind: str, task: Callable[[], object]) -> None:
         """Ask something in the background; the outcome is what it returns, or the error it raises."""
 
         def run() -> None:

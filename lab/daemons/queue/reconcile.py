@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lab.api.queue import Attempt
 from lab.cluster.allocation import amounts
@@ -374,7 +373,7 @@ class Reconciler:
 
     def _background(self, running: bool) -> None:
         ray, away = self._ray, "ray" in self.controller.away
-        looks: tuple[tuple[str, float, Callable[[], Any], bool], ...] = (
+        looks: tuple[tuple[str, float, Callable[[], object], bool], ...] = (
             *(() if away else self._steward.tasks()),
             ("store", STORE_SECONDS, ray.ping_store, True),
             ("taken", TAKEN_SECONDS, ray.taken, running and not away),

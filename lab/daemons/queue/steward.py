@@ -23,7 +23,7 @@ TOLD = (EVICT, TESTING, WARN)
 States = Callable[[], Sequence[Health]]
 """The state of every device now. It is called under the controller's lock."""
 
-Task = tuple[str, float, Callable[[], Any], bool]
+Task = tuple[str, float, Callable[[], object], bool]
 """A look in the background: its kind, seconds between two, what it does, and True when it is wanted now."""
 
 
@@ -132,7 +132,7 @@ class Steward:
         )
         return tasks if cordon is None else (("cordon", CORDON_SECONDS, cordon, True), *tasks)
 
-    def _cordon_task(self, states: Sequence[Health]) -> Callable[[], Any] | None:
+    def _cordon_task(self, states: Sequence[Health]) -> Callable[[], object] | None:
         """The task that opens and closes nodes; None while nothing is to be done about them."""
         services = [node.service for node in self._nodes if node.alive and node.resources.get("CPU")]
         shut = closed(states, services, self._look.waits)

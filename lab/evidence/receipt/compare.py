@@ -77,11 +77,11 @@ def _last(history: History) -> Report | None:
     return history.runs[-1].last if history.runs else None
 
 
-def _metrics(report: Report | None) -> dict[str, Any]:
+def _metrics(report: Report | None) -> dict[str, object]:
     return dict(report.metrics) if report else {}
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if value is None:
         return "unknown"
     return f"{value:.4g}" if isinstance(value, float) else str(value)[:16]

@@ -59,7 +59,7 @@ TEXTS = ("reason", "command", "moments", "checks", "environment", "missing", "ch
 """Fields that hold texts of Ray, of a script, or of an error."""
 
 
-def _clean(value: Any, hidden: Sequence[str]) -> Any:
+def _clean(value: object, hidden: Sequence[str]) -> Any:
     if isinstance(value, str):
         return private(value, hidden)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

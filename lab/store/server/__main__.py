@@ -21,14 +21,17 @@ import ipaddress
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.secrets import read_key, read_secret
-from lab.host.serving import Lasting, Paced, log, serve
+from lab.host.serving import App, Lasting, Paced, log, serve
 from lab.store.server.disk import Disk
 from lab.store.server.keys import Key, Keyring
 from lab.topology import BUCKET, Credentials
+
+if TYPE_CHECKING:
+    from werkzeug.serving import BaseWSGIServer
 
 STOP_SECONDS = 5.0
 """Longest wait for the change that is being made when the server is asked to end."""
@@ -57,13 +60,13 @@ def check_loopback(host: str) -> None:
         raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1, or add --any-host")
 
 
-def say(kind: str, message: str, *args: Any) -> None:
+def say(kind: str, message: str, *args: object) -> None:
     """Log what werkzeug says in one line: of a traceback the last."""
     text = (message % args if args else message).strip()
     log(text.splitlines()[-1] if text else kind)
 
 
-def make_server(host: str, port: int, app: Any, access_log: bool) -> Any:
+def make_server(host: str, port: int, app: App, access_log: bool) -> BaseWSGIServer:
     """A server that listens already. Raises LabError."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import ThreadedWSGIServer
@@ -73,11 +76,11 @@ def make_server(host: str, port: int, app: Any, access_log: bool) -> Any:
             if access_log:
                 super().log_request(code, size)
 
-        def log(self, type: str, message: str, *args: Any) -> None:
+        def log(self, type: str, message: str, *args: object) -> None:
             say(type, message, *args)
 
     class StoreServer(Lasting, ThreadedWSGIServer):
-        def log(self, type: str, message: str, *args: Any) -> None:
+        def log(self, type: str, message: str, *args: object) -> None:
             say(type, message, *args)
 
     try:

@@ -16,12 +16,12 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import IO, Any
+from typing import IO
 from xml.parsers.expat import ExpatError
 
 from werkzeug.wrappers import Request, Response
 
-from lab.host.serving import SlowRequestError
+from lab.host.serving import Environ, SlowRequestError, StartResponse
 from lab.store.server import checks
 from lab.store.server.asked import HEALTH_PATH, changes_user, received, refused, verified
 from lab.store.server.auth import is_of_signature, open_body
@@ -41,7 +41,7 @@ from lab.store.server.minio_api import (
     answer,
     check_token,
 )
-from lab.store.server.moto import VERSION, Environ, MotoStore
+from lab.store.server.moto import VERSION, MotoStore
 
 SERVER = f"raylab-standin (moto {VERSION})"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
@@ -66,11 +66,11 @@ class S3App:
         self.lock = threading.Lock()
         """Held while a change is made: who holds it can end the process between two changes."""
         self._disk, self._moto = disk, MotoStore(disk, self._let_go)
-        self._stripes: Sequence[contextlib.AbstractContextManager[Any]] = [
+        self._stripes: Sequence[contextlib.AbstractContextManager[object]] = [
             threading.Lock() for _ in range(STRIPES)
         ]
 
-    def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         request = Request(environ)
         if environ.get("PATH_INFO") == HEALTH_PATH and request.method in ("GET", "HEAD"):
             health = json.dumps({"server": "moto", "version": VERSION})

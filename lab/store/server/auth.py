@@ -21,7 +21,7 @@ from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.compat import HTTPHeaders
 
-from lab.host.serving import Environ, WritableEnviron
+from lab.host.serving import Environ
 from lab.store.server import auth_v2
 from lab.store.server.keys import Key, Keyring, RefusalError
 
@@ -131,7 +131,7 @@ def is_of_signature(parameter: str) -> bool:
     return parameter.lower().startswith("x-amz-") or parameter in auth_v2.PARAMETERS
 
 
-def open_body(signature: Signature, environ: WritableEnviron, body: bytes) -> bytes:
+def open_body(signature: Signature, environ: Environ, body: bytes) -> bytes:
     """The data of a signed body, with its chunk framing removed and its checksums verified.
 
     Changes `environ` to fit the plain body. Raises RefusalError when the body is not what was signed.

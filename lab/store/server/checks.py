@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 
-from lab.host.serving import Environ, WritableEnviron
+from lab.host.serving import Environ
 from lab.store.server.keys import COPY_SOURCE, SETTINGS, RefusalError
 
 KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
@@ -86,7 +86,7 @@ def _is_bucket_name(name: str) -> bool:
     return re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) is not None
 
 
-def say_checksum(environ: WritableEnviron) -> None:
+def say_checksum(environ: Environ) -> None:
     """Tell moto which checksum was sent, which it keeps only then. Raises RefusalError for two of them."""
     sent = [name for name in environ if name.startswith(CHECKSUM) and name not in NO_CHECKSUMS]
     environ.pop(SDK_ALGORITHM, None)
@@ -96,7 +96,7 @@ def say_checksum(environ: WritableEnviron) -> None:
         environ[SDK_ALGORITHM] = sent[0].removeprefix(CHECKSUM)
 
 
-def say_conditions(environ: WritableEnviron, etag: str) -> None:
+def say_conditions(environ: Environ, etag: str) -> None:
     """Say `If-Match` and `If-None-Match` as moto knows them; `etag` is the object's, empty without one.
 
     moto knows `*` only in one of them, and in some requests an ETag only with its quotation marks.

@@ -35,7 +35,7 @@ LAYOUT = 1
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-Aside = Callable[[], contextlib.AbstractContextManager[Any]]
+Aside = Callable[[], contextlib.AbstractContextManager[object]]
 """Makes a context in which a wait does not keep others waiting."""
 
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import botocore.credentials
@@ -21,7 +21,7 @@ from botocore.awsrequest import AWSRequest
 from werkzeug.wrappers import Request, Response
 
 from lab.host.http import NoAnswerError, explained
-from lab.host.serving import Environ, SlowRequestError, WritableEnviron
+from lab.host.serving import Environ, SlowRequestError, StartResponse
 from lab.store.s3 import address
 from lab.store.server.asked import HEALTH_PATH, S3Request, changes_user, received, refused, verified
 from lab.store.server.auth import open_body
@@ -37,6 +37,9 @@ from lab.store.server.keys import (
 from lab.store.server.minio_api import METRICS_PATH, check_token
 from lab.store.upstream import HEALTH_SECONDS, Upstream
 from lab.topology import BUCKET
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
 
 NAME = "gateway"
 
@@ -97,7 +100,7 @@ class Gateway:
         key = upstream.credentials
         self._key = botocore.credentials.Credentials(key.access_key, key.secret_key)
 
-    def __call__(self, environ: WritableEnviron, start_response: Any) -> Iterable[bytes]:
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         request = Request(environ)
         try:
             response = self._answer(request)
@@ -142,8 +145,8 @@ class Gateway:
         query: Iterable[tuple[str, str]] = (),
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> Any:
+        **options: object,
+    ) -> BaseHTTPResponse:
         """The other store's answer, of which only the headers have come. Raises NoAnswerError."""
         name = quote(key.encode(errors="surrogateescape"), safe="/~")
         url = address(self._upstream.url, self._upstream.bucket, f"/{name}" if key else "")
@@ -152,7 +155,7 @@ class Gateway:
         signed = AWSRequest(method=method, url=url, data=body, headers=dict(headers or {}))
         S3SigV4Auth(self._key, "s3", self._upstream.region).add_auth(signed)
         with explained():
-            return self._pool.request(
+            reply: BaseHTTPResponse = self._pool.request(
                 method,
                 url,
                 body=body or None,
@@ -162,8 +165,9 @@ class Gateway:
                 decode_content=False,
                 **options,
             )
+        return reply
 
-    def _passed_on(self, request: Request, asked: S3Request, reply: Any) -> Response:
+    def _passed_on(self, request: Request, asked: S3Request, reply: BaseHTTPResponse) -> Response:
         """The answer as the lab's own store would have given it."""
         headers = [(n, v) for n, v in reply.headers.items() if n.lower() not in OF_CONNECTION]
         if reply.status in REDIRECTIONS:  # a job has no business there
@@ -233,7 +237,7 @@ def _text(value: str) -> str:
         return value
 
 
-def _whole(reply: Any) -> bytes:
+def _whole(reply: BaseHTTPResponse) -> bytes:
     """The body of an answer. Raises NoAnswerError."""
     with explained():
         return bytes(reply.read())
@@ -245,7 +249,7 @@ def _code(data: bytes) -> str:
     return code[1].decode() if code else ""
 
 
-def _pieces(reply: Any) -> Iterator[bytes]:
+def _pieces(reply: BaseHTTPResponse) -> Iterator[bytes]:
     try:
         yield from reply.stream(PIECE, decode_content=False)
     finally:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import bisect
 import contextlib
 import functools
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from moto.s3.models import FakeBucket, FakeKey, S3Backend
+
+Page: TypeAlias = "tuple[list[FakeKey], list[str], bool, str | None]"
+"""Objects, folders, whether there are more, and the token for these."""
 
 TOKEN = "raylab-"
 """The beginning of every token of a page, which a client may take for a name."""
@@ -30,11 +37,11 @@ def _sorted(store: Any) -> Any:
             self._names: list[str] = []
             self.removed: set[str] = set()
 
-        def __setitem__(self, name: str, value: Any) -> None:
+        def __setitem__(self, name: str, value: FakeKey) -> None:
             self._note(name)
             super().__setitem__(name, value)
 
-        def setlist(self, name: str, values: Any) -> None:
+        def setlist(self, name: str, values: list[FakeKey]) -> None:
             self._note(name)
             super().setlist(name, values)
 
@@ -47,7 +54,7 @@ def _sorted(store: Any) -> Any:
             if name not in self:
                 bisect.insort(self._names, name)
 
-        def beginning_with(self, prefix: str) -> dict[str, Any]:
+        def beginning_with(self, prefix: str) -> dict[str, FakeKey]:
             """Name -> object, without a look at other names than these."""
             first = bisect.bisect_left(self._names, prefix)
             last = bisect.bisect_left(self._names, True, first, key=lambda name: not name.startswith(prefix))
@@ -56,7 +63,7 @@ def _sorted(store: Any) -> Any:
     return Sorted
 
 
-def _listed(list_objects: Any) -> Any:
+def _listed(list_objects: Callable[..., Page]) -> Callable[..., Page]:
     """moto's listing, given only what it can be about: it reads the name of every object otherwise.
 
     Without `max_keys` it is a part of the newer listing. In the older one, too, folders count as names: moto
@@ -65,8 +72,13 @@ def _listed(list_objects: Any) -> Any:
 
     @functools.wraps(list_objects)
     def only_those(
-        self: Any, bucket: Any, prefix: str | None, delimiter: str | None, marker: str | None, max_keys: Any
-    ) -> Any:
+        self: S3Backend,
+        bucket: FakeBucket,
+        prefix: str | None,
+        delimiter: str | None,
+        marker: str | None,
+        max_keys: int | None,
+    ) -> Page:
         known = SimpleNamespace(keys=bucket.keys.beginning_with(prefix or ""))
         keys, folders, _, _ = list_objects(self, known, prefix, delimiter, None, None)
         if max_keys is None:
@@ -93,7 +105,7 @@ class Tokens:
         return None
 
 
-def _truncated(self: Any, names: list[Any], count: int) -> tuple[list[Any], bool, str | None]:
+def _truncated(self: S3Backend, names: list[FakeKey], count: int) -> tuple[list[FakeKey], bool, str | None]:
     """The first names, True if there are more, and the token for these."""
     page = names[:count]
     if not page or len(names) <= count:

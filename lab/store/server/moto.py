@@ -11,14 +11,15 @@ import io
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING
 
-from werkzeug.routing import BaseConverter
+from werkzeug.routing import BaseConverter, Map
 from werkzeug.wrappers import Response
 
+from lab.host.serving import App, Environ
 from lab.store.server import listing
 from lab.store.server.disk import (
     Aside,
@@ -30,15 +31,15 @@ from lab.store.server.disk import (
     StorageError,
 )
 
+if TYPE_CHECKING:
+    from moto.s3.models import FakeBucket, FakeKey, FakeMultipart, S3Backend
+
 VERSION = version("moto")
 
 PART_MEMORY = 1 << 20
 """Bytes of one part of an unfinished upload that stay in memory; larger parts go to a temporary file."""
 
 PIECE = 1 << 20
-
-Environ = dict[str, Any]
-Wsgi = Callable[[Environ, Any], Iterable[bytes]]
 
 
 class MotoStore:
@@ -123,7 +124,7 @@ class MotoStore:
         _forget_models()
         return changed
 
-    def _save_key(self, bucket: Any, name: str) -> bool:
+    def _save_key(self, bucket: FakeBucket, name: str) -> bool:
         bucket.keys.removed.discard(name)
         key = bucket.keys.get(name)
         if key is not None and isinstance(key._value_buffer, DiskBuffer):
@@ -145,7 +146,7 @@ class MotoStore:
             key.multipart.completed = {}
         return True
 
-    def _undo(self, bucket: Any, name: str, key: Any) -> None:
+    def _undo(self, bucket: FakeBucket, name: str, key: FakeKey | None) -> None:
         """An upload whose object could not be stored can be completed again."""
         if key is not None:
             if _is_new_upload(key):
@@ -157,11 +158,11 @@ class MotoStore:
         if stored is not None:
             self._restore(bucket, stored)
 
-    def _restore(self, bucket: Any, stored: DiskObject) -> None:
+    def _restore(self, bucket: FakeBucket, stored: DiskObject) -> None:
         from moto.s3.models import FakeKey
 
         record = stored.record
-        key: Any = FakeKey(
+        key = FakeKey(
             record.key,
             b"",
             account_id=bucket.account_id,
@@ -181,7 +182,7 @@ class MotoStore:
         bucket.keys.setlist(record.key, [key])
 
 
-def _fresh_moto() -> tuple[Any, Wsgi]:
+def _fresh_moto() -> tuple[S3Backend, App]:
     """moto's S3 backend, empty, and its WSGI application, for S3 alone."""
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -207,12 +208,12 @@ class _AnyText(BaseConverter):
 
     part_isolating = False
 
-    def __init__(self, url_map: Any, pattern: str) -> None:
+    def __init__(self, url_map: Map, pattern: str) -> None:
         super().__init__(url_map)
         self.regex = f"(?s:{pattern})"
 
 
-def _hold(self: Any, data: bytes) -> None:
+def _hold(self: FakeKey, data: bytes) -> None:
     """moto's FakeKey.value for an object's data as they are: `save` writes them to the disk at once.
 
     Only a part of an upload, whose name is its number, may have to wait for long: a large one goes to a file.
@@ -226,15 +227,15 @@ def _hold(self: Any, data: bytes) -> None:
     self.contentsize = len(data)
 
 
-def _complete(self: Any, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, None]:
+def _complete(self: FakeMultipart, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, None]:
     """moto's FakeMultipart.complete without the data, of which that makes several copies in memory."""
     from moto.s3.exceptions import EntityTooSmall, InvalidPart, InvalidPartOrder, MalformedXML
     from moto.settings import S3_UPLOAD_PART_MIN_SIZE
     from moto.utilities.utils import md5_hash
 
     digest = md5_hash()
-    completed: dict[int, Any] = {}
-    last: Any = None
+    completed: dict[int, FakeKey] = {}
+    last: FakeKey | None = None
     parts = list(body)
     if any(number <= before for (before, _), (number, _) in itertools.pairwise(parts)):
         raise InvalidPartOrder()
@@ -253,7 +254,7 @@ def _complete(self: Any, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, N
     return b"", f"{digest.hexdigest()}-{len(completed)}", None
 
 
-def _contents(key: Any) -> tuple[int, Iterator[bytes]]:
+def _contents(key: FakeKey) -> tuple[int, Iterator[bytes]]:
     """Size and data of an object that moto just made: its own, or those of the parts it was made of."""
     parts = [key]
     if _is_new_upload(key):
@@ -261,19 +262,19 @@ def _contents(key: Any) -> tuple[int, Iterator[bytes]]:
     return sum(part.contentsize for part in parts), _pieces(parts)
 
 
-def _is_new_upload(key: Any) -> bool:
+def _is_new_upload(key: FakeKey) -> bool:
     """True if an object's data are still the parts it was uploaded in."""
     return bool(getattr(key.multipart, "completed", None))
 
 
-def _pieces(parts: list[Any]) -> Iterator[bytes]:
+def _pieces(parts: list[FakeKey]) -> Iterator[bytes]:
     for part in parts:
         part._value_buffer.seek(0)
         while piece := part._value_buffer.read(PIECE):
             yield piece
 
 
-def _record(key: Any, size: int) -> ObjectRecord:
+def _record(key: FakeKey, size: int) -> ObjectRecord:
     return ObjectRecord(
         key=key.name,
         size=size,
@@ -290,6 +291,6 @@ def _forget_models() -> None:
     """moto remembers every model it ever made, for its own test fixtures; that would be a leak here."""
     from moto.s3 import models
 
-    kinds: tuple[Any, ...] = (models.FakeKey, models.FakeMultipart, models.FakeBucket, models.FakeAcl)
+    kinds = (models.FakeKey, models.FakeMultipart, models.FakeBucket, models.FakeAcl)
     for kind in kinds:
         kind.instances_tracked.clear()
