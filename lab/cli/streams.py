@@ -24,7 +24,7 @@ class Guarded:
         self.error: OSError | None = None
         """Reason why writing failed, once it has."""
 
-    def write(self, text: Any) -> int:
+    def write(self, text: str) -> int:
         """Write a text; returns its length. After a failure every further write raises the same OSError."""
         return self._try("write", text) or len(text)
 
@@ -33,7 +33,7 @@ class Guarded:
         self._try("flush")
 
     @property
-    def buffer(self) -> Any:
+    def buffer(self) -> _Bytes:
         """The underlying byte stream, guarded too."""
         return _Bytes(self, self._stream.buffer)
 
@@ -49,7 +49,7 @@ class Guarded:
             raise AttributeError(name)
         return getattr(self._stream, name)
 
-    def _try(self, what: str, *arguments: Any, stream: Any = None) -> Any:
+    def _try(self, what: str, *arguments: object, stream: object = None) -> Any:
         try:
             if self.error is None and self._closed is None:
                 return getattr(stream or self._stream, what)(*arguments)
@@ -66,10 +66,10 @@ class Guarded:
 class _Bytes:
     """The buffer of a guarded stream."""
 
-    def __init__(self, owner: Guarded, stream: Any) -> None:
+    def __init__(self, owner: Guarded, stream: object) -> None:
         self._owner, self._stream = owner, stream
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes) -> int:
         return self._owner._try("write", data, stream=self._stream) or len(data)
 
     def flush(self) -> None:

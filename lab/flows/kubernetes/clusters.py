@@ -38,16 +38,16 @@ class PodGroup:
 
     name: str
     path: Path_
-    value: Mapping[str, Any]
+    value: Mapping[str, object]
     head: bool
 
     @property
-    def pod(self) -> Mapping[str, Any]:
+    def pod(self) -> Mapping[str, object]:
         """The spec of its pods."""
         return mapping(mapping(self.value.get("template")).get("spec"))
 
     @property
-    def container(self) -> Mapping[str, Any]:
+    def container(self) -> Mapping[str, object]:
         """The container that runs Ray: the first one."""
         return mapping(next(iter(items(self.pod.get("containers"))), None))
 
@@ -57,7 +57,7 @@ class PodGroup:
         return (*self.path, "template", "spec", "containers", 0)
 
     @property
-    def params(self) -> Mapping[str, Any]:
+    def params(self) -> Mapping[str, object]:
         """What is given to `ray start`."""
         return mapping(self.value.get("rayStartParams"))
 
@@ -68,7 +68,7 @@ class PodGroup:
             return 1
         return whole(self.value.get("replicas"), 0) * whole(self.value.get("numOfHosts"), 1)
 
-    def resources(self, kind: str) -> Mapping[str, Any]:
+    def resources(self, kind: str) -> Mapping[str, object]:
         """`limits` or `requests` of the container."""
         return mapping(mapping(self.container.get("resources")).get(kind))
 
@@ -79,7 +79,7 @@ class PodGroup:
                 return amount
         return None
 
-    def env(self) -> Mapping[str, Any]:
+    def env(self) -> Mapping[str, object]:
         """Variables of the container: name -> value, None where it comes from elsewhere."""
         listed = (mapping(variable) for variable in items(self.container.get("env")))
         return {text(variable.get("name")): variable.get("value") for variable in listed}
@@ -91,10 +91,10 @@ class RayCluster:
 
     manifest: Manifest
     path: Path_
-    value: Mapping[str, Any]
+    value: Mapping[str, object]
 
     @property
-    def job(self) -> Mapping[str, Any] | None:
+    def job(self) -> Mapping[str, object] | None:
         """The job that it is for, if any."""
         at = JOB_AT.get(self.manifest.kind)
         return None if at is None else inside(self.manifest.value, at)
@@ -132,7 +132,7 @@ def clusters(manifest: Manifest) -> Iterator[RayCluster]:
         yield RayCluster(manifest, at, value)
 
 
-def inside(value: Mapping[str, Any], path: Path_) -> Mapping[str, Any]:
+def inside(value: Mapping[str, object], path: Path_) -> Mapping[str, object]:
     """The mapping at this path; an empty one where there is none."""
     inner: Any = value
     for part in path:

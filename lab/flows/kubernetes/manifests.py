@@ -50,7 +50,7 @@ class Manifest:
 
     root: At
     """The document that it stands in."""
-    value: Mapping[str, Any]
+    value: Mapping[str, object]
     path: Path_ = ()
     """Where it stands in the document."""
     inside: str = ""
@@ -69,17 +69,17 @@ class Manifest:
         return text(self.value.get("apiVersion")).rpartition("/")[0]
 
     @property
-    def metadata(self) -> Mapping[str, Any]:
+    def metadata(self) -> Mapping[str, object]:
         """Its metadata."""
         return mapping(self.value.get("metadata"))
 
     @property
-    def labels(self) -> Mapping[str, Any]:
+    def labels(self) -> Mapping[str, object]:
         """Its labels."""
         return mapping(self.metadata.get("labels"))
 
     @property
-    def spec(self) -> Mapping[str, Any]:
+    def spec(self) -> Mapping[str, object]:
         """Its spec."""
         return mapping(self.value.get("spec"))
 
@@ -106,7 +106,7 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def mapping(value: object) -> Mapping[str, Any]:
+def mapping(value: object) -> Mapping[str, object]:
     """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
@@ -167,7 +167,7 @@ def plain(at: At) -> Any:
     return value
 
 
-def values(content: str) -> list[Any]:
+def values(content: str) -> list[object]:
     """The documents of a YAML text in Python's types, empty ones left out.
 
     Raises ValueError for what is no YAML, and for what would never end: `not YAML: ... (line 3)`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.errors import ManifestError
 from lab.flows.kubernetes.export import around, guide
@@ -13,7 +12,7 @@ from lab.flows.kubernetes.export.configmaps import config_map, probe_files
 from lab.flows.kubernetes.export.pods import code_name, labels, probe_name
 from lab.flows.kubernetes.export.queues import CONFIGURATION, configuration, queue_objects, queues_of
 from lab.flows.kubernetes.export.ray import workload
-from lab.flows.kubernetes.export.wanted import Wanted
+from lab.flows.kubernetes.export.wanted import Object, Wanted
 from lab.flows.kubernetes.export.yaml_text import as_yaml
 from lab.flows.kubernetes.lint import Authorities, LintReport, lint
 
@@ -47,7 +46,7 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Expo
     Raises UsageError and NotFoundError for what cannot be written, ManifestError for what would not work.
     """
     setup = queues_of(wanted, queues)
-    applied: dict[str, list[dict[str, Any]]] = {"namespaces.yaml": around.namespaces(wanted, setup)}
+    applied: dict[str, list[Object]] = {"namespaces.yaml": around.namespaces(wanted, setup)}
     own = labels(wanted)
     if not wanted.in_image:
         probe = config_map(probe_name(wanted), wanted.space, probe_files(), own, "the recorder")
@@ -63,7 +62,7 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Expo
     applied[f"{manifest['kind'].lower()}.yaml"] = [manifest]
     texts = {path: as_yaml(objects) for path, objects in applied.items()}
     texts["kustomization.yaml"] = kustomization(tuple(path for path in applied if path not in SHARED))
-    beside: dict[str, list[dict[str, Any]]] = {"podmonitors.yaml": around.pod_monitors(wanted)}
+    beside: dict[str, list[Object]] = {"podmonitors.yaml": around.pod_monitors(wanted)}
     notes = []
     if asked.ray is not None:
         beside["dashboards.yaml"] = around.dashboards(wanted, asked.ray.dashboards)

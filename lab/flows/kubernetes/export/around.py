@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kueue.model import Setup
 from lab.flows.kubernetes.export.configmaps import config_map
 from lab.flows.kubernetes.export.pods import labels, secret_name
 from lab.flows.kubernetes.export.ray import REDIS_PORT
-from lab.flows.kubernetes.export.wanted import Wanted
+from lab.flows.kubernetes.export.wanted import Object, Wanted
 
 REDIS_IMAGE = "redis:7.4"
 REDIS_COMMAND = (
@@ -23,8 +22,6 @@ METRICS = {
     "worker": ("metrics",),
 }
 """Type of a node -> names of the ports that Prometheus asks."""
-
-Object = dict[str, Any]
 
 
 def namespaces(wanted: Wanted, setup: Setup) -> list[Object]:

@@ -6,17 +6,15 @@ import base64
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
 
 from lab.errors import UsageError
+from lab.flows.kubernetes.export.wanted import Object
 from lab.host.files import FORKSERVER, PROBE
 
 MOST_BYTES = 1024**2
 """The API server takes no larger ConfigMap."""
 
 KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
-
-Object = dict[str, Any]
 
 
 @cache

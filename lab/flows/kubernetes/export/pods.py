@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kueue.quantity import shown
 from lab.cluster import patches, ray_settings
 from lab.flows.kubernetes.clusters import OBJECT_STORE, SHARED_MEMORY
-from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Wanted
+from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Object, Wanted
 from lab.topology import LEDGER_PREFIX, Vendor
 
 PROBE_FOLDER = "/opt/raylab/probe"
@@ -34,8 +32,6 @@ PORTS = {
     ),
     "worker": (("metrics", 8080),),
 }
-
-Object = dict[str, Any]
 
 
 def secret_name(wanted: Wanted, what: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from kueue.model import (
     ClusterQueue,
@@ -21,7 +20,7 @@ from kueue.reading.nodes import meant
 from kueue.writing import objects
 from lab.errors import UsageError
 from lab.flows.kubernetes.export.ray import workload
-from lab.flows.kubernetes.export.wanted import Wanted
+from lab.flows.kubernetes.export.wanted import Object, Wanted
 from lab.flows.kubernetes.export.yaml_text import as_yaml
 from lab.flows.kubernetes.lint.quotas import as_workload, needs
 from lab.flows.kubernetes.manifests import read_manifests
@@ -30,8 +29,6 @@ from lab.flows.queues.files import read_files
 CONFIGURATION = "kueue/controller_manager_config.yaml"
 """File of Kueue's own configuration, called as its key in the ConfigMap that Kueue reads."""
 FRAMEWORKS = ("batch/job", "ray.io/rayjob", "ray.io/raycluster", "workload.codeflare.dev/appwrapper")
-
-Object = dict[str, Any]
 
 
 def queues_of(wanted: Wanted, files: tuple[Path, ...]) -> Setup:

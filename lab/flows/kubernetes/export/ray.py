@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lab.flows.kubernetes.clusters import RAY_VERSION
 from lab.flows.kubernetes.export.pods import PROBE_FOLDER, labels, secret_name, start_params, template
-from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Code, Wanted, entrypoint
+from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Code, Object, Wanted, entrypoint
 from lab.flows.kubernetes.export.yaml_text import as_yaml
 from lab.flows.kubernetes.manifests import PRIORITY_CLASS, QUEUE_NAME
 
@@ -14,8 +12,6 @@ GROUP = "workers"
 TTL_SECONDS = 600
 """Time that a cluster stays after its job, to be looked at, where no quota counts it."""
 REDIS_PORT = 6379
-
-Object = dict[str, Any]
 
 
 def workload(wanted: Wanted) -> Object:

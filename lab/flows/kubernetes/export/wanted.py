@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from kueue.quantity import amount
 from lab.cluster.recipes import find_recipe
@@ -17,6 +17,9 @@ from lab.flows.kubernetes.clusters import RAY_VERSION, ray_version_of
 from lab.host.reading import read_bytes
 from lab.topology import REGION, GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
+
+Object: TypeAlias = dict[str, Any]
+"""A manifest of Kubernetes, or a part of one, that is to be written."""
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 IMAGE = re.compile(

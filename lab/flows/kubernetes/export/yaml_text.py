@@ -9,7 +9,7 @@ from typing import Any
 WIDTH = 110
 
 
-def as_yaml(objects: Iterable[Any]) -> str:
+def as_yaml(objects: Iterable[object]) -> str:
     """One YAML text of several documents."""
     import yaml
 

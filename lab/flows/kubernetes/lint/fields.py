@@ -24,7 +24,7 @@ def check(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.finding(RULE, ERROR, ("kind",), message, meant(manifest.kind, known))
         return
     version, table = TABLES[key]
-    given = manifest.value["apiVersion"].rpartition("/")[2]
+    given = str(manifest.value["apiVersion"]).rpartition("/")[2]
     if given != version:
         message = f"{manifest.kind} of {given}: KubeRay 1.7 is written as {version}"
         yield manifest.finding(RULE, ERROR, ("apiVersion",), message, f"write {manifest.group}/{version}")
@@ -39,7 +39,7 @@ def check(manifest: Manifest) -> Iterator[Finding]:
         yield from _walk(manifest, ("spec",), manifest.value["spec"], table)
 
 
-def _walk(manifest: Manifest, path: Path_, value: Any, shape: Any) -> Iterator[Finding]:
+def _walk(manifest: Manifest, path: Path_, value: object, shape: Any) -> Iterator[Finding]:
     if value is None or shape is ANY:
         return
     if isinstance(shape, Leaf):
@@ -68,7 +68,7 @@ def _walk(manifest: Manifest, path: Path_, value: Any, shape: Any) -> Iterator[F
                 yield manifest.finding(RULE, ERROR, path, f"{name} is missing")
 
 
-def _leaf(value: Any, shape: Leaf) -> tuple[str, str] | None:
+def _leaf(value: object, shape: Leaf) -> tuple[str, str] | None:
     """Words about a value that does not fit, and a hint."""
     message = f"expected {shape.what}, found {_shown(value)}"
     if not isinstance(value, shape.types) or (isinstance(value, bool) and bool not in shape.types):
@@ -83,7 +83,7 @@ def _leaf(value: Any, shape: Leaf) -> tuple[str, str] | None:
     return None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, (dict, list)):
         return "a list" if isinstance(value, list) else "a mapping"
     return str(value).lower() if isinstance(value, bool) else str(value)

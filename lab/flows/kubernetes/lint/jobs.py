@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from lab.flows.kubernetes.clusters import RAY, RayCluster, clusters, inside
 from lab.flows.kubernetes.manifests import (
@@ -153,7 +152,7 @@ def _queued_job(manifest: Manifest) -> Iterator[Finding]:
         yield from _outliving(manifest, manifest.value, ())
 
 
-def _outliving(manifest: Manifest, job: Mapping[str, Any], at: Path_) -> Iterator[Finding]:
+def _outliving(manifest: Manifest, job: Mapping[str, object], at: Path_) -> Iterator[Finding]:
     """Pods that stay after a RayJob: Kueue gives its quota away once KubeRay says that it is complete."""
     stays = mapping(job.get("spec")).get("ttlSecondsAfterFinished")
     if isinstance(stays, int) and stays > 0:

@@ -42,7 +42,7 @@ class Need:
 
     name: str
     count: int
-    template: Mapping[str, Any]
+    template: Mapping[str, object]
 
 
 def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESPACE) -> Read:
@@ -110,7 +110,7 @@ def _cluster_needs(cluster: RayCluster) -> tuple[Need, ...]:
     return tuple(required)
 
 
-def submitter(job: Mapping[str, Any]) -> Mapping[str, Any]:
+def submitter(job: Mapping[str, object]) -> Mapping[str, object]:
     """The template of the pod that submits a job: its own, else KubeRay's."""
     given = mapping(job.get("submitterPodTemplate"))
     if given:

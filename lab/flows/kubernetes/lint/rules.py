@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kueue.reading.nodes import INT32, meant
 from lab.flows.kubernetes.clusters import (
@@ -163,7 +162,7 @@ def accelerators(manifest: Manifest) -> Iterator[Finding]:
         yield from _amounts(manifest, mapping(container), (*at, "containers", place))
 
 
-def _amounts(manifest: Manifest, container: Mapping[str, Any], path: Path_) -> Iterator[Finding]:
+def _amounts(manifest: Manifest, container: Mapping[str, object], path: Path_) -> Iterator[Finding]:
     """Requests and limits that Kubernetes refuses, or that no node has; most are about GPUs."""
     given = mapping(container.get("resources"))
     limits, requests = mapping(given.get("limits")), mapping(given.get("requests"))

@@ -14,7 +14,7 @@ KUBERNETES = "1.37"
 """The release whose schemas are asked."""
 KUEUE = "kueue.x-k8s.io"
 
-Validate = Callable[[Mapping[str, Any]], "tuple[Path_, str] | None"]
+Validate = Callable[[Mapping[str, object]], "tuple[Path_, str] | None"]
 """Says what is wrong with an object of Kubernetes, and where; None when it is right. Raises NoSchemaError."""
 
 
@@ -27,7 +27,7 @@ def validator() -> Validate:
     import kubernetes_validate
     from kubernetes_validate.utils import SchemaNotFoundError, ValidationError
 
-    def validate(value: Mapping[str, Any]) -> tuple[Path_, str] | None:
+    def validate(value: Mapping[str, object]) -> tuple[Path_, str] | None:
         try:
             kubernetes_validate.validate(dict(value), KUBERNETES, strict=True)
         except SchemaNotFoundError as error:
@@ -90,7 +90,7 @@ def _submitter(manifest: Manifest, validate: Validate) -> Iterator[Finding]:
         yield from _part(manifest, path, pod_template(template), ("template",), validate)
 
 
-def pod_template(template: Mapping[str, Any]) -> dict[str, Any]:
+def pod_template(template: Mapping[str, object]) -> dict[str, Any]:
     """A pod template as an object of its own."""
     metadata = {key: value for key, value in mapping(template.get("metadata")).items() if value is not None}
     whole = {**template, "metadata": metadata} if metadata or "metadata" in template else dict(template)
@@ -98,7 +98,7 @@ def pod_template(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(
-    manifest: Manifest, at: Path_, value: Mapping[str, Any], outer: Path_, validate: Validate
+    manifest: Manifest, at: Path_, value: Mapping[str, object], outer: Path_, validate: Validate
 ) -> Iterator[Finding]:
     """A part of an object, which stands at `outer` in `value`."""
     if (wrong := validate(value)) is not None:

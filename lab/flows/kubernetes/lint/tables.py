@@ -30,7 +30,7 @@ class Leaf:
 class Fields:
     """A mapping with known names, some of which must be there."""
 
-    known: Mapping[str, Any]
+    known: Mapping[str, object]
     required: tuple[str, ...] = ()
 
 
