@@ -59,17 +59,16 @@ class Output:
 
     # Results, on stdout
 
-    def document(self, document: Any, *, compact: bool = False) -> None:
+    def document(self, document: object, *, compact: bool = False) -> None:
         """Print a JSON document, also of lab.api's shapes. `compact` puts it on one line, for streams."""
-        document = plain(document)
-        text = json.dumps(document, ensure_ascii=False, default=str, indent=None if compact else 2)
+        text = json.dumps(plain(document), ensure_ascii=False, default=str, indent=None if compact else 2)
         if not encodable(text) or HOSTILE.search(text):
             text = json.dumps(document, default=str, indent=None if compact else 2)
         click.echo(text)
         sys.stdout.flush()
         self.documents += 1
 
-    def as_json(self, document: Any, *, compact: bool = False) -> bool:
+    def as_json(self, document: object, *, compact: bool = False) -> bool:
         """Print the result as a JSON document, if that is wanted; tell if it was."""
         if self.json_wanted:
             self.document(document, compact=compact)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -13,6 +13,8 @@ from lab.cli.annotations import read_annotations
 from lab.cluster.queue_request import MOST_AMOUNT, MOST_WORKERS, QueueRequest
 from lab.cluster.retries import RetryPolicy, exit_codes
 from lab.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., object])
 
 LONGEST = 10 * 366 * 24 * 3600.0
 MOST_GRACE = 3600.0
@@ -92,7 +94,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def queue_options(command: F) -> F:
     """Give `submit` these options."""
     for option in reversed(OPTIONS):
         command = option(command)

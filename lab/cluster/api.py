@@ -93,7 +93,7 @@ class RayApi:
         self._pool: Any = None
 
     def request(
-        self, method: str, path: str, *, body: Any = None, timeout: float = TIMEOUT_SECONDS
+        self, method: str, path: str, *, body: object = None, timeout: float = TIMEOUT_SECONDS
     ) -> ApiReply:
         """One request. `body` is sent as it is when bytes, else as JSON. Of HTTP errors, 401/403 raise."""
         if self._pool is None:
@@ -169,7 +169,7 @@ def _node(row: Row) -> Node:
     )
 
 
-def _seconds(milliseconds: Any) -> float | None:
+def _seconds(milliseconds: float | None) -> float | None:
     return milliseconds / 1000 if milliseconds else None
 
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from lab.cluster.api import RayApi, Row, known_shape
@@ -125,7 +125,7 @@ class Jobs:
         elif submission.working_dir is not None:
             runtime_env["working_dir"] = self._upload(submission.working_dir)
         amounts = {"raylab_cpus": f"{submission.num_cpus:g}", "raylab_gpus": f"{submission.num_gpus:g}"}
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "entrypoint": shlex.join(submission.command),
             "runtime_env": runtime_env,
             "metadata": {**amounts, **submission.metadata},
@@ -164,7 +164,7 @@ class Jobs:
             )
         if environment:
             runtime_env["env_vars"] = {**(runtime_env.get("env_vars") or {}), **environment}
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "entrypoint": row["entrypoint"],
             "runtime_env": runtime_env,
             "metadata": {**kept, **metadata},
@@ -174,7 +174,7 @@ class Jobs:
                 body[f"entrypoint_num_{resource}"] = amount
         return self._start(body, ClusterError, f"Ray refused to run job {submission_id} again: ")
 
-    def _start(self, body: Mapping[str, Any], error: type[LabError], refused: str) -> str:
+    def _start(self, body: Mapping[str, object], error: type[LabError], refused: str) -> str:
         """Start a job; returns its submission id. Raises `error` that begins with `refused`, ClusterError."""
         reply = self._api.request("POST", "/api/jobs/", body=body, timeout=60)
         if reply.status != 200:
@@ -196,7 +196,7 @@ class Jobs:
         """
         return self._list(lambda row: row.get("submission_id") or row.get("job_id"))
 
-    def _list(self, wanted: Callable[[Mapping[str, Any]], Any]) -> tuple[Job, ...]:
+    def _list(self, wanted: Callable[[Row], object]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
         with known_shape("Ray's list of jobs"):
             jobs = [self._read(row) for row in rows if wanted(row)]
@@ -373,7 +373,7 @@ def _still(job: Job, seconds: float, log: str) -> WaitTimeoutError:
     )
 
 
-def _job(row: Mapping[str, Any]) -> Job:
+def _job(row: Row) -> Job:
     metadata = _strings(row.get("metadata"))
     return Job(
         submission_id=str(row.get("submission_id") or f"{INTERACTIVE}{row['job_id']}"),
@@ -391,7 +391,7 @@ def _job(row: Mapping[str, Any]) -> Job:
     )
 
 
-def _strings(mapping: Mapping[Any, Any] | None) -> dict[str, str]:
+def _strings(mapping: Mapping[object, object] | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in (mapping or {}).items()}
 
 

@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from functools import cache, partial, wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
 from lab.faults.base import Fault, FaultKind, Scene
 from lab.host.files import home
 from lab.host.reading import SMALL, open_file
+
+R = TypeVar("R")
 
 FOLDER = "faults"
 """Folder beside the labs' own; no lab can have this name."""
@@ -158,9 +160,9 @@ def _blame(fault: type[Fault], source: str) -> None:
         setattr(fault, name, _blamed(getattr(fault, name), source, f"failed in `{name}`"))
 
 
-def _blamed(method: Callable[[Fault, Scene], Any], source: str, what: str) -> Callable[[Fault, Scene], Any]:
+def _blamed(method: Callable[[Fault, Scene], R], source: str, what: str) -> Callable[[Fault, Scene], R]:
     @wraps(method)
-    def call(self: Fault, scene: Scene) -> Any:
+    def call(self: Fault, scene: Scene) -> R:
         try:
             return method(self, scene)
         except LabError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError, UsageError
@@ -52,10 +52,10 @@ def _within(service: str) -> str:
     return f"http://{service}:{row(service).ports[0].usual}"
 
 
-def _host_only(what: str, command: str) -> Callable[..., Any]:
+def _host_only(what: str, command: str) -> Callable[..., NoReturn]:
     """An act on a service that only the host can do: its name, and labctl's command for it there."""
 
-    def refuse(self: InsideRuntime, service: str = "", *_: object, **__: object) -> Any:
+    def refuse(self: InsideRuntime, service: str = "", *_: object, **__: object) -> NoReturn:
         raise self._host(what.format(service), command.format(service))
 
     return refuse

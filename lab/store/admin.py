@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from lab.errors import StoreError
@@ -18,6 +18,9 @@ from lab.host.reading import parse_json
 from lab.store.base import LOG_HINT, NoAdminApiError
 from lab.store.s3 import RETRIES
 from lab.topology import REGION, Credentials
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
 
 NOT_THERE = ("404", "405", "501")
 """HTTP statuses of a server that does not know the admin API."""
@@ -71,7 +74,7 @@ class MinioAdministration:
             act(access_key)
 
     @cached_property
-    def _client(self) -> Any:
+    def _client(self) -> BaseClient:
         from minio.credentials.providers import StaticProvider
         from minio.minioadmin import MinioAdmin
 

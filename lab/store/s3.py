@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from lab.errors import CertificateError, StoreError
@@ -22,6 +22,10 @@ from lab.store.base import (
     UnreachableStoreError,
 )
 from lab.topology import BUCKET, REGION, Credentials
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
+    from botocore.exceptions import ClientError
 
 RETRIES = 2
 BUCKET_IN_HOST = "{bucket}"
@@ -117,7 +121,7 @@ class ObjectStore(Store):
         return make_pool(RETRIES) if self._given_http is None else self._given_http
 
     @cached_property
-    def _client(self) -> Any:
+    def _client(self) -> BaseClient:
         from minio import Minio
 
         parts = parse_address(self.endpoint_url)
@@ -154,7 +158,7 @@ class ObjectStore(Store):
                 "see whether the lab is up: labctl status",
             ) from error
 
-    def _refusal(self, error: Any, key: str) -> StoreError:
+    def _refusal(self, error: ClientError, key: str) -> StoreError:
         where, code, said = f"the object store at {self.endpoint_url}", str(error.code), error.message
         status = getattr(error.response, "status", None)
         # not the whole access key: some servers let in whoever knows it

@@ -26,6 +26,7 @@ from lab.topology import REGION, Credentials, S3Place
 
 if TYPE_CHECKING:
     from lab.store.conformance import SigningClient
+    from lab.store.conformance.requests import S3Reply
 
 READ_SECONDS = 60.0
 """Longest silence of the other store while it answers."""
@@ -176,5 +177,5 @@ def _try_out(client: SigningClient, bucket: str) -> None:
             )
 
 
-def _words(answer: Any) -> str:
+def _words(answer: S3Reply) -> str:
     return f"HTTP {answer.status} {answer.code}".strip()

@@ -124,7 +124,7 @@ def _accept(app: App, path: Path) -> None:
         raise RefusedError(f"{path} is there already", "name another file: --output FILE")
     acceptance = Acceptance(app.open())
 
-    def keep(document: Mapping[str, Any]) -> None:
+    def keep(document: Mapping[str, object]) -> None:
         write_private(path.absolute(), json.dumps(document, indent=1) + "\n")
 
     acceptance.run(app.out.note, keep)
@@ -137,7 +137,7 @@ def _with_lab(app: App, checks: Sequence[Check]) -> tuple[Check, ...]:
     return tuple(replace(check, hint=app.out.about(check.hint)) for check in checks)
 
 
-def _show(app: App, checks: Sequence[Check], document: Mapping[str, Any], *, shown: bool = False) -> None:
+def _show(app: App, checks: Sequence[Check], document: Mapping[str, object], *, shown: bool = False) -> None:
     """Show checks, or their document, unless that is `shown` already; and fail if one has."""
     failed = [check for check in checks if check.outcome == "failed"]
     if not shown and not app.out.as_json(document):

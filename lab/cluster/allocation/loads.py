@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lab.cluster.allocation.model import GpuLoad, Holding, NodeLoad, TopView
 from lab.cluster.allocation.snapshot import read
 from lab.cluster.allocation.usage_by_job import holdings
 from lab.cluster.allocation.waiting import waiting
-from lab.cluster.api import Node, RayApi, known_shape
+from lab.cluster.api import Node, RayApi, Row, known_shape
 from lab.host.clock import WALL, Clock
 from lab.topology import GpuAssignment, GpuPlan, Usage, Vendor
 
@@ -74,8 +73,8 @@ def read_top(
 
 def load(
     node: Node,
-    report: Mapping[str, Any],
-    processes: Sequence[Mapping[str, Any]],
+    report: Row,
+    processes: Sequence[Row],
     held: tuple[Holding, ...],
     plan: GpuPlan,
     usage: Usage | None,
@@ -120,7 +119,7 @@ def load(
 def gpu_loads(
     offered: float,
     share: float,
-    reported: Sequence[Mapping[str, Any]],
+    reported: Sequence[Row],
     assigned: GpuAssignment | None,
     *,
     simulated: bool,
@@ -155,13 +154,13 @@ def gpu_loads(
     return tuple(loads)
 
 
-def _is(row: Mapping[str, Any], assigned: GpuAssignment) -> bool:
+def _is(row: Row, assigned: GpuAssignment) -> bool:
     """Tell whether a reported GPU is the assigned one: by UUID (NVIDIA) or by index (AMD)."""
     uuid, wanted = str(row.get("uuid") or "").lower(), assigned.gpu.lower()
     return bool(wanted) and (uuid.endswith(wanted) or str(row.get("index")) == wanted)
 
 
-def _bytes(megabytes: Any) -> int | None:
+def _bytes(megabytes: float | None) -> int | None:
     return None if megabytes is None else int(megabytes) * MB
 
 
@@ -205,13 +204,13 @@ def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
     return tuple(reports)
 
 
-def _reports(api: RayApi) -> dict[str, Mapping[str, Any]]:
+def _reports(api: RayApi) -> dict[str, Row]:
     answer = api.get("/nodes?view=summary")
     with known_shape("Ray's summary of the nodes"):
         return {str((row.get("raylet") or {}).get("nodeId")): row for row in answer["data"]["summary"]}
 
 
-def _processes(api: RayApi, node: Node) -> Sequence[Mapping[str, Any]]:
+def _processes(api: RayApi, node: Node) -> Sequence[Row]:
     """The Ray processes of a node; none where Ray has not measured it yet."""
     answer = api.get(f"/nodes/{node.node_id}")
     with known_shape(f"Ray's list of processes of {node.service}"):

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from lab.cluster.api import Node, RayApi
+from lab.cluster.api import Node, RayApi, Row
 from lab.cluster.jobs import Job, Jobs
 
 SUPERVISOR = "_ray_internal_job_actor_"
@@ -111,7 +110,7 @@ def read(api: RayApi) -> Snapshot:
     )
 
 
-def _actor(row: Mapping[str, Any]) -> Actor:
+def _actor(row: Row) -> Actor:
     group, bundle = "", None
     asked = row.get("required_resources") or {}
     for key in asked:
@@ -134,7 +133,7 @@ def _actor(row: Mapping[str, Any]) -> Actor:
     )
 
 
-def _group(row: Mapping[str, Any]) -> Group:
+def _group(row: Row) -> Group:
     return Group(
         group_id=str(row["placement_group_id"]),
         job_id=str(row.get("creator_job_id") or ""),
@@ -147,7 +146,7 @@ def _group(row: Mapping[str, Any]) -> Group:
     )
 
 
-def _task(row: Mapping[str, Any]) -> Task:
+def _task(row: Row) -> Task:
     in_group = bool(row.get("placement_group_id"))
     return Task(
         name=str(row.get("name") or row.get("func_or_class_name") or ""),
@@ -158,6 +157,6 @@ def _task(row: Mapping[str, Any]) -> Task:
     )
 
 
-def _resources(amounts: Mapping[str, Any]) -> dict[str, float]:
+def _resources(amounts: Mapping[str, float]) -> dict[str, float]:
     """Without the marks `node:...` by which Ray ties things to one node."""
     return {str(k): float(v) for k, v in amounts.items() if not k.startswith("node:") and float(v) > 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from lab.api.receipt import CurvesDocument
 from lab.evidence.ledger import History, Number, Report, Run, number
@@ -27,8 +27,8 @@ class Compared:
     """One value of both runs' last reports, None where a run does not have it."""
 
     name: str
-    a: Any
-    b: Any
+    a: object
+    b: object
 
     @property
     def likeness(self) -> Likeness:

@@ -50,7 +50,7 @@ class _Header(tarfile.TarInfo):
     """A member's header that makes sense: tarfile takes any number for a size (CVE-2025-8194)."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
         header = super().frombuf(buf, encoding, errors)
         if header.size < 0 or (header.type in DESCRIBING and header.size > SMALL):
             raise tarfile.HeaderError("a size that makes no sense")

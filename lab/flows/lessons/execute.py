@@ -15,11 +15,14 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lab.errors import LabError
 from lab.flows.lessons.evidence import folder
 from lab.host.clock import MONOTONIC, Clock, settle
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 OUTPUT_CHARACTERS = 20_000
 """Most of a cell's output that is passed on; all of it is in the executed notebook."""
@@ -29,7 +32,7 @@ FAILED = 3
 """Exit code when a cell failed."""
 
 
-def say(event: str, **fields: Any) -> None:
+def say(event: str, **fields: object) -> None:
     """Print one event."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
@@ -47,7 +50,7 @@ def first_line(source: str) -> str:
     return (telling or lines or [""])[0]
 
 
-def printed(cell: Any) -> str:
+def printed(cell: NotebookNode) -> str:
     """The output of a cell, its value included, without colours."""
     parts = []
     for output in cell.get("outputs", ()):
@@ -71,13 +74,13 @@ def execute(path: Path, seconds: float, keep: Callable[[str], None], clock: Cloc
     began = at = clock()
     current = 0
 
-    def begin(cell: Any, cell_index: int) -> None:
+    def begin(cell: NotebookNode, cell_index: int) -> None:
         nonlocal began, current
         if cell_index in numbers:
             began, current = clock(), numbers[cell_index]
             say("begin", number=current, of=len(places), line=first_line(cell.source))
 
-    def end(cell: Any, cell_index: int, **_: Any) -> None:
+    def end(cell: NotebookNode, cell_index: int, **_: object) -> None:
         if cell_index in numbers:
             took = round(clock() - began, 2)
             say("cell", number=numbers[cell_index], of=len(places), line=first_line(cell.source),

@@ -101,7 +101,7 @@ class Session:
             return ""
         return f"{waiting.reason}; held by {waiting.held_by}" if waiting.held_by else waiting.reason
 
-    def record(self, name: str, value: Any) -> None:
+    def record(self, name: str, value: object) -> None:
         """Keep a measured value (numbers, text, lists and dicts of them) in the store, under `name`.
 
         Raises UsageError for a value that is no JSON, StoreError.
