@@ -8,12 +8,10 @@ function that reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from typing import Annotated, cast, get_type_hints
 
-from lab.api.base import Plain
 from lab.api.ledger_fields import (
     Amounts,
     Facts,
@@ -37,20 +35,26 @@ LEDGER_SCHEMA = "ledger/1"
 """Version of the lines; one that names another is skipped."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What an event says beside its header. Of an unknown kind, and of some others, there is nothing more."""
+    """What an event says beside its header. Of an unknown kind, and of some others, there is nothing more.
+
+    The kinds are no dataclasses: to make thirty of them would take `labctl status` a fiftieth of a second.
+    """
 
     pid: Integer
     """Process that wrote it, on its node."""
 
+    def __init__(self, values: Mapping[str, object]) -> None:
+        """Read the fields of a line; what it lacks has its default, or what is read of null."""
+        for name, read in _fields(cast("Hashable", type(self))):
+            if name in values or not hasattr(self, name):
+                setattr(self, name, read(values.get(name)))
 
-@dataclass(frozen=True, kw_only=True)
+
 class _WithWorkers(Payload):
     workers: Workers
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithMetrics(Payload):
     """An event that says how far the script is."""
 
@@ -58,7 +62,6 @@ class WithMetrics(Payload):
     """Those of the script's last report."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TakenUp(WithMetrics):
     """An event at which an attempt may be over."""
 
@@ -69,7 +72,6 @@ class TakenUp(WithMetrics):
 # Of the controller
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunStarted(Payload):
     """The plan of a run."""
 
@@ -90,31 +92,26 @@ class RunStarted(Payload):
     """The lab's patches of Ray."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class AttemptScheduled(Payload):
     """A new attempt is about to start."""
 
     num_workers: Integer
 
 
-@dataclass(frozen=True, kw_only=True)
 class AttemptStarted(_WithWorkers):
     """Every rank of the attempt has its process."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingStarted(Payload):
     """The training function was started on every rank."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FailureDetected(TakenUp):
     """Ray Train noticed a failure."""
 
     decision: Text
 
 
-@dataclass(frozen=True, kw_only=True)
 class Resized(Payload):
     """An elastic run ends this attempt, to go on with another number of ranks."""
 
@@ -122,21 +119,18 @@ class Resized(Payload):
     to: Whole
 
 
-@dataclass(frozen=True, kw_only=True)
 class AttemptEnded(TakenUp):
     """The ranks were shut down, or aborted."""
 
     aborted: Flag
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckpointCommitted(WithMetrics):
     """Ray Train registered a checkpoint: from here on it would resume from it."""
 
     uri: Text
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckpointRefused(Payload):
     """A damaged checkpoint was passed over."""
 
@@ -146,7 +140,6 @@ class CheckpointRefused(Payload):
     """URI of the one that was taken; None if none was left."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunFinished(Payload):
     """The end of a run."""
 
@@ -154,12 +147,10 @@ class RunFinished(Payload):
     """Empty if there was none."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RankGivenUp(_WithWorkers):
     """A lost rank is to be replaced; the others train on."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RankReplaced(_WithWorkers):
     """The new process of such a rank is there."""
 
@@ -167,7 +158,6 @@ class RankReplaced(_WithWorkers):
 # Of a rank
 
 
-@dataclass(frozen=True, kw_only=True)
 class RankReady(Payload):
     """The process of a rank belongs to Ray Train."""
 
@@ -177,12 +167,10 @@ class RankReady(Payload):
     """The lab's service, or the pod, that it runs in."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FunctionStarted(Payload):
     """The training function begins; its imports are done."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckpointGiven(Payload):
     """The script asked for a checkpoint."""
 
@@ -190,7 +178,6 @@ class CheckpointGiven(Payload):
     """The one that it was given."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckpointLoaded(Payload):
     """Files were read from a checkpoint."""
 
@@ -199,7 +186,6 @@ class CheckpointLoaded(Payload):
     tensors: Fingerprints
 
 
-@dataclass(frozen=True, kw_only=True)
 class FirstWeights(Payload):
     """Parameters right before the first step of an optimizer."""
 
@@ -208,7 +194,6 @@ class FirstWeights(Payload):
     """Reason for which they were not looked at."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckpointSaved(WithMetrics):
     """Files were uploaded, and what they were before."""
 
@@ -216,7 +201,6 @@ class CheckpointSaved(WithMetrics):
     files: SavedFiles
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reported(WithMetrics):
     """`ray.train.report` returned."""
 
@@ -226,7 +210,6 @@ class Reported(WithMetrics):
     """Steps in this process so far."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepsTaken(Payload):
     """Consecutive steps that were committed."""
 
@@ -240,7 +223,6 @@ class StepsTaken(Payload):
     """Number of ranks that took part."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepDiscarded(Payload):
     """A step that did not count: a rank was lost on the way."""
 
@@ -248,7 +230,6 @@ class StepDiscarded(Payload):
     why: Text
 
 
-@dataclass(frozen=True, kw_only=True)
 class Healed(Payload):
     """The rank was given the state of a neighbour."""
 
@@ -257,7 +238,6 @@ class Healed(Payload):
     """Name of the neighbour, such as `rank0`."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class StateHashed(Payload):
     """Weights and optimizer after a step."""
 
@@ -265,7 +245,6 @@ class StateHashed(Payload):
     sha256: Text
 
 
-@dataclass(frozen=True, kw_only=True)
 class FitEnded(Payload):
     """A fit of Lightning, Keras or XGBoost returned."""
 
@@ -274,18 +253,15 @@ class FitEnded(Payload):
     """It stopped before its planned end."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Fault(Payload):
     kind: Text
     epoch: Real
 
 
-@dataclass(frozen=True, kw_only=True)
 class FaultArmed(_Fault):
     """The rank is to fail on purpose at an epoch."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FaultFired(_Fault):
     """It did so, or could not."""
 
@@ -297,7 +273,6 @@ class FaultFired(_Fault):
 # Of who keeps states in memory
 
 
-@dataclass(frozen=True, kw_only=True)
 class StateGiven(Payload):
     """A state from memory was given to a training."""
 
@@ -342,16 +317,11 @@ KINDS: Mapping[str, type[Payload]] = {
 
 def payload_of(event: str, values: Mapping[str, object]) -> Payload:
     """What the fields of an event of this kind say."""
-    kind, layout = _layout(event if event in KINDS else "")
-    read = {name: of(values.get(name)) for name, of, needed in layout if needed or name in values}
-    return cast("Payload", kind(**read))
+    return KINDS.get(event, Payload)(values)
 
 
 @cache
-def _layout(event: str) -> tuple[Plain, tuple[tuple[str, Callable[[object], object], bool], ...]]:
-    """The class of a kind, and of each field its name, what reads it, and whether it has no default."""
-    kind = KINDS.get(event, Payload)
+def _fields(kind: Hashable) -> tuple[tuple[str, Callable[[object], object]], ...]:
+    """Name of each field, and what reads it."""
     hints = get_type_hints(kind, include_extras=True)
-    return kind, tuple(
-        (field.name, hints[field.name].__metadata__[0], field.default is MISSING) for field in fields(kind)
-    )
+    return tuple((name, hint.__metadata__[0]) for name, hint in hints.items())
