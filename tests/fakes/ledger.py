@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 from lab.evidence.ledger import Event, in_order
+
+FIELDS = tuple(field.name for field in fields(Event))
+
+
+def changed(event: Event, **changes: Any) -> Event:
+    """`dataclasses.replace` at half its price: the theory of the judge makes ten million events."""
+    return Event(**{name: getattr(event, name) for name in FIELDS} | changes)
 
 
 class Streams:
@@ -16,21 +23,25 @@ class Streams:
     def __init__(self) -> None:
         self._written: Counter[str] = Counter()
 
-    def numbered(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """A line of a ledger with its stream and number; its controller is that of the job, unless named."""
-        run_id, rank = entry.get("run_id") or f"{entry['job']}-{entry['run']}", entry.get("rank")
-        stream = f"controller-{run_id}" if rank is None else f"rank{rank}-{run_id}-{entry.get('attempt', 0)}"
-        if entry.get("event") == "state_given":
+    def next(self, name: str, run_id: str, rank: int | None, attempt: int) -> dict[str, Any]:
+        """The stream of an event of this name, its number there, and its controller."""
+        stream = f"controller-{run_id}" if rank is None else f"rank{rank}-{run_id}-{attempt}"
+        if name == "state_given":
             stream, run_id = "keeper", ""
         self._written[stream] += 1
-        return {**entry, "stream": stream, "n": self._written[stream], "run_id": run_id}
+        return {"stream": stream, "number": self._written[stream], "run_id": run_id}
+
+    def numbered(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """A line of a ledger with its stream and number; its controller is that of the job, unless named."""
+        run_id = entry.get("run_id") or f"{entry['job']}-{entry['run']}"
+        place = self.next(entry.get("event", ""), run_id, entry.get("rank"), entry.get("attempt", 0))
+        return {**entry, "stream": place["stream"], "n": place["number"], "run_id": place["run_id"]}
 
 
 def counted(events: Iterable[Event]) -> tuple[Event, ...]:
     """The same for events."""
-    streams, numbered = Streams(), []
-    for one in in_order(events):
-        names = {"job": one.job, "run": one.run, "run_id": one.run_id}
-        line = streams.numbered({**names, "rank": one.rank, "attempt": one.attempt, "event": one.event})
-        numbered.append(replace(one, stream=line["stream"], number=line["n"], run_id=line["run_id"]))
-    return tuple(numbered)
+    streams = Streams()
+    return tuple(
+        changed(e, **streams.next(e.event, e.run_id or f"{e.job}-{e.run}", e.rank, e.attempt))
+        for e in in_order(events)
+    )

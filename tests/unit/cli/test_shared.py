@@ -202,11 +202,19 @@ def takers() -> Iterator[tuple[str, click.Parameter]]:
                 yield f"{name} {max(param.opts, key=len)}", param
 
 
+def takes(param: click.Parameter, value: str) -> bool:
+    """Whether it takes this value from a command line."""
+    try:
+        param.type.convert(value, param, click.Context(cli))
+    except (UsageError, click.UsageError):
+        return False
+    return True
+
+
 @pytest.mark.parametrize("blank", BLANK)
-@pytest.mark.parametrize(("name", "param"), list(takers()), ids=lambda v: v if isinstance(v, str) else "")
-def test_no_empty_value_means_a_default(name: str, param: click.Parameter, blank: str) -> None:
-    with pytest.raises((UsageError, click.UsageError)):
-        param.type.convert(blank, param, click.Context(cli))
+def test_no_empty_value_means_a_default(blank: str) -> None:
+    assert len(dict(takers())) > 250
+    assert [name for name, param in takers() if takes(param, blank)] == []
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_a_dashboard_that_is_silent_from_the_start_is_an_error(labctl: Labctl) -
     assert labctl("top").exit_code == 16
 
 
-class World(FakeClock):
+class FakeDashboard(FakeClock):
     """A dashboard and a clock."""
 
     def __init__(self) -> None:
@@ -200,34 +200,34 @@ class World(FakeClock):
 
 
 def test_a_silent_dashboard_leaves_the_last_view_and_says_how_old_it_is() -> None:
-    world = World()
-    feed = world.feed
+    dashboard = FakeDashboard()
+    feed = dashboard.feed
     first = feed.view
     assert feed.trouble == ""
-    world.now, world.answer = 3.0, ClusterError("Ray's dashboard does not answer")
+    dashboard.now, dashboard.answer = 3.0, ClusterError("Ray's dashboard does not answer")
     feed.step()
     assert feed.view is first
     assert feed.trouble == "Ray's dashboard does not answer; these numbers are 3 s old"
     assert feed.trouble in shown(feed.view, trouble=feed.trouble)
-    world.now, world.answer = 4.0, view(at=AT + 4)
+    dashboard.now, dashboard.answer = 4.0, view(at=AT + 4)
     feed.step()
     assert (feed.view.at, feed.trouble) == (AT + 4, "")
 
 
 @pytest.mark.parametrize("error", [ClusterError("no answer"), LabDownError("lab raylab is not up")])
 def test_a_lab_that_was_down_is_looked_for_anew(error: LabError) -> None:
-    world = World()
-    feed = world.feed
-    world.now, world.answer = 1.0, error
+    dashboard = FakeDashboard()
+    feed = dashboard.feed
+    dashboard.now, dashboard.answer = 1.0, error
     feed.step()
-    assert (world.forgotten, feed.trouble) == (1, f"{error.message}; these numbers are 1 s old")
-    world.answer = view(at=AT + 1)
+    assert (dashboard.forgotten, feed.trouble) == (1, f"{error.message}; these numbers are 1 s old")
+    dashboard.answer = view(at=AT + 1)
     feed.step()
-    assert (world.forgotten, feed.trouble, feed.view.at) == (1, "", AT + 1)
+    assert (dashboard.forgotten, feed.trouble, feed.view.at) == (1, "", AT + 1)
 
 
 def test_a_dashboard_that_hangs_is_told_by_the_age_alone() -> None:
-    world = World()
-    feed = world.feed
-    world.now = 12.0
+    dashboard = FakeDashboard()
+    feed = dashboard.feed
+    dashboard.now = 12.0
     assert feed.trouble == "Ray does not answer; these numbers are 12 s old"

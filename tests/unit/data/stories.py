@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def real(name: str) -> tuple[Event, ...]:
     return parse_events((DATA / f"{name}.jsonl").read_bytes().splitlines())
 
 
+@cache
 def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -22,7 +22,7 @@ FAULTS = ["checkpoint-corrupt", "checkpoint-delete", "checkpoint-truncate"]
 WEIGHTS = bytes(range(256)) * 4
 
 
-class World(FakeRuntime):
+class TrainedLab(FakeRuntime):
     """A lab whose training has two checkpoints; commands of the probe succeed unless told otherwise."""
 
     def __init__(self) -> None:
@@ -80,41 +80,43 @@ def fault(name: str, clock: FakeClock | None = None) -> CheckpointFault:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_newest_checkpoint_is_damaged_and_put_back(name: str) -> None:
-    world = World()
-    before, scene = world.files(), world.scene()
+    trained = TrainedLab()
+    before, scene = trained.files(), trained.scene()
 
     fault(name).inject(scene)
 
-    after = world.files()
+    after = trained.files()
     changed = {key for key in before if after.get(key) != before[key]}
     assert "run/checkpoint_2/model.pt" in changed
     assert all(key.startswith("run/checkpoint_2/") for key in changed)
     assert scene.memo["damaged"] == ["s3://ray/run/checkpoint_2"]
-    fault(name).revert(Scene(world, STORE, JOB, store=world.store, memo=json.loads(json.dumps(scene.memo))))
-    assert world.files() == before
-    assert not world.store.list(KEPT_PREFIX)
+    fault(name).revert(
+        Scene(trained, STORE, JOB, store=trained.store, memo=json.loads(json.dumps(scene.memo)))
+    )
+    assert trained.files() == before
+    assert not trained.store.list(KEPT_PREFIX)
     fault(name).revert(scene)
-    assert world.files() == before
+    assert trained.files() == before
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_file_that_training_has_saved_anew_under_its_name_is_left_alone(name: str) -> None:
-    world, scene = World(), None
-    before = world.files()
-    scene = world.scene()
+    trained, scene = TrainedLab(), None
+    before = trained.files()
+    scene = trained.scene()
     fault(name).inject(scene)
-    world.store.put("run/checkpoint_2/model.pt", b"saved again")
+    trained.store.put("run/checkpoint_2/model.pt", b"saved again")
 
     fault(name).revert(scene)
 
-    assert world.files() == {**before, "run/checkpoint_2/model.pt": b"saved again"}
-    assert not world.store.list(KEPT_PREFIX)
+    assert trained.files() == {**before, "run/checkpoint_2/model.pt": b"saved again"}
+    assert not trained.store.list(KEPT_PREFIX)
 
 
 def test_a_checkpoint_that_training_has_refused_is_not_damaged_again() -> None:
-    world = World()
-    world.refused(2)
-    scene = world.scene()
+    trained = TrainedLab()
+    trained.refused(2)
+    scene = trained.scene()
     fault(FAULTS[0]).inject(scene)
     assert scene.memo["damaged"] == ["s3://ray/run/checkpoint_1"]
 
@@ -122,9 +124,9 @@ def test_a_checkpoint_that_training_has_refused_is_not_damaged_again() -> None:
 def test_each_damage_is_what_it_says() -> None:
     found = {}
     for name in FAULTS:
-        world = World()
-        fault(name).inject(world.scene())
-        found[name] = world.files().get("run/checkpoint_2/model.pt")
+        trained = TrainedLab()
+        fault(name).inject(trained.scene())
+        found[name] = trained.files().get("run/checkpoint_2/model.pt")
     corrupt = found["checkpoint-corrupt"]
     assert corrupt is not None
     assert len(corrupt) == len(WEIGHTS) + 1
@@ -134,50 +136,50 @@ def test_each_damage_is_what_it_says() -> None:
 
 
 def test_the_rank_that_saves_is_frozen_before_and_ended_after() -> None:
-    world, clock = World(), FakeClock()
-    fault("checkpoint-delete", clock).inject(world.scene())
-    assert world.signals == [
+    trained, clock = TrainedLab(), FakeClock()
+    fault("checkpoint-delete", clock).inject(trained.scene())
+    assert trained.signals == [
         (W0, "raylab_faults.rank", "hang", "11"), (W0, "raylab_faults.rank", "kill", "11")
     ]  # fmt: skip
     assert clock.slept == [1.0]
 
 
 def test_the_memo_is_kept_before_anything_is_damaged() -> None:
-    world = World()
-    before = world.files()
+    trained = TrainedLab()
+    before = trained.files()
     seen: list[bool] = []
-    scene = world.scene()
-    kept = Scene(**{**vars(scene), "remember": lambda: seen.append(world.files() == before)})
+    scene = trained.scene()
+    kept = Scene(**{**vars(scene), "remember": lambda: seen.append(trained.files() == before)})
     fault("checkpoint-delete").inject(kept)
     assert seen == [True, True]
 
 
 def test_a_rank_that_cannot_be_frozen_leaves_everything_as_it_was() -> None:
-    world = World()
-    world.refuse = "hang"
-    before = world.files()
+    trained = TrainedLab()
+    trained.refuse = "hang"
+    before = trained.files()
     with pytest.raises(ServiceError, match="no such rank"):
-        fault("checkpoint-corrupt").inject(world.scene())
-    assert world.files() == before
+        fault("checkpoint-corrupt").inject(trained.scene())
+    assert trained.files() == before
 
 
 THAW = (W0, "raylab_faults.rank", "thaw", "11")
 
 
-def damaged_with_a_rank_to_thaw(world: World) -> Scene:
+def damaged_with_a_rank_to_thaw(trained: TrainedLab) -> Scene:
     """A checkpoint is deleted, and by the memo rank 0 is still frozen."""
-    scene = world.scene()
+    scene = trained.scene()
     fault("checkpoint-delete").inject(scene)
     scene.memo["rank"] = [W0, 11]
     return scene
 
 
 def test_the_rank_is_remembered_before_it_is_frozen() -> None:
-    world = World()
+    trained = TrainedLab()
     kept: list[tuple[dict[str, object], int]] = []
-    scene = world.scene()
+    scene = trained.scene()
     watched = Scene(
-        **{**vars(scene), "remember": lambda: kept.append((dict(scene.memo), len(world.signals)))}
+        **{**vars(scene), "remember": lambda: kept.append((dict(scene.memo), len(trained.signals)))}
     )
     fault("checkpoint-delete").inject(watched)
     assert kept[0] == ({"rank": [W0, 11]}, 0)
@@ -186,68 +188,70 @@ def test_the_rank_is_remembered_before_it_is_frozen() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), WaitTimeoutError("it has not ended after 60 s")])
 @pytest.mark.parametrize("when", ["hang", "kill"])
 def test_an_interrupt_or_a_timeout_of_a_signal_leaves_no_rank_frozen(when: str, error: BaseException) -> None:
-    world = World()
-    world.broken[when] = error
-    before, scene = world.files(), world.scene()
+    trained = TrainedLab()
+    trained.broken[when] = error
+    before, scene = trained.files(), trained.scene()
 
     with pytest.raises(type(error)):
         fault("checkpoint-delete").inject(scene)
-    assert world.signals[-1] == THAW
-    world.signals.clear()
-    fault("checkpoint-delete").revert(Scene(world, STORE, JOB, store=world.store, memo=scene.memo))
+    assert trained.signals[-1] == THAW
+    trained.signals.clear()
+    fault("checkpoint-delete").revert(Scene(trained, STORE, JOB, store=trained.store, memo=scene.memo))
 
-    assert world.signals == [THAW]
-    assert world.files() == before
+    assert trained.signals == [THAW]
+    assert trained.files() == before
 
 
 def test_what_a_labctl_left_that_died_while_the_rank_was_frozen_is_thawed() -> None:
-    world = World()
-    fault("checkpoint-delete").revert(Scene(world, STORE, JOB, store=world.store, memo={"rank": [W0, 11]}))
-    assert world.signals == [THAW]
+    trained = TrainedLab()
+    fault("checkpoint-delete").revert(
+        Scene(trained, STORE, JOB, store=trained.store, memo={"rank": [W0, 11]})
+    )
+    assert trained.signals == [THAW]
 
 
 def test_a_rank_that_was_ended_is_not_thawed() -> None:
-    world = World()
-    scene = world.scene()
+    trained = TrainedLab()
+    scene = trained.scene()
     fault("checkpoint-corrupt").inject(scene)
-    world.signals.clear()
+    trained.signals.clear()
     fault("checkpoint-corrupt").revert(scene)
-    assert world.signals == []
+    assert trained.signals == []
 
 
 def test_the_files_are_put_back_although_the_rank_cannot_be_thawed() -> None:
-    world = World()
-    before, scene = world.files(), damaged_with_a_rank_to_thaw(world)
-    world.broken["thaw"] = WaitTimeoutError("it has not ended after 60 s")
+    trained = TrainedLab()
+    before, scene = trained.files(), damaged_with_a_rank_to_thaw(trained)
+    trained.broken["thaw"] = WaitTimeoutError("it has not ended after 60 s")
     with pytest.raises(WaitTimeoutError):
         fault("checkpoint-delete").revert(scene)
-    assert world.files() == before
+    assert trained.files() == before
 
 
 def test_a_node_that_is_down_has_nothing_to_thaw() -> None:
-    world = World()
-    before, scene = world.files(), damaged_with_a_rank_to_thaw(world)
-    world.broken["thaw"] = LabDownError("ray-worker-0 is not running")
+    trained = TrainedLab()
+    before, scene = trained.files(), damaged_with_a_rank_to_thaw(trained)
+    trained.broken["thaw"] = LabDownError("ray-worker-0 is not running")
     fault("checkpoint-delete").revert(scene)
-    assert world.files() == before
+    assert trained.files() == before
 
 
 def test_an_interrupt_is_not_hidden_by_a_rank_that_cannot_be_thawed() -> None:
-    world = World()
-    world.broken = {"hang": KeyboardInterrupt(), "thaw": WaitTimeoutError("it has not ended after 60 s")}
+    trained = TrainedLab()
+    trained.broken = {"hang": KeyboardInterrupt(), "thaw": WaitTimeoutError("it has not ended after 60 s")}
     with pytest.raises(KeyboardInterrupt):
-        fault("checkpoint-delete").inject(world.scene())
+        fault("checkpoint-delete").inject(trained.scene())
 
 
 def test_a_rank_is_thawed_when_the_damage_cannot_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    trained = TrainedLab()
     monkeypatch.setattr("lab.faults.kinds._checkpoint.MAX_BYTES", 10)
     with pytest.raises(RefusedError, match="would not be copied"):
-        fault("checkpoint-delete").inject(world.scene())
-    assert world.signals[-1] == (W0, "raylab_faults.rank", "thaw", "11")
+        fault("checkpoint-delete").inject(trained.scene())
+    assert trained.signals[-1] == (W0, "raylab_faults.rank", "thaw", "11")
 
 
 def test_a_job_that_trains_nowhere_is_refused() -> None:
-    world = World()
+    trained = TrainedLab()
     with pytest.raises(RefusedError, match="no training process"):
-        fault("checkpoint-delete").inject(Scene(world, STORE, JOB, store=world.store))
+        fault("checkpoint-delete").inject(Scene(trained, STORE, JOB, store=trained.store))

@@ -22,8 +22,8 @@ class Terminated(KeyboardInterrupt):
 class Child:
     """A process that writes a line at each look and ends at the third, unless it is one that hangs."""
 
-    def __init__(self, name: str, world: World, kept: Any) -> None:
-        self.name, self.world, self.kept = name, world, kept
+    def __init__(self, name: str, watched: WatchedTerminal, kept: Any) -> None:
+        self.name, self.watched, self.kept = name, watched, kept
         self.looks = 0
 
     def poll(self) -> int | None:
@@ -37,23 +37,23 @@ class Child:
             self.kept.flush()
 
     def wait(self, timeout: float | None = None) -> int:
-        if timeout is None and self.world.stop is not None and not self.kept:
-            raise self.world.stop
-        if timeout is not None and self.name in self.world.hanging:
-            self.world.clock.sleep(timeout)
+        if timeout is None and self.watched.stop is not None and not self.kept:
+            raise self.watched.stop
+        if timeout is not None and self.name in self.watched.hanging:
+            self.watched.clock.sleep(timeout)
             raise subprocess.TimeoutExpired(self.name, timeout)
-        self.world.journal.append(f"{self.name} ended")
+        self.watched.journal.append(f"{self.name} ended")
         return 2
 
     def send_signal(self, number: int) -> None:
-        self.world.journal.append((self.name, number))
+        self.watched.journal.append((self.name, number))
         self.write("interrupted")
 
     def kill(self) -> None:
-        self.world.journal.append(f"{self.name} killed")
+        self.watched.journal.append(f"{self.name} killed")
 
 
-class World:
+class WatchedTerminal:
     """A terminal whose processes are Children, what they are told, and what is shown."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,55 +74,57 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def watched(monkeypatch: pytest.MonkeyPatch) -> WatchedTerminal:
+    return WatchedTerminal(monkeypatch)
 
 
-def test_one_that_was_kept_is_shown_to_its_last_words(world: World) -> None:
-    with world.terminal as terminal:
+def test_one_that_was_kept_is_shown_to_its_last_words(watched: WatchedTerminal) -> None:
+    with watched.terminal as terminal:
         begun = terminal.begin(["labs"], {})
         assert terminal.run(["unit"], {}) == 2
-        assert world.shown.getvalue() == b""
+        assert watched.shown.getvalue() == b""
         assert terminal.show(begun) == 3
-    assert world.shown.getvalue() == b"labs: line 1\nlabs: line 2\nlabs: line 3\n"
-    assert world.journal == ["unit ended"], "there was nothing left to end"
+    assert watched.shown.getvalue() == b"labs: line 1\nlabs: line 2\nlabs: line 3\n"
+    assert watched.journal == ["unit ended"], "there was nothing left to end"
 
 
 STOPS = [(KeyboardInterrupt(), False), (Terminated(), True), (BrokenPipeError(), True)]
 
 
 @pytest.mark.parametrize(("stop", "told"), STOPS, ids=repr)
-def test_what_goes_on_is_told_at_once_and_waited_for(world: World, stop: BaseException, told: bool) -> None:
-    world.stop = stop
+def test_what_goes_on_is_told_at_once_and_waited_for(
+    watched: WatchedTerminal, stop: BaseException, told: bool
+) -> None:
+    watched.stop = stop
     for name in ("first", "second"):
-        world.terminal.begin([name], {})
-    with pytest.raises(type(stop)), world.terminal:
-        world.terminal.run(["unit"], {})
+        watched.terminal.begin([name], {})
+    with pytest.raises(type(stop)), watched.terminal:
+        watched.terminal.run(["unit"], {})
     names = ("unit", "first", "second")
     signals = [(name, signal.SIGINT) for name in names] if told else []
-    assert world.journal == [*signals, *(f"{name} ended" for name in names)]
+    assert watched.journal == [*signals, *(f"{name} ended" for name in names)]
 
 
 def test_what_is_shown_when_it_is_interrupted_is_waited_for(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    watched: WatchedTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(seconds: float) -> None:
         raise Terminated
 
-    monkeypatch.setattr(world.clock, "sleep", interrupted)
-    with pytest.raises(Terminated), world.terminal as terminal:
+    monkeypatch.setattr(watched.clock, "sleep", interrupted)
+    with pytest.raises(Terminated), watched.terminal as terminal:
         terminal.show(terminal.begin(["labs"], {}))
-    assert world.journal == [("labs", signal.SIGINT), "labs ended"]
-    assert world.shown.getvalue() == b"labs: line 1\nlabs: interrupted\n"
+    assert watched.journal == [("labs", signal.SIGINT), "labs ended"]
+    assert watched.shown.getvalue() == b"labs: line 1\nlabs: interrupted\n"
 
 
-def test_all_that_hang_share_one_deadline_and_their_last_words_are_shown(world: World) -> None:
-    world.hanging = ("first", "second")
-    for name in world.hanging:
-        world.terminal.begin([name], {})
-    began = world.clock()
-    with pytest.raises(Terminated), world.terminal:
+def test_all_that_hang_share_one_deadline_and_their_last_words_are_shown(watched: WatchedTerminal) -> None:
+    watched.hanging = ("first", "second")
+    for name in watched.hanging:
+        watched.terminal.begin([name], {})
+    began = watched.clock()
+    with pytest.raises(Terminated), watched.terminal:
         raise Terminated
-    assert world.clock() - began == pytest.approx(TEARDOWN_SECONDS)
-    assert world.journal[2:] == ["first killed", "first ended", "second killed", "second ended"]
-    assert world.shown.getvalue() == b"first: interrupted\nsecond: interrupted\n"
+    assert watched.clock() - began == pytest.approx(TEARDOWN_SECONDS)
+    assert watched.journal[2:] == ["first killed", "first ended", "second killed", "second ended"]
+    assert watched.shown.getvalue() == b"first: interrupted\nsecond: interrupted\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from raylab_expectations import (
     EXPECTATIONS,
@@ -39,18 +41,27 @@ def test_the_pinned_ray_has_all_of_it() -> None:
     assert unfit() == {}
 
 
+def test_of_a_ray_that_lacks_something_the_patches_that_need_it_are_unfit() -> None:
+    pytest.importorskip("ray")
+    for patch, expectations in EXPECTATIONS.items():
+        module = expectations[0].module
+        needing = {name for name, needs in EXPECTATIONS.items() if any(e.module == module for e in needs)}
+        assert unfit(with_source(module, "")).keys() == needing | {patch}, module
+
+
 def noticed(patch: str, expectation: Expectation, old: str, new: str) -> str:
     """The problem of a Ray with `new` in place of `old` in its source; empty where nothing is installed."""
     source = source_of(expectation.module)
     if source is None:
         return ""
-
-    def read(module: str) -> str | None:
-        return source.replace(old, new) if module == expectation.module else source_of(module)
-
+    read = with_source(expectation.module, source.replace(old, new))
     assert unmet(patch, read)
-    assert patch in unfit(read)
     return expectation.unmet(read)
+
+
+def with_source(changed: str, source: str | None) -> Callable[[str], str | None]:
+    """A reader of the sources of a Ray that has this one in place of its own in a module."""
+    return lambda module: source if module == changed else source_of(module)
 
 
 @pytest.mark.parametrize(("patch", "expectation"), EACH)

@@ -175,7 +175,7 @@ class _Rank:
     pid: int
 
     def event(self, name: str, at: float, **fields: Any) -> Event:
-        return replace(event(name, at, 1, self.rank, pid=self.pid, **fields), node_id=self.node)
+        return Event(name, at, "job", "run", 1, self.rank, self.node, {"pid": self.pid, **fields})
 
     def steps(self, first: int, began: float, count: int, ranks: int) -> list[Event]:
         """Consecutive steps, at most fifty to an event, which is written with the last of them."""

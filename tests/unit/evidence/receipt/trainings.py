@@ -7,7 +7,6 @@ the axioms of docs/recovery.md, asked of what happened; the judge sees only the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -15,8 +14,8 @@ from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, Steering
 from lab.faults import Scope, find_fault
 from lab.topology import ServiceStatus, State
-from tests.fakes.ledger import counted
-from tests.unit.data.stories import content, event, files, tensors
+from tests.fakes.ledger import changed, counted
+from tests.unit.data.stories import content, files, tensors
 from tests.unit.evidence.receipt.tales import HONEST, SKEW, TARGETS, Script, Tale
 from tests.unit.evidence.receipt.worlds import Begin, Saved, World
 
@@ -272,9 +271,10 @@ class _Player:
         self, name: str, rank: int | None = None, *, attempt: int | None = None, **fields: Any
     ) -> None:
         number = self.attempt if attempt is None else attempt
-        told = event(name, self.clock, number, rank, **fields)
         here = self.nodes[rank] if rank is not None else ""
-        self.written.append(replace(told, run_id=self.controller, node_id=here))
+        self.written.append(
+            Event(name, self.clock, "job", "run", number, rank, here, fields, run_id=self.controller)
+        )
 
     def _shown(self) -> tuple[Event, ...]:
         """The events by the clocks of those who wrote them, which drift.
@@ -285,13 +285,13 @@ class _Player:
         clocks = {"a": a, "a2": a, "b": b, "keeper": keeper, "second": second}
         faults = [(self.at, self.world.over), *((o.at, o.reverted_at or inf) for o in self.others)]
         end = max(e.at for e in self.written)
-        shown = []
-        for told in counted(self.written):
+        shown, told_in_order = [], counted(self.written)
+        for told in told_in_order:
             who = "keeper" if told.event == "state_given" else told.node_id or told.run_id
             ahead = clocks.get(who, 0.0) * (0.5 + 0.5 * told.at / end)
             if ahead and any(abs(told.at - edge) <= SKEW for fault in faults for edge in fault):
-                return counted(self.written)
-            shown.append(replace(told, at=told.at + ahead))
+                return told_in_order
+            shown.append(changed(told, at=told.at + ahead) if ahead else told)
         return tuple(shown)
 
     def _evidence(self) -> Evidence:

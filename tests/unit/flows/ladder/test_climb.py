@@ -37,7 +37,7 @@ ROWS = (StepRow(0, (-1.0, 3.0), (), (-1.0, 3.0)), StepRow(1, (-1.0, 3.0), ()))
 COST = Measured(0.7, 4.0, 3.0, 20, 1000, 0, 100.0, ROWS)
 
 
-class World:
+class FakeLadder:
     """A ladder whose rungs answer with a measure, or an error."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -65,31 +65,31 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def fake_ladder(monkeypatch: pytest.MonkeyPatch) -> FakeLadder:
+    return FakeLadder(monkeypatch)
 
 
-def test_every_rung_is_climbed_stock_ray_in_a_lab_of_its_own(world: World) -> None:
-    found = world.climb()
-    assert world.climbed == [(rung.name, rung.name == "stock") for rung in RUNGS]
-    assert not world.lab.status().up
-    assert world.runtime.calls("down") == (("down",), ("down",))
+def test_every_rung_is_climbed_stock_ray_in_a_lab_of_its_own(fake_ladder: FakeLadder) -> None:
+    found = fake_ladder.climb()
+    assert fake_ladder.climbed == [(rung.name, rung.name == "stock") for rung in RUNGS]
+    assert not fake_ladder.lab.status().up
+    assert fake_ladder.runtime.calls("down") == (("down",), ("down",))
     assert [each.measured for each in found.attempts] == [COST] * len(RUNGS)
     assert not found.failures
     assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
 
 
-def test_rungs_are_climbed_from_below_and_as_often_as_asked(world: World) -> None:
-    found = world.climb("torchft", "forked", runs=2)
-    assert [name for name, _ in world.climbed] == ["forked", "torchft"] * 2
+def test_rungs_are_climbed_from_below_and_as_often_as_asked(fake_ladder: FakeLadder) -> None:
+    found = fake_ladder.climb("torchft", "forked", runs=2)
+    assert [name for name, _ in fake_ladder.climbed] == ["forked", "torchft"] * 2
     assert [each.run for each in found.attempts] == [1, 1, 2, 2]
     with pytest.raises(UsageError, match="there is no rung 'nope'"):
-        world.climb("nope")
+        fake_ladder.climb("nope")
 
 
-def test_what_a_machine_cannot_do_is_named_and_no_failure(world: World) -> None:
-    world.errors = {"torchft": UnsupportedError("torchft has no packages for this machine")}
-    found = world.climb("forked", "torchft")
+def test_what_a_machine_cannot_do_is_named_and_no_failure(fake_ladder: FakeLadder) -> None:
+    fake_ladder.errors = {"torchft": UnsupportedError("torchft has no packages for this machine")}
+    found = fake_ladder.climb("forked", "torchft")
     last = found.attempts[-1]
     assert (last.reason, last.impossible, last.failed) == (
         "torchft has no packages for this machine", True, False
@@ -97,45 +97,45 @@ def test_what_a_machine_cannot_do_is_named_and_no_failure(world: World) -> None:
     assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
 
 
-def test_a_rung_that_goes_wrong_leaves_the_others(world: World) -> None:
-    world.errors = {"forked": JobError("the job failed")}
-    found = world.climb("forked", "elastic")
+def test_a_rung_that_goes_wrong_leaves_the_others(fake_ladder: FakeLadder) -> None:
+    fake_ladder.errors = {"forked": JobError("the job failed")}
+    found = fake_ladder.climb("forked", "elastic")
     assert [each.reason for each in found.failures] == ["the job failed"]
     assert found.attempts[1].measured == COST
 
 
-def test_a_receipt_that_is_not_good_is_told(world: World) -> None:
-    world.verdict = "failed"
-    (only,) = world.climb("forked").failures
+def test_a_receipt_that_is_not_good_is_told(fake_ladder: FakeLadder) -> None:
+    fake_ladder.verdict = "failed"
+    (only,) = fake_ladder.climb("forked").failures
     assert only.verdict == "failed"
     assert only.measured == COST
 
 
-def test_after_an_interrupt_the_lab_is_down_and_what_was_measured_is_there(world: World) -> None:
-    world.errors = {"elastic": KeyboardInterrupt()}
-    found = world.climb("forked", "elastic", "torchft")
-    assert found.interrupt is world.errors["elastic"]
+def test_after_an_interrupt_the_lab_is_down_and_what_was_measured_is_there(fake_ladder: FakeLadder) -> None:
+    fake_ladder.errors = {"elastic": KeyboardInterrupt()}
+    found = fake_ladder.climb("forked", "elastic", "torchft")
+    assert found.interrupt is fake_ladder.errors["elastic"]
     assert [each.rung.name for each in found.attempts] == ["forked"]
     assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
-    assert not world.lab.status().up
+    assert not fake_ladder.lab.status().up
 
 
 def test_a_lab_that_does_not_start_is_the_reason_of_all_its_rungs(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    fake_ladder: FakeLadder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any) -> None:
         raise ServiceError("ray-head did not start")
 
-    monkeypatch.setattr(world.lab, "up_to_train", fails)
-    found = world.climb("stock", "forked", "torchft")
+    monkeypatch.setattr(fake_ladder.lab, "up_to_train", fails)
+    found = fake_ladder.climb("stock", "forked", "torchft")
     assert [each.reason for each in found.failures] == ["the lab: ray-head did not start"] * 3
 
 
-def test_a_lab_that_is_up_is_left_alone(world: World) -> None:
-    world.lab.up_to_train(run.spec("raylab-ladder", False))
+def test_a_lab_that_is_up_is_left_alone(fake_ladder: FakeLadder) -> None:
+    fake_ladder.lab.up_to_train(run.spec("raylab-ladder", False))
     with pytest.raises(RefusedError, match="the lab raylab-ladder is up"):
-        world.climb("forked")
-    assert world.lab.status().up
+        fake_ladder.climb("forked")
+    assert fake_ladder.lab.status().up
 
 
 def test_its_lab_has_a_name_of_its_own() -> None:
@@ -164,8 +164,8 @@ def test_the_trainings_differ_in_their_way_alone(rung: Any, monkeypatch: pytest.
     assert {option: words[words.index(option) + 1] for option in wanted} == wanted
 
 
-def test_the_picture_has_every_rung_that_was_measured(world: World) -> None:
-    found = world.climb("forked", "torchft")
+def test_the_picture_has_every_rung_that_was_measured(fake_ladder: FakeLadder) -> None:
+    found = fake_ladder.climb("forked", "torchft")
     drawn = picture(found)
     assert drawn is not None
     assert drawn.startswith(b"\x89PNG")

@@ -54,7 +54,7 @@ class TorchTrainer(DataParallelTrainer):
         self.fitted.append((self.train_loop_config, self.run_config, self.train_run_context))
 
 
-class World:
+class RayTune:
     """Ray and Tune as far as the patch asks them, and a Tuner that keeps what it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,13 +98,13 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def ray_tune(monkeypatch: pytest.MonkeyPatch) -> RayTune:
+    return RayTune(monkeypatch)
 
 
-def test_a_trial_is_a_run_of_the_trainer_with_what_tune_chose(world: World) -> None:
+def test_a_trial_is_a_run_of_the_trainer_with_what_tune_chose(ray_tune: RayTune) -> None:
     trainer = TorchTrainer({"lr": 1.0, "epochs": 5})
-    trial, needs = world.tune(trainer).given["trainable"]
+    trial, needs = ray_tune.tune(trainer).given["trainable"]
     assert needs["CPU"] == 0, "a trial that holds CPUs keeps its own ranks waiting"
     trial({"train_loop_config": {"lr": 0.1}})
     ((config, run, context),) = trainer.fitted
@@ -115,17 +115,21 @@ def test_a_trial_is_a_run_of_the_trainer_with_what_tune_chose(world: World) -> N
     assert trainer.train_loop_config == {"lr": 1.0, "epochs": 5}, "the next trial starts from the same"
 
 
-def test_trials_are_called_after_the_trainer_and_kept_where_it_keeps_its_checkpoints(world: World) -> None:
-    given = world.tune(TorchTrainer()).given
+def test_trials_are_called_after_the_trainer_and_kept_where_it_keeps_its_checkpoints(
+    ray_tune: RayTune,
+) -> None:
+    given = ray_tune.tune(TorchTrainer()).given
     assert given["trainable"][0].__name__ == "TorchTrainer"
-    assert given["run_config"] == world.of_tune("s3://ray")
+    assert given["run_config"] == ray_tune.of_tune("s3://ray")
 
 
-def test_a_run_config_of_tune_stays_and_one_of_train_names_the_store(world: World) -> None:
-    own = world.of_tune("s3://ray/mine", name="mine")
-    assert world.tune(TorchTrainer(), run_config=own).given["run_config"] is own
+def test_a_run_config_of_tune_stays_and_one_of_train_names_the_store(ray_tune: RayTune) -> None:
+    own = ray_tune.of_tune("s3://ray/mine", name="mine")
+    assert ray_tune.tune(TorchTrainer(), run_config=own).given["run_config"] is own
     other = RunConfig("s3://ray/other")
-    assert world.tune(TorchTrainer(), run_config=other).given["run_config"] == world.of_tune("s3://ray/other")
+    assert ray_tune.tune(TorchTrainer(), run_config=other).given["run_config"] == ray_tune.of_tune(
+        "s3://ray/other"
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,27 +143,27 @@ def test_a_run_config_of_tune_stays_and_one_of_train_names_the_store(world: Worl
     ],
 )
 def test_as_many_trials_go_on_at_once_as_the_nodes_can_hold(
-    world: World, ranks: Any, needs: Any, trials: int
+    ray_tune: RayTune, ranks: Any, needs: Any, trials: int
 ) -> None:
-    tuner = world.tune(TorchTrainer(ranks=ranks, needs=needs))
-    assert world.joined == 0
+    tuner = ray_tune.tune(TorchTrainer(ranks=ranks, needs=needs))
+    assert ray_tune.joined == 0
     assert tuner.fit() == trials
-    assert world.joined == 1
+    assert ray_tune.joined == 1
 
 
-def test_who_says_how_many_trials_go_on_at_once_gets_so_many(world: World) -> None:
-    assert world.tune(TorchTrainer(), most=3).fit() == 3
+def test_who_says_how_many_trials_go_on_at_once_gets_so_many(ray_tune: RayTune) -> None:
+    assert ray_tune.tune(TorchTrainer(), most=3).fit() == 3
 
 
-def test_a_function_is_left_to_ray(world: World) -> None:
-    given = world.tune(len, run_config=None).given
+def test_a_function_is_left_to_ray(ray_tune: RayTune) -> None:
+    given = ray_tune.tune(len, run_config=None).given
     assert (given["trainable"], given["run_config"]) == (len, None)
-    assert world.tune(len).fit() is None
+    assert ray_tune.tune(len).fit() is None
 
 
-def test_what_only_the_old_ray_tuned_is_refused(world: World) -> None:
+def test_what_only_the_old_ray_tuned_is_refused(ray_tune: RayTune) -> None:
     with pytest.raises(ValueError, match="holds only 'train_loop_config', not 'scaling_config'"):
-        world.tune(TorchTrainer(), param_space={"train_loop_config": {}, "scaling_config": 1})
+        ray_tune.tune(TorchTrainer(), param_space={"train_loop_config": {}, "scaling_config": 1})
 
 
 def test_rays_own_trainers_are_known_by_their_class() -> None:

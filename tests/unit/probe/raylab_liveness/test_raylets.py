@@ -63,7 +63,7 @@ class Channel:
         return self.calls[-1]
 
 
-class World:
+class WatchedNode:
     """A witness of one node, its connections, and the time."""
 
     def __init__(self) -> None:
@@ -87,68 +87,68 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
+def node() -> WatchedNode:
+    made = WatchedNode()
     made.look()
     return made
 
 
-def test_a_node_is_asked_over_one_connection_that_stays(world: World) -> None:
+def test_a_node_is_asked_over_one_connection_that_stays(node: WatchedNode) -> None:
     for _ in range(10):
-        world.channel.last(CHECK).end()
-        world.now += ASK_SECONDS
-        world.look()
-    assert [channel.address for channel in world.channels] == [NODE.address]
-    assert [call.method for call in world.channel.calls] == [STREAM, *[CHECK] * 11]
+        node.channel.last(CHECK).end()
+        node.now += ASK_SECONDS
+        node.look()
+    assert [channel.address for channel in node.channels] == [NODE.address]
+    assert [call.method for call in node.channel.calls] == [STREAM, *[CHECK] * 11]
 
 
-def test_an_answer_tells_how_long_it_took(world: World) -> None:
-    world.now += 0.75
-    world.channel.last(CHECK).end()
-    assert world.look() == [Sign("raylets", NODE.node_id, Kind.ANSWERED, 0.75)]
+def test_an_answer_tells_how_long_it_took(node: WatchedNode) -> None:
+    node.now += 0.75
+    node.channel.last(CHECK).end()
+    assert node.look() == [Sign("raylets", NODE.node_id, Kind.ANSWERED, 0.75)]
 
 
-def test_a_question_that_waits_for_its_answer_is_a_silence(world: World) -> None:
-    world.now += 1.5
-    assert world.look() == [Sign("raylets", NODE.node_id, Kind.SILENT, 1.5)]
-    assert len(world.channel.calls) == 2, "it is not asked again meanwhile"
+def test_a_question_that_waits_for_its_answer_is_a_silence(node: WatchedNode) -> None:
+    node.now += 1.5
+    assert node.look() == [Sign("raylets", NODE.node_id, Kind.SILENT, 1.5)]
+    assert len(node.channel.calls) == 2, "it is not asked again meanwhile"
 
 
-def test_the_end_of_a_raylet_wakes_the_judge_and_is_certain_once_nobody_listens(world: World) -> None:
-    world.channel.last(CHECK).end()
-    world.channel.last(STREAM).end(BROKEN)
-    assert world.woken == 1
-    world.look()
-    assert (len(world.channels), world.channels[0].closed) == (2, True)
-    world.channel.last(STREAM).end(REFUSED)
-    assert world.woken == 2
-    (sign,) = (sign for sign in world.look() if sign.kind is Kind.GONE)
+def test_the_end_of_a_raylet_wakes_the_judge_and_is_certain_once_nobody_listens(node: WatchedNode) -> None:
+    node.channel.last(CHECK).end()
+    node.channel.last(STREAM).end(BROKEN)
+    assert node.woken == 1
+    node.look()
+    assert (len(node.channels), node.channels[0].closed) == (2, True)
+    node.channel.last(STREAM).end(REFUSED)
+    assert node.woken == 2
+    (sign,) = (sign for sign in node.look() if sign.kind is Kind.GONE)
     assert "nobody listens at 127.0.0.1:4321" in sign.why
 
 
-def test_a_broken_connection_that_nobody_answers_is_cut_until_somebody_does(world: World) -> None:
-    world.channel.last(CHECK).end()
-    world.channel.last(STREAM).end(BROKEN)
-    world.look()
-    world.now += 0.2
-    (sign,) = world.look()
+def test_a_broken_connection_that_nobody_answers_is_cut_until_somebody_does(node: WatchedNode) -> None:
+    node.channel.last(CHECK).end()
+    node.channel.last(STREAM).end(BROKEN)
+    node.look()
+    node.now += 0.2
+    (sign,) = node.look()
     assert (sign.kind, round(sign.seconds, 3)) == (Kind.CUT, 0.2)
-    world.channel.last(CHECK).end()
-    assert [sign.kind for sign in world.look()] == [Kind.ANSWERED]
-    world.now += ASK_SECONDS
-    world.look()
-    world.now += 1.0
-    assert [sign.kind for sign in world.look()] == [Kind.SILENT]
+    node.channel.last(CHECK).end()
+    assert [sign.kind for sign in node.look()] == [Kind.ANSWERED]
+    node.now += ASK_SECONDS
+    node.look()
+    node.now += 1.0
+    assert [sign.kind for sign in node.look()] == [Kind.SILENT]
 
 
-def test_what_a_connection_says_after_it_was_given_up_is_not_heard(world: World) -> None:
-    old = world.channel
+def test_what_a_connection_says_after_it_was_given_up_is_not_heard(node: WatchedNode) -> None:
+    old = node.channel
     old.last(STREAM).end(BROKEN)
-    world.look()
+    node.look()
     old.last(CHECK).end(REFUSED)
-    assert all(sign.kind is not Kind.GONE for sign in world.look())
+    assert all(sign.kind is not Kind.GONE for sign in node.look())
 
 
-def test_a_node_that_is_no_more_is_hung_up_on(world: World) -> None:
-    assert world.look(Node(b"2", "ray-worker-1", "127.0.0.1:5")) == []
-    assert [channel.closed for channel in world.channels] == [True, False]
+def test_a_node_that_is_no_more_is_hung_up_on(node: WatchedNode) -> None:
+    assert node.look(Node(b"2", "ray-worker-1", "127.0.0.1:5")) == []
+    assert [channel.closed for channel in node.channels] == [True, False]

@@ -18,7 +18,7 @@ from raylab_patches import checkpoint_guard
 JOB = "j1"
 
 
-class World:
+class GuardedRun:
     """A run whose storage is a folder, with a manager like the one in Ray Train's controller."""
 
     def __init__(self, root: Path) -> None:
@@ -69,8 +69,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def run(tmp_path: Path) -> GuardedRun:
+    return GuardedRun(tmp_path)
 
 
 def rewrite(file: Path, content: str) -> None:
@@ -79,194 +79,194 @@ def rewrite(file: Path, content: str) -> None:
     os.utime(file, ns=(1, 1))
 
 
-def test_the_newest_checkpoint_is_given_when_it_is_intact(world: World) -> None:
-    assert world.resume() is None
-    world.save()
-    world.save()
-    assert world.resume() == "checkpoint_2"
-    assert not world.refused
+def test_the_newest_checkpoint_is_given_when_it_is_intact(run: GuardedRun) -> None:
+    assert run.resume() is None
+    run.save()
+    run.save()
+    assert run.resume() == "checkpoint_2"
+    assert not run.refused
 
 
-def test_a_truncated_checkpoint_is_refused_for_the_one_before(world: World) -> None:
-    first, newest = world.save(), world.save()
+def test_a_truncated_checkpoint_is_refused_for_the_one_before(run: GuardedRun) -> None:
+    first, newest = run.save(), run.save()
     (newest / "model.pt").write_text("wei")
-    assert world.resume() == first.name
-    assert world.refused == [(str(newest), "model.pt has 3 bytes instead of 9", str(first))]
+    assert run.resume() == first.name
+    assert run.refused == [(str(newest), "model.pt has 3 bytes instead of 9", str(first))]
 
 
-def test_checkpoints_that_share_one_path_are_left_to_ray(world: World) -> None:
+def test_checkpoints_that_share_one_path_are_left_to_ray(run: GuardedRun) -> None:
     for _ in range(3):
-        folder = world.save(name="latest")
+        folder = run.save(name="latest")
     (folder / "model.pt").write_text("half of the ne")  # the next one was being written there
-    world.schedule()
-    assert world.resume() == "latest"
-    assert not world.refused
+    run.schedule()
+    assert run.resume() == "latest"
+    assert not run.refused
 
 
 def test_the_newest_one_is_looked_at_while_the_ranks_start(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    run: GuardedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.save()
-    world.save()
-    world.schedule()
+    run.save()
+    run.save()
+    run.schedule()
     monkeypatch.setattr(checkpoint_guard, "problem", lambda *_: "looked at a second time")
-    assert world.resume() == "checkpoint_2"
-    assert world.resume() is None
+    assert run.resume() == "checkpoint_2"
+    assert run.resume() is None
 
 
 def test_an_attempt_that_has_waited_for_room_looks_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    run: GuardedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.save()
-    newest = world.save()
+    run.save()
+    newest = run.save()
     monkeypatch.setattr(checkpoint_guard, "FRESH_SECONDS", 0.0)
-    world.schedule()
-    world.manager.raylab_ahead[1].result(10)
+    run.schedule()
+    run.manager.raylab_ahead[1].result(10)
     (newest / "model.pt").write_text("wei")
-    assert world.resume() == "checkpoint_1"
+    assert run.resume() == "checkpoint_1"
 
 
-def test_damage_that_was_found_ahead_is_refused(world: World) -> None:
-    world.save()
-    (world.save() / "model.pt").write_text("wei")
-    world.schedule()
-    assert world.resume() == "checkpoint_1"
-    assert [reason for _, reason, _ in world.refused] == ["model.pt has 3 bytes instead of 9"]
-    world.schedule()
-    assert world.resume() == "checkpoint_1"
+def test_damage_that_was_found_ahead_is_refused(run: GuardedRun) -> None:
+    run.save()
+    (run.save() / "model.pt").write_text("wei")
+    run.schedule()
+    assert run.resume() == "checkpoint_1"
+    assert [reason for _, reason, _ in run.refused] == ["model.pt has 3 bytes instead of 9"]
+    run.schedule()
+    assert run.resume() == "checkpoint_1"
 
 
 def test_what_was_looked_at_for_an_attempt_that_never_began_does_not_count_for_a_newer_checkpoint(
-    world: World,
+    run: GuardedRun,
 ) -> None:
-    world.save()
-    world.schedule()
-    (world.save() / "model.pt").write_text("wei")
-    assert world.resume() == "checkpoint_1"
+    run.save()
+    run.schedule()
+    (run.save() / "model.pt").write_text("wei")
+    assert run.resume() == "checkpoint_1"
 
 
 def test_a_store_that_cannot_be_read_ahead_leaves_rays_choice(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: GuardedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world.save()
+    run.save()
 
     def fail(*_: Any) -> str:
         raise OSError("no answer")
 
     monkeypatch.setattr(checkpoint_guard, "problem", fail)
-    world.schedule()
-    assert world.resume() == "checkpoint_1"
+    run.schedule()
+    assert run.resume() == "checkpoint_1"
     assert "no answer" in capsys.readouterr().out
 
 
-def test_a_checkpoint_with_a_file_gone_is_refused(world: World) -> None:
-    world.save()
-    (world.save() / "part" / "a").unlink()
-    assert world.resume() == "checkpoint_1"
-    assert world.refused[0][1] == "part/a is gone"
+def test_a_checkpoint_with_a_file_gone_is_refused(run: GuardedRun) -> None:
+    run.save()
+    (run.save() / "part" / "a").unlink()
+    assert run.resume() == "checkpoint_1"
+    assert run.refused[0][1] == "part/a is gone"
 
 
-def test_of_several_damaged_ones_each_is_refused_and_told(world: World) -> None:
+def test_of_several_damaged_ones_each_is_refused_and_told(run: GuardedRun) -> None:
     import shutil
 
-    world.save()
-    (world.save() / "model.pt").write_text("x")
-    shutil.rmtree(world.save())
-    assert world.resume() == "checkpoint_1"
-    assert [(Path(uri).name, reason) for uri, reason, _ in world.refused] == [
+    run.save()
+    (run.save() / "model.pt").write_text("x")
+    shutil.rmtree(run.save())
+    assert run.resume() == "checkpoint_1"
+    assert [(Path(uri).name, reason) for uri, reason, _ in run.refused] == [
         ("checkpoint_3", "its files are gone"),
         ("checkpoint_2", "model.pt has 1 bytes instead of 9"),
     ]
 
 
-def test_what_was_refused_stays_refused_and_training_goes_on_saving(world: World) -> None:
-    world.save()
-    damaged = world.save()
+def test_what_was_refused_stays_refused_and_training_goes_on_saving(run: GuardedRun) -> None:
+    run.save()
+    damaged = run.save()
     (damaged / "model.pt").write_text("x")
-    world.resume()
+    run.resume()
     (damaged / "model.pt").write_text("weights 2")  # put back: no longer the newest that training knows
-    assert world.resume() == "checkpoint_1"
-    world.save()
-    assert world.resume() == "checkpoint_3"
-    assert len(world.refused) == 1
+    assert run.resume() == "checkpoint_1"
+    run.save()
+    assert run.resume() == "checkpoint_3"
+    assert len(run.refused) == 1
 
 
-def test_without_an_intact_checkpoint_training_begins_anew_and_that_is_told(world: World) -> None:
-    newest = world.save()
+def test_without_an_intact_checkpoint_training_begins_anew_and_that_is_told(run: GuardedRun) -> None:
+    newest = run.save()
     (newest / "model.pt").write_text("")
-    assert world.resume() is None
-    assert world.refused == [(str(newest), "model.pt has 0 bytes instead of 9", None)]
+    assert run.resume() is None
+    assert run.refused == [(str(newest), "model.pt has 0 bytes instead of 9", None)]
 
 
-def test_content_that_changed_is_told_by_the_sum_it_was_saved_with(world: World) -> None:
-    world.save()
-    newest = world.save()
-    world.sums = {"model.pt": hashlib.sha256(b"weights 2").hexdigest()}
+def test_content_that_changed_is_told_by_the_sum_it_was_saved_with(run: GuardedRun) -> None:
+    run.save()
+    newest = run.save()
+    run.sums = {"model.pt": hashlib.sha256(b"weights 2").hexdigest()}
     rewrite(newest / "model.pt", "wEights 2")
-    assert world.resume() == "checkpoint_1"
-    assert world.refused[0][1] == "model.pt has other content than was saved"
+    assert run.resume() == "checkpoint_1"
+    assert run.refused[0][1] == "model.pt has other content than was saved"
 
 
-def test_the_same_content_written_again_is_intact(world: World) -> None:
-    world.save()
-    newest = world.save()
-    world.sums = {"model.pt": hashlib.sha256(b"weights 2").hexdigest()}
+def test_the_same_content_written_again_is_intact(run: GuardedRun) -> None:
+    run.save()
+    newest = run.save()
+    run.sums = {"model.pt": hashlib.sha256(b"weights 2").hexdigest()}
     rewrite(newest / "model.pt", "weights 2")
-    assert world.resume() == "checkpoint_2"
+    assert run.resume() == "checkpoint_2"
 
 
-def test_a_change_that_nothing_proves_to_be_damage_is_left_to_ray(world: World) -> None:
-    rewrite(world.save() / "model.pt", "wEights 1")
-    assert world.resume() == "checkpoint_1"
+def test_a_change_that_nothing_proves_to_be_damage_is_left_to_ray(run: GuardedRun) -> None:
+    rewrite(run.save() / "model.pt", "wEights 1")
+    assert run.resume() == "checkpoint_1"
 
 
 def test_a_storage_that_cannot_be_looked_at_leaves_rays_choice(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: GuardedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (world.save() / "model.pt").write_text("")
+    (run.save() / "model.pt").write_text("")
 
     def away(*_: object) -> str:
         raise OSError("the store does not answer")
 
     monkeypatch.setattr(checkpoint_guard, "problem", away)
-    assert world.resume() == "checkpoint_1"
-    assert not world.refused
+    assert run.resume() == "checkpoint_1"
+    assert not run.refused
     assert "the store does not answer" in capsys.readouterr().out
 
 
-def test_a_later_job_under_the_same_name_looks_too(world: World) -> None:
-    first, newest = world.save(), world.save()
-    world.start()
+def test_a_later_job_under_the_same_name_looks_too(run: GuardedRun) -> None:
+    first, newest = run.save(), run.save()
+    run.start()
     (newest / "model.pt").write_text("x")
-    assert world.resume() == first.name
+    assert run.resume() == first.name
 
 
-def test_a_later_job_goes_on_although_a_checkpoint_is_gone(world: World) -> None:
+def test_a_later_job_goes_on_although_a_checkpoint_is_gone(run: GuardedRun) -> None:
     import shutil
 
-    world.save()
-    shutil.rmtree(world.save())
-    world.start()
-    assert world.resume() == "checkpoint_1"
-    world.start()
-    assert world.resume() == "checkpoint_1"
-    assert len(world.refused) == 1
+    run.save()
+    shutil.rmtree(run.save())
+    run.start()
+    assert run.resume() == "checkpoint_1"
+    run.start()
+    assert run.resume() == "checkpoint_1"
+    assert len(run.refused) == 1
 
 
-def test_a_later_job_is_refused_by_ray_when_all_checkpoints_are_gone(world: World) -> None:
+def test_a_later_job_is_refused_by_ray_when_all_checkpoints_are_gone(run: GuardedRun) -> None:
     import shutil
 
     from ray.train.v2._internal.exceptions import CheckpointManagerInitializationError
 
-    shutil.rmtree(world.save())
+    shutil.rmtree(run.save())
     with pytest.raises(CheckpointManagerInitializationError):
-        world.start()
+        run.start()
 
 
-def test_only_checkpoints_that_are_kept_are_remembered(world: World) -> None:
+def test_only_checkpoints_that_are_kept_are_remembered(run: GuardedRun) -> None:
     for _ in range(6):
-        world.save()
-    kept = json.loads((world.root / "run" / checkpoint_guard.KEPT_IN).read_text())
+        run.save()
+    kept = json.loads((run.root / "run" / checkpoint_guard.KEPT_IN).read_text())
     assert sorted(kept) == [f"checkpoint_{n}" for n in (3, 4, 5, 6)]
     assert kept["checkpoint_6"]["job"] == JOB
     assert {path: size for path, (size, _) in kept["checkpoint_6"]["files"].items()} == {

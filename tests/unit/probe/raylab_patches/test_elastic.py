@@ -13,7 +13,7 @@ from raylab_patches import connects, elastic
 ROOM = {"n0": {"CPU": 1.0}, "n1": {"CPU": 1.0}}
 
 
-class World:
+class ElasticCluster:
     """A policy, the coordinator it asks, and the nodes that it sees."""
 
     def __init__(self) -> None:
@@ -44,37 +44,37 @@ class World:
 
 
 def test_every_node_with_room_counts() -> None:
-    assert World().look() == ROOM
+    assert ElasticCluster().look() == ROOM
 
 
 def test_a_node_that_takes_no_connection_does_not_count_although_ray_says_that_it_lives() -> None:
-    world = World()
-    world.dead = {1}
-    assert world.look() == {"n0": {"CPU": 1.0}}
-    world.dead = set()
-    assert world.look() == ROOM
+    cluster = ElasticCluster()
+    cluster.dead = {1}
+    assert cluster.look() == {"n0": {"CPU": 1.0}}
+    cluster.dead = set()
+    assert cluster.look() == ROOM
 
 
 def test_a_node_that_ray_has_given_up_does_not_count() -> None:
-    world = World()
-    world.rows[0]["Alive"] = False
-    assert world.look() == {"n1": {"CPU": 1.0}}
+    cluster = ElasticCluster()
+    cluster.rows[0]["Alive"] = False
+    assert cluster.look() == {"n1": {"CPU": 1.0}}
 
 
 def test_within_a_moment_it_is_asked_once() -> None:
-    world = World()
-    first = world.look()
-    world.now += elastic.INTERVAL_SECONDS / 2
-    assert world.policy._get_reserved_resources() is first
-    assert world.asked == 1
+    cluster = ElasticCluster()
+    first = cluster.look()
+    cluster.now += elastic.INTERVAL_SECONDS / 2
+    assert cluster.policy._get_reserved_resources() is first
+    assert cluster.asked == 1
 
 
 def test_what_cannot_be_told_decides_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    world = World()
-    world.error = TimeoutError("no answer")
-    assert world.look() is None
-    world.error = None
-    assert world.look() == ROOM
+    cluster = ElasticCluster()
+    cluster.error = TimeoutError("no answer")
+    assert cluster.look() is None
+    cluster.error = None
+    assert cluster.look() == ROOM
     assert "no answer" in capsys.readouterr().out
 
 

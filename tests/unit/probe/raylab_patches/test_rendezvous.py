@@ -14,7 +14,7 @@ pytest.importorskip("ray")
 from raylab_patches import connects, rendezvous
 
 
-class World:
+class RayTorch:
     """Ray's module for torch, with a function that joins a process group."""
 
     def __init__(self) -> None:
@@ -35,26 +35,26 @@ class World:
 def test_a_rank_looks_for_rank_0_before_it_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "4711")
-    assert World().join(1, "env://") == [("10.0.0.1", 4711), "joined"]
-    assert World().join(1, "tcp://10.0.0.2:29500") == [("10.0.0.2", 29500), "joined"]
+    assert RayTorch().join(1, "env://") == [("10.0.0.1", 4711), "joined"]
+    assert RayTorch().join(1, "tcp://10.0.0.2:29500") == [("10.0.0.2", 29500), "joined"]
 
 
 def test_rank_0_serves_and_looks_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "4711")
-    assert World().join(0, "env://") == ["joined"]
+    assert RayTorch().join(0, "env://") == ["joined"]
 
 
 @pytest.mark.parametrize("init_method", ["env://", "file:///shared/store", "tcp://host", "tcp://host:x"])
 def test_where_the_place_is_not_known_a_rank_joins_at_once(init_method: str) -> None:
     assert rendezvous.meeting_place(init_method, {"MASTER_ADDR": "a"}) is None
-    assert World().join(1, init_method) == ["joined"]
+    assert RayTorch().join(1, init_method) == ["joined"]
 
 
 def test_a_second_change_changes_nothing() -> None:
-    world = World()
-    rendezvous.look_first(world.config, lambda *place: world.happened.append("twice"))
-    assert world.join(1, "tcp://h:1") == [("h", 1), "joined"]
+    ray_torch = RayTorch()
+    rendezvous.look_first(ray_torch.config, lambda *place: ray_torch.happened.append("twice"))
+    assert ray_torch.join(1, "tcp://h:1") == [("h", 1), "joined"]
 
 
 class Clock:

@@ -22,8 +22,8 @@ class Child:
 
     number = 1
 
-    def __init__(self, world: World, *, up_at: float = 1.0) -> None:
-        self._world, self._up_at = world, up_at
+    def __init__(self, kept_node: KeeperNode, *, up_at: float = 1.0) -> None:
+        self._world, self._up_at = kept_node, up_at
         self.code: int | None = None
         self.sent: list[int] = []
 
@@ -38,7 +38,7 @@ class Child:
         self.code = -number
 
 
-class World:
+class KeeperNode:
     """A keeper's node, its head, and the time; `plan` is what happens when."""
 
     def __init__(self, *, head: bool) -> None:
@@ -72,31 +72,31 @@ def up(code: int = 1, number: int = 1) -> Life:
 
 def test_a_head_that_was_up_is_started_again_whatever_ended_it() -> None:
     for code in (1, 0, -9, 137):
-        world = World(head=True)
-        world.plan[60.0] = lambda ended=code, made=world: made.end(ended)
-        life = world.follow()
+        kept_node = KeeperNode(head=True)
+        kept_node.plan[60.0] = lambda ended=code, made=kept_node: made.end(ended)
+        life = kept_node.follow()
         assert life == Life(1, SESSION, code)
-        assert world.keeper.again(life)
+        assert kept_node.keeper.again(life)
 
 
 def test_a_node_that_never_came_up_ends_so_that_who_started_it_hears_of_it() -> None:
     for head in (True, False):
-        world = World(head=head)
-        world.plan[0.5] = lambda made=world: made.end(1)
-        life = world.follow()
+        kept_node = KeeperNode(head=head)
+        kept_node.plan[0.5] = lambda made=kept_node: made.end(1)
+        life = kept_node.follow()
         assert life.session == ""
-        assert not world.keeper.again(life)
+        assert not kept_node.keeper.again(life)
 
 
 def test_a_start_after_a_death_that_fails_is_tried_again() -> None:
-    world = World(head=True)
-    assert world.keeper.again(up())
-    assert world.keeper.again(Life(2, "", 1))
+    kept_node = KeeperNode(head=True)
+    assert kept_node.keeper.again(up())
+    assert kept_node.keeper.again(Life(2, "", 1))
 
 
 def test_a_head_that_keeps_dying_is_given_up_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    world = World(head=True)
-    assert [world.keeper.again(up(number=number)) for number in range(1, MOST_ENDS + 2)] == [
+    kept_node = KeeperNode(head=True)
+    assert [kept_node.keeper.again(up(number=number)) for number in range(1, MOST_ENDS + 2)] == [
         *[True] * MOST_ENDS,
         False,
     ]
@@ -112,59 +112,59 @@ def test_deaths_of_long_ago_do_not_count() -> None:
 
 def test_a_node_that_was_told_to_end_stays_down() -> None:
     for head in (True, False):
-        world = World(head=head)
-        world.keeper.stopping = True
-        assert not world.keeper.again(up(-15))
+        kept_node = KeeperNode(head=head)
+        kept_node.keeper.stopping = True
+        assert not kept_node.keeper.again(up(-15))
 
 
 def test_a_node_that_is_told_to_end_while_it_waits_for_its_start_does_not_start() -> None:
-    world = World(head=True)
-    world.plan[0.2] = lambda: setattr(world.keeper, "stopping", True)
-    assert not world.keeper.again(up())
+    kept_node = KeeperNode(head=True)
+    kept_node.plan[0.2] = lambda: setattr(kept_node.keeper, "stopping", True)
+    assert not kept_node.keeper.again(up())
 
 
 # Workers
 
 
 def test_a_worker_that_fails_while_its_head_is_there_stays_down() -> None:
-    world = World(head=False)
-    world.plan[60.0] = lambda: world.end(-9)
-    assert not world.keeper.again(world.follow())
-    assert world.child.sent == []
+    kept_node = KeeperNode(head=False)
+    kept_node.plan[60.0] = lambda: kept_node.end(-9)
+    assert not kept_node.keeper.again(kept_node.follow())
+    assert kept_node.child.sent == []
 
 
 def test_a_worker_whose_head_is_another_cluster_is_ended_and_started_again() -> None:
-    world = World(head=False)
-    world.plan[60.0] = lambda: world.head_is("")  # it is away for a while
-    world.plan[63.0] = lambda: world.head_is("session_2")
-    life = world.follow()
+    kept_node = KeeperNode(head=False)
+    kept_node.plan[60.0] = lambda: kept_node.head_is("")  # it is away for a while
+    kept_node.plan[63.0] = lambda: kept_node.head_is("session_2")
+    life = kept_node.follow()
     assert life.code == -signal.SIGKILL
-    assert world.now < 67.0
-    assert world.keeper.again(life)
+    assert kept_node.now < 67.0
+    assert kept_node.keeper.again(life)
 
 
 def test_a_worker_whose_head_is_silent_runs_on() -> None:
-    world = World(head=False)
-    world.plan[60.0] = lambda: world.head_is("")
-    world.plan[900.0] = lambda: world.head_is(SESSION)
-    world.plan[960.0] = lambda: world.end(0)
-    assert world.follow().code == 0
-    assert world.child.sent == []
+    kept_node = KeeperNode(head=False)
+    kept_node.plan[60.0] = lambda: kept_node.head_is("")
+    kept_node.plan[900.0] = lambda: kept_node.head_is(SESSION)
+    kept_node.plan[960.0] = lambda: kept_node.end(0)
+    assert kept_node.follow().code == 0
+    assert kept_node.child.sent == []
 
 
 def test_a_worker_that_gave_its_head_up_is_started_once_that_is_back_as_the_same_cluster() -> None:
-    world = World(head=False)
-    world.head_is("")
-    world.plan[100.0] = lambda: world.head_is(SESSION)
-    assert world.keeper.again(up())
-    assert 100.0 <= world.now < 105.0
+    kept_node = KeeperNode(head=False)
+    kept_node.head_is("")
+    kept_node.plan[100.0] = lambda: kept_node.head_is(SESSION)
+    assert kept_node.keeper.again(up())
+    assert 100.0 <= kept_node.now < 105.0
 
 
 def test_a_worker_that_waits_for_its_head_ends_when_it_is_told_to() -> None:
-    world = World(head=False)
-    world.head_is("")
-    world.plan[50.0] = lambda: setattr(world.keeper, "stopping", True)
-    assert not world.keeper.again(up())
+    kept_node = KeeperNode(head=False)
+    kept_node.head_is("")
+    kept_node.plan[50.0] = lambda: setattr(kept_node.keeper, "stopping", True)
+    assert not kept_node.keeper.again(up())
 
 
 # What the keeper and a life say to each other
