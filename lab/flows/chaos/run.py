@@ -138,7 +138,7 @@ class Chaos:
         run, pace = self._watch.run, self._waiting.pace()
         aim, given = pick_target(self._watch, fault.kind, step)
         parameters = fault.kind.settle(with_epoch(fault.kind, given, next_epoch(run, pace)))
-        fault.refuse(Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters))
+        fault.refuse(Scene(self._lab.control, aim.target, self._watch.submission_id, parameters))
         self._refuse_the_last(fault, aim)
         self._refuse_the_end()
         self._watch.target = aim.target if is_worker(aim.target) else ""
@@ -267,4 +267,4 @@ def check_plan(lab: Lab, plan: Plan) -> None:
         fault = find_fault(step.kind)
         target = check_target(lab, step.target, fault.kind)
         given = with_epoch(fault.kind, step.parameters)
-        fault.refuse(Scene(lab.runtime, target, parameters=fault.kind.settle(given)))
+        fault.refuse(Scene(lab.control, target, parameters=fault.kind.settle(given)))

@@ -63,13 +63,13 @@ def inject(
             "leave --control out",
         )
     target = check_target(lab, request.target, fault.kind)
-    fault.refuse(Scene(lab.runtime, target, parameters=parameters))
+    fault.refuse(Scene(lab.control, target, parameters=parameters))
     job = live_job(lab, request.job, "submit another one")
     if control:
         refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
     watch = Watch(lab, job.submission_id, clock, outages(on_moment))
     sampler = Sampler(lab, clock)
-    if wait and not lab.runtime.not_asked:
+    if wait and not lab.view.not_asked:
         sampler.start()
     try:
         aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
@@ -89,7 +89,7 @@ def inject(
             raise
     finally:
         samples = sampler.stop()
-    if not lab.runtime.not_asked:
+    if not lab.view.not_asked:
         problems.append(keep_samples(lab, receipt, samples))
     if control:
         try:
@@ -132,7 +132,7 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
     if expected in (Expected.SICK, Expected.DOUBTED):
         return steered(watch, injection.record(), on_moment, problems)
     later: tuple[Watch, ...] = ()
-    if expected is Expected.HEAD_LOST and not problems and died(watch) and watch.lab.runtime.spec().gcs_ft:
+    if expected is Expected.HEAD_LOST and not problems and died(watch) and watch.lab.view.spec().gcs_ft:
         try:
             later = (resubmit(watch, on_moment),)
         except LabError as error:

@@ -54,7 +54,7 @@ def gather(
     all_problems = [*last.problems, *problems]
     stored = _stored(lab.store, History.of(events), record, all_problems, {} if read is None else read)
     services: tuple[ServiceStatus, ...] = ()
-    not_asked = lab.runtime.not_asked
+    not_asked = lab.view.not_asked
     try:
         services = lab.status().services
     except LabError as error:

@@ -35,7 +35,7 @@ def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
     """
     names = [status.service for status in lab.status().services]
     if not names:
-        lab.runtime.spec()  # raises LabDownError
+        lab.view.spec()  # raises LabDownError
     fixed = kind.scope.target
     if not target:
         return fixed
@@ -43,11 +43,11 @@ def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
         raise NotFoundError(f"lab {lab.name} has no service {target!r}", f"it has: {', '.join(names)}")
     if fixed and target != fixed:
         raise RefusedError(f"{kind.name} is a fault of {fixed}, not of {target}", f"leave {target} out")
-    if not fixed and not lab.runtime.is_worker(target):
+    if not fixed and not lab.control.is_worker(target):
         others = "; its own: labctl faults" if any(scope.target == target for scope in Scope) else ""
         raise RefusedError(
             f"{kind.name} is a fault of a node that trains; {target} runs no rank of a job",
-            "choose a worker: " + ", ".join(name for name in names if lab.runtime.is_worker(name)) + others,
+            "choose a worker: " + ", ".join(name for name in names if lab.control.is_worker(name)) + others,
         )
     return target
 
