@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lab.daemons.health.model import CPU, EVICT, PASS, SILENT, TESTING, UNKNOWN, WARN, CheckHealth
+from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN
+from lab.daemons.health.model import SILENT, CheckHealth
 from lab.daemons.health.monitor import HealthMonitor
 
 AUTOPILOT = "autopilot_health_checks"
