@@ -265,6 +265,6 @@ def check_plan(lab: Lab, plan: Plan) -> None:
     drawn = (Step(0.0, kind, parameters=plan.parameters.get(kind, {})) for kind in plan.kinds)
     for step in plan.written or drawn:
         fault = find_fault(step.kind)
-        target = check_target(lab, step.target, fault.kind)
+        target = check_target(lab.control, step.target, fault.kind)
         given = with_epoch(fault.kind, step.parameters)
         fault.refuse(Scene(lab.control, target, parameters=fault.kind.settle(given)))
