@@ -54,7 +54,7 @@ class Feature(str, Enum):
     SCRATCH_DISK = "scratch-disk"
     """A small disk for temporary files, at TMPDIR: when it is full, nothing else is."""
     PROCESSES = "processes within reach"
-    """Processes that labctl itself can freeze, and start others beside."""
+    """Processes that labctl can freeze, and start others beside: for every fault but those for clusters."""
     CORDON = "machine to be cordoned"
     """A machine that can be told to take nothing new, with a scheduler that goes elsewhere then."""
 
