@@ -32,7 +32,7 @@ def timed(action: Callable[[], object]) -> float:
 def own_lab(name: str, *, stock_ray: bool = False, workers: int = 2, runtime: str = "local") -> Iterator[Lab]:
     """Yield a running lab with simulated GPUs; take it down with its objects at the end."""
     with tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
-        lab = Lab(choose(runtime, name, folder=Path(folder) / name).runtime)
+        lab = Lab(choose(runtime, name, folder=Path(folder) / name).view)
         try:
             lab.up(spec(name, stock_ray=stock_ray, workers=workers))
             yield lab

@@ -18,19 +18,10 @@ from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
 from lab.cluster.summary import details, only_running
-from lab.errors import (
-    EngineError,
-    LabDownError,
-    NotFoundError,
-    RefusedError,
-    StoreError,
-    UnsupportedError,
-    UsageError,
-)
+from lab.errors import EngineError, LabDownError, NotFoundError, RefusedError, StoreError, UsageError
 from lab.runtime import leases
-from lab.runtime.base import OnProgress, Runtime, ignore_progress
-from lab.services import HEAD, is_worker
-from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progress, State
+from lab.runtime.base import LabView, NodeControl, OnProgress, Runtime, control_of, host_of, ignore_progress
+from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
@@ -48,7 +39,7 @@ class Lab:
 
     def __init__(
         self,
-        runtime: Runtime | str | None = None,
+        runtime: LabView | str | None = None,
         *,
         name: str | None = None,
         api: RayApi | None = None,
@@ -56,7 +47,7 @@ class Lab:
         store: Store | None = None,
         queues: Queues | None = None,
     ) -> None:
-        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name.
+        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, or a LabView, which has a name.
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
         `auto`. `api`, `jobs`, `store` and `queues` are used instead of connections to the lab's own services.
@@ -65,15 +56,17 @@ class Lab:
         """
         self.why = ""
         """Reason for the runtime, where it was not given."""
-        if isinstance(runtime, Runtime):
+        self.view: LabView
+        """The lab to look at; `control` and `runtime` are the same one where more can be done to it."""
+        if isinstance(runtime, LabView):
             if name not in (None, runtime.lab):
                 raise UsageError(f"the runtime is that of lab {runtime.lab}, not of {name}", "leave name out")
-            self.runtime = runtime
+            self.view = runtime
         else:
             from lab.runtime.select import RUNTIME_VARIABLE, choose, lab_name
 
             choice = choose(runtime or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name))
-            self.runtime, self.why = choice.runtime, choice.why
+            self.view, self.why = choice.view, choice.why
         given = {"api": api, "jobs": jobs, "store": store, "queues": queues}
         self._given = {part: value for part, value in given.items() if value is not None}
         self._ledgers: dict[str, JobLedger] = {}
@@ -82,7 +75,17 @@ class Lab:
     @property
     def name(self) -> str:
         """The lab's name."""
-        return self.runtime.lab
+        return self.view.lab
+
+    @property
+    def control(self) -> NodeControl:
+        """The lab to break its services and bring them back. Raises UnsupportedError where neither can be."""
+        return control_of(self.view, "break services", "fault-inject")
+
+    @property
+    def runtime(self) -> Runtime:
+        """The lab to start and stop it. Raises UnsupportedError where only another machine can."""
+        return host_of(self.view, "start or stop the lab", "up")
 
     def up(
         self,
@@ -108,25 +111,28 @@ class Lab:
         or as it is in a lab that is up. `on_progress` gets each step. Raises what Runtime.up raises
         (RefusedError when it is up with other settings), UsageError, GpuError (another lab's GPU, too).
         """
-        from lab.runtime.spec import Asked, spec_of
+        from lab.runtime.spec import Asked, spec_of, up_already
 
         fixed = tuple((ports or {}).items())
         asked = Asked(
             gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray, queued_only
         )
         if spec is None:
-            spec = spec_of(self.runtime, asked)
+            spec = spec_of(self.view, asked)
         elif asked != Asked():
             raise UsageError("Lab.up: a spec and single settings", "give one or the other")
         self.forget_connections()
-        with leases.taken(self.runtime, spec.gpu):
-            return self.runtime.up(spec, on_progress)
+        if not isinstance(self.view, Runtime):
+            return up_already(self.view, spec)
+        with leases.taken(self.view, spec.gpu):
+            return self.view.up(spec, on_progress)
 
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """Like `up`, but without a service that no training needs and whose packages are not installed."""
         self.forget_connections()
-        with leases.taken(self.runtime, spec.gpu):
-            return self.runtime.up_to_train(spec, on_progress)
+        runtime = self.runtime
+        with leases.taken(runtime, spec.gpu):
+            return runtime.up_to_train(spec, on_progress)
 
     def wait_ready(self, timeout: float = 120.0) -> LabStatus:
         """The lab's status once every service is healthy, as after a fault or when somebody else starts it.
@@ -135,15 +141,15 @@ class Lab:
         """
         from lab.runtime.ready import wait_ready
 
-        return wait_ready(self.runtime, timeout)
+        return wait_ready(self.view, timeout)
 
     def details(self) -> LabDetails:
         """Addresses, nodes and resources of a lab that is up. Raises LabDownError, ClusterError."""
         return details(self.status(), self.api.nodes())
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """A service's own output, a line at a time; of a job it is `lab.jobs.logs`. See Runtime.logs."""
-        return self.runtime.logs(service, follow=follow, tail=tail)
+        """A service's own output, a line at a time; of a job it is `lab.jobs.logs`. See LabView.logs."""
+        return self.view.logs(service, follow=follow, tail=tail)
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
@@ -153,22 +159,22 @@ class Lab:
         """
         from lab.faults.active import ActiveFaults, refuse_leaving
 
+        runtime = host_of(self.view, "take the lab down", f"down{' --volumes' if volumes else ''}")
         self.forget_connections()
         if volumes:
-            refuse_leaving(self.runtime)
-        stopped = self.runtime.down(volumes=volumes, on_progress=on_progress)
-        with contextlib.suppress(UnsupportedError):  # where labctl keeps no notes there is nothing to forget
-            leases.free(self.runtime.folder())
-            ActiveFaults(self.runtime.folder()).clear(objects=volumes)
+            refuse_leaving(runtime)
+        stopped = runtime.down(volumes=volumes, on_progress=on_progress)
+        leases.free(runtime.folder())
+        ActiveFaults(runtime.folder()).clear(objects=volumes)
         return stopped
 
     def status(self) -> LabStatus:
         """The lab as it is now. Raises StateError when it runs and its state file is damaged or gone."""
-        return self.runtime.status()
+        return self.view.status()
 
     def endpoints(self) -> Endpoints:
         """Addresses and credentials of the lab. Raises LabDownError."""
-        return self.runtime.endpoints()
+        return self.view.endpoints()
 
     def restart(self, service: str, on_progress: OnProgress = ignore_progress) -> None:
         """Stop a service, if it runs, and start it again. Raises what Runtime.stop and .start raise.
@@ -177,20 +183,9 @@ class Lab:
         running job ends, unless the head's state is in Redis. The first step that `on_progress` gets says so.
         Nothing is stopped where the calling process runs in one of them (RefusedError).
         """
-        status = self.status()
-        restarted = [service]
-        if service == HEAD and status.up and not self.runtime.spec().gcs_ft:
-            restarted += [s.service for s in status.services if is_worker(s.service)]
-        self.runtime.refuse_own(*restarted)
-        if len(restarted) > 1:
-            also = f"restarting it restarts {', '.join(restarted[1:])} too; running jobs end"
-            on_progress(Progress(HEAD, State.RUNNING, also))
-        for name in reversed(restarted):
-            known = status.service(name)
-            if known is not None and known.state not in (State.ABSENT, State.EXITED):
-                self.runtime.stop(name)
-        for name in restarted:
-            self.runtime.start(name, on_progress)
+        from lab.runtime.restarting import restart
+
+        restart(host_of(self.view, f"restart {service}", f"restart {service}"), service, on_progress)
 
     @cached_property
     def api(self) -> RayApi:
@@ -296,7 +291,8 @@ class Lab:
         names; `fail_if_infeasible`: its ranks must fit now. Raises what `submit` raises, and SetupError.
         """
         recipe = find_recipe(name).tolerating(fault_tolerance)
-        self.runtime.provide(recipe.packages)
+        if isinstance(self.view, Runtime):  # else the image of the nodes has them
+            self.view.provide(recipe.packages)
         if queue is None:
             submission = recipe.submission(settings, num_cpus, num_gpus, job_name, submission_id)
             return self._start(submission, fail_if_infeasible, recipe.demand(settings))
@@ -309,7 +305,7 @@ class Lab:
         if isinstance(job, QueuedSubmission) and job.request.queue:
             return self._enqueue(job)
         with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
-            queue_request.refuse_past_queues(self.runtime.spec())
+            queue_request.refuse_past_queues(self.view.spec())
         submission = job.submission if isinstance(job, QueuedSubmission) else job
         waits = why_waits(submission.demand, ranks, self.api.nodes())
         check_waiting(waits, not fit)
@@ -381,7 +377,7 @@ class Lab:
     @cached_property
     def gpu_plan(self) -> GpuPlan:
         """GPUs that the lab was started with. Raises LabDownError."""
-        return self.runtime.spec().gpu
+        return self.view.spec().gpu
 
     def top(self) -> TopView:
         """Load of each node, the jobs there with their shares, and who waits.
@@ -392,7 +388,7 @@ class Lab:
 
         plan, usage = self.gpu_plan, {}
         with contextlib.suppress(EngineError):
-            usage = self.runtime.usage([node.service for node in self.api.nodes() if node.alive])
+            usage = self.view.usage([node.service for node in self.api.nodes() if node.alive])
         return read_top(self.api, plan, usage, lambda: states(self.health))
 
     def running_job(self) -> Job:

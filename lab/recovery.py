@@ -2,5 +2,6 @@
 
 from lab.flows.recovery import FaultRequest, Moment, OnMoment, Outcome, inject
 from lab.flows.recovery.preempted import receipts
+from lab.flows.recovery.repeated import inject_and_repeat
 
-__all__ = ["FaultRequest", "Moment", "OnMoment", "Outcome", "inject", "receipts"]
+__all__ = ["FaultRequest", "Moment", "OnMoment", "Outcome", "inject", "inject_and_repeat", "receipts"]

@@ -17,6 +17,12 @@ Outcome: TypeAlias = Annotated[str, Limits(pattern="^(PASS|WARN|EVICT|UNKNOWN)$"
 """PASS, WARN, EVICT, or UNKNOWN where the check could not tell."""
 Sentence: TypeAlias = Annotated[str, Limits(max_length=1000)]
 
+PASS, WARN, TESTING, EVICT, UNKNOWN = "PASS", "WARN", "TESTING", "EVICT", "UNKNOWN"
+"""States of a device; lab.daemons.health.model says what each means."""
+
+CPU = "cpu"
+"""The device that stands for a node without its GPUs."""
+
 # What is asked
 
 
@@ -151,6 +157,11 @@ class DeviceView:
     since: float
     heard: float
     checks: tuple[CheckView, ...]
+
+    @property
+    def takes_work(self) -> bool:
+        """False while no new work may be placed here."""
+        return self.state not in (TESTING, EVICT)
 
 
 @dataclass(frozen=True)

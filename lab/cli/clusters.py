@@ -98,11 +98,11 @@ def open_lab(app: App, place: LedgerPlace) -> Lab:
             raise UsageError(f"--{given} without --runtime kubernetes", "it names a part of a cluster")
         return app.open()
     from lab.flows.recovery.outside import open_outside
-    from lab.runtime.kubernetes import Kubectl, KubernetesRuntime
+    from lab.runtime.kubernetes import Kubectl, KubernetesControl
 
     for name in ("context", "ledger"):
         if not getattr(place, name):
             what = "a context of kubectl" if name == "context" else "where the cluster's jobs write"
             raise UsageError(f"--runtime kubernetes without --{name}", f"--{name} names {what}")
     app.cluster = place.typed()
-    return open_outside(KubernetesRuntime(Kubectl(place.context, place.namespace)), place.store())
+    return open_outside(KubernetesControl(Kubectl(place.context, place.namespace)), place.store())

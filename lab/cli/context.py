@@ -82,7 +82,7 @@ class App:
         if announce or self.verbose:
             why = lab.why.removeprefix("auto: ")
             reason = f" (auto: {why})" if self.runtime == "auto" and why else ""
-            self.out.note(f"runtime: {lab.runtime.kind}{reason}")
+            self.out.note(f"runtime: {lab.view.kind}{reason}")
         return lab
 
     def progress(self) -> Printer:

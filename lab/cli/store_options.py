@@ -143,7 +143,7 @@ OWN_AGAIN = "`labctl up --no-s3` starts a store of the lab's own"
 def _before(lab: Lab) -> str:
     """The place of the objects that a lab which is down has; empty when it has none."""
     with contextlib.suppress(LabError):
-        return store_elsewhere(lab) or ("its own store" if lab.runtime.kept() else "")
+        return store_elsewhere(lab) or ("its own store" if lab.view.kept() else "")
     return ""
 
 
@@ -169,6 +169,6 @@ def _refuse_unreachable(lab: Lab, place: S3Place, what: str) -> None:
 def store_elsewhere(lab: Lab) -> str:
     """The bucket that a lab, up or down, uses and does not own, in words; empty for a store of its own."""
     try:
-        return str(lab.runtime.foreign_store() or "")
+        return str(lab.view.foreign_store() or "")
     except LabError as error:
         return f"another store ({error.message})"

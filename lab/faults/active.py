@@ -19,7 +19,7 @@ from lab.api.light import restore
 from lab.errors import RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.reading import read_json
-from lab.runtime.base import Runtime
+from lab.runtime.base import NodeControl
 
 FOLDER = "faults"
 """Folder in the lab's folder, with a file for each fault that lasts."""
@@ -115,7 +115,7 @@ class ActiveFaults:
             return []
 
 
-def refuse_leaving(runtime: Runtime) -> None:
+def refuse_leaving(runtime: NodeControl) -> None:
     """Raise RefusedError while a lab that is about to forget another store has damaged objects there."""
     with contextlib.suppress(UsageError):  # nobody can tell which store that is
         if (place := runtime.foreign_store()) is None:

@@ -13,7 +13,7 @@ from lab.cluster.queues import Queues
 from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.host.clock import MONOTONIC, Clock, settle
-from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Feature, NodeControl, OnProgress, ignore_progress
 from lab.services import HEAD, QUEUE, STORE
 from lab.store.base import Store
 from lab.topology import State, Struck
@@ -171,7 +171,8 @@ class Scene:
     A revert in another process has no ranks and no checkpoints, only the memo.
     """
 
-    runtime: Runtime
+    runtime: NodeControl
+    """The lab, to break it."""
     target: str
     """The service."""
     job: str = ""
@@ -218,7 +219,7 @@ SETTLE_SECONDS = 4.0
 
 
 class Fault(ABC):
-    """One kind of fault. It knows only the runtime interface, so it works on every runtime alike."""
+    """One kind of fault. It knows only NodeControl, so it works on every runtime alike."""
 
     kind: FaultKind
     patience: float = 30.0
@@ -267,14 +268,10 @@ class Fault(ABC):
         scene.start_if_down()
 
 
-def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
+def check_runtime(kind: FaultKind, runtime: NodeControl) -> None:
     """Refuse a runtime whose nodes lack what the fault needs. Raises UnsupportedError."""
     hint = f"use --runtime {kind.runtimes[0]}"
-    if runtime.kind == KUBERNETES and not kind.clusters:
-        raise UnsupportedError(
-            f"{kind.name} is not possible on a cluster: labctl has no way to do it with kubectl", hint
-        )
-    for feature in kind.needs:
+    for feature in (*kind.needs, *(() if kind.clusters else (Feature.PROCESSES,))):
         why = runtime.missing(feature)
         if why:
             raise UnsupportedError(f"{kind.name} is not possible here: {why}", hint)

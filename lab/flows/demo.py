@@ -76,8 +76,8 @@ def run_demo(
             f"labctl fault-inject --fault {kind.name}, on a job of yours",
         )
     kind.settle({})
-    if lab.runtime.kind not in kind.runtimes:
-        check_runtime(kind, lab.runtime)
+    if lab.view.kind not in kind.runtimes:
+        check_runtime(kind, lab.control)
     if request.epochs <= BREAK_AFTER_EPOCH + 1:
         raise UsageError(
             f"--epochs {request.epochs}: the demo breaks the run after epoch {BREAK_AFTER_EPOCH} "
@@ -91,7 +91,7 @@ def run_demo(
 
     begin = clock()
     lab.up_to_train(spec, on_progress)
-    check_runtime(kind, lab.runtime)
+    check_runtime(kind, lab.control)
     seconds["up"] = clock() - begin
 
     begin = clock()

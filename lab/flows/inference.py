@@ -72,9 +72,9 @@ def lose_node(lab: Lab, job_id: str, target: str, after: int, say: Say, clock: C
         lost = _attempts_lost(lab, job_id)
         say(f"{answers} answers are there; {node} is killed")
         try:
-            lab.runtime.kill(node)
+            lab.control.kill(node)
         finally:
-            lab.runtime.start(node, wait=False)
+            lab.control.start(node, wait=False)
         say(f"{node} is started again")
         if number == KILLS or not _missed(lab, job_id, lost, clock):
             break

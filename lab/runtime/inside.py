@@ -1,21 +1,19 @@
 """The lab as its own JupyterLab sees it: from a container, without Docker and without the host.
 
-All it needs is in the environment of that container. It can use the lab; acts that only the host can do are
-refused, with the command to type there.
+All it needs is in the environment of that container. It can look at the lab and use it, and nothing else.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from lab.cluster.api import Node
-from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError, UsageError
+from lab.errors import ClusterError, LabDownError, ServiceError, UnsupportedError, UsageError
 from lab.host.reading import SMALL, read_text
 from lab.host.secrets import key_from
-from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
+from lab.runtime.base import LabView
 from lab.runtime.health import World
 from lab.services import (
     ALERTMANAGER,
@@ -52,16 +50,7 @@ def _within(service: str) -> str:
     return f"http://{service}:{row(service).ports[0].usual}"
 
 
-def _host_only(what: str, command: str) -> Callable[..., NoReturn]:
-    """An act on a service that only the host can do: its name, and labctl's command for it there."""
-
-    def refuse(self: InsideRuntime, service: str = "", *_: object, **__: object) -> NoReturn:
-        raise self._host(what.format(service), command.format(service))
-
-    return refuse
-
-
-class InsideRuntime(Runtime):
+class InsideView(LabView):
     """One lab of containers, from inside. Ray's node list says what it consists of."""
 
     kind = "inside"
@@ -86,31 +75,6 @@ class InsideRuntime(Runtime):
                 f"this is not a container of a lab: {missing[0]} is not set", "leave RAYLAB_RUNTIME out"
             )
         self._env, self._world = environment, world or World()
-
-    # The whole lab
-
-    def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """Leave a lab that is up as it is; only the host can start one.
-
-        Raises UnsupportedError, RefusedError.
-        """
-        del on_progress
-        status = self.status()
-        if not status.healthy:
-            raise self._host("start what does not run", "up")
-        current = self.spec()
-        asked = (spec.workers, spec.cpus_per_worker, spec.gpu.vendor)
-        if asked != (current.workers, current.cpus_per_worker, current.gpu.vendor):
-            raise RefusedError(
-                f"lab {self.lab} is up with other settings ({current.settings})",
-                f"keep them, or on the host: labctl down --lab {self.lab}, then start it anew",
-            )
-        return status
-
-    def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
-        """Refuse: only the host can stop a lab. Raises UnsupportedError."""
-        del on_progress
-        raise self._host("take the lab down", f"down{' --volumes' if volumes else ''}")
 
     def status(self) -> LabStatus:
         """State of every service. Prometheus and Grafana are left out when they do not answer."""
@@ -177,43 +141,8 @@ class InsideRuntime(Runtime):
         del in_python
         return f"on the host: {'; '.join(f'labctl {command} --lab {self.lab}' for command in commands)}"
 
-    def missing(self, feature: Feature) -> str:
-        del feature
-        return f"only the host can tell: labctl faults --lab {self.lab} there"
-
-    # The host's business
-
-    logs = _host_only("read the log of {}", "logs {}")
-    folder = _host_only("keep notes of the lab", "status")
-    kill = _host_only("kill {}", "fault-inject {}")
-    pause = _host_only("pause {}", "fault-inject {} --fault pause")
-    resume = _host_only("resume {}", "restart {}")
-    start = _host_only("start {}", "restart {}")
-    crash = _host_only("crash {}", "fault-inject {} --fault crash-restart")
-    disconnect = _host_only("cut {} off the network", "fault-inject {} --fault partition")
-    reconnect = _host_only("connect {} to the network", "restart {}")
-    impair = _host_only("slow down the network of {}", "fault-inject {} --fault slow-network")
-    unimpair = _host_only("speed up the network of {}", "restart {}")
-    execute = _host_only("run a command in {}", "status")
-
-    def stop(self, service: str, *, timeout: float = 10.0) -> NoReturn:
-        """Refuse: only the host can stop a service. Raises UnsupportedError."""
-        del timeout
-        raise UnsupportedError(
-            f"cannot stop {service} from inside lab {self.lab}",
-            f"on the host: labctl restart {service} --lab {self.lab}; to break it on purpose: "
-            f"labctl fault-inject {service} --fault stop --lab {self.lab}",
-        )
-
-    def set_training_key(self, enabled: bool) -> None:
-        """Refuse: only the host may change rights in the store. Raises UnsupportedError."""
-        what = "let the store accept the training key" if enabled else "take the training key's rights"
-        raise self._host(what, "fault-inject minio --fault s3-credentials-revoked")
-
-    # Inside
-
-    def _host(self, what: str, command: str) -> UnsupportedError:
-        return UnsupportedError(f"cannot {what} from inside lab {self.lab}", self.advice([command], ""))
+    def refusal(self, act: str, command: str) -> UnsupportedError:
+        return UnsupportedError(f"cannot {act} from inside lab {self.lab}", self.advice([command], ""))
 
     def _url(self, service: str) -> str:
         """The address of the service for a browser on the host."""

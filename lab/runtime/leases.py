@@ -21,7 +21,7 @@ from lab.host.clock import MONOTONIC, Clock
 from lab.host.files import make_private, take_lock, user_state
 from lab.host.gpus import GpuHolder, held_error
 from lab.host.reading import SMALL, read_json
-from lab.runtime.base import Runtime
+from lab.runtime.base import LabView, NodeControl, Runtime
 from lab.topology import GpuPlan
 
 ASK_SECONDS = 2.0
@@ -32,7 +32,7 @@ Devices = Callable[[GpuHolder], "Collection[str] | None"]
 
 
 def devices_of(
-    holder: GpuHolder, started: Callable[[str, Path], Runtime] | None = None
+    holder: GpuHolder, started: Callable[[str, Path], LabView] | None = None
 ) -> Collection[str] | None:
     """The GPUs that this lab runs with; None where nobody knows: it may run, on whatever it took.
 
@@ -63,10 +63,10 @@ def holders(*, devices: Devices = devices_of) -> dict[str, GpuHolder]:
     }
 
 
-def held_by_others(runtime: Runtime, *, devices: Devices = devices_of) -> dict[str, GpuHolder]:
-    """The same without those of this runtime's lab, as far as it has a folder on this machine."""
+def held_by_others(lab: LabView, *, devices: Devices = devices_of) -> dict[str, GpuHolder]:
+    """The same without those of this lab, if it has a folder on this machine."""
     held = holders(devices=devices)
-    own = str(runtime.folder()) if held else ""
+    own = str(lab.folder()) if isinstance(lab, NodeControl) else ""
     return {device: holder for device, holder in held.items() if holder.folder != own}
 
 

@@ -15,13 +15,13 @@ LINES = 10
 """Last lines of each log that the error carries."""
 
 
-def wait_ready(runtime: LabView, timeout: float, *, clock: Clock = MONOTONIC) -> LabStatus:
+def wait_ready(lab: LabView, timeout: float, *, clock: Clock = MONOTONIC) -> LabStatus:
     """The lab's status once every service is healthy.
 
     Raises WaitTimeoutError after `timeout` seconds: which services are not, why, and what they wrote last.
     """
     status = settle(
-        runtime.status, lambda status: status.healthy, timeout=timeout, clock=clock, every=POLL_SECONDS
+        lab.status, lambda status: status.healthy, timeout=timeout, clock=clock, every=POLL_SECONDS
     )
     if status.healthy:
         return status
@@ -32,11 +32,11 @@ def wait_ready(runtime: LabView, timeout: float, *, clock: Clock = MONOTONIC) ->
     else:
         why = "; ".join(status.notes) or "it is not up"
     if not status.up:
-        raise WaitTimeoutError(f"{begin}: {why}", runtime.advice(["up"], ", or Lab.up, starts it"))
+        raise WaitTimeoutError(f"{begin}: {why}", lab.advice(["up"], ", or Lab.up, starts it"))
     paragraphs = [f"{begin}: {why}"]
     for service in wrong:
         with contextlib.suppress(LabError):
-            lines = last_lines("\n".join(runtime.logs(service.service, tail=LINES)), LINES)
+            lines = last_lines("\n".join(lab.logs(service.service, tail=LINES)), LINES)
             paragraphs.append(f"{service.service}: {listing(lines)}")
     commands = [f"restart {s.service}" for s in wrong]
-    raise WaitTimeoutError("\n".join(paragraphs), runtime.advice(commands, " or Lab.restart starts it again"))
+    raise WaitTimeoutError("\n".join(paragraphs), lab.advice(commands, " or Lab.restart starts it again"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import EngineError, LabError, RefusedError, StateError, UnsupportedError, UsageError
 from lab.host.files import home
-from lab.runtime.base import Runtime
+from lab.runtime.base import LabView, Runtime
 from lab.runtime.statefile import COMPOSE_FILE
 from lab.topology import DEFAULT_LAB, check_lab_name
 
@@ -48,9 +48,10 @@ def lab_name(said: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """A runtime and the reason for it."""
+    """A lab as this process has it, and the reason for its runtime."""
 
-    runtime: Runtime
+    view: LabView
+    """A Runtime, but for the lab that this process runs in."""
     kind: str
     why: str
 
@@ -96,9 +97,9 @@ def choose(
     the lab is up on the other runtime, EngineError when it may be and the engine is too busy to tell.
     """
     if kind == INSIDE:
-        from lab.runtime.inside import InsideRuntime
+        from lab.runtime.inside import InsideView
 
-        return Choice(InsideRuntime(lab), INSIDE, "this process runs in the lab")
+        return Choice(InsideView(lab), INSIDE, "this process runs in the lab")
     if kind not in KINDS:
         raise UsageError(f"--runtime {kind}: unknown", f"known: {', '.join(KINDS)}")
     folder = folder or home() / lab

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lab.errors import LabDownError
+from lab.errors import LabDownError, RefusedError
 from lab.runtime import leases
-from lab.runtime.base import Runtime
-from lab.topology import GpuPlan, LabSpec, S3Place
+from lab.runtime.base import LabView
+from lab.topology import GpuPlan, LabSpec, LabStatus, S3Place
 
 if TYPE_CHECKING:
     from lab.host.gpus import Detection, GpuHolder
@@ -83,7 +83,7 @@ def gpus_here(runtime: str) -> tuple[Detection, Detection]:
     return listed() if runtime == "compose" else (nvidia_gpus(), amd_gpus())
 
 
-def spec_of(runtime: Runtime, asked: Asked) -> LabSpec:
+def spec_of(lab: LabView, asked: Asked) -> LabSpec:
     """Build the spec of a lab. What was left out stays as it is in a lab that is up, else is the default.
 
     A lab that is down stays with the object store that it was last up with.
@@ -91,20 +91,38 @@ def spec_of(runtime: Runtime, asked: Asked) -> LabSpec:
     Raises GpuError, UsageError, StateError.
     """
     try:
-        current: LabSpec | None = runtime.spec()
+        current: LabSpec | None = lab.spec()
     except LabDownError:
         current = None
-    store = None if current or asked.s3 or asked.no_s3 else runtime.foreign_store()
-    spec = asked.over(current or LabSpec(runtime.lab, s3=store))
+    store = None if current or asked.s3 or asked.no_s3 else lab.foreign_store()
+    spec = asked.over(current or LabSpec(lab.lab, s3=store))
     kept = current is not None and spec.workers == current.workers
     if kept and asked.gpu in (None, spec.gpu.vendor.value) and not asked.gpus and not asked.share_gpu:
         return spec
     planned = gpu_plan(
         asked.gpu or "auto",
         spec.workers,
-        runtime.kind,
+        lab.kind,
         chosen=asked.gpus,
         share=asked.share_gpu,
-        held=leases.held_by_others(runtime),
+        held=leases.held_by_others(lab),
     )
     return replace(spec, gpu=planned)
+
+
+def up_already(lab: LabView, spec: LabSpec) -> LabStatus:
+    """Leave a lab that nobody here can start as it is, and return its status.
+
+    Raises RefusedError where it is up with other settings, UnsupportedError where not all of it runs.
+    """
+    status = lab.status()
+    if not status.healthy:
+        raise lab.refusal("start what does not run", "up")
+    current = lab.spec()
+    wanted = (spec.workers, spec.cpus_per_worker, spec.gpu.vendor)
+    if wanted != (current.workers, current.cpus_per_worker, current.gpu.vendor):
+        raise RefusedError(
+            f"lab {lab.lab} is up with other settings ({current.settings})",
+            f"keep them, or {lab.advice(['down', 'up'], '')}",
+        )
+    return status

@@ -188,6 +188,16 @@ def test_only_select_knows_a_single_runtime() -> None:
     assert wrong == []
 
 
+def test_health_and_the_queues_meet_in_their_program_alone() -> None:
+    pair = ("lab.daemons.health", "lab.daemons.queue")
+    between = {
+        importer
+        for importer, imported, _ in arrows()
+        if any(within(importer, one) and within(imported, other) for one, other in (pair, pair[::-1]))
+    }
+    assert between == {"lab.daemons.queue.__main__"}
+
+
 @pytest.mark.parametrize("pair", EXEMPT, ids="->".join)
 def test_every_exemption_is_needed(pair: tuple[str, str]) -> None:
     needed = [

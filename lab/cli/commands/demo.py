@@ -94,7 +94,7 @@ def _say_what_runs_on(app: App, lab: Lab) -> None:
             return
         jobs = [job.submission_id for job in lab.jobs.list() if not job.final]
     running = f", and job {', '.join(jobs)} in it" if jobs else ""
-    ending = lab.runtime.advice([*(f"job stop {job}" for job in jobs), "down"], "")
+    ending = lab.view.advice([*(f"job stop {job}" for job in jobs), "down"], "")
     app.out.note(f"lab {lab.name} runs on{running}; end {'them' if jobs else 'it'}: {ending}")
 
 

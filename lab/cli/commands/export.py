@@ -206,7 +206,7 @@ def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
     A store that is not the lab's own is left out: its key stays here.
     """
     try:
-        current = app.open().runtime.spec()
+        current = app.open().view.spec()
     except LabDownError:
         current = LabSpec(app.name)
     if current.s3 is not None:

@@ -126,6 +126,7 @@ def fault_inject(
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
     """
     from lab.flows.recovery import FaultRequest, inject
+    from lab.flows.recovery.repeated import inject_and_repeat
 
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
@@ -149,7 +150,10 @@ def fault_inject(
         )
     lab = open_lab(app, LedgerPlace.of(**place))
     with Story(app.out) as story:
-        outcome = inject(lab, request, story.moment, wait=wait, control=control)
+        if control:
+            outcome = inject_and_repeat(lab, request, story.moment)
+        else:
+            outcome = inject(lab, request, story.moment, wait=wait)
     if outcome.receipt is None:
         _not_waited(app, outcome)
         return

@@ -79,15 +79,15 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
     from lab.runtime.spec import gpus_here, spec_of
 
     lab = app.open()
-    running = lab.runtime.spec() if lab.status().up else None
-    detections, held = gpus_here(lab.runtime.kind), holders()
+    running = lab.view.spec() if lab.status().up else None
+    detections, held = gpus_here(lab.view.kind), holders()
     error: LabError | None = None
     plan: GpuPlan | None = None
     try:
-        plan = spec_of(lab.runtime, replace(asked, workers=workers)).gpu
+        plan = spec_of(lab.view, replace(asked, workers=workers)).gpu
     except LabError as caught:
         error = caught
-    views = pinning.look(lab.runtime, lab.api.nodes()) if running else ()
+    views = pinning.look(lab.control, lab.api.nodes()) if running else ()
     if error is None:
         try:
             pinning.check(views)

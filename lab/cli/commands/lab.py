@@ -129,7 +129,7 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     from lab.runtime.spec import spec_of
 
     lab = app.open(announce=True)
-    spec = spec_of(lab.runtime, asked)
+    spec = spec_of(lab.view, asked)
     say_plan(app, spec.gpu)
     if not lab.status().up:
         look_back(app, lab, spec, named=asked.s3 is not None)
@@ -192,7 +192,7 @@ def stored(lab: Lab) -> str:
 def own_objects(lab: Lab) -> tuple[str, ...]:
     """The places where the lab itself keeps objects, as far as they can be seen."""
     with contextlib.suppress(LabError):
-        return lab.runtime.kept()
+        return lab.view.kept()
     return ()
 
 

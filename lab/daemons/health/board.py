@@ -12,24 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lab.api.health import Device, Override, Result
+from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN, Device, Override, Result
 from lab.daemons.health.hysteresis import settle
-from lab.daemons.health.model import (
-    BADNESS,
-    CPU,
-    EVICT,
-    PASS,
-    PRESENCE,
-    SILENT,
-    TESTING,
-    UNKNOWN,
-    WARN,
-    Change,
-    CheckHealth,
-    Health,
-    Order,
-    Trial,
-)
+from lab.daemons.health.model import BADNESS, PRESENCE, SILENT, Change, CheckHealth, Health, Order, Trial
 from lab.host.quantities import plural
 
 DEFAULT_INTERVAL = 5.0

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lab.daemons.health.model import CPU, EVICT, PASS, SILENT, TESTING, UNKNOWN, WARN, CheckHealth
+from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN
+from lab.daemons.health.model import SILENT, CheckHealth
 from lab.daemons.health.monitor import HealthMonitor
 
 if TYPE_CHECKING:

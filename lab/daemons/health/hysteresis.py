@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.api.health import Result
-from lab.daemons.health.model import BADNESS, PASS, UNKNOWN, CheckHealth
+from lab.api.health import PASS, UNKNOWN, Result
+from lab.daemons.health.model import BADNESS, CheckHealth
 
 
 def settle(kept: CheckHealth | None, result: Result, now: float) -> CheckHealth:

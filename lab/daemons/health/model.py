@@ -16,14 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.api.health import Result
+from lab.api.health import EVICT, PASS, UNKNOWN, WARN, Result
 
-PASS, WARN, TESTING, EVICT, UNKNOWN = "PASS", "WARN", "TESTING", "EVICT", "UNKNOWN"
 BADNESS: Mapping[str, int] = {UNKNOWN: 0, PASS: 1, WARN: 2, EVICT: 3}
 """How bad the result of a check is; the worst of a device's checks counts."""
-
-CPU = "cpu"
-"""The device that stands for a node without its GPUs."""
 
 SILENT = "silent"
 """Reason of a device whose agent does not report; every other reason is the name of a check."""
@@ -71,11 +67,6 @@ class Health:
     model: str = ""
     heard: float = 0.0
     """Time of the node's last report."""
-
-    @property
-    def takes_work(self) -> bool:
-        """False while no new work may be placed here."""
-        return self.state not in (TESTING, EVICT)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from lab.api.health import HealthView, Lift, Ordered, Orders, Override, Report, Run, Wish
+from lab.api.health import DeviceView, HealthView, Lift, Ordered, Orders, Override, Report, Run, Wish
 from lab.daemons.health import documents
 from lab.daemons.health.board import Board
 from lab.daemons.health.model import SILENT, Change, Health
-from lab.daemons.queue.requests import body, printable
+from lab.daemons.pages import body, printable
 from lab.errors import LabError, NotFoundError, StateError
 from lab.host.clock import Clock
 
@@ -28,7 +28,7 @@ TRIAL_SECONDS = 3600.0
 
 
 class Keeps(Protocol):
-    """Keeps one document; see lab.daemons.queue.store."""
+    """Keeps one document."""
 
     def health(self) -> dict[str, object] | None:
         """The document. Raises StateError."""
@@ -129,11 +129,16 @@ class HealthMonitor:
         with self.lock:
             return HealthView(
                 now=self.clock(),
-                devices=tuple(documents.device(state) for state in self.board.states()),
+                devices=self.devices(),
                 overrides=tuple(self.board.overrides()),
                 checks=dict(sorted(self._checks.items())),
                 skipped=dict(sorted(self._skipped.items())),
             )
+
+    def devices(self) -> tuple[DeviceView, ...]:
+        """The state of every device now."""
+        with self.lock:
+            return tuple(documents.device(state) for state in self.board.states())
 
     def run(self, data: bytes) -> Ordered:
         """`POST /health/run`: order a check, or all that are not invasive, of one node or all.

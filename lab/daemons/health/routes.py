@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.daemons.health.monitor import HealthMonitor
-from lab.daemons.queue.routes import Answer, Handler, Request
+from lab.daemons.pages import Answer, Handler, Page, Request
 
 
-def routes(monitor: HealthMonitor) -> tuple[tuple[str, str, Handler], ...]:
-    """Method, path and handler of each."""
+def routes(monitor: HealthMonitor) -> tuple[Page, ...]:
+    """All of them."""
 
     def taking(do: Callable[[bytes], object]) -> Handler:
         def handler(asked: Request) -> Answer:

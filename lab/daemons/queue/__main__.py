@@ -106,7 +106,7 @@ def main(
             return made, HealthMonitor(store, free, made.lock, made.clock, log)
 
         controller, health = aside.open_store(folder, begin, log)
-        states, began = health.board.states, aside.set_aside_at(folder)
+        states, began = health.devices, aside.set_aside_at(folder)
         reconciler = Reconciler(controller, ray, Threads(), states=states, say=log, began=began)
         loops = loops_of(reconciler, health)
         server = make_server(host, port, make_app(controller, health, loops, token, aside.note(folder)))

@@ -19,6 +19,7 @@ from lab.api.queue_requests import (
     OrderRequest,
     Phase,
 )
+from lab.daemons.pages import body, printable
 from lab.daemons.queue import requests, setup
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import (
@@ -45,7 +46,7 @@ class QueueFacade:
 
     def submit(self, data: bytes) -> Accepted:
         """Take a job in. Raises UsageError, NotFoundError, StateError."""
-        asked = requests.body(data, JobRequest)
+        asked = body(data, JobRequest)
         with self._controller.change() as draft:
             workload = self._workload(asked, draft.now)
             job = requests.job(asked)
@@ -59,7 +60,7 @@ class QueueFacade:
 
     def drafted(self, data: bytes) -> Workload:
         """The workload that a job would be, for a dry run. Raises as `submit`."""
-        asked = requests.body(data, JobRequest)
+        asked = body(data, JobRequest)
         requests.job(asked)
         with self._controller.lock:
             return self._workload(asked, self._controller.now())
@@ -78,8 +79,8 @@ class QueueFacade:
 
     def order(self, key: str, verb: str, data: bytes) -> Phase:
         """Cancel, deactivate, activate or preempt a job. Raises NotFoundError, RefusedError, UsageError."""
-        asked = requests.body(data, OrderRequest)
-        reason, message = asked.reason, requests.printable(asked.message)
+        asked = body(data, OrderRequest)
+        reason, message = asked.reason, printable(asked.message)
         with self._controller.change() as draft:
             record, _ = find(self._controller, key)
             if record.phase == DONE:
@@ -110,7 +111,7 @@ class QueueFacade:
 
     def apply(self, data: bytes) -> Changed:
         """Make or change objects. Raises BadObjectsError, UsageError."""
-        asked = requests.body(data, ApplyRequest)
+        asked = body(data, ApplyRequest)
         files = [(file.name, file.text) for file in asked.files]
         with self._controller.change() as draft:
             applied = setup.apply(self._controller.setup, files, asked.namespace, self._controller.capacity)
@@ -121,7 +122,7 @@ class QueueFacade:
 
     def delete(self, data: bytes) -> Changed:
         """Delete objects. Raises NotFoundError, RefusedError, UsageError."""
-        keys = setup.keys_in(requests.body(data, DeleteRequest))
+        keys = setup.keys_in(body(data, DeleteRequest))
         with self._controller.change() as draft:
             applied = setup.delete(self._controller.setup, keys, self._controller.engine)
             draft.apply(applied.setup)

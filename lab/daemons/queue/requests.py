@@ -4,59 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TypeVar
 
 from kueue.model import PodSet, Setup, Workload
 from kueue.reading.nodes import meant
-from lab.api.base import Number, parse
+from lab.api.base import Number
 from lab.api.queue_requests import JobRequest, Workers
 from lab.cluster.retries import policy_of
 from lab.cluster.submission import check_startable
+from lab.daemons.pages import printable
 from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
 from lab.errors import NotFoundError, UsageError
-from lab.host.reading import SMALL, parse_json
-
-M = TypeVar("M")
+from lab.host.reading import SMALL
 
 NAMESPACE = "default"
 """Namespace of a job that names no queue."""
 
 OWN = "raylab_"
 """Beginning of metadata that the controller writes itself."""
-
-
-def body(data: bytes, model: type[M]) -> M:
-    """The document in a request, which is of this shape; an empty one is {}.
-
-    Raises UsageError that says where it is wrong.
-    """
-    try:
-        document = parse_json(data or b"{}")
-        json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be stored
-    except ValueError as error:
-        raise UsageError(f"the request is not JSON: {error}") from error
-    asked = parse(model, document, "the request")
-    _check_texts(document, "the request")
-    return asked
-
-
-def _check_texts(value: object, where: str) -> None:
-    """Refuse a NUL, and a name with a control character: no system takes such ones. Raises UsageError."""
-    if isinstance(value, str) and "\0" in value:
-        raise UsageError(f"{where}: has a NUL character")
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
-                raise UsageError(f"{where}: the name {name[:80]!r} has a control character")
-            _check_texts(inner, f"{where}.{name}" if where != "the request" else name)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            _check_texts(inner, f"{where}[{number}]")
-
-
-def printable(text: str) -> str:
-    """A person's words, fit to be stored and shown in one line."""
-    return "".join(character if character.isprintable() else " " for character in text).strip()
 
 
 def queue_of(name: str, setup: Setup) -> tuple[str, str]:

@@ -1,22 +1,19 @@
-"""The controller's pages: paths, their parameters, and the answers, errors included. Plain WSGI.
+"""The controller's pages: paths, their parameters, and the answers, errors included.
 
 An error is `{"error": {"code": labctl's exit code, "message", "hint", "problems": [...]}}`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import parse_qs
 
 from kueue.writing import objects
-from lab.api.base import plain
 from lab.api.queue import QueueEvent
 from lab.api.queue_requests import Refusal
 from lab.cluster.submission import MAX_PACKAGE_BYTES
+from lab.daemons.pages import Answer, Handler, HttpError, Page, Request
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
@@ -24,7 +21,6 @@ from lab.daemons.queue.model import StoredEvent
 from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, misfit
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
-from lab.host.reading import DOCUMENT
 from lab.host.serving import Environ, StartResponse
 
 STATUSES: tuple[tuple[type[LabError], HTTPStatus], ...] = (
@@ -38,73 +34,6 @@ MOST_EVENTS = 1000
 MOST_ROWS = 100_000
 
 
-class HttpError(LabError):
-    """A request that is wrong as HTTP."""
-
-    exit_code = UsageError.exit_code
-
-    def __init__(self, status: HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request whose path was recognised: `parts` are the variable parts of the path."""
-
-    environ: Environ
-    parts: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """Key of the workload in the path."""
-        return "/".join(self.parts[:2])
-
-    def parameter(self, name: str, default: str = "") -> str:
-        """A parameter of the query, the last of its name."""
-        return str(parse_qs(self.environ.get("QUERY_STRING", "")).get(name, [default])[-1])
-
-    def number(self, name: str, default: int, most: int) -> int:
-        """A whole number of the query. Raises UsageError."""
-        text = self.parameter(name, str(default))
-        if not re.fullmatch(r"\d{1,18}", text) or int(text) > most:
-            raise UsageError(f"{name}={text[:80]}: must be a whole number from 0 to {most}")
-        return int(text)
-
-    def body(self, most: int = DOCUMENT) -> bytes:
-        """All that was sent. Raises HttpError, before reading what is too large."""
-        length = self.environ.get("CONTENT_LENGTH") or ""
-        if not re.fullmatch(r"\d{1,18}", length):
-            raise HttpError(HTTPStatus.LENGTH_REQUIRED, "the request does not say its Content-Length")
-        if int(length) > most:
-            message = f"the request has {length} bytes; {most} are the most"
-            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
-        data: bytes = self.environ["wsgi.input"].read(int(length))
-        if len(data) < int(length):
-            raise HttpError(HTTPStatus.BAD_REQUEST, "the request ended before its Content-Length")
-        return data
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A status and its body: a document of lab.api, text, or nothing."""
-
-    status: HTTPStatus = HTTPStatus.OK
-    document: object = None
-    text: bytes | None = None
-
-    def parts(self) -> tuple[str, list[tuple[str, str]], bytes]:
-        """Status line, headers and body."""
-        kind, body = "text/plain; version=0.0.4; charset=utf-8", self.text or b""
-        if self.document is not None:
-            kind, body = "application/json", json.dumps(plain(self.document), ensure_ascii=False).encode()
-        headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
-        return f"{self.status.value} {self.status.phrase}", headers, body
-
-
-Handler = Callable[[Request], Answer]
-
-
 class Routes:
     """The WSGI application."""
 
@@ -112,16 +41,16 @@ class Routes:
         self,
         controller: Controller,
         metrics: Metrics | None = None,
-        more: Iterable[tuple[str, str, Handler]] = (),
+        more: Iterable[Page] = (),
     ) -> None:
-        """Without `metrics` there is no such page. `more` are pages of others: method, path, handler."""
+        """Without `metrics` there is no such page. `more` are pages of others."""
         self._controller = controller
         self._facade = QueueFacade(controller)
         job = r"/workloads/([^/]+)/([^/]+)"
-        self._routes: tuple[tuple[str, str, Handler], ...] = (
+        self._routes: tuple[Page, ...] = (
             ("GET", "/workloads", self._workloads),
-            ("GET", job, self._page(lambda asked: views.describe(controller, asked.key))),
-            ("GET", f"{job}/why", lambda asked: Answer(document=views.why(controller, asked.key))),
+            ("GET", job, self._page(lambda asked: views.describe(controller, _key(asked)))),
+            ("GET", f"{job}/why", lambda asked: Answer(document=views.why(controller, _key(asked)))),
             ("POST", f"{job}/(cancel|deactivate|activate|preempt)", self._order),
             ("GET", "/queues", self._page(lambda _: views.queues(controller))),
             ("GET", "/objects", self._page(lambda _: list(objects(controller.setup)))),
@@ -177,7 +106,7 @@ class Routes:
         return Answer(document=document)
 
     def _order(self, asked: Request) -> Answer:
-        return Answer(document=self._facade.order(asked.key, asked.parts[2], asked.body()))
+        return Answer(document=self._facade.order(_key(asked), asked.parts[2], asked.body()))
 
     def _events(self, asked: Request) -> list[QueueEvent]:
         since = asked.number("since", 0, 10**18 - 1)
@@ -195,6 +124,11 @@ class Routes:
     def _put_package(self, asked: Request) -> Answer:
         self._controller.packages.put(asked.parts[0], asked.body(MAX_PACKAGE_BYTES))
         return Answer(HTTPStatus.CREATED, {"package": asked.parts[0]})
+
+
+def _key(asked: Request) -> str:
+    """Key of the workload in the path."""
+    return "/".join(asked.parts[:2])
 
 
 def event_document(event: StoredEvent) -> QueueEvent:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from kueue.capacity import SLACK
 from kueue.model import FlavorResource, Setup
+from lab.api.health import CPU, EVICT, WARN, DeviceView
 from lab.cluster.api import Node
-from lab.daemons.health.model import CPU, EVICT, WARN, Health
 from lab.errors import LabError
 
 
@@ -32,7 +32,7 @@ class Look:
     waits: bool = False
 
 
-def closed(states: Iterable[Health], nodes: Iterable[str], waits: bool) -> frozenset[str]:
+def closed(states: Iterable[DeviceView], nodes: Iterable[str], waits: bool) -> frozenset[str]:
     """Services whose nodes take nothing new, of `nodes`; `waits` is true while a job needs room."""
     states = tuple(states)
     bad = {health.node for health in states if not health.takes_work}
@@ -53,7 +53,7 @@ def sizes(nodes: Iterable[Node], shut: Iterable[str]) -> dict[str, float]:
     }
 
 
-def ill(states: Iterable[Health], places: Mapping[str, float]) -> Health | None:
+def ill(states: Iterable[DeviceView], places: Mapping[str, float]) -> DeviceView | None:
     """The device for which a job has to move that holds so many GPUs on these services."""
     for health in states:
         gpus = places.get(health.node)
@@ -63,7 +63,7 @@ def ill(states: Iterable[Health], places: Mapping[str, float]) -> Health | None:
 
 
 def lost(
-    states: Iterable[Health], nodes: Iterable[Node], setup: Setup, gpu: str
+    states: Iterable[DeviceView], nodes: Iterable[Node], setup: Setup, gpu: str
 ) -> dict[FlavorResource, int]:
     """Capacity that quotas count on and that takes no work: of the first flavor that has such a resource.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lab.api.health import EVICT, TESTING, WARN, DeviceView
 from lab.cluster.api import Node
-from lab.daemons.health.model import EVICT, TESTING, WARN, Health
 from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
@@ -20,7 +20,7 @@ CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
 TOLD = (EVICT, TESTING, WARN)
 """States that are recorded among the events."""
 
-States = Callable[[], Sequence[Health]]
+States = Callable[[], Sequence[DeviceView]]
 """The state of every device now. It is called under the controller's lock."""
 
 Task = tuple[str, float, Callable[[], object], bool]
@@ -38,7 +38,7 @@ class Steward:
         self._nodes: tuple[Node, ...] = ()
         self._look = Look()
         self._shut: frozenset[str] = frozenset()
-        self._seen: dict[tuple[str, str], Health] = {}
+        self._seen: dict[tuple[str, str], DeviceView] = {}
         self._refused = ""
 
     @property
@@ -132,7 +132,7 @@ class Steward:
         )
         return tasks if cordon is None else (("cordon", CORDON_SECONDS, cordon, True), *tasks)
 
-    def _cordon_task(self, states: Sequence[Health]) -> Callable[[], object] | None:
+    def _cordon_task(self, states: Sequence[DeviceView]) -> Callable[[], object] | None:
         """The task that opens and closes nodes; None while nothing is to be done about them."""
         services = [node.service for node in self._nodes if node.alive and node.resources.get("CPU")]
         shut = closed(states, services, self._look.waits)

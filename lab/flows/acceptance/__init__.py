@@ -97,7 +97,7 @@ class Acceptance:
             "raylab": __version__,
             "at": self._at,
             "seconds": round(self._clock() - self._begun, 1),
-            "runtime": self._lab.runtime.kind,
+            "runtime": self._lab.view.kind,
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
             "vendor": self._plan.vendor.value,
             "gpus": [assignment.name for assignment in self._plan.assignments],

@@ -87,13 +87,13 @@ def all_questions(lab: Lab, plan: GpuPlan, clock: Clock) -> tuple[Question, ...]
 
 
 def _software(lab: Lab, seconds: float) -> tuple[bool, str]:
-    service = lab.runtime.spec().worker_services[0]
-    done = lab.runtime.execute(service, ("python", "-c", SOFTWARE), timeout=seconds)
+    service = lab.view.spec().worker_services[0]
+    done = lab.control.execute(service, ("python", "-c", SOFTWARE), timeout=seconds)
     return done.exit_code == 0, done.output.strip().rpartition("\n")[2]
 
 
 def _pinned(lab: Lab, seconds: float) -> tuple[bool, str]:
-    views = pinning.look(lab.runtime, lab.api.nodes())
+    views = pinning.look(lab.control, lab.api.nodes())
     pinning.check(views)
     return True, f"{plural(len(views), 'worker')}, each with the GPU planned for it"
 

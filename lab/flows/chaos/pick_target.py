@@ -22,7 +22,7 @@ def pick_target(watch: Watch, kind: FaultKind, step: Step) -> tuple[Aim, dict[st
     It hits the target that it names; else the rank that its share falls on, or the node of that rank. Raises
     RefusedError, NotFoundError.
     """
-    target, given = check_target(watch.lab, step.target, kind), dict(step.parameters)
+    target, given = check_target(watch.lab.control, step.target, kind), dict(step.parameters)
     attempt = watch.live_attempt
     drawn = None
     if not target and attempt is not None and attempt.nodes:

@@ -139,7 +139,7 @@ class Chaos:
         run, pace = self._watch.run, self._waiting.pace()
         aim, given = pick_target(self._watch, fault.kind, step)
         parameters = fault.kind.settle(with_epoch(fault.kind, given, next_epoch(run, pace)))
-        fault.refuse(Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters))
+        fault.refuse(Scene(self._lab.control, aim.target, self._watch.submission_id, parameters))
         self._refuse_the_last(fault, aim)
         self._refuse_the_end()
         self._watch.target = aim.target if is_worker(aim.target) else ""
@@ -266,6 +266,6 @@ def check_plan(lab: Lab, plan: Plan) -> None:
     drawn = (Step(0.0, kind, parameters=plan.parameters.get(kind, {})) for kind in plan.kinds)
     for step in plan.written or drawn:
         fault = find_fault(step.kind)
-        target = check_target(lab, step.target, fault.kind)
+        target = check_target(lab.control, step.target, fault.kind)
         given = with_epoch(fault.kind, step.parameters)
-        fault.refuse(Scene(lab.runtime, target, parameters=fault.kind.settle(given)))
+        fault.refuse(Scene(lab.control, target, parameters=fault.kind.settle(given)))

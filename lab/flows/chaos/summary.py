@@ -43,7 +43,7 @@ def judge_steps(
         receipt = judge(
             gather(watch, step.record, step.problems, others=others, read=stored, control=control)
         )
-        say(keep(watch.lab, receipt))
+        say(keep(watch.lab.store, receipt))
         steps.append(replace(step, receipt=receipt, downtime=downtime(watch.run, receipt)))
     return steps
 

@@ -15,15 +15,15 @@ from lab.flows.doctor.machine import machine_checks, resource_warnings
 from lab.flows.doctor.model import Containers, Facts, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.lab import Lab
-from lab.runtime.base import Runtime
+from lab.runtime.base import LabView
 from lab.topology import DEFAULT_LAB, Check, LabSpec, LabStatus
 
 __all__ = ["Check", "gather_facts", "resource_warnings", "run_checks"]
 
 
-def open_runtime(kind: str, lab: str) -> Runtime:
-    """The runtime that this machine would use for the lab. Raises what `Lab()` raises."""
-    return Lab(kind, name=lab).runtime
+def open_lab(kind: str, lab: str) -> LabView:
+    """The lab on the runtime that this machine would use for it. Raises what `Lab()` raises."""
+    return Lab(kind, name=lab).view
 
 
 def run_checks(
@@ -32,8 +32,8 @@ def run_checks(
     *,
     facts: Callable[[], Facts] = gather_facts,
     tools: Callable[[], Tools] = gather_tools,
-    opener: Callable[[str, str], Runtime] = open_runtime,
-    observe: Callable[[Runtime, LabStatus], RunningLab] = gather_lab,
+    opener: Callable[[str, str], LabView] = open_lab,
+    observe: Callable[[LabView, LabStatus], RunningLab] = gather_lab,
     containers: Callable[[], Containers] = gather_containers,
 ) -> tuple[Check, ...]:
     """Every check of this machine, and of the lab of this name when it is up.

@@ -28,7 +28,7 @@ from lab.host.files import home
 from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
 from lab.host.gpus.docker import GpuHost
 from lab.host.reading import parse_json
-from lab.runtime.base import Runtime
+from lab.runtime.base import LabView, control_of
 from lab.runtime.compose.engine import DockerEngine
 from lab.services import HEAD
 from lab.topology import REGION, Endpoints, LabStatus
@@ -101,11 +101,11 @@ def gather_containers(
     return Containers(version, gpus=gpus())
 
 
-def gather_lab(runtime: Runtime, status: LabStatus) -> RunningLab:
+def gather_lab(lab: LabView, status: LabStatus) -> RunningLab:
     """Answers of a lab that is up. Raises LabError when its endpoints cannot be known."""
     from lab.store import ObjectStore
 
-    endpoints = runtime.endpoints()
+    endpoints = lab.endpoints()
     api = RayApi(endpoints.dashboard, endpoints.ray_token)
     version = f"{endpoints.dashboard.rstrip('/')}/api/version"
     nodes: tuple[Node, ...] = ()
@@ -115,7 +115,7 @@ def gather_lab(runtime: Runtime, status: LabStatus) -> RunningLab:
     except LabError as error:
         nodes_error = error.message
     server, store_error = _round_trip(ObjectStore(endpoints.s3, endpoints.credentials, REGION))
-    unfit, unfit_error = _ask_patches(runtime)
+    unfit, unfit_error = _ask_patches(lab)
     return RunningLab(
         status=status,
         dashboard=ask(version, endpoints.ray_token),
@@ -130,10 +130,11 @@ def gather_lab(runtime: Runtime, status: LabStatus) -> RunningLab:
     )
 
 
-def _ask_patches(runtime: Runtime) -> tuple[Mapping[str, str], str]:
+def _ask_patches(lab: LabView) -> tuple[Mapping[str, str], str]:
     """The patches that do not fit the head's Ray, and the reason why that is not known."""
     try:
-        answer = runtime.execute(HEAD, ("python", "-m", "raylab_expectations"), timeout=ASK_SECONDS)
+        head = control_of(lab, "ask Ray's head about its patches", "doctor")
+        answer = head.execute(HEAD, ("python", "-m", "raylab_expectations"), timeout=ASK_SECONDS)
         problems: Mapping[str, str] = parse_json(answer.output.strip().rpartition("\n")[2])
         return dict(problems), ""
     except LabError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lab.cluster.api import Node
 from lab.errors import LabError, PinningError
 from lab.host.reading import parse_json
-from lab.runtime.base import Runtime
+from lab.runtime.base import NodeControl
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
 ASK_SECONDS = 30.0
@@ -47,10 +47,10 @@ class WorkerView:
     """Empty when all of this fits together."""
 
 
-def look(runtime: Runtime, nodes: Iterable[Node]) -> tuple[WorkerView, ...]:
+def look(lab: NodeControl, nodes: Iterable[Node]) -> tuple[WorkerView, ...]:
     """Ask every worker of a lab that is up. `nodes` are Ray's. Raises LabDownError."""
-    spec = runtime.spec()
-    answers = {service: _ask(runtime, service, spec.gpu.vendor) for service in spec.worker_services}
+    spec = lab.spec()
+    answers = {service: _ask(lab, service, spec.gpu.vendor) for service in spec.worker_services}
     counted = {node.service: node.resources.get(GPU, 0.0) for node in nodes if node.alive}
     return compare(spec.gpu, answers, counted)
 
@@ -79,12 +79,12 @@ def check(views: Iterable[WorkerView]) -> None:
         )
 
 
-def _ask(runtime: Runtime, service: str, vendor: Vendor) -> SeenGpus:
+def _ask(lab: NodeControl, service: str, vendor: Vendor) -> SeenGpus:
     if vendor not in (Vendor.NVIDIA, Vendor.AMD):
         return SeenGpus()
     argv = ("python", "-m", "raylab_health.gpus", vendor.value)
     try:
-        done = runtime.execute(service, argv, timeout=ASK_SECONDS)
+        done = lab.execute(service, argv, timeout=ASK_SECONDS)
     except LabError as error:
         return SeenGpus(problem=error.message)
     return parse(done.output) if done.exit_code == 0 else SeenGpus(problem=_last(done.output))

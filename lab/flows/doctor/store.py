@@ -72,9 +72,9 @@ def store_checks(
 
 def endpoints_of(lab: str, runtime: str) -> Endpoints | None:
     """Addresses of the lab of that name, or None while it is down or does not answer."""
-    from lab.flows.doctor import open_runtime
+    from lab.flows.doctor import open_lab
 
     try:
-        return open_runtime(runtime, lab).endpoints()
+        return open_lab(runtime, lab).endpoints()
     except LabError:
         return None

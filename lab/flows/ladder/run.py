@@ -87,7 +87,7 @@ def climb(
             attempts.append(attempted)
     except KeyboardInterrupt as error:
         interrupt = error
-    return Ladder(request.fault, lab.runtime.kind, rungs, tuple(attempts), interrupt)
+    return Ladder(request.fault, lab.view.kind, rungs, tuple(attempts), interrupt)
 
 
 def _all(

@@ -11,7 +11,7 @@ from lab.errors import LabError, LessonError
 from lab.flows.lessons.model import Lesson
 from lab.host.interrupts import held_back
 from lab.host.reading import parse_json
-from lab.runtime.base import Runtime
+from lab.runtime.base import NodeControl
 from lab.services import JUPYTER
 from lab.topology import BUCKET
 
@@ -37,7 +37,7 @@ class NotebookStep:
 OnStep = Callable[[NotebookStep], None]
 
 
-def execute_notebook(runtime: Runtime, lesson: Lesson, on_step: OnStep) -> None:
+def execute_notebook(lab: NodeControl, lesson: Lesson, on_step: OnStep) -> None:
     """Execute the lesson's notebook in the lab's JupyterLab, telling each cell.
 
     Interrupted, it ends the kernel. Raises LessonError when a cell fails, LabDownError when Jupyter does not
@@ -52,11 +52,11 @@ def execute_notebook(runtime: Runtime, lesson: Lesson, on_step: OnStep) -> None:
         *("--seconds", f"{lesson.seconds:g}"),
     )
     try:
-        ended = runtime.execute(JUPYTER, argv, timeout=lesson.seconds + GRACE_SECONDS, on_line=reader.read)
+        ended = lab.execute(JUPYTER, argv, timeout=lesson.seconds + GRACE_SECONDS, on_line=reader.read)
     except BaseException:
         if reader.pid is not None:
             with held_back(), contextlib.suppress(LabError):
-                runtime.execute(JUPYTER, (*command, "--stop", str(reader.pid)), timeout=STOP_SECONDS)
+                lab.execute(JUPYTER, (*command, "--stop", str(reader.pid)), timeout=STOP_SECONDS)
         raise
     if reader.failure is not None:
         number, of, why = reader.failure

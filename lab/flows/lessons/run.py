@@ -115,7 +115,7 @@ def run_lesson(
         get_data(dataset, lambda line: on_step(NotebookStep("note", line)))
     task = HostTaskThread(lab, lesson, on_step)
     try:
-        execute_notebook(lab.runtime, lesson, on_step)
+        execute_notebook(lab.control, lesson, on_step)
     except BaseException:
         task.give_up()
         stop_jobs(lab, lesson, on_step)
@@ -206,8 +206,8 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
 
 def _kept(lab: Lab) -> tuple[str, ...]:
     """The places of the stored objects that `down` leaves."""
-    elsewhere = lab.runtime.foreign_store()
-    return lab.runtime.kept() if elsewhere is None else (str(elsewhere),)
+    elsewhere = lab.view.foreign_store()
+    return lab.view.kept() if elsewhere is None else (str(elsewhere),)
 
 
 def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
@@ -250,7 +250,7 @@ class HostTaskThread:
         self._over = threading.Event()
         self._task: Background | None = None
         if (task := lesson.host_task) is not None:
-            own = OpenLab(lab.runtime)
+            own = OpenLab(lab.view)
             name = f"host task of lesson {lesson.number}"
             self._task = Background(lambda: self._run(task, own), name)
 

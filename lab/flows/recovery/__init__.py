@@ -11,12 +11,11 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lab.errors import LabError, UsageError
-from lab.evidence.ledger import History
+from lab.errors import LabError
 from lab.evidence.receipt.expected import Expected
-from lab.faults import Scene, Scope, find_fault
+from lab.faults import Scene, find_fault
 from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
-from lab.flows.recovery.control import Control, refuse_fixed_names, run_control
+from lab.flows.recovery.control import Control, run_control
 from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.preempted import preempted
@@ -39,37 +38,27 @@ def inject(
     on_moment: OnMoment,
     *,
     wait: bool = True,
-    control: bool = False,
     clock: Clock = WALL,
 ) -> Outcome:
     """Inject a fault into a running job and, with `wait`, follow the job to its end and judge the recovery.
 
-    With `control` the job is then repeated undisturbed and compared; the receipt has the result. The fault
-    is reverted whatever happens, Ctrl-C included. What fails once it was, or may have been, begun is a
-    problem of the receipt; what could not be undone is left to `labctl heal`. An interrupt, or a bug, is
+    The fault is reverted whatever happens, Ctrl-C included. What fails once it was, or may have been, begun
+    is a problem of the receipt; what could not be undone is left to `labctl heal`. An interrupt, or a bug, is
     raised after the receipt has been kept with what is known until then.
 
     Raises NotFoundError, UsageError, RefusedError, UnsupportedError, LabDownError, WaitTimeoutError (the
-    moment to inject never came; nothing was changed), and without `wait` what injection and revert raise. A
-    control run that fails is a moment of its own, a problem: the receipt is there.
+    moment to inject never came; nothing was changed), and without `wait` what injection and revert raise.
     """
     from lab.evidence.receipt import judge
 
     fault = find_fault(request.kind)
     parameters = fault.kind.settle(request.given)
-    if control and fault.kind.scope is Scope.CLUSTER:
-        raise UsageError(
-            f"{fault.kind.name} with a control run: the job dies with its head and cannot be repeated",
-            "leave --control out",
-        )
-    target = check_target(lab, request.target, fault.kind)
-    fault.refuse(Scene(lab.runtime, target, parameters=parameters))
+    target = check_target(lab.control, request.target, fault.kind)
+    fault.refuse(Scene(lab.control, target, parameters=parameters))
     job = live_job(lab, request.job, "submit another one")
-    if control:
-        refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
     watch = Watch(lab, job.submission_id, clock, outages(on_moment))
     sampler = Sampler(lab, clock)
-    if wait and not lab.runtime.not_asked:
+    if wait and not lab.view.not_asked:
         sampler.start()
     try:
         aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
@@ -82,29 +71,19 @@ def inject(
                 return Outcome(injection.record(), None)
             evidence = _evidence(watch, injection, on_moment)
             receipt = judge(evidence)
-            problems = [keep(lab, receipt)]
+            problems = [keep(lab.store, receipt)]
         except BaseException as error:
             if wait and injection.happened:
                 _keep_what_is_known(watch, injection, error)
             raise
     finally:
         samples = sampler.stop()
-    if not lab.runtime.not_asked:
-        problems.append(keep_samples(lab, receipt, samples))
-    if control:
-        try:
-            history = History.of(evidence.events)
-            compared = run_control(lab, job.submission_id, on_moment, history=history, clock=clock)
-        except LabError as error:
-            problems.append(f"no control run: {error.message}")
-        else:
-            receipt = judge(replace(evidence, control=compared.history))
-            receipt = replace(receipt, control=compared.document())
-            problems.append(keep(lab, receipt))
+    if not lab.view.not_asked:
+        problems.append(keep_samples(lab.store, receipt, samples))
     for number, problem in enumerate(filter(None, problems)):
         injection.timeline.emit(f"problem {number}", None, problem)
     injection.check_bug()
-    return Outcome(receipt.fault, receipt)
+    return Outcome(receipt.fault, receipt, evidence)
 
 
 def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException) -> None:
@@ -114,7 +93,7 @@ def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException
     why = "it was interrupted" if isinstance(error, KeyboardInterrupt) else repr(error)
     problem = f"the recovery was not followed to its end: {why}"
     receipt = judge(gather(watch, injection.record(), (*injection.problems, problem)))
-    unkept = keep(watch.lab, receipt)
+    unkept = keep(watch.lab.store, receipt)
     with contextlib.suppress(Exception):
         injection.emit_left()
         kept = unkept or f"the receipt has what is known: labctl report {watch.submission_id}"
@@ -132,7 +111,7 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
     if expected in (Expected.SICK, Expected.DOUBTED):
         return steered(watch, injection.record(), on_moment, problems)
     later: tuple[Watch, ...] = ()
-    if expected is Expected.HEAD_LOST and not problems and died(watch) and watch.lab.runtime.spec().gcs_ft:
+    if expected is Expected.HEAD_LOST and not problems and died(watch) and watch.lab.view.spec().gcs_ft:
         try:
             later = (resubmit(watch, on_moment),)
         except LabError as error:

@@ -11,7 +11,6 @@ from lab.evidence.ledger import Files, History
 from lab.flows.recovery.resubmit import joined
 from lab.flows.recovery.usage_samples import Samples
 from lab.flows.recovery.watch import Watch
-from lab.lab import Lab
 from lab.store.base import Store
 from lab.topology import ServiceStatus
 
@@ -54,7 +53,7 @@ def gather(
     all_problems = [*last.problems, *problems]
     stored = _stored(lab.store, History.of(events), record, all_problems, {} if read is None else read)
     services: tuple[ServiceStatus, ...] = ()
-    not_asked = lab.runtime.not_asked
+    not_asked = lab.view.not_asked
     try:
         services = lab.status().services
     except LabError as error:
@@ -84,20 +83,20 @@ def gather(
     )
 
 
-def keep(lab: Lab, receipt: Receipt) -> str:
+def keep(store: Store, receipt: Receipt) -> str:
     """Keep a receipt in the object store; returns why it could not be kept, or nothing."""
     name = f"{receipt_name(receipt.fault, receipt.submission_id)}.json"
     try:
-        lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
+        store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
     except LabError as error:
         return f"the receipt could not be kept in the object store: {error.message}"
     return ""
 
 
-def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
+def keep_samples(store: Store, receipt: Receipt, samples: Samples) -> str:
     """Keep the samples of resource use beside the receipt; returns why they could not be kept, or nothing."""
     try:
-        samples.keep(lab.store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
+        samples.keep(store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
     except LabError as error:
         return f"what services used could not be kept in the object store: {error.message}"
     return ""

@@ -33,7 +33,7 @@ class Healed:
 def left_behind(lab: Lab) -> tuple[ActiveFault, ...]:
     """The faults to heal, the oldest first; none where labctl keeps no notes."""
     try:
-        return ActiveFaults(lab.runtime.folder()).left()
+        return ActiveFaults(lab.control.folder()).left()
     except UnsupportedError:
         return ()
 
@@ -41,7 +41,7 @@ def left_behind(lab: Lab) -> tuple[ActiveFault, ...]:
 def down_by_itself(lab: Lab, status: LabStatus) -> tuple[str, ...]:
     """The services that nobody starts again, and that no fault on record has ended."""
     try:
-        faults = ActiveFaults(lab.runtime.folder()).lasting()
+        faults = ActiveFaults(lab.control.folder()).lasting()
     except UnsupportedError:
         return ()
     on_purpose = {fault.target for fault in faults}
@@ -62,7 +62,7 @@ def heal(
     In a lab that is down nothing is left to revert but damage to stored objects: that has to wait until it is
     up. Raises nothing that the revert of one fault raises: it is a problem of that one.
     """
-    journal = ActiveFaults(lab.runtime.folder())
+    journal = ActiveFaults(lab.control.folder())
     up = lab.status().up
     done = []
     for entry in reversed(journal.left()):
@@ -95,7 +95,7 @@ def _record(store: Store, entry: ActiveFault, at: float) -> None:
 def _revert(lab: Lab, entry: ActiveFault, on_progress: OnProgress) -> None:
     _fault_of(entry).revert(
         Scene(
-            runtime=lab.runtime,
+            runtime=lab.control,
             target=entry.target,
             job=entry.job,
             parameters=entry.parameters,

@@ -73,13 +73,13 @@ class Injection:
         self.missed: LabError | None = None
         """The error of an injection that did nothing, or perhaps nothing."""
         self.timeline = LiveTimeline(watch, on_moment, aim, self.at)
-        self._journal = ActiveFaults(watch.lab.runtime.folder())
+        self._journal = ActiveFaults(watch.lab.control.folder())
         self._entry = ActiveFault(
             fault.kind.name, self.target, watch.submission_id, self.at, *myself(), parameters,
             source=fault.source,
         )  # fmt: skip
         self._scene = Scene(
-            runtime=watch.lab.runtime,
+            runtime=watch.lab.control,
             target=self.target,
             job=watch.submission_id,
             parameters=parameters,
@@ -272,7 +272,7 @@ class Injection:
                 revert.begin()
             reverted = revert.ended
             if revert.done_at is not None:
-                timeline.emit("reverted", revert.done_at, watch.lab.runtime.undone(self.target))
+                timeline.emit("reverted", revert.done_at, watch.lab.control.undone(self.target))
                 self._record(revert.done_at)
             if reverted and watch.job is not None and watch.over:
                 watch.read_the_rest(timeline.look)

@@ -19,8 +19,8 @@ from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
 from lab.host.secrets import key_from, read_key
 from lab.lab import Lab
-from lab.runtime.base import Runtime
-from lab.runtime.outside import OutsideRuntime
+from lab.runtime.base import LabView
+from lab.runtime.outside import OutsideView
 from lab.store import ObjectStore, Store
 from lab.store.below import StoreBelow
 from lab.topology import LEDGER_PREFIX, REGION, Credentials
@@ -37,14 +37,14 @@ FAILURE = "failure"
 """Kind of a fault that is on no record: Ray Train noticed it, and why it came is not known."""
 
 
-def open_outside(runtime: Runtime, store: Store) -> Lab:
+def open_outside(view: LabView, store: Store) -> Lab:
     """A cluster as a lab whose jobs and nodes are those of the ledgers in this store."""
     nodes = LedgerNodes()
 
     def ledger(job: str) -> JobLedger:
         return lab.ledger(job)
 
-    lab = Lab(runtime, api=nodes, jobs=LedgerJobs(nodes, store, ledger), store=store)
+    lab = Lab(view, api=nodes, jobs=LedgerJobs(nodes, store, ledger), store=store)
     return lab
 
 
@@ -89,7 +89,7 @@ def judge_from_ledger(store: Store, place: str, submission_id: str, *, clock: Cl
     """
     from lab.evidence.receipt import judge
 
-    lab = open_outside(OutsideRuntime(place), store)
+    lab = open_outside(OutsideView(place), store)
     lab.jobs.get(submission_id)
     watch = Watch(lab, submission_id, clock)
     watch.poll()

@@ -101,7 +101,7 @@ def receipts(
     if compared is not None:
         made = [replace(receipt, control=compared.document()) for receipt in made]
     for receipt in made:
-        if problem := keep(lab, receipt):
+        if problem := keep(lab.store, receipt):
             on_moment(Moment("problem", None, problem))
     return tuple(made)
 

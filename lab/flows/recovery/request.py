@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import FaultRecord, Receipt
+    from lab.evidence.receipt import Evidence, FaultRecord, Receipt
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The fault as it was, and the receipt when the recovery was waited for."""
+    """The fault as it was; where the recovery was waited for, its receipt, and the evidence of that."""
 
     fault: FaultRecord
     receipt: Receipt | None
+    evidence: Evidence | None = field(default=None, repr=False)
 
 
 OnMoment = Callable[[Moment], None]

@@ -13,6 +13,7 @@ from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.lab import Lab
+from lab.runtime.base import NodeControl
 
 
 @dataclass(frozen=True)
@@ -28,26 +29,26 @@ class Aim:
     """URIs of the committed ones, the oldest first."""
 
 
-def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
+def check_target(lab: NodeControl, target: str, kind: FaultKind) -> str:
     """The target of a fault of this kind; empty while it is not known: where rank 0 trains.
 
     Raises NotFoundError for an unknown service, RefusedError for one that this fault does not hit.
     """
     names = [status.service for status in lab.status().services]
     if not names:
-        lab.runtime.spec()  # raises LabDownError
+        lab.spec()  # raises LabDownError
     fixed = kind.scope.target
     if not target:
         return fixed
     if target not in names:
-        raise NotFoundError(f"lab {lab.name} has no service {target!r}", f"it has: {', '.join(names)}")
+        raise NotFoundError(f"lab {lab.lab} has no service {target!r}", f"it has: {', '.join(names)}")
     if fixed and target != fixed:
         raise RefusedError(f"{kind.name} is a fault of {fixed}, not of {target}", f"leave {target} out")
-    if not fixed and not lab.runtime.is_worker(target):
+    if not fixed and not lab.is_worker(target):
         others = "; its own: labctl faults" if any(scope.target == target for scope in Scope) else ""
         raise RefusedError(
             f"{kind.name} is a fault of a node that trains; {target} runs no rank of a job",
-            "choose a worker: " + ", ".join(name for name in names if lab.runtime.is_worker(name)) + others,
+            "choose a worker: " + ", ".join(name for name in names if lab.is_worker(name)) + others,
         )
     return target
 

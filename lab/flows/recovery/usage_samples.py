@@ -118,7 +118,7 @@ class Sampler:
             self._stopped.wait(self._period)
 
     def _measure(self) -> Iterable[Sample]:
-        usage = self._lab.runtime.usage(self._named())
+        usage = self._lab.view.usage(self._named())
         at = self._clock()
         try:
             reported = self._reported(usage)

@@ -97,10 +97,10 @@ class Watch:
 
     def gone(self) -> bool:
         """Ask if nothing of the lab runs any more. A runtime that cannot tell leaves it as it is."""
-        if self.lab.runtime.not_asked:
+        if self.lab.view.not_asked:
             return False
         try:
-            self.lab.runtime.spec()
+            self.lab.view.spec()
         except LabDownError:
             return True
         except LabError:

@@ -173,7 +173,7 @@ class _Reader:
             **self._control(history),
             faults=self._faults(),
             lab=lab.name,
-            runtime=lab.runtime.kind,
+            runtime=lab.view.kind,
             samples=self._samples(),
             machine=_machine(events),
             **self._lab_itself(cluster),
@@ -265,7 +265,7 @@ class _Reader:
             )
             return {}
         with self._noted("the lab's settings could not be read"):
-            spec = self._lab.runtime.spec()
+            spec = self._lab.view.spec()
             size = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
             changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
             return {"gpus": _gpus(spec.gpu), "settings": (("nodes", size), ("settings of Ray", changed))}

@@ -175,7 +175,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         """The reason why nodes lack a feature; those of a network are tried out. Raises EngineError."""
         if feature in (Feature.MEMORY_LIMIT, Feature.SCRATCH_DISK):
             return ""
-        if feature is Feature.CORDON:
+        if feature in (Feature.PROCESSES, Feature.CORDON):
             return super().missing(feature)
         if self._abilities is None:
             self._abilities = network.abilities(self._engine, self._helper_image())

@@ -1,4 +1,4 @@
-"""The runtime `kubernetes`: pods of a cluster that KubeRay runs, to be broken and nothing else."""
+"""--runtime kubernetes: pods of a cluster that KubeRay runs, to be broken and nothing else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lab.evidence.receipt.model import Source
 from lab.host.clock import MONOTONIC, WALL, Clock, settle
 from lab.host.files import home
 from lab.host.quantities import plural
-from lab.runtime.base import Feature, OnProgress, ignore_progress
+from lab.runtime.base import Feature, NodeControl, OnProgress, ignore_progress
 from lab.runtime.kubernetes.kubectl import CLUSTER, TYPE, Kubectl, Pod
-from lab.runtime.outside import NO_RAY, OutsideRuntime
+from lab.runtime.outside import NO_RAY, OutsideView
 from lab.topology import GpuPlan, LabSpec, LabStatus, ServiceStatus, State, Struck, Vendor
 
 FOLDER = ".clusters"
@@ -24,7 +24,7 @@ BACK_SECONDS = 300.0
 LOOK_SECONDS = 2.0
 
 
-class KubernetesRuntime(OutsideRuntime):
+class KubernetesControl(OutsideView, NodeControl):
     """Pods of one context and namespace; a service is a pod of Ray's."""
 
     kind = "kubernetes"
@@ -58,7 +58,7 @@ class KubernetesRuntime(OutsideRuntime):
             raise LabDownError(
                 f"{self.lab} has no pod of a cluster of Ray", f"kubectl get pods --selector {CLUSTER}"
             )
-        raise self._refusal("tell the settings")
+        return super().spec()
 
     def folder(self) -> Path:
         return home() / FOLDER / re.sub(r"[^A-Za-z0-9.-]+", "_", self.lab)
@@ -68,6 +68,8 @@ class KubernetesRuntime(OutsideRuntime):
         if feature is Feature.CORDON:
             self._kubectl.refuse_without_rights("patch", "nodes")
             return ""
+        if feature is Feature.PROCESSES:
+            return "labctl does to pods only what kubectl can: end them, and cordon their machines"
         return f"labctl cannot give pods a {feature.value}"
 
     def is_worker(self, service: str) -> bool:

@@ -359,9 +359,6 @@ class LocalRuntime(HostedRuntime[LabState]):
             raise self._not_running(service)
         return current
 
-    def _cannot(self, what: str) -> UnsupportedError:
-        return UnsupportedError(f"cannot {what}: {SHARED[Feature.NETWORK]}", "use --runtime compose")
-
     def _plan(self, current: LabState) -> ServicePlan:
         return ServicePlan(
             spec=current.spec,

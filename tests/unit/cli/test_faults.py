@@ -37,7 +37,7 @@ def injected(labctl: Labctl) -> Any:
 def ends_with(labctl: Labctl, given: Receipt) -> Any:
     """Let every fault end with this receipt."""
 
-    def inject(lab: Lab, request: FaultRequest, on_moment: OnMoment, *, wait: bool, control: bool) -> Outcome:
+    def inject(lab: Lab, request: FaultRequest, on_moment: OnMoment, *, wait: bool) -> Outcome:
         for moment in MOMENTS:
             on_moment(moment)
         return Outcome(given.fault, given if wait else None)
@@ -73,15 +73,19 @@ def test_a_fault_is_asked_for_as_typed(labctl: Labctl, injected: Any) -> None:
         "--for", "20s", "--timeout", "1m",
     )  # fmt: skip
     labctl.ok("fault-inject", "ray-worker-1", "--after", "500ms", "--no-wait")
-    labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
     asked = functools.partial(call, labctl.lab)
     assert injected.call_args_list == [
-        asked(
-            FaultRequest("ray-worker-0", "pause", "job-1", 3, None, 20.0, 60.0), ANY, wait=True, control=False
-        ),
-        asked(FaultRequest("ray-worker-1", "kill", "", None, 0.5), ANY, wait=False, control=False),
-        asked(FaultRequest("", "s3-slow", parameters={"delay": 0.25}), ANY, wait=True, control=True),
+        asked(FaultRequest("ray-worker-0", "pause", "job-1", 3, None, 20.0, 60.0), ANY, wait=True),
+        asked(FaultRequest("ray-worker-1", "kill", "", None, 0.5), ANY, wait=False),
     ]
+
+
+def test_with_a_control_run_it_is_repeated(labctl: Labctl) -> None:
+    outcome = Outcome(receipt().fault, receipt())
+    repeated = labctl.stub("lab.flows.recovery.repeated.inject_and_repeat", outcome)
+    labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
+    request = FaultRequest("", "s3-slow", parameters={"delay": 0.25})
+    assert repeated.call_args_list == [call(labctl.lab, request, ANY)]
 
 
 @pytest.mark.usefixtures("injected")

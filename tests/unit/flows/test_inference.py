@@ -32,7 +32,7 @@ class World:
         self.status = "RUNNING"
         self.away: dict[str, int] = {}
         self.jobs = SimpleNamespace(get=self.get, logs=self.logs)
-        self.runtime = SimpleNamespace(kill=self.kill, start=self.start)
+        self.control = SimpleNamespace(kill=self.kill, start=self.start)
         self.api = SimpleNamespace(nodes=self.nodes, rows=self.rows)
 
     def kill(self, name: str) -> None:
@@ -137,7 +137,7 @@ def test_the_node_is_started_again_when_the_kill_fails() -> None:
     def broken(name: str) -> None:
         raise RuntimeError("bug")
 
-    world.runtime.kill = broken
+    world.control.kill = broken
     with pytest.raises(RuntimeError, match="bug"):
         lose_node(world, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
     assert world.done == ["start ray-worker-0"]

@@ -12,6 +12,7 @@ from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job, Jobs
 from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
+from lab.flows.recovery.repeated import inject_and_repeat
 from lab.host.clock import MONOTONIC, Clock
 from lab.lab import Lab
 from lab.services import worker
@@ -149,14 +150,10 @@ class World:
         on_moment: Callable[[Moment], None] | None = None,
         **request: Any,
     ) -> Outcome:
-        return inject(
-            self.lab,
-            FaultRequest(target, kind, **request),
-            on_moment or self.moments.append,
-            wait=wait,
-            control=control,
-            clock=self.clock,
-        )
+        asked, follow = FaultRequest(target, kind, **request), on_moment or self.moments.append
+        if control:
+            return inject_and_repeat(self.lab, asked, follow, clock=self.clock)
+        return inject(self.lab, asked, follow, wait=wait, clock=self.clock)
 
     def calls(self) -> list[tuple[str, float]]:
         """What was done to services, with the seconds since the world began."""

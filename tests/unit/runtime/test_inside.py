@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from lab.errors import (
 from lab.host.http import Reply
 from lab.lab import Lab
 from lab.runtime.health import World
-from lab.runtime.inside import InsideRuntime
+from lab.runtime.inside import InsideView
 from lab.runtime.ready import wait_ready
 from lab.runtime.select import choose
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, State, Vendor
@@ -61,7 +60,7 @@ def inside(
     environment: Mapping[str, str],
     nodes: Sequence[Node] | ClusterError = NODES,
     serving: Sequence[str] = STORE_ALONE,
-) -> InsideRuntime:
+) -> InsideView:
     def list_nodes(url: str, token: str) -> Sequence[Node]:
         assert (url, token) == ("http://ray-head:8265", "secret-token")
         if isinstance(nodes, ClusterError):
@@ -69,10 +68,10 @@ def inside(
         return nodes
 
     world = World(http=lambda url, _: Reply(200, {}, b"") if url in serving else None, nodes=list_nodes)
-    return InsideRuntime("mine", environment, world=world)
+    return InsideView("mine", environment, world=world)
 
 
-def states(runtime: InsideRuntime) -> dict[str, State]:
+def states(runtime: InsideView) -> dict[str, State]:
     return {each.service: each.state for each in runtime.status().services}
 
 
@@ -154,7 +153,7 @@ def test_a_head_that_does_not_answer_is_a_lab_that_is_down(environment: dict[str
     with pytest.raises(LabDownError, match="does not answer"):
         runtime.spec()
     with pytest.raises(UnsupportedError) as caught:
-        runtime.up(LabSpec("mine"))
+        Lab(runtime).up(LabSpec("mine"))
     assert caught.value.hint == "on the host: labctl up --lab mine"
 
 
@@ -185,12 +184,12 @@ def test_the_settings_are_what_the_nodes_offer(
 def test_up_of_a_lab_that_is_up_changes_nothing_and_other_settings_are_refused(
     environment: dict[str, str],
 ) -> None:
-    runtime = inside(environment)
+    lab = Lab(inside(environment))
     plan = GpuPlan(Vendor.SIMULATED, (GpuAssignment("ray-worker-0"), GpuAssignment("ray-worker-1")))
 
-    assert runtime.up(LabSpec("mine", plan)).healthy
+    assert lab.up(LabSpec("mine", plan)).healthy
     with pytest.raises(RefusedError, match="up with other settings"):
-        runtime.up(LabSpec("mine", plan, cpus_per_worker=4))
+        lab.up(LabSpec("mine", plan, cpus_per_worker=4))
 
 
 def test_the_keys_are_read_where_the_environment_says(environment: dict[str, str]) -> None:
@@ -212,32 +211,20 @@ def test_a_key_that_cannot_be_read_is_named(environment: dict[str, str], variabl
 @pytest.mark.parametrize(
     ("act", "command"),
     [
-        (lambda r: r.down(), "down"),
-        (lambda r: r.down(volumes=True), "down --volumes"),
-        (lambda r: r.kill("ray-worker-0"), "fault-inject ray-worker-0"),
-        (lambda r: r.stop("ray-worker-0"), "fault-inject ray-worker-0 --fault stop"),
-        (lambda r: Lab(r).restart("ray-worker-0"), "restart ray-worker-0"),
-        (lambda r: r.pause("ray-worker-0"), "fault-inject ray-worker-0 --fault pause"),
-        (lambda r: r.resume("ray-worker-0"), "restart ray-worker-0"),
-        (lambda r: r.start("ray-worker-0"), "restart ray-worker-0"),
-        (lambda r: r.logs("ray-head"), "logs ray-head"),
-        (lambda r: r.folder(), "status"),
-        (lambda r: r.set_training_key(False), "fault-inject minio --fault s3-credentials-revoked"),
-        (lambda r: r.crash("ray-worker-0"), "fault-inject ray-worker-0 --fault crash-restart"),
-        (lambda r: r.disconnect("ray-worker-0"), "fault-inject ray-worker-0 --fault partition"),
-        (lambda r: r.reconnect("ray-worker-0"), "restart ray-worker-0"),
-        (lambda r: r.impair("ray-worker-0", rate_mbit=1), "fault-inject ray-worker-0 --fault slow-network"),
-        (lambda r: r.unimpair("ray-worker-0"), "restart ray-worker-0"),
-        (lambda r: r.execute("ray-head", ("true",)), "status"),
+        (lambda lab: lab.down(), "down"),
+        (lambda lab: lab.down(volumes=True), "down --volumes"),
+        (lambda lab: lab.restart("ray-worker-0"), "restart ray-worker-0"),
+        (lambda lab: lab.logs("ray-head"), "logs ray-head"),
+        (lambda lab: lab.control.kill("ray-worker-0"), "fault-inject"),
+        (lambda lab: lab.runtime.up(LabSpec("mine")), "up"),
     ],
 )
 def test_what_only_the_host_can_do_is_refused_with_the_command_for_it(
-    environment: dict[str, str], act: Callable[[InsideRuntime], Any], command: str
+    environment: dict[str, str], act: Callable[[Lab], object], command: str
 ) -> None:
     with pytest.raises(UnsupportedError, match="from inside lab mine") as caught:
-        act(inside(environment))
-    assert "on the host: " in caught.value.hint
-    assert f"labctl {command} --lab mine" in caught.value.hint
+        act(Lab(inside(environment)))
+    assert caught.value.hint == f"on the host: labctl {command} --lab mine"
 
 
 @pytest.mark.parametrize(
@@ -259,12 +246,12 @@ def test_a_wait_in_vain_names_the_services_and_the_command_for_the_host(
 
 def test_another_lab_is_out_of_reach_from_inside(environment: dict[str, str]) -> None:
     with pytest.raises(UnsupportedError, match="lab other cannot be reached from inside lab mine"):
-        InsideRuntime("other", environment)
+        InsideView("other", environment)
 
 
 def test_outside_of_a_container_it_says_what_is_missing() -> None:
     with pytest.raises(UnsupportedError, match="RAY_API_SERVER_ADDRESS is not set"):
-        InsideRuntime("raylab", NONE)
+        InsideView("raylab", NONE)
 
 
 def test_it_is_chosen_when_the_environment_asks_for_it(
@@ -274,4 +261,4 @@ def test_it_is_chosen_when_the_environment_asks_for_it(
         monkeypatch.setenv(name, value)
 
     assert choose("inside", "mine").kind == "inside"
-    assert (Lab().name, Lab().runtime.kind) == ("mine", "inside")
+    assert (Lab().name, Lab().view.kind) == ("mine", "inside")

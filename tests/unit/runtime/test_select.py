@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from lab.errors import EngineError, RefusedError, StateError, UnsupportedError, UsageError
+from lab.lab import Lab
 from lab.runtime.local import processes
 from lab.runtime.local import state as local_state
 from lab.runtime.local.processes import Identity, boot_id, start_time
@@ -80,7 +81,7 @@ def test_a_lab_of_containers_is_found_without_its_state_file(
     choice = chosen("auto", folder, docker, missing="raylab/ray:2")
     assert choice.kind == "compose"
     with pytest.raises(StateError, match="but lab other runs: minio"):
-        choice.runtime.status()
+        choice.view.status()
     if content is not None:
         with pytest.raises(RefusedError, match="lab other is up on the compose runtime"):
             chosen("local", folder, docker)
@@ -90,7 +91,7 @@ def test_a_lab_of_containers_is_found_without_its_state_file(
 def test_the_runtime_that_is_asked_for_is_taken(kind: str, folder: Path, docker: FakeDocker) -> None:
     choice = chosen(kind, folder, docker)
 
-    assert (choice.kind, choice.runtime.kind, choice.runtime.lab) == (kind, kind, LAB)
+    assert (choice.kind, choice.view.kind, choice.view.lab) == (kind, kind, LAB)
     assert choice.why == "asked for"
 
 
@@ -165,7 +166,7 @@ def test_objects_in_containers_are_not_called_deleted_by_the_other_runtime(
     kept = sorted(path.name for path in folder.iterdir())
 
     with pytest.raises(RefusedError, match="was started in containers, which hold its objects"):
-        chosen("local", folder, docker).runtime.down(volumes=True)
+        Lab(chosen("local", folder, docker).view).down(volumes=True)
     assert sorted(path.name for path in folder.iterdir()) == kept
 
 

@@ -61,7 +61,7 @@ def apply(app: App, files: tuple[Path, ...], example_name: str | None, namespace
     if example_name is not None:
         from lab.flows.queues.examples import example
 
-        made = example(example_name, lab.runtime.spec())
+        made = example(example_name, lab.view.spec())
         texts, queues = ((f"{example_name}.yaml", made.text),), made.queues
         app.out.note(made.note)
     try:

@@ -6,21 +6,10 @@ from typing import Any
 
 import pytest
 
-from lab.api.health import Device, Override, Result
+from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN, Device, Override, Result
 from lab.daemons.health.board import FLAKY_RETURNS, FORGOTTEN_SECONDS, Board
-from lab.daemons.health.model import (
-    CPU,
-    EVICT,
-    PASS,
-    PRESENCE,
-    SILENT,
-    TESTING,
-    UNKNOWN,
-    WARN,
-    Change,
-    Health,
-    Order,
-)
+from lab.daemons.health.documents import device
+from lab.daemons.health.model import PRESENCE, SILENT, Change, Health, Order
 
 NODE, GPU = "ray-worker-0", "gpu-0"
 DEVICES = (Device(GPU, "simulated"), Device(CPU, "a processor"))
@@ -161,7 +150,7 @@ def test_a_silent_agent_makes_its_devices_unknown_and_a_report_makes_them_known_
         (GPU, UNKNOWN, SILENT),
         (CPU, UNKNOWN, SILENT),
     ]
-    assert state(board).takes_work
+    assert device(state(board)).takes_work
     heard(board, T0 + 20)
     assert state(board).state == PASS
 
@@ -208,8 +197,8 @@ def test_a_trial_has_the_device_until_its_result_is_there() -> None:
     heard(board, T0, result(PASS))
     board.begin_trial(NODE, GPU, "gpu-memory", T0 + 1)
     assert (state(board).state, state(board).reason) == (TESTING, "gpu-memory")
-    assert not state(board).takes_work
-    assert state(board, CPU).takes_work
+    assert not device(state(board)).takes_work
+    assert device(state(board, CPU)).takes_work
     heard(board, T0 + 5, result(PASS))
     assert state(board).state == TESTING
     heard(board, T0 + 10, result(PASS, "gpu-memory"))

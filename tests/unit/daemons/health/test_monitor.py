@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lab.api.base import plain
+from lab.api.health import EVICT, PASS, TESTING, UNKNOWN, WARN
 from lab.daemons.health.gauges import HealthCollector
-from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Change
+from lab.daemons.health.model import Change
 from lab.daemons.health.monitor import TRIAL_SECONDS, HealthMonitor
 from lab.errors import ClusterError, NotFoundError, StateError, UsageError
 from tests.conftest import ROOT

@@ -8,9 +8,9 @@ import pytest
 
 from kueue.capacity import SLACK
 from kueue.model import FlavorResource
+from lab.api.health import EVICT, PASS, TESTING, UNKNOWN, WARN, DeviceView
 from lab.cluster.allocation import read
 from lab.cluster.node_sizes import NodeSizes, request
-from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Health
 from lab.daemons.queue.rayside import needs_room
 from lab.daemons.queue.resets import FREE_RESETS, FREE_SECONDS
 from lab.daemons.queue.steering import ClosedNodes, closed, ill, lost, sizes
@@ -24,8 +24,8 @@ NODES = ("ray-worker-0", "ray-worker-1")
 H100 = FlavorResource("h100", GPU)
 
 
-def device(state: str, service: str = "ray-worker-0", name: str = "gpu-0") -> Health:
-    return Health(service, name, state, "ecc", "2 errors", 0.0)
+def device(state: str, service: str = "ray-worker-0", name: str = "gpu-0") -> DeviceView:
+    return DeviceView(service, name, "H100", state, "ecc", "2 errors", 0.0, 0.0, ())
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def device(state: str, service: str = "ray-worker-0", name: str = "gpu-0") -> He
         ((device(EVICT, "ray-worker-9"),), False, set()),
     ],
 )
-def test_nodes_that_take_nothing_new(states: tuple[Health, ...], waits: bool, shut: set[str]) -> None:
+def test_nodes_that_take_nothing_new(states: tuple[DeviceView, ...], waits: bool, shut: set[str]) -> None:
     assert closed(states, NODES, waits) == shut
 
 
@@ -59,7 +59,7 @@ def test_nodes_that_take_nothing_new(states: tuple[Health, ...], waits: bool, sh
         (device(WARN), {"ray-worker-0": 1.0}, False),
     ],
 )
-def test_jobs_that_have_to_move(state: Health, places: dict[str, float], moves: bool) -> None:
+def test_jobs_that_have_to_move(state: DeviceView, places: dict[str, float], moves: bool) -> None:
     assert (ill((state,), places) is not None) == moves
 
 

@@ -14,6 +14,7 @@ from lab.api.health import Result
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
+from lab.daemons.health import documents
 from lab.daemons.health.board import Board
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
@@ -323,7 +324,7 @@ class World:
         self.facade = QueueFacade(self.controller)
         self.reconciler = Reconciler(
             *(self.controller, self.ray, AtOnce()),
-            states=self.health.states,
+            states=lambda: tuple(map(documents.device, self.health.states())),
             say=self.log.append,
         )
 

@@ -11,7 +11,7 @@ from lab.flows.doctor import running as checks
 from lab.flows.doctor.model import Facts, ListeningPort, ProbedPage, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.host.listening import Listening
-from lab.runtime.base import Runtime
+from lab.runtime.base import LabView
 from lab.services import HEAD
 from lab.topology import LabSpec, LabStatus
 from tests.fakes import FakeRuntime
@@ -170,7 +170,7 @@ def test_the_lab_is_checked_when_it_is_up_and_memory_is_judged_for_its_workers(s
     runtime = FakeRuntime("raylab")
     runtime.up(LabSpec(workers=4))
 
-    def observe(opened: Runtime, status: LabStatus) -> RunningLab:
+    def observe(opened: LabView, status: LabStatus) -> RunningLab:
         assert opened is runtime
         return replace(seen, status=status, nodes=runtime.nodes())
 
@@ -184,7 +184,7 @@ def test_the_lab_is_checked_when_it_is_up_and_memory_is_judged_for_its_workers(s
     assert "beside the running lab" in by_name["shared memory"].detail
 
 
-def unasked(opened: Runtime, status: LabStatus) -> RunningLab:
+def unasked(opened: LabView, status: LabStatus) -> RunningLab:
     raise AssertionError("a lab that is not up was looked at")
 
 
@@ -200,7 +200,7 @@ def test_a_lab_that_is_not_up_is_skipped_and_the_machine_is_checked() -> None:
 
 
 def test_a_lab_that_breaks_while_it_is_looked_at_is_a_failed_check_not_a_crash(runtime: FakeRuntime) -> None:
-    def observe(opened: Runtime, status: LabStatus) -> RunningLab:
+    def observe(opened: LabView, status: LabStatus) -> RunningLab:
         raise LabDownError("lab raylab is not up", "start it")
 
     answers = run_checks(

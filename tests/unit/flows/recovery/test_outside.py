@@ -13,7 +13,7 @@ from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery import FaultRequest, Moment, inject
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.outside import judge_from_ledger, ledger_store, open_outside
-from lab.runtime.kubernetes import Kubectl, KubernetesRuntime
+from lab.runtime.kubernetes import Kubectl, KubernetesControl
 from lab.topology import REGION
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 from tests.unit.runtime.kubernetes.cluster import FakeCluster
@@ -103,7 +103,7 @@ def test_a_pod_is_deleted_and_its_job_followed_by_the_ledger(
     Training(world)
     world.clock.sleep(3)
     cluster = FakeCluster(W0, W1, on_delete=world.runtime.kill)
-    runtime = KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock, wall=world.clock)
+    runtime = KubernetesControl(Kubectl("school", run=cluster.run), clock=world.clock, wall=world.clock)
     moments: list[Moment] = []
 
     outcome = inject(
@@ -131,7 +131,7 @@ def test_a_pod_that_trains_nothing_is_refused_and_left_alone(
     world.clock.sleep(3)
     cluster = FakeCluster(W0, W1)
     lab = open_outside(
-        KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock, wall=world.clock),
+        KubernetesControl(Kubectl("school", run=cluster.run), clock=world.clock, wall=world.clock),
         world.store,
     )
     for pod, words in ((W1, "runs no part of job"), ("head-1", "head-1 runs no rank of a job")):

@@ -50,7 +50,7 @@ def test_a_lab_that_is_down_cannot_be_broken(world: World) -> None:
     world.runtime.down()
 
     with pytest.raises(LabDownError):
-        check_target(world.lab, W0, find_fault("kill").kind)
+        check_target(world.lab.control, W0, find_fault("kill").kind)
 
 
 @pytest.mark.parametrize(
