@@ -22,8 +22,6 @@ RUNTIMES = ("local", "compose", "auto")
 KUBERNETES = "kubernetes"
 """The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
-OLD_NAME = "--name"
-"""An option that was the lab's name, and after `submit` the job's; it is refused."""
 GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
 

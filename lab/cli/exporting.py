@@ -19,7 +19,7 @@ recipe_argument = click.argument(
 parameter_option = click.option(
     "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
     shell_complete=parameter_names,
-    help="A parameter of the recipe, repeatable; see `labctl recipes`.",
+    help="A parameter of the recipe, repeatable; see `labctl submit --list`.",
 )  # fmt: skip
 working_dir_option = click.option(
     "--working-dir", type=values.Place(), metavar="DIR",

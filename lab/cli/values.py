@@ -193,7 +193,7 @@ def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults")
+            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl fault-inject --list")
         by_name[name] = number
     return by_name
 

@@ -179,7 +179,7 @@ class InsideRuntime(Runtime):
 
     def missing(self, feature: Feature) -> str:
         del feature
-        return f"only the host can tell: labctl faults --lab {self.lab} there"
+        return f"only the host can tell: labctl fault-inject --list --lab {self.lab} there"
 
     # The host's business
 

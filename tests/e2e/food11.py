@@ -19,7 +19,7 @@ TRIALS, EPOCHS = 5, 6
 
 def pictures(shell: Shell) -> str:
     """Drawn pictures of food, as many as lessons draw: the labs of a home share them. Their folder."""
-    drawn = shell.labctl("data", "food11", "--synthetic", str(PICTURES), "--json").document
+    drawn = shell.labctl("lesson", "data", "food11", "--synthetic", str(PICTURES), "--json").document
     return str(drawn["dataset"]["folder"])
 
 

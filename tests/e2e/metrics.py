@@ -121,7 +121,7 @@ class MetricsTests:
 
         eventually(lambda: attempts() == 3, PATIENCE, "the one that was preempted is back")
         for job in both:
-            shell.labctl("job", "stop", job)
+            shell.labctl("jobs", "stop", job)
             becomes(job, "Finished")
 
         def without_data() -> list[str]:

@@ -27,7 +27,7 @@ SIGNALLED = 128
 @click.command(cls=LabCommand)
 @click.option(
     "--faults", "names", type=values.Text(), metavar="FAULTS",
-    help=f"What to draw from: names as in `labctl faults`, with commas. [default: {DEFAULT_FAULTS}]",
+    help=f"What to draw from; see `labctl fault-inject --list`. With commas. [default: {DEFAULT_FAULTS}]",
 )  # fmt: skip
 @click.option(
     "--schedule",
@@ -47,7 +47,7 @@ SIGNALLED = 128
 @click.option("--limit", type=values.WholeNumber(1, MAX_FAULTS), metavar="N", help="At most so many faults.")
 @click.option(
     "-p", "pairs", type=values.Text(), multiple=True, metavar="FAULT.NAME=NUMBER",
-    help="A parameter of one of the faults; see `labctl faults`.",
+    help="A parameter of one of the faults; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option("--below-one-worker", is_flag=True, help="Let a fault take the last healthy worker, too.")
 @click.option(
@@ -184,7 +184,7 @@ def finish(app: App, result: ChaosResult) -> None:
         app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
         raise click.exceptions.Exit(exit_code(result.interrupt))
     if result.failure:
-        app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl job logs {result.job}"))
+        app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl jobs logs {result.job}"))
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, values
+from lab.cli.commands.manifests import check, others, tell
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, LabGroup, pass_app
 from lab.cli.exporting import (
     HERE,
@@ -27,7 +28,6 @@ from lab.cli.exporting import (
     workers_option,
     working_dir_option,
 )
-from lab.cli.findings import others, tell
 from lab.errors import LabDownError, UsageError
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
@@ -43,7 +43,7 @@ CODE = ("configmap", "image")
 
 @click.group(cls=LabGroup)
 def export() -> None:
-    """Write the lab for Kubernetes or plain Compose. No lab has to run."""
+    """Write the lab for Kubernetes or Compose; check manifests. No lab has to run."""
 
 
 @export.command("kubernetes", cls=DashCommand)
@@ -250,5 +250,7 @@ def _job(
         return script_code(spec.name, command, working_dir, runtime_env)
     return None
 
+
+export.add_command(check)
 
 COMMANDS = (export,)

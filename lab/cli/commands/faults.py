@@ -1,4 +1,4 @@
-"""faults, fault-inject, heal: breaking a lab on purpose, and the proof that training recovered."""
+"""fault-inject, heal: breaking a lab on purpose, and the proof that training recovered."""
 
 from __future__ import annotations
 
@@ -39,16 +39,10 @@ def warn_of_broken(app: App) -> None:
         app.out.warn(problem.message, problem.hint)
 
 
-@click.command(cls=LabCommand)
-@pass_app
-def faults(app: App) -> None:
-    """List the faults and what is right after each.
-
-    Parameters are given with -p NAME=NUMBER, in the unit that stands beside them; `for` also as --for TIME.
-    """
+def _list(app: App) -> None:
+    """List the faults, with their parameters and what is right after each."""
     from lab.faults import catalogue
 
-    warn_of_broken(app)
     kinds = catalogue()
     if app.out.as_json({"faults": [documents.fault_kind(kind) for kind in kinds]}):
         return
@@ -72,11 +66,11 @@ def faults(app: App) -> None:
 @click.option(
     "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
     shell_complete=fault_names,
-    help="What to do to it; see `labctl faults`.",
+    help="What to do to it; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option(
     "-p", "pairs", type=values.Text(), multiple=True, metavar="NAME=NUMBER",
-    help="A parameter of the fault; see `labctl faults`.",
+    help="A parameter of the fault; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option(
     "--job", "job_id", type=values.Text(), metavar="ID",
@@ -100,6 +94,10 @@ def faults(app: App) -> None:
     "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
 )
 @control_option
+@click.option(
+    "--list", "listing", is_flag=True,
+    help="Break nothing: list the faults, what -p can set, and what is right after each.",
+)  # fmt: skip
 @cluster_options
 @pass_app
 def fault_inject(
@@ -115,6 +113,7 @@ def fault_inject(
     timeout: float | None,
     wait: bool,
     control: bool,
+    listing: bool,
     **place: str | None,
 ) -> None:
     """Break something and follow the recovery to its receipt.
@@ -127,6 +126,10 @@ def fault_inject(
     """
     from lab.flows.recovery import FaultRequest, inject
 
+    warn_of_broken(app)
+    if listing:
+        _list(app)
+        return
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
     if control and not wait:
@@ -141,7 +144,6 @@ def fault_inject(
         timeout=timeout,
         parameters=values.numbers(pairs),
     )
-    warn_of_broken(app)
     if control and app.runtime == KUBERNETES:
         raise UsageError(
             "--control with --runtime kubernetes: labctl cannot submit the job there again",
@@ -226,6 +228,6 @@ def judge(app: App, receipt: Receipt) -> None:
         app.fail(VerdictError(wrong, receipt.reason or "the receipt says which check failed"))
 
 
-COMMANDS = (faults, fault_inject, heal)
+COMMANDS = (fault_inject, heal)
 CLUSTERS = (fault_inject, heal)
 """Those that take --runtime kubernetes."""

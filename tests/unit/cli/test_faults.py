@@ -46,14 +46,14 @@ def ends_with(labctl: Labctl, given: Receipt) -> Any:
 
 
 def test_faults_are_listed(labctl: Labctl) -> None:
-    shown = labctl.ok("faults")
+    shown = labctl.ok("fault-inject", "--list")
     assert [line.partition(":")[0] for line in shown.splitlines() if not line.startswith(" ")] == list(FAULTS)
     assert "  for [s]: how long the node is frozen (default: 10)" in shown
     assert "  expected: training resumes from its newest checkpoint" in shown
 
 
 def test_faults_as_json(labctl: Labctl) -> None:
-    document = labctl.json("faults")
+    document = labctl.json("fault-inject", "--list")
     assert [fault["name"] for fault in document["faults"]] == list(FAULTS)
     assert set(document["faults"][0]) == {
         "name", "summary", "hits", "parameters", "runtimes", "expected", "revert"
