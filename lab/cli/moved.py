@@ -25,9 +25,20 @@ COMMANDS: Mapping[str, str] = {
 """Old name -> new one; a longer name stands before the beginning of it."""
 
 OPTIONS: Mapping[str, str] = {
+    "--for-time": "write --for TIME",
+    "--interval": "write --every TIME",
+    "--ledger": "write --storage s3://BUCKET[/FOLDER], as for `export kubernetes`",
+    "--memory": "write --memory-per-worker SIZE",
     "--name": "--lab is the lab's name; --job-name, of `submit`, the job's",
+    "--no-wait": "write --detach",
+    "--until-done": "leave it out: it is the default",
+    "--wait": "leave it out: it is the default",
+    "-o": "write --yaml",
+    "health run --check": "name the check without an option: labctl health run CHECK",
+    "queue check --output": "write --yaml",
+    "queue get --output": "write --yaml",
 }
-"""Old option -> advice. None of them is an option of any command."""
+"""Old option, alone or after the only command that had it -> advice."""
 
 
 def refuse_command(words: Sequence[str]) -> None:
@@ -43,5 +54,9 @@ def refuse_command(words: Sequence[str]) -> None:
 
 def old_option(error: click.ClickException) -> UsageError | None:
     """The error to show for an option that has another name now; None for every other error."""
-    name = error.option_name if isinstance(error, click.NoSuchOption) else ""
-    return UsageError(f"{name} is no option any more", OPTIONS[name]) if name in OPTIONS else None
+    if not isinstance(error, click.NoSuchOption):
+        return None
+    name = error.option_name
+    command = error.ctx.command_path.removeprefix(f"{PROGRAM} ") if error.ctx else ""
+    advice = OPTIONS.get(f"{command} {name}") or OPTIONS.get(name)
+    return UsageError(f"{name} is no option any more", advice) if advice else None

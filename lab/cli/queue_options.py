@@ -19,26 +19,6 @@ LONGEST = 10 * 366 * 24 * 3600.0
 MOST_GRACE = 3600.0
 
 
-class MemoryAmount(click.ParamType[int]):
-    """An amount of memory as Kubernetes writes it, in bytes."""
-
-    name = "memory"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes. Raises UsageError."""
-        from kueue.quantity import amount
-
-        try:
-            size = amount("memory", str(value).strip())
-        except ValueError:
-            size = 0
-        if size <= 0:
-            raise UsageError(
-                f"--memory-per-worker {value}: not an amount of memory", "write 512Mi, 4Gi or 4G"
-            )
-        return size
-
-
 class ExitCodes(click.ParamType[tuple[int, ...]]):
     """A list of exit codes such as 2,3."""
 
@@ -67,7 +47,7 @@ OPTIONS = (
                  help="GPUs of each worker of a command. [default: 0]"),
     click.option("--cpus-per-worker", type=values.Amount(MOST_AMOUNT), metavar="N",
                  help="Logical CPUs of each worker of a command. [default: 1]"),
-    click.option("--memory-per-worker", type=MemoryAmount(), metavar="SIZE",
+    click.option("--memory-per-worker", type=values.Memory(), metavar="SIZE",
                  help="Memory of each worker, such as 4Gi, where the queue counts it."),
     click.option("--enforce", is_flag=True, help="End the job if it takes more than it asked for."),
     click.option("--preemption-grace", type=values.Duration(zero=True, most=MOST_GRACE), metavar="TIME",

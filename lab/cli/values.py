@@ -102,6 +102,24 @@ def hours(seconds: float) -> str:
     return "1 hour" if seconds == MAX_DURATION else f"{seconds / 3600:g} hours"
 
 
+class Memory(click.ParamType[int]):
+    """An amount of memory as Kubernetes writes it, in bytes."""
+
+    name = "memory"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes. Raises UsageError."""
+        from kueue.quantity import amount
+
+        try:
+            size = amount("memory", str(value).strip())
+        except ValueError:
+            size = 0
+        if size <= 0:
+            raise UsageError(f"{_named(param)} {value}: not an amount of memory", "write 512Mi, 4Gi or 4G")
+        return size
+
+
 class WholeNumber(click.ParamType[int]):
     """A whole number within limits."""
 

@@ -56,7 +56,7 @@ class SearchTests:
         settings = ("--samples", str(TRIALS), "--epochs", str(EPOCHS), "--cpus", "1")
         argv = ("submit", "--detach", "--json", "--", "python", "tune_ray.py", *settings)
         job = str(shell.labctl(*argv, cwd=FOLDER).document["submission_id"])
-        fault = ("fault-inject", shell.where(job), "--job", job, "--no-wait", "--timeout", "3m")
+        fault = ("fault-inject", shell.where(job), "--job", job, "--detach", "--timeout", "3m")
         shell.labctl(*fault, timeout=2 * PATIENCE)
         shell.succeeds(job, 3 * PATIENCE)
 

@@ -32,7 +32,7 @@ class MetricsTests:
         begin = time.time()
         job = shell.digits(epochs=EPOCHS)
         target = shell.where(job)
-        shell.labctl("fault-inject", target, "--fault", "stop", "--no-wait", "--json")
+        shell.labctl("fault-inject", target, "--fault", "stop", "--detach", "--json")
         shell.succeeds(job)
 
         def without_data() -> list[str]:

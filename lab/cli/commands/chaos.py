@@ -42,8 +42,10 @@ SIGNALLED = 128
     "--seed", type=values.WholeNumber(0, MAX_SEED), metavar="N",
     help="The same seed draws the same faults in the same order. [default: 0]",
 )  # fmt: skip
-@click.option("--until-done", is_flag=True, help="Go on until the job ends, which is the default.")
-@click.option("--for-time", type=values.Duration(), metavar="TIME", help="Inject nothing after this long.")
+@click.option(
+    "--for", "seconds", type=values.Duration(), metavar="TIME",
+    help="Inject nothing after this long. [default: go on until the job ends]",
+)  # fmt: skip
 @click.option("--limit", type=values.WholeNumber(1, MAX_FAULTS), metavar="N", help="At most so many faults.")
 @click.option(
     "-p", "pairs", type=values.Text(), multiple=True, metavar="FAULT.NAME=NUMBER",
@@ -62,8 +64,7 @@ def chaos(
     schedule: Path | None,
     every: float | None,
     seed: int | None,
-    until_done: bool,
-    for_time: float | None,
+    seconds: float | None,
     limit: int | None,
     pairs: tuple[str, ...],
     below_one_worker: bool,
@@ -79,8 +80,6 @@ def chaos(
     """
     from lab.flows.chaos import random_plan, read_schedule, run_chaos
 
-    if until_done and for_time is not None:
-        raise UsageError("--until-done and --for-time exclude each other", "name one end")
     warn_of_broken(app)
     if schedule is not None:
         drawn = {"--faults": names, "--every": every, "--seed": seed, "-p": pairs or None}
@@ -93,7 +92,7 @@ def chaos(
         plan = dataclasses.replace(
             plan,
             limit=plan.limit if limit is None else limit,
-            seconds=plan.seconds if for_time is None else for_time,
+            seconds=plan.seconds if seconds is None else seconds,
             below_one=plan.below_one or below_one_worker,
         )
     else:
@@ -102,7 +101,7 @@ def chaos(
             every=30.0 if every is None else every,
             seed=seed or 0,
             limit=limit,
-            seconds=for_time,
+            seconds=seconds,
             parameters=parameters(pairs),
             below_one=below_one_worker,
         )

@@ -91,8 +91,9 @@ def _list(app: App) -> None:
     "[default: while the job makes progress]",
 )  # fmt: skip
 @click.option(
-    "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
-)
+    "--detach", is_flag=True,
+    help="Return as soon as the fault has been injected and undone: do not follow the recovery.",
+)  # fmt: skip
 @control_option
 @click.option(
     "--list", "listing", is_flag=True,
@@ -111,7 +112,7 @@ def fault_inject(
     after: float | None,
     duration: float | None,
     timeout: float | None,
-    wait: bool,
+    detach: bool,
     control: bool,
     listing: bool,
     **place: str | None,
@@ -121,7 +122,7 @@ def fault_inject(
     A node, a training process, a checkpoint, the object store, or the head; with --runtime kubernetes a pod
     of a cluster, through kubectl, followed by the ledger of its job.
 
-    Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --no-wait it exits
+    Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --detach it exits
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
     """
     from lab.flows.recovery import FaultRequest, inject
@@ -132,8 +133,8 @@ def fault_inject(
         return
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
-    if control and not wait:
-        raise UsageError("--control and --no-wait exclude each other", "a control run follows the receipt")
+    if control and detach:
+        raise UsageError("--control and --detach exclude each other", "a control run follows the receipt")
     request = FaultRequest(
         target=target or "",
         kind=kind,
@@ -151,7 +152,7 @@ def fault_inject(
         )
     lab = open_lab(app, LedgerPlace.of(**place))
     with Story(app.out) as story:
-        outcome = inject(lab, request, story.moment, wait=wait, control=control)
+        outcome = inject(lab, request, story.moment, wait=not detach, control=control)
     if outcome.receipt is None:
         _not_waited(app, outcome)
         return

@@ -32,17 +32,17 @@ def health(app: App, ctx: click.Context, every: bool) -> None:
 
 
 @health.command()
-@click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
-@click.option(
-    "--check", type=values.Text(), metavar="CHECK",
+@click.argument(
+    "check", type=values.Text(), metavar="[CHECK]", required=False,
     help="Only this check. [default: all that do not need a free node]",
 )  # fmt: skip
+@click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
 @click.option(
-    "--timeout", type=float, metavar="SECONDS", default=RUN_SECONDS,
-    help=f"Deadline for the results. [default: {RUN_SECONDS:g}]",
+    "--timeout", type=values.Duration(), metavar="TIME", default=RUN_SECONDS,
+    help=f"Deadline for the results. [default: {RUN_SECONDS:g}s]",
 )  # fmt: skip
 @pass_app
-def run(app: App, node: str | None, check: str | None, timeout: float) -> None:
+def run(app: App, check: str | None, node: str | None, timeout: float) -> None:
     """Run checks now, and show what they find.
 
     A check that disturbs what runs, as gpumem does, has to be named; it waits until its node is free.
@@ -152,7 +152,7 @@ def alerts(app: App) -> None:
 @health.command()
 @click.argument("name", type=values.Text(), metavar="NAME", help="An alert; see `labctl health alerts`.")
 @click.option(
-    "--for", "seconds", type=values.Duration(most=LONGEST_SILENCE), metavar="DURATION", default=3600.0,
+    "--for", "seconds", type=values.Duration(most=LONGEST_SILENCE), metavar="TIME", default=3600.0,
     help="How long. [default: 1h]",
 )  # fmt: skip
 @pass_app

@@ -72,7 +72,7 @@ def test_a_fault_is_asked_for_as_typed(labctl: Labctl, injected: Any) -> None:
         "fault-inject", "ray-worker-0", "--fault", "pause", "--job", "job-1", "--after-epoch", "3",
         "--for", "20s", "--timeout", "1m",
     )  # fmt: skip
-    labctl.ok("fault-inject", "ray-worker-1", "--after", "500ms", "--no-wait")
+    labctl.ok("fault-inject", "ray-worker-1", "--after", "500ms", "--detach")
     labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
     asked = functools.partial(call, labctl.lab)
     assert injected.call_args_list == [
@@ -124,11 +124,11 @@ def test_a_lab_that_is_not_whole_after_a_training_that_recovered_is_named_as_wha
 
 @pytest.mark.usefixtures("injected")
 def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
-    result = labctl("fault-inject", "ray-worker-0", "--no-wait")
+    result = labctl("fault-inject", "ray-worker-0", "--detach")
     assert result.exit_code == 0
     assert result.stdout.startswith("kill ray-worker-0: injected at ")
     assert "undone 4.2 s later: the node is started again" in result.stdout
-    document = labctl.json("fault-inject", "ray-worker-0", "--no-wait")
+    document = labctl.json("fault-inject", "ray-worker-0", "--detach")
     assert document["fault"] == {"kind": "kill", "target": "ray-worker-0", "at": AT, "reverted_at": AT + 4.25}
     assert document["next"] == ""
 
@@ -150,7 +150,7 @@ def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
         ["-p", "delay=much"],
         ["-p", "delay=nan"],
         ["-p", "delay"],
-        ["--control", "--no-wait"],
+        ["--control", "--detach"],
     ],
 )
 def test_absurd_faults_are_refused_before_anything_is_opened(labctl: Labctl, arguments: list[str]) -> None:

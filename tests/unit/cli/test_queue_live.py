@@ -554,7 +554,7 @@ def test_what_a_person_writes_wrong_is_refused(classroom: QueueWorld, tmp_path: 
         ("delete", "cq/"): (2, "not the name of an object"),
         ("delete", "cq/other"): (3, "there is no ClusterQueue other"),
         ("get", "cq/other"): (3, "there is no cq/other"),
-        ("get", "-o", "yaml", "--json"): (2, "exclude each other"),
+        ("get", "--yaml", "--json"): (2, "exclude each other"),
         ("apply", "--example", "classroom", "-n", "A B"): (2, "'A B'"),
     }
     before = classroom.labctl.json("queue", "get")
@@ -574,7 +574,7 @@ def test_delete_refuses_what_is_used_and_names_by_whom(classroom: QueueWorld) ->
 
 def test_what_was_got_can_be_deleted_and_applied_again(classroom: QueueWorld, tmp_path: Path) -> None:
     labctl, kept = classroom.labctl, tmp_path / "kept.yaml"
-    kept.write_text(labctl.ok("queue", "get", "-o", "yaml"), encoding="utf-8")
+    kept.write_text(labctl.ok("queue", "get", "--yaml"), encoding="utf-8")
     assert "apiVersion: kueue.x-k8s.io/v1beta2\n" in kept.read_text(encoding="utf-8")
     before = labctl.json("queue", "get")
     assert "ClusterQueue classroom deleted\n" in labctl.ok("queue", "delete", "--file", str(kept))

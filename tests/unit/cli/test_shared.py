@@ -285,10 +285,12 @@ def test_an_old_name_of_a_command_is_refused_with_the_new_one(labctl: Labctl, ol
 
 @pytest.mark.parametrize("old", moved.OPTIONS)
 def test_an_old_option_is_refused_with_the_new_one(labctl: Labctl, old: str) -> None:
-    assert not [name for name, command in commands() for param in command.params if old in param.opts]
-    result = labctl("status", old, "x")
+    *command, option = old.split()
+    where = [" ".join(command)] if command else list(ALL)
+    assert not [name for name in where for param in ALL[name].params if option in param.opts]
+    result = labctl(*(command or ["status"]), option, "x")
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {old} is no option any more\n  -> ")
+    assert result.stderr.startswith(f"error: {option} is no option any more\n  -> ")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
