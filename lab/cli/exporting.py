@@ -41,7 +41,7 @@ cpus_option = click.option(
     help=f"CPUs of each worker. [default: those of the lab when it is up, else {LabSpec.cpus_per_worker}]",
 )  # fmt: skip
 memory_option = click.option(
-    "--memory-per-worker", type=values.Memory(), metavar="SIZE",
+    "--memory-per-worker", type=values.MemorySize(), metavar="SIZE",
     help="Memory of each worker, such as 8Gi. [default: 4Gi, with a GPU 16Gi]",
 )  # fmt: skip
 storage_option = click.option(

@@ -47,7 +47,7 @@ OPTIONS = (
                  help="GPUs of each worker of a command. [default: 0]"),
     click.option("--cpus-per-worker", type=values.Amount(MOST_AMOUNT), metavar="N",
                  help="Logical CPUs of each worker of a command. [default: 1]"),
-    click.option("--memory-per-worker", type=values.Memory(), metavar="SIZE",
+    click.option("--memory-per-worker", type=values.MemorySize(), metavar="SIZE",
                  help="Memory of each worker, such as 4Gi, where the queue counts it."),
     click.option("--enforce", is_flag=True, help="End the job if it takes more than it asked for."),
     click.option("--preemption-grace", type=values.Duration(zero=True, most=MOST_GRACE), metavar="TIME",

@@ -102,7 +102,7 @@ def hours(seconds: float) -> str:
     return "1 hour" if seconds == MAX_DURATION else f"{seconds / 3600:g} hours"
 
 
-class Memory(click.ParamType[int]):
+class MemorySize(click.ParamType[int]):
     """An amount of memory as Kubernetes writes it, in bytes."""
 
     name = "memory"

@@ -187,7 +187,7 @@ def _judge(app: App, result: LessonResult) -> None:
     missing = [check for check in result.checks if check.outcome != "passed"]
     names = ", ".join(check.name for check in missing)
     hint = next((check.hint for check in missing if check.hint), "")
-    app.fail(LessonError(f"lesson {result.lesson} is not passed yet: {names}", hint))
+    app.fail(LessonError(f"lesson {result.document.lesson} is not passed yet: {names}", hint))
 
 
 @lesson.command("report")
