@@ -51,7 +51,7 @@ def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
     help="Draw N pictures of each class instead, without internet: colours and shapes that a small network"
     " learns.",
 )  # fmt: skip
-@click.option("--seed", type=int, help="Which pictures --synthetic draws. [default: 0]")
+@click.option("--seed", type=int, metavar="N", help="Which pictures --synthetic draws. [default: 0]")
 @click.option("--url", type=values.Text(), metavar="URL", help="Another address of the archive.")
 @click.option(
     "--sha256", type=values.Text(), metavar="HEX",

@@ -45,9 +45,9 @@ service_argument = click.argument(
 @click.command(cls=LabCommand)
 @gpu_options
 @store_options
-@click.option("--workers", type=int, help=f"Ray nodes that train. [default: {LabSpec.workers}]")
+@click.option("--workers", type=int, metavar="N", help=f"Ray nodes that train. [default: {LabSpec.workers}]")
 @click.option(
-    "--cpus-per-worker", type=int,
+    "--cpus-per-worker", type=int, metavar="N",
     help="Logical CPUs that each worker offers to Ray: used for scheduling, not a limit. "
     f"[default: {LabSpec.cpus_per_worker}]",
 )  # fmt: skip
