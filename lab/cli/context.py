@@ -154,6 +154,13 @@ class LabGroup(LabCommand, click.Group):
         LabCommand.format_options(self, ctx, formatter)
         self.format_commands(ctx, formatter)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with its first sentence; click cuts it short."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
+            )
+
 
 class RuntimeName(click.Choice[str]):
     """A runtime that the command can use."""

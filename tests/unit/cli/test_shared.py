@@ -67,6 +67,8 @@ def test_every_command_and_option_has_help(name: str, labctl: Labctl) -> None:
 
 def test_the_list_of_commands_has_no_sentence_cut_short(labctl: Labctl) -> None:
     assert "..." not in labctl.ok("--help").partition("Options:")[0].partition("Run:")[2]
+    for name in (name for name, command in ALL.items() if isinstance(command, click.Group)):
+        assert "..." not in labctl.ok(*name.split(), "--help").partition("Commands:")[2], name
 
 
 def test_each_command_stands_in_the_help_once(labctl: Labctl) -> None:
