@@ -97,7 +97,7 @@ class CliLab:
 
     def checkpoints(self, job: str) -> int:
         """Count the checkpoints of a job."""
-        return len(self._call(("checkpoints", job, "--json"))[1]["checkpoints"])
+        return len(self._call(("jobs", "checkpoints", job, "--json"))[1]["checkpoints"])
 
     @property
     def folder(self) -> Path:

@@ -1,6 +1,6 @@
 """Documents of health: what agents report, what people and faults order, and what pages show.
 
-The agents of lab/probe/raylab_health, which import nothing of lab, write `Report` and read `Orders`.
+The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Orders`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Wish(Strict):
 
 
 @dataclass(frozen=True)
-class Report(Strict):
+class AgentReport(Strict):
     """`POST /health/report`: what the agent of a node knows."""
 
     node: Name
@@ -82,7 +82,7 @@ class Report(Strict):
 
 
 @dataclass(frozen=True)
-class Run(Strict):
+class CheckRequest(Strict):
     """`POST /health/run`: check a node, or all; empty fields stand for all."""
 
     node: Annotated[str, Limits(max_length=200)] = ""
@@ -179,7 +179,7 @@ class HealthView:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Answer to `Run`: node -> checks that it is going to make."""
+    """Answer to `CheckRequest`: node -> checks that it is going to make."""
 
     ordered: Mapping[str, tuple[str, ...]]
     now: float

@@ -53,7 +53,7 @@ class FaultDocument(Described):
     """Right after it had acted."""
     reverted_at: float | None
     parameters: Mapping[str, Number]
-    """What the fault was given, with its defaults; units: `labctl faults`."""
+    """What the fault was given, with its defaults; units: `labctl fault-inject --list`."""
 
 
 @dataclass(frozen=True)

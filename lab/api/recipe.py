@@ -1,6 +1,6 @@
 """The manifest of a recipe, `recipe.json`: a training script of workspace/ with its parameters.
 
-Read without pydantic (lab.api.light): `labctl recipes`, `submit` and completion read every one.
+Read without pydantic (lab.api.light): `labctl submit` and completion read every one.
 """
 
 from __future__ import annotations

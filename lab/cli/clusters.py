@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., object])
 class LedgerPlace:
     """A ledger's place, and the context of kubectl; empty where not given."""
 
-    ledger: str = ""
+    storage: str = ""
     endpoint: str = ""
     region: str = ""
     context: str = ""
@@ -46,7 +46,7 @@ class LedgerPlace:
         """The store of the ledger. Raises UsageError."""
         from lab.flows.recovery.outside import ledger_store
 
-        return ledger_store(self.ledger, self.endpoint, self.region, os.environ)
+        return ledger_store(self.storage, self.endpoint, self.region, os.environ)
 
 
 def ledger_options(*, required: bool) -> Callable[[F], F]:
@@ -63,8 +63,8 @@ def ledger_options(*, required: bool) -> Callable[[F], F]:
                 help="Address of its object store. [default: $AWS_ENDPOINT_URL, else AWS' own]",
             ),
             click.option(
-                "--ledger", type=values.Text(), required=required, metavar="s3://BUCKET[/FOLDER]",
-                help="Where the jobs of the cluster write: --storage of the export. "
+                "--storage", type=values.Text(), required=required, metavar="s3://BUCKET[/FOLDER]",
+                help="Where the jobs of the cluster write, as for `export kubernetes`. "
                 "The key comes from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials.",
             ),
         ):  # fmt: skip
@@ -100,7 +100,7 @@ def open_lab(app: App, place: LedgerPlace) -> Lab:
     from lab.flows.recovery.outside import open_outside
     from lab.runtime.kubernetes import Kubectl, KubernetesControl
 
-    for name in ("context", "ledger"):
+    for name in ("context", "storage"):
         if not getattr(place, name):
             what = "a context of kubectl" if name == "context" else "where the cluster's jobs write"
             raise UsageError(f"--runtime kubernetes without --{name}", f"--{name} names {what}")

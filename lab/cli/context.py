@@ -22,8 +22,6 @@ RUNTIMES = ("local", "compose", "auto")
 KUBERNETES = "kubernetes"
 """The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
-OLD_NAME = "--name"
-"""An option that was the lab's name, and after `submit` the job's; it is refused."""
 GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
 
@@ -155,6 +153,13 @@ class LabGroup(LabCommand, click.Group):
         """Write the options, then the commands."""
         LabCommand.format_options(self, ctx, formatter)
         self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with its first sentence; click cuts it short."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
+            )
 
 
 class RuntimeName(click.Choice[str]):

@@ -19,7 +19,7 @@ recipe_argument = click.argument(
 parameter_option = click.option(
     "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
     shell_complete=parameter_names,
-    help="A parameter of the recipe, repeatable; see `labctl recipes`.",
+    help="A parameter of the recipe, repeatable; see `labctl submit --list`.",
 )  # fmt: skip
 working_dir_option = click.option(
     "--working-dir", type=values.Place(), metavar="DIR",
@@ -41,7 +41,7 @@ cpus_option = click.option(
     help=f"CPUs of each worker. [default: those of the lab when it is up, else {LabSpec.cpus_per_worker}]",
 )  # fmt: skip
 memory_option = click.option(
-    "--memory", type=values.Text(), metavar="QUANTITY",
+    "--memory-per-worker", type=values.MemorySize(), metavar="SIZE",
     help="Memory of each worker, such as 8Gi. [default: 4Gi, with a GPU 16Gi]",
 )  # fmt: skip
 storage_option = click.option(

@@ -31,23 +31,9 @@ SECTIONS: Mapping[str, tuple[Listed, ...]] = {
         Listed("down", "lab", "Stop the lab, even one that is only half up."),
         Listed("restart", "lab", "Stop a service and start it again."),
         Listed("submit", "submit", "Submit a recipe or a command, and follow its log."),
-        Listed("recipes", "jobs", "List the recipes and what -p can set in each."),
-        Listed("jobs", "jobs", "List the jobs, newest first, then those of an earlier cluster."),
-        Listed("job", "jobs", "Show one job, its log, or stop it."),
-        Listed("data", "data", "Get, list and delete the data sets of the lessons."),
-    ),
-    "Look": (
-        Listed("status", "lab", "Show services, nodes and running jobs."),
-        Listed("services", "lab", "List the services with their addresses and secrets."),
-        Listed("logs", "lab", "Print what a service wrote."),
-        Listed("top", "top", "Show what runs on each node, how busy it is, and who waits."),
-        Listed("gpus", "gpus", "Show the GPUs, and which one each worker gets."),
-        Listed("health", "health", "Show the health of every GPU and node."),
-        Listed("alerts", "alerts", "Show the alerts that fire."),
-        Listed("checkpoints", "jobs", "List the checkpoints of one job or of all."),
+        Listed("jobs", "jobs", "List the jobs and checkpoints; show, follow or stop a job."),
     ),
     "Break, and prove recovery": (
-        Listed("faults", "faults", "List the faults and what is right after each."),
         Listed("fault-inject", "faults", "Break something and follow the recovery to its receipt."),
         Listed("chaos", "chaos", "Break one thing after another, and judge each recovery."),
         Listed("ladder", "ladder", "Lose the same rank under six ways of recovery, side by side."),
@@ -55,23 +41,35 @@ SECTIONS: Mapping[str, tuple[Listed, ...]] = {
         Listed("receipt", "receipt", "Judge a job of any cluster from its ledger alone."),
         Listed("report", "report", "Write what became of a fault or a job: a page with pictures."),
     ),
+    "Look": (
+        Listed("status", "lab", "Show services, their addresses, nodes and running jobs."),
+        Listed("top", "top", "Show what runs on each node, how busy it is, and who waits."),
+        Listed("logs", "lab", "Print what a service wrote."),
+        Listed("gpus", "gpus", "Show the GPUs, and which one each worker gets."),
+        Listed("health", "health", "Show the health of GPUs and nodes, or the alerts that fire."),
+    ),
     "Share": (
         Listed("queue", "queue", "Show the queues of a lab, and the jobs in them."),
-        Listed("lesson", "lessons", "The exercises of the course: notebooks that check themselves."),
+        Listed("lesson", "lessons", "Do the exercises of the course, and get their data sets."),
     ),
     "Grow beyond this machine": (
-        Listed("export", "export", "Write the lab for Kubernetes or plain Compose."),
-        Listed("lint", "manifests", "Check manifests of KubeRay and Kueue without a cluster."),
+        Listed("export", "export", "Write the lab for Kubernetes or Compose; check manifests."),
     ),
     "labctl and this machine": (
         Listed("doctor", "machine", "Check this machine, and the lab when it is up."),
         Listed("images", "images", "List, get, save and load the images of containers."),
         Listed("test", "machine", "Run labctl's own tests: all of them, or the parts named."),
-        Listed("self", "own", "Say what labctl wrote on this machine, or remove it."),
-        Listed("completion", "machine", "Print the completion script of a shell."),
+        Listed("self", "own", "List or remove what labctl wrote here; completion."),
     ),
 }
 """Commands in the help, by what a reader wants."""
+
+
+def walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """The command and all below it, with their full names."""
+    yield name, command
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from walk(f"{name} {below.name}", below)
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -92,8 +90,7 @@ class Commands(MutableMapping[str, click.Command]):
         clusters = getattr(module, "CLUSTERS", ())
         for outer in module.COMMANDS:
             self._imported[outer.name] = outer
-            inner = outer.commands.values() if isinstance(outer, click.Group) else ()
-            for command in (outer, *inner):
+            for _, command in walk(outer.name, outer):
                 shared_options(command, clusters=command in clusters)
 
     def __setitem__(self, name: str, command: click.Command) -> None:

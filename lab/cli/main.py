@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
-from lab.cli import streams
+from lab.cli import moved, streams
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
-from lab.cli.context import OLD_NAME, App, LabGroup, shared_options
+from lab.cli.context import App, LabCommand, LabGroup, shared_options
 from lab.cli.listing import SECTIONS, Commands
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
@@ -57,6 +57,19 @@ class Root(LabGroup):
     def main(self, args: Sequence[str] | None = None, *_: object, **extra: Any) -> Any:
         """Run one command line and exit with its code."""
         sys.exit(main(args, extra.get("obj")))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Look the command up by name. Raises UsageError for one that has another name now."""
+        if not ctx.resilient_parsing:
+            moved.refuse_command(args)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        LabCommand.format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
@@ -252,11 +265,8 @@ def _interrupted(error: BaseException, app: App) -> int:
 
 
 def _usage(error: click.ClickException) -> UsageError:
-    if isinstance(error, click.NoSuchOption) and error.option_name == OLD_NAME:
-        return UsageError(
-            f"{OLD_NAME}: the name of a lab, or of a job?",
-            "--lab is the lab's name; --job-name, of `submit`, the job's",
-        )
+    if old := moved.old_option(error):
+        return old
     text, _, meant = error.format_message().strip().partition("Did you mean")
     text = text.rstrip(" (.")
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from lab.api.queue_requests import CEILING_SECONDS, MOST_RETRIES, MOST_TTL_SECONDS
 from lab.cli import values
-from lab.cli.annotations import read_annotations
 from lab.cluster.queue_request import MOST_AMOUNT, MOST_WORKERS, QueueRequest
-from lab.cluster.retries import RetryPolicy, exit_codes
+from lab.cluster.retries import RetryPolicy, exit_codes, of_annotations
 from lab.errors import UsageError
+from lab.host.reading import SMALL, read_text
 
 F = TypeVar("F", bound=Callable[..., object])
 
 LONGEST = 10 * 366 * 24 * 3600.0
 MOST_GRACE = 3600.0
-
-
-class MemoryAmount(click.ParamType[int]):
-    """An amount of memory as Kubernetes writes it, in bytes."""
-
-    name = "memory"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes. Raises UsageError."""
-        from kueue.quantity import amount
-
-        try:
-            size = amount("memory", str(value).strip())
-        except ValueError:
-            size = 0
-        if size <= 0:
-            raise UsageError(
-                f"--memory-per-worker {value}: not an amount of memory", "write 512Mi, 4Gi or 4G"
-            )
-        return size
 
 
 class ExitCodes(click.ParamType[tuple[int, ...]]):
@@ -68,7 +49,7 @@ OPTIONS = (
                  help="GPUs of each worker of a command. [default: 0]"),
     click.option("--cpus-per-worker", type=values.Amount(MOST_AMOUNT), metavar="N",
                  help="Logical CPUs of each worker of a command. [default: 1]"),
-    click.option("--memory-per-worker", type=MemoryAmount(), metavar="SIZE",
+    click.option("--memory-per-worker", type=values.MemorySize(), metavar="SIZE",
                  help="Memory of each worker, such as 4Gi, where the queue counts it."),
     click.option("--enforce", is_flag=True, help="End the job if it takes more than it asked for."),
     click.option("--preemption-grace", type=values.Duration(zero=True, most=MOST_GRACE), metavar="TIME",
@@ -127,6 +108,37 @@ def retry_policy(asked: dict[str, Any], warn: Callable[[str], None]) -> RetryPol
             warn(f"{path}: annotation {annotation} is left out: Ray's jobs have no pods")
         given = {**annotated, **given}
     return RetryPolicy(**given) if given or path is not None else None
+
+
+def read_annotations(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of a retry policy that a YAML file names, and annotations of AppWrapper that are left out.
+
+    The file is a manifest with `metadata.annotations`, or a mapping of annotations. Raises UsageError.
+    """
+    from lab.flows.kubernetes import manifests
+
+    try:
+        documents = manifests.values(read_text(path, SMALL))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+    wrappers = [
+        document
+        for document in documents
+        if isinstance(document, Mapping) and document.get("kind") == "AppWrapper"
+    ]
+    if len(wrappers or documents) != 1:
+        raise UsageError(f"{path}: has {len(wrappers or documents)} documents; one AppWrapper is expected")
+    (chosen,) = wrappers or documents
+    if isinstance(chosen, Mapping) and "kind" in chosen:
+        meta = chosen.get("metadata")
+        chosen = (meta.get("annotations") if isinstance(meta, Mapping) else None) or {}
+    if not isinstance(chosen, Mapping):
+        raise UsageError(
+            f"{path}: not a mapping of annotations", "workload.codeflare.dev.appwrapper/retryLimit: '3'"
+        )
+    return of_annotations(chosen, str(path))
 
 
 def queue_request(

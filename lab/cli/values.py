@@ -102,6 +102,24 @@ def hours(seconds: float) -> str:
     return "1 hour" if seconds == MAX_DURATION else f"{seconds / 3600:g} hours"
 
 
+class MemorySize(click.ParamType[int]):
+    """An amount of memory as Kubernetes writes it, in bytes."""
+
+    name = "memory"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes. Raises UsageError."""
+        from kueue.quantity import amount
+
+        try:
+            size = amount("memory", str(value).strip())
+        except ValueError:
+            size = 0
+        if size <= 0:
+            raise UsageError(f"{_named(param)} {value}: not an amount of memory", "write 512Mi, 4Gi or 4G")
+        return size
+
+
 class WholeNumber(click.ParamType[int]):
     """A whole number within limits."""
 
@@ -193,7 +211,7 @@ def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults")
+            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl fault-inject --list")
         by_name[name] = number
     return by_name
 

@@ -20,7 +20,7 @@ SILENT_SECONDS = 3.0
 MAX_SECONDS = 30.0
 """Maximum back-off between polls of a silent running job."""
 
-HOPE = "it waits until a node that can hold it joins; cancel it: `labctl job stop {job}`"
+HOPE = "it waits until a node that can hold it joins; cancel it: `labctl jobs stop {job}`"
 
 
 class Waits:

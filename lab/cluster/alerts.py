@@ -83,7 +83,7 @@ class Alerts:
             "startsAt": _iso(now),
             "endsAt": _iso(now + seconds),
             "createdBy": "labctl",
-            "comment": "labctl alerts silence",
+            "comment": "labctl health silence",
         }
         answer = ask(Silenced, "POST", f"{self._url}/api/v2/silences", order, request=self._request)
         return Silence(answer.silence_id, name, now + seconds)

@@ -79,7 +79,7 @@ class ApiReply:
             text = self.data[:80].decode(errors="replace")
             raise ClusterError(
                 f"what answered is not JSON, so it is not Ray's dashboard: {text!r}",
-                "another program may hold the dashboard's port: `labctl services`",
+                "another program may hold the dashboard's port: `labctl status`",
             ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from lab.api.health import DeviceView, HealthView, Lift, Ordered, Override, Run
+from lab.api.health import CheckRequest, DeviceView, HealthView, Lift, Ordered, Override
 from lab.cluster.queues import Queues
 from lab.errors import LabError, UsageError
 from lab.host.clock import MONOTONIC, Clock, poll
@@ -36,7 +36,7 @@ class HealthClient:
 
     def run(self, node: str = "", check: str = "") -> Ordered:
         """Order checks of a node or all; returns which, at once. Raises NotFoundError."""
-        return self._queues.ask(Ordered, "POST", "/health/run", Run(node, check))
+        return self._queues.ask(Ordered, "POST", "/health/run", CheckRequest(node, check))
 
     def run_and_wait(
         self, node: str = "", check: str = "", timeout: float = RUN_SECONDS, clock: Clock = MONOTONIC

@@ -369,7 +369,7 @@ def _still(job: Job, seconds: float, log: str) -> WaitTimeoutError:
     name, tail = job.submission_id, "\n".join(log.splitlines()[-TAIL_LINES:])
     return WaitTimeoutError(
         f"job {name} is still {job.status} after {seconds:g} s. Its last lines:\n{tail}",
-        f"see what it waits for: `labctl job show {name}`; stop it: `labctl job stop {name}`",
+        f"see what it waits for: `labctl jobs show {name}`; stop it: `labctl jobs stop {name}`",
     )
 
 

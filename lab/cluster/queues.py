@@ -257,7 +257,7 @@ def _parsed(reply: http.Reply) -> Any:
         text = reply.data[:80].decode(errors="replace")
         raise ClusterError(
             f"what answered is not the queues' controller: {text!r}",
-            "another program may hold its port: `labctl services`",
+            "another program may hold its port: `labctl status`",
         ) from error
 
 

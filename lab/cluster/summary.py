@@ -26,7 +26,7 @@ class LabDetails:
     dashboard: str
     """Ray's dashboard, for a browser on the machine that runs the lab; empty when there is none, as below."""
     jupyter: str
-    """JupyterLab, without the token that it asks for: `labctl services --show-secrets` prints that."""
+    """JupyterLab, without the token that it asks for: `labctl status --show-secrets` prints that."""
     s3: str
     """The object store."""
     prometheus: str

@@ -28,7 +28,9 @@ SEED = 0
 KNOWN = "sha256.json"
 """File with the SHA-256 that came from each address (`_key`), so that another file is noticed."""
 
-WITHOUT = "without internet: `labctl data food11 --synthetic 20`, or --from FILE with an archive you have"
+WITHOUT = (
+    "without internet: `labctl lesson data food11 --synthetic 20`, or --from FILE with an archive you have"
+)
 
 
 class ChecksumError(SetupError):
@@ -82,7 +84,7 @@ def ensure(name: str, say: Callable[[str], None], shelf: Shelf | None = None) ->
     if there is not None and there.pictures and not there.missing:
         return there
     made, _ = draw_food11(shelf)
-    say(f"drew {made.pictures} pictures in place of Food-11 (`labctl data food11` downloads the real ones)")
+    say(f"drew {made.pictures} pictures in place of Food-11; the real ones: `labctl lesson data food11`")
     return made
 
 

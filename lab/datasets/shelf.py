@@ -161,7 +161,7 @@ def allow(there: Dataset | None, *, synthetic: bool, force: bool) -> bool:
     here, asked = ("drawn pictures", "photographs") if there.synthetic else ("photographs", "drawn pictures")
     raise RefusedError(
         f"{there.folder} holds {here}, not {asked}",
-        "--force replaces them; `labctl data rm food11` deletes them",
+        "--force replaces them; `labctl lesson data rm food11` deletes them",
     )
 
 

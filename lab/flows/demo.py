@@ -141,9 +141,9 @@ def _place_of_rank_0(watch: Watch) -> str:
         if watch.job is not None and watch.over:
             raise JobError(
                 f"job {job} ended ({watch.status}) before it trained: {watch.job.message}",
-                f"labctl job logs {job}",
+                f"labctl jobs logs {job}",
             )
     raise WaitTimeoutError(
         f"job {job} has no worker after {patience.waited:.0f} s; it is {watch.status}; {patience.describe()}",
-        f"labctl job logs {job}; labctl status",
+        f"labctl jobs logs {job}; labctl status",
     )

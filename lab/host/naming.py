@@ -10,13 +10,15 @@ import re
 from lab.topology import DEFAULT_LAB
 
 COMMANDS = (
-    *("alerts", "chaos", "checkpoints", "demo", "doctor", "down", "export", "fault-inject", "faults"),
-    *("gpus", "heal", "health", "job", "jobs", "ladder", "lesson", "logs", "queue", "report", "restart"),
-    *("services", "status", "submit", "top", "up"),
+    *("chaos", "demo", "doctor", "down", "export", "fault-inject", "gpus", "heal", "health", "jobs"),
+    *("ladder", "lesson", "logs", "queue", "report", "restart", "status", "submit", "top", "up"),
 )
 """Commands that act on a lab, or tell of one."""
 
-WITHOUT = ("queue check", "queue simulate")
+WITHOUT = (
+    *("export check", "fault-inject --list", "lesson data", "queue check", "queue simulate"),
+    "submit --list",
+)
 """Those of them that do neither."""
 
 COMMAND = re.compile(
@@ -34,7 +36,7 @@ def about(text: str, lab: str, bare: str = DEFAULT_LAB) -> str:
     return COMMAND.sub(f"labctl --lab {lab} ", text)
 
 
-ON_CLUSTERS = re.compile(r"\blabctl (?:fault-inject|heal)(?![\w-])(?![^`\n;]*--runtime\b)")
+ON_CLUSTERS = re.compile(r"\blabctl (?:fault-inject(?! --list)|heal)(?![\w-])(?![^`\n;]*--runtime\b)")
 
 
 def about_cluster(text: str, options: str) -> str:

@@ -29,7 +29,7 @@ class OutsideView(LabView):
 
     def endpoints(self) -> Endpoints:
         """Refuse: nobody knows the addresses. Raises UnsupportedError."""
-        raise self.refusal("tell the addresses", "services")
+        raise self.refusal("tell the addresses", "status --addresses")
 
     def refusal(self, act: str, command: str) -> UnsupportedError:
         del command

@@ -41,7 +41,7 @@ class FamilyTests:
         self, shell: Shell, off: str
     ) -> None:
         job, family = self.started(shell, off)
-        shell.labctl("job", "stop", job)
+        shell.labctl("jobs", "stop", job)
         self.ends(shell, family)
 
     def test_killing_the_launcher_of_a_script_ends_it_and_all_that_it_has_started(self, shell: Shell) -> None:

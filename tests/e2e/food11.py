@@ -19,7 +19,7 @@ TRIALS, EPOCHS = 5, 6
 
 def pictures(shell: Shell) -> str:
     """Drawn pictures of food, as many as lessons draw: the labs of a home share them. Their folder."""
-    drawn = shell.labctl("data", "food11", "--synthetic", str(PICTURES), "--json").document
+    drawn = shell.labctl("lesson", "data", "food11", "--synthetic", str(PICTURES), "--json").document
     return str(drawn["dataset"]["folder"])
 
 
@@ -56,7 +56,7 @@ class SearchTests:
         settings = ("--samples", str(TRIALS), "--epochs", str(EPOCHS), "--cpus", "1")
         argv = ("submit", "--detach", "--json", "--", "python", "tune_ray.py", *settings)
         job = str(shell.labctl(*argv, cwd=FOLDER).document["submission_id"])
-        fault = ("fault-inject", shell.where(job), "--job", job, "--no-wait", "--timeout", "3m")
+        fault = ("fault-inject", shell.where(job), "--job", job, "--detach", "--timeout", "3m")
         shell.labctl(*fault, timeout=2 * PATIENCE)
         shell.succeeds(job, 3 * PATIENCE)
 

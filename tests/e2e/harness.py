@@ -217,7 +217,7 @@ class Shell(ABC):
             "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
             **given,
         }
-        place = ("--ledger", "s3://ray", "--endpoint", endpoints.s3, "--json")
+        place = ("--storage", "s3://ray", "--endpoint", endpoints.s3, "--json")
         argv = (sys.executable, str(ROOT / "labctl.py"), *arguments, *place)
         ended = Running(argv, environment, folder).end(400)
         assert ended.code == 0, ended

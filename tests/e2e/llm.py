@@ -91,7 +91,7 @@ class LanguageModelTests:
         }
         pairs = [word for name, value in {**sizes, "from": run}.items() for word in ("-p", f"{name}={value}")]
         job = self.detached(shell, "llm-batch", *pairs)
-        receipt = shell.labctl("job", "lose-node", job, "--json", timeout=4 * PATIENCE).document
+        receipt = shell.labctl("jobs", "lose-node", job, "--json", timeout=4 * PATIENCE).document
         assert receipt["verdict"] == "recovered", receipt["checks"]
         assert receipt["ttft_ms"]["all"]["count"] == 2048
         assert receipt["ttft_ms"]["sent again"]["count"] >= 1
@@ -114,11 +114,11 @@ class LanguageModelTests:
         batches = [self.detached(shell, "llm-batch", *settings(run, **sizes)) for run in runs]
         for batch in batches:
             shell.succeeds(batch)
-        receipts = [shell.labctl("job", "receipt", batch, "--json").document for batch in batches]
+        receipts = [shell.labctl("jobs", "receipt", batch, "--json").document for batch in batches]
         assert [receipt["verdict"] for receipt in receipts] == ["as-expected"] * 2, receipts
         assert len({receipt["plan"]["checkpoint_sha256"] for receipt in receipts}) == 2
         assert self.health(shell, url) == {"status": "ok"}, "the batches left the endpoint alone"
-        shell.labctl("job", "stop", endpoint)
+        shell.labctl("jobs", "stop", endpoint)
         eventually(lambda: not self.health(shell, url), PATIENCE, "a stopped endpoint is gone")
 
     def url(self, shell: Shell, job: str) -> str:

@@ -32,7 +32,7 @@ class MetricsTests:
         begin = time.time()
         job = shell.digits(epochs=EPOCHS)
         target = shell.where(job)
-        shell.labctl("fault-inject", target, "--fault", "stop", "--no-wait", "--json")
+        shell.labctl("fault-inject", target, "--fault", "stop", "--detach", "--json")
         shell.succeeds(job)
 
         def without_data() -> list[str]:
@@ -121,7 +121,7 @@ class MetricsTests:
 
         eventually(lambda: attempts() == 3, PATIENCE, "the one that was preempted is back")
         for job in both:
-            shell.labctl("job", "stop", job)
+            shell.labctl("jobs", "stop", job)
             becomes(job, "Finished")
 
         def without_data() -> list[str]:

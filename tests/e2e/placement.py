@@ -56,9 +56,9 @@ class PlacementTests:
         assert {h["job"] for h in told["waiting"]["holders"]} >= set(halves)
         assert "its ranks wait" in shell.labctl("top").out
 
-        shell.labctl("job", "stop", ranks)
+        shell.labctl("jobs", "stop", ranks)
         alone = next(h["job"] for h in workers[lone]["holdings"])
-        shell.labctl("job", "stop", alone)
+        shell.labctl("jobs", "stop", alone)
         assert waits.end().code == 0
 
     def test_an_infeasible_job_is_told_at_once_and_can_be_cancelled_or_refused(self, shell: Shell) -> None:
@@ -74,7 +74,7 @@ class PlacementTests:
         job = ended.document["submission_id"]
         assert ended.document["waits"] == why
         assert f"warning: job {job} waits: {why}" in ended.err
-        assert f"cancel it: `labctl --lab {shell.name} job stop {job}`" in ended.err
+        assert f"cancel it: `labctl --lab {shell.name} jobs stop {job}`" in ended.err
 
         def told() -> Any:
             waiting = shell.lab.waiting(job)
@@ -84,6 +84,6 @@ class PlacementTests:
         assert (waiting.what, waiting.reason, dict(waiting.demand)) == ("entrypoint", why, {"GPU": 2.0})
         (row,) = (line for line in shell.labctl("jobs").out.splitlines() if line.startswith(job))
         assert row.endswith(f"infeasible: {why}")
-        shell.labctl("job", "stop", job)
+        shell.labctl("jobs", "stop", job)
         assert shell.lab.waiting(job) is None
         assert {j.submission_id for j in shell.lab.jobs.list()} - before == {job}

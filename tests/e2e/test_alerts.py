@@ -187,13 +187,13 @@ def test_a_lost_node_is_told_listed_and_silenced(lab: AlertBench, webhook: Webho
     assert (sent["status"], sent["labels"]["service"]) == ("firing", lost)
 
     def shown() -> dict[str, Any]:
-        alerts = lab.labctl("alerts", "--json").document["alerts"]
+        alerts = lab.labctl("health", "alerts", "--json").document["alerts"]
         (alert,) = [alert for alert in alerts if alert["name"] == "NodeLost"]
         return dict(alert)
 
     assert (shown()["labels"]["service"], shown()["silenced"]) == (lost, False)
-    lab.labctl("alerts", "silence", "NodLost", code=3)
-    lab.labctl("alerts", "silence", "NodeLost", "--for", "1h")
+    lab.labctl("health", "silence", "NodLost", code=3)
+    lab.labctl("health", "silence", "NodeLost", "--for", "1h")
     eventually(lambda: shown()["silenced"], PATIENCE, "it is silenced")
     lab.labctl("restart", SERVICE)
     assert lab.state_of(SERVICE) is State.HEALTHY

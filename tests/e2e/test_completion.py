@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli.commands.machine import completion_script
+from lab.cli.commands.own import completion_script
 from lab.cli.main import cli
 from tests.conftest import ROOT
 

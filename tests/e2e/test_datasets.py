@@ -83,7 +83,7 @@ def test_a_download_survives_an_interrupt_and_a_broken_connection(mirror: Mirror
     data = bench.home / "data"
     half = len(mirror.content) // 2
 
-    first = bench.start("data", "food11", "--url", mirror.url)
+    first = bench.start("lesson", "data", "food11", "--url", mirror.url)
 
     def arrived() -> int:
         return sum(path.stat().st_size for path in data.glob(".downloads/*.part"))
@@ -93,11 +93,11 @@ def test_a_download_survives_an_interrupt_and_a_broken_connection(mirror: Mirror
     first.signal(signal.SIGINT)
     ended = first.end(60)
     assert (ended.code, ended.err.splitlines()[-1]) == (130, "interrupted")
-    assert bench.labctl("data", "list", "--json").document["datasets"] == []
+    assert bench.labctl("lesson", "data", "list", "--json").document["datasets"] == []
     kept = arrived()
     assert half - 300_000 < kept <= half
 
-    answer = bench.labctl("data", "food11", "--url", mirror.url, "--json", timeout=300).document
+    answer = bench.labctl("lesson", "data", "food11", "--url", mirror.url, "--json", timeout=300).document
     found = answer["dataset"]
     assert (answer["made"], found["pictures"], found["missing"]) == (True, 16643, 0)
     assert found["sha256"] == hashlib.sha256(mirror.content).hexdigest()
@@ -105,5 +105,5 @@ def test_a_download_survives_an_interrupt_and_a_broken_connection(mirror: Mirror
     assert len(mirror.ranges) == 3
     picture = data / "Food-11" / "evaluation" / "class_10" / "10_7.jpg"
     assert picture.read_text() == "evaluation/10_7.jpg"
-    assert "there already" in bench.labctl("data", "food11").out
-    assert bench.labctl("data", "rm", "food11", "--yes").out.startswith("Food-11: deleted")
+    assert "there already" in bench.labctl("lesson", "data", "food11").out
+    assert bench.labctl("lesson", "data", "rm", "food11", "--yes").out.startswith("Food-11: deleted")

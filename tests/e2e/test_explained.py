@@ -29,7 +29,7 @@ def test_a_failure_is_explained_where_it_is_met(bench: Bench, script: str, cause
     assert explained["cause"] == cause
     assert f"cause: {explained['title']} (" in found.err
     assert explained["docs"] in found.err
-    shown = bench.labctl("job", "show", found.document["submission_id"], "--json").document
+    shown = bench.labctl("jobs", "show", found.document["submission_id"], "--json").document
     assert shown["explanation"] == explained
 
 

@@ -63,7 +63,7 @@ def test_a_full_disk_fails_the_job_with_the_reason_and_keeps_earlier_checkpoints
             assert checkpoint.files is not None
             stored = stored_manifest(lab.store, checkpoint.uri)
             assert {path: frozenset({digest}) for path, digest in stored.items()} == dict(checkpoint.files)
-        shown = bench.labctl("job", "show", job, "--json").document
+        shown = bench.labctl("jobs", "show", job, "--json").document
         assert shown["status"] == "FAILED"
     log = lab.jobs.logs(job)
     assert "StorageFull" in log or "No space left" in log or "cannot store" in log, log[-3000:]

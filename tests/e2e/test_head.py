@@ -37,7 +37,7 @@ def test_a_head_that_died_comes_back_by_itself_without_its_jobs_and_says_so(benc
     job = bench.digits(epochs=1000, workers=1)
     eventually(lambda: trains(bench, job) >= 1, PATIENCE, "it trains")
     leaders = bench.leaders()
-    follower = bench.start("job", "logs", "-f", job)
+    follower = bench.start("jobs", "logs", "-f", job)
     eventually(lambda: follower.written("out"), PATIENCE, "the job is followed")
     store = next(each for each in bench.processes().values() if each.name() == "gcs_server")
 

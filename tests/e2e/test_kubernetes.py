@@ -41,7 +41,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "job": ("digits",),
     "queued-job": ("digits", "--queue", "queued-job", "--gcs-ft", "--workers", "3"),
     "nvidia": ("digits", "--queue", "nvidia", "--gpu", "nvidia", "--runtime-class", "nvidia"),
-    "amd": ("--queue", "amd", "--gpu", "amd", "--memory", "20Gi", "--cpus-per-worker", "2"),
+    "amd": ("--queue", "amd", "--gpu", "amd", "--memory-per-worker", "20Gi", "--cpus-per-worker", "2"),
     "wrapped-job": ("digits", "--queue", "wrapped-job", "--appwrapper"),
     "wrapped-cluster": ("--queue", "wrapped-cluster", "--appwrapper", "--gcs-ft"),
     "image": ("digits", "--queue", "image", "--code", "image", "--image", "team/train:1"),

@@ -127,7 +127,7 @@ def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: Th
     assert f"gateway to {there.store.url}, bucket {BUCKET}" in store["detail"]
     check_conformance(there.bench)
 
-    shown = [status.out, there.bench.labctl("services", "--show-secrets", "--json").out]
+    shown = [status.out, there.bench.labctl("status", "--show-secrets", "--json").out]
     shown += [path.read_text(errors="replace") for path in (there.bench.folder / "logs").glob("*.log")]
     holders = []
     for process in there.bench.processes().values():

@@ -63,7 +63,7 @@ def test_a_script_that_resumes_is_recognised_without_knowing_labctl(
     assert receipt["epoch_key"] == key
     assert receipt["attempts"][-1]["last_epoch"] == last
     assert receipt["attempts"][-1]["first_epoch"] > receipt["attempts"][0]["first_epoch"]
-    listed = bench.labctl("checkpoints", job, "--json").document["checkpoints"]
+    listed = bench.labctl("jobs", "checkpoints", job, "--json").document["checkpoints"]
     assert receipt["checkpoint"]["uri"] in [checkpoint["uri"] for checkpoint in listed]
 
 

@@ -71,7 +71,7 @@ def test_the_wheel_has_every_file_and_runs_outside_the_checkout(tmp_path: Path) 
     labctl = str(venv / "bin" / "labctl")
     assert run(str(venv / "bin" / "raylab"), "--version", home=home) == f"labctl, version {__version__}\n"
     assert not list(home.iterdir()), "it writes nothing before it has to"
-    recipes = json.loads(run(labctl, "recipes", "--json", home=home))["recipes"]
+    recipes = json.loads(run(labctl, "submit", "--list", "--json", home=home))["recipes"]
     assert "digits" in {recipe["name"] for recipe in recipes}
     assert (home / ".raylab" / "workspace" / "digits" / "train.py").exists()
     assert not (home / ".raylab" / environment.ENVIRONMENTS).exists()

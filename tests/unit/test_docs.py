@@ -16,6 +16,7 @@ import pytest
 from lab import errors
 from lab.cli import values
 from lab.cli.context import App, SharedOption
+from lab.cli.listing import walk
 from lab.cli.main import BROKEN_PIPE, cli
 from lab.cluster import ray_settings
 from lab.cluster.patches import patches
@@ -76,10 +77,9 @@ def code(text: str) -> set[str]:
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every command that does something, with its full name."""
     for name, command in cli.commands.items():
-        if isinstance(command, click.Group):
-            yield from ((f"labctl {name} {inner}", each) for inner, each in command.commands.items())
-        else:
-            yield f"labctl {name}", command
+        for full, below in walk(name, command):
+            if not isinstance(below, click.Group) or below.invoke_without_command:
+                yield f"labctl {full}", below
 
 
 def flags(command: click.Command, shared: bool) -> set[str]:

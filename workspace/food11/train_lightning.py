@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads of torch on a CPU")
     args = parser.parse_args()
     if not any(DATA.glob("training/class_*/*")):
-        sys.exit(f"no pictures in {DATA}: type `labctl data food11` on the host, then submit again")
+        sys.exit(f"no pictures in {DATA}: type `labctl lesson data food11` on the host, then submit again")
 
     metrics = train_func(vars(args))
     print(f"done: epoch {metrics['epoch']}, val_accuracy {metrics['val_accuracy']:.4f}")

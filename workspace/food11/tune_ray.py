@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--max-failures", type=int, default=2, help="failures survived; -1: any number")
     args = parser.parse_args()
     if not any(DATA.glob("training/class_*/*")):
-        sys.exit(f"no pictures in {DATA}: type `labctl data food11` on the host, then submit again")
+        sys.exit(f"no pictures in {DATA}: type `labctl lesson data food11` on the host, then submit again")
 
     config = {**vars(args), "batch_size": tune.choice([32, 64]), "dropout": tune.uniform(0.1, 0.8)}
     tuned = ("batch_size", "dropout")

@@ -8,7 +8,7 @@ With `--through data` Ray Data has them answered by actors instead, without HTTP
 A prompt whose answer broke off is sent again, by its id. Answers are kept as they come (answers.py); the same
 `--name` again does only what is missing. Every answer names the SHA-256 of its checkpoint; one of another
 model ends the batch. At the end some answers, drawn over the whole batch, are computed once more, and the
-evidence is written that `labctl job receipt` judges.
+evidence is written that `labctl jobs receipt` judges.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def main() -> None:
             found["figures"].update(dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")))
         print(table(found["figures"]))
     Kept(args.storage, EVIDENCE).write(f"{job}.json", {**found, "job": job, "batch": name})
-    print(f"receipt: labctl job receipt {job}", flush=True)
+    print(f"receipt: labctl jobs receipt {job}", flush=True)
     if given_up:
         raise SystemExit(f"{len(given_up)} prompts were given up; again with -p name={name}")
 

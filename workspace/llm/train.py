@@ -278,7 +278,7 @@ def newest_of(name: str, storage: str) -> str:
     newest = ray.train.Result.from_path(f"{storage}/{name}").checkpoint
     if newest is None:
         raise SystemExit(
-            f"--from {name}: that run has no checkpoint; labctl checkpoints JOB lists those of a job"
+            f"--from {name}: that run has no checkpoint; labctl jobs checkpoints JOB lists those of a job"
         )
     return f"{storage}/{name}/{Path(newest.path).name}"
 

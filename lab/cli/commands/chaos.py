@@ -28,7 +28,7 @@ SIGNALLED = 128
 @click.command(cls=LabCommand)
 @click.option(
     "--faults", "names", type=values.Text(), metavar="FAULTS",
-    help=f"What to draw from: names as in `labctl faults`, with commas. [default: {DEFAULT_FAULTS}]",
+    help=f"What to draw from; see `labctl fault-inject --list`. With commas. [default: {DEFAULT_FAULTS}]",
 )  # fmt: skip
 @click.option(
     "--schedule",
@@ -43,12 +43,14 @@ SIGNALLED = 128
     "--seed", type=values.WholeNumber(0, MAX_SEED), metavar="N",
     help="The same seed draws the same faults in the same order. [default: 0]",
 )  # fmt: skip
-@click.option("--until-done", is_flag=True, help="Go on until the job ends, which is the default.")
-@click.option("--for-time", type=values.Duration(), metavar="TIME", help="Inject nothing after this long.")
+@click.option(
+    "--for", "seconds", type=values.Duration(), metavar="TIME",
+    help="Inject nothing after this long. [default: go on until the job ends]",
+)  # fmt: skip
 @click.option("--limit", type=values.WholeNumber(1, MAX_FAULTS), metavar="N", help="At most so many faults.")
 @click.option(
     "-p", "pairs", type=values.Text(), multiple=True, metavar="FAULT.NAME=NUMBER",
-    help="A parameter of one of the faults; see `labctl faults`.",
+    help="A parameter of one of the faults; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option("--below-one-worker", is_flag=True, help="Let a fault take the last healthy worker, too.")
 @click.option(
@@ -63,8 +65,7 @@ def chaos(
     schedule: Path | None,
     every: float | None,
     seed: int | None,
-    until_done: bool,
-    for_time: float | None,
+    seconds: float | None,
     limit: int | None,
     pairs: tuple[str, ...],
     below_one_worker: bool,
@@ -80,8 +81,6 @@ def chaos(
     """
     from lab.flows.chaos import random_plan, read_schedule, run_chaos
 
-    if until_done and for_time is not None:
-        raise UsageError("--until-done and --for-time exclude each other", "name one end")
     warn_of_broken(app)
     if schedule is not None:
         drawn = {"--faults": names, "--every": every, "--seed": seed, "-p": pairs or None}
@@ -94,7 +93,7 @@ def chaos(
         plan = dataclasses.replace(
             plan,
             limit=plan.limit if limit is None else limit,
-            seconds=plan.seconds if for_time is None else for_time,
+            seconds=plan.seconds if seconds is None else seconds,
             below_one=plan.below_one or below_one_worker,
         )
     else:
@@ -103,7 +102,7 @@ def chaos(
             every=30.0 if every is None else every,
             seed=seed or 0,
             limit=limit,
-            seconds=for_time,
+            seconds=seconds,
             parameters=parameters(pairs),
             below_one=below_one_worker,
         )
@@ -185,7 +184,7 @@ def finish(app: App, result: ChaosResult) -> None:
         app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
         raise click.exceptions.Exit(exit_code(result.interrupt))
     if result.failure:
-        app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl job logs {result.job}"))
+        app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl jobs logs {result.job}"))
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:

@@ -1,4 +1,4 @@
-"""data: the data sets of the lessons."""
+"""lesson data: the data sets of the lessons."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
     help="Draw N pictures of each class instead, without internet: colours and shapes that a small network"
     " learns.",
 )  # fmt: skip
-@click.option("--seed", type=int, help="Which pictures --synthetic draws. [default: 0]")
+@click.option("--seed", type=int, metavar="N", help="Which pictures --synthetic draws. [default: 0]")
 @click.option("--url", type=values.Text(), metavar="URL", help="Another address of the archive.")
 @click.option(
     "--sha256", type=values.Text(), metavar="HEX",
@@ -87,7 +87,7 @@ def food11(
             "leave one out",
         )
     if synthetic is None and seed is not None:
-        raise UsageError("--seed belongs to --synthetic", "labctl data food11 --synthetic 20 --seed 1")
+        raise UsageError("--seed belongs to --synthetic", "labctl lesson data food11 --synthetic 20 --seed 1")
     if url is not None and file is not None:
         raise UsageError("--url and --from exclude each other", "choose one")
     shelf, progress = datasets.Shelf(), app.progress()
@@ -133,7 +133,7 @@ def list_(app: App) -> None:
         return
     if not complete and not arrived:
         app.out.line(f"no data sets in {shelf.folder}")
-        app.out.note("get one with: labctl data food11, or labctl data food11 --synthetic 20")
+        app.out.note("get one with: labctl lesson data food11, or labctl lesson data food11 --synthetic 20")
         return
     columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
     more = [
@@ -151,7 +151,9 @@ def _row(dataset: Dataset) -> tuple[str, ...]:
 
 
 @data.command()
-@click.argument("dataset", type=values.Text(), metavar="NAME", help="Such as food11; see `labctl data list`.")
+@click.argument(
+    "dataset", type=values.Text(), metavar="NAME", help="Such as food11; see `labctl lesson data list`."
+)
 @click.option("--yes", is_flag=True, help="Do not ask before deleting.")
 @pass_app
 def rm(app: App, dataset: str, yes: bool) -> None:
@@ -171,6 +173,3 @@ def rm(app: App, dataset: str, yes: bool) -> None:
         return
     sizes = [*([format.size(stored.bytes)] if stored else []), *downloaded]
     app.out.line(f"{name}: deleted, {' and '.join(sizes)}")
-
-
-COMMANDS = (data,)

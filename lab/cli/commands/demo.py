@@ -30,7 +30,7 @@ MAX_EPOCHS = 1000
 @click.option(
     "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
     shell_complete=fault_names,
-    help="What happens; a fault of a node or a training process. See `labctl faults`.",
+    help="What happens; a fault of a node or a training process. See `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option(
     "--workers", type=values.WholeNumber(1, 2), default=1, show_default=True, metavar="N",
@@ -94,7 +94,7 @@ def _say_what_runs_on(app: App, lab: Lab) -> None:
             return
         jobs = [job.submission_id for job in lab.jobs.list() if not job.final]
     running = f", and job {', '.join(jobs)} in it" if jobs else ""
-    ending = lab.view.advice([*(f"job stop {job}" for job in jobs), "down"], "")
+    ending = lab.view.advice([*(f"jobs stop {job}" for job in jobs), "down"], "")
     app.out.note(f"lab {lab.name} runs on{running}; end {'them' if jobs else 'it'}: {ending}")
 
 
@@ -137,10 +137,10 @@ def _show_more(app: App, result: DemoResult, address: str, *, down: bool) -> Non
     job_id = result.receipt.submission_id
     rows = (
         ("dashboard", address),
-        ("its token", "labctl services" if address else ""),
+        ("its token", "labctl status --addresses" if address else ""),
         ("break it again", "labctl submit digits --detach, then labctl fault-inject ray-worker-0"),
-        ("the job's log", f"labctl job logs {job_id}"),
-        ("what was saved", f"labctl checkpoints {job_id}"),
+        ("the job's log", f"labctl jobs logs {job_id}"),
+        ("what was saved", f"labctl jobs checkpoints {job_id}"),
         ("stop the lab", "labctl down"),
     )
     render.pairs(app.out, ((name, app.out.about(value)) for name, value in rows))

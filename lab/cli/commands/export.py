@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, values
+from lab.cli.commands.manifests import check, others, tell
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, LabGroup, pass_app
 from lab.cli.exporting import (
     HERE,
@@ -27,7 +28,6 @@ from lab.cli.exporting import (
     workers_option,
     working_dir_option,
 )
-from lab.cli.findings import others, tell
 from lab.errors import LabDownError, UsageError
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
@@ -43,7 +43,7 @@ CODE = ("configmap", "image")
 
 @click.group(cls=LabGroup)
 def export() -> None:
-    """Write the lab for Kubernetes or plain Compose. No lab has to run."""
+    """Write the lab for Kubernetes or Compose; check manifests. No lab has to run."""
 
 
 @export.command("kubernetes", cls=DashCommand)
@@ -69,14 +69,14 @@ def export() -> None:
 @endpoint_option
 @region_option
 @click.option(
-    "--queue", type=values.Text(), metavar="NAME",
+    "--queue", type=values.Text(), metavar="QUEUE",
     help="LocalQueue of Kueue that it is submitted to. [default: without Kueue]",
 )  # fmt: skip
 @click.option(
     "--queues", type=values.Place(dir_okay=False), multiple=True, metavar="FILE",
     help="Queues and quotas that go along, objects of Kueue. [default: a queue that is just large enough]",
 )  # fmt: skip
-@click.option("--priority", type=values.Text(), metavar="NAME", help="A WorkloadPriorityClass of --queues.")
+@click.option("--priority", type=values.Text(), metavar="CLASS", help="A WorkloadPriorityClass of --queues.")
 @click.option(
     "--runtime-class", type=values.Text(), metavar="NAME",
     help="runtimeClassName of workers with a GPU, where NVIDIA's is not the default. Usually: nvidia.",
@@ -100,7 +100,7 @@ def export_kubernetes(
     gpu: str | None,
     workers: int | None,
     cpus_per_worker: int | None,
-    memory: str | None,
+    memory_per_worker: int | None,
     gcs_ft: bool,
     stock_ray: bool,
     namespace: str | None,
@@ -124,7 +124,6 @@ def export_kubernetes(
     """
     from lab.flows.kubernetes.export import Wanted
     from lab.flows.kubernetes.export import export as make
-    from lab.flows.kubernetes.export.wanted import memory_bytes
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
@@ -138,7 +137,7 @@ def export_kubernetes(
         storage.rstrip("/"),
         (endpoint or "").rstrip("/"),
         region,
-        memory_bytes(memory) if memory else 0,
+        memory_per_worker or 0,
         queue or "",
         priority or "",
         runtime_class or "",
@@ -250,5 +249,7 @@ def _job(
         return script_code(spec.name, command, working_dir, runtime_env)
     return None
 
+
+export.add_command(check)
 
 COMMANDS = (export,)

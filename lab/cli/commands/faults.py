@@ -1,4 +1,4 @@
-"""faults, fault-inject, heal: breaking a lab on purpose, and the proof that training recovered."""
+"""fault-inject, heal: breaking a lab on purpose, and the proof that training recovered."""
 
 from __future__ import annotations
 
@@ -39,16 +39,10 @@ def warn_of_broken(app: App) -> None:
         app.out.warn(problem.message, problem.hint)
 
 
-@click.command(cls=LabCommand)
-@pass_app
-def faults(app: App) -> None:
-    """List the faults and what is right after each.
-
-    Parameters are given with -p NAME=NUMBER, in the unit that stands beside them; `for` also as --for TIME.
-    """
+def _list(app: App) -> None:
+    """List the faults, with their parameters and what is right after each."""
     from lab.faults import catalogue
 
-    warn_of_broken(app)
     kinds = catalogue()
     if app.out.as_json({"faults": [documents.fault_kind(kind) for kind in kinds]}):
         return
@@ -72,11 +66,11 @@ def faults(app: App) -> None:
 @click.option(
     "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
     shell_complete=fault_names,
-    help="What to do to it; see `labctl faults`.",
+    help="What to do to it; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option(
     "-p", "pairs", type=values.Text(), multiple=True, metavar="NAME=NUMBER",
-    help="A parameter of the fault; see `labctl faults`.",
+    help="A parameter of the fault; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option(
     "--job", "job_id", type=values.Text(), metavar="ID",
@@ -97,9 +91,14 @@ def faults(app: App) -> None:
     "[default: while the job makes progress]",
 )  # fmt: skip
 @click.option(
-    "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
-)
+    "--detach", is_flag=True,
+    help="Return as soon as the fault has been injected and undone: do not follow the recovery.",
+)  # fmt: skip
 @control_option
+@click.option(
+    "--list", "listing", is_flag=True,
+    help="Break nothing: list the faults, what -p can set, and what is right after each.",
+)  # fmt: skip
 @cluster_options
 @pass_app
 def fault_inject(
@@ -113,8 +112,9 @@ def fault_inject(
     after: float | None,
     duration: float | None,
     timeout: float | None,
-    wait: bool,
+    detach: bool,
     control: bool,
+    listing: bool,
     **place: str | None,
 ) -> None:
     """Break something and follow the recovery to its receipt.
@@ -122,16 +122,20 @@ def fault_inject(
     A node, a training process, a checkpoint, the object store, or the head; with --runtime kubernetes a pod
     of a cluster, through kubectl, followed by the ledger of its job.
 
-    Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --no-wait it exits
+    Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --detach it exits
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
     """
     from lab.flows.recovery import FaultRequest, inject
     from lab.flows.recovery.repeated import inject_and_repeat
 
+    warn_of_broken(app)
+    if listing:
+        _list(app)
+        return
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
-    if control and not wait:
-        raise UsageError("--control and --no-wait exclude each other", "a control run follows the receipt")
+    if control and detach:
+        raise UsageError("--control and --detach exclude each other", "a control run follows the receipt")
     request = FaultRequest(
         target=target or "",
         kind=kind,
@@ -142,7 +146,6 @@ def fault_inject(
         timeout=timeout,
         parameters=values.numbers(pairs),
     )
-    warn_of_broken(app)
     if control and app.runtime == KUBERNETES:
         raise UsageError(
             "--control with --runtime kubernetes: labctl cannot submit the job there again",
@@ -153,7 +156,7 @@ def fault_inject(
         if control:
             outcome = inject_and_repeat(lab, request, story.moment)
         else:
-            outcome = inject(lab, request, story.moment, wait=wait)
+            outcome = inject(lab, request, story.moment, wait=not detach)
     if outcome.receipt is None:
         _not_waited(app, outcome)
         return
@@ -230,6 +233,6 @@ def judge(app: App, receipt: Receipt) -> None:
         app.fail(VerdictError(wrong, receipt.reason or "the receipt says which check failed"))
 
 
-COMMANDS = (faults, fault_inject, heal)
+COMMANDS = (fault_inject, heal)
 CLUSTERS = (fault_inject, heal)
 """Those that take --runtime kubernetes."""

@@ -1,4 +1,4 @@
-"""health: state of every GPU and node, and checks on demand."""
+"""health: state of every GPU and node, checks on demand, and the alerts that fire."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from dataclasses import replace
 import click
 
 from lab.api.health import CheckView, DeviceView, HealthView
-from lab.cli import health_words, render, values
+from lab.cli import documents, format, health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
+from lab.cluster.alerts import Alerts
 from lab.cluster.health import RUN_SECONDS
+from lab.host.clock import WALL
+
+LONGEST_SILENCE = 7 * 86_400.0
+"""Seconds."""
 
 
 @click.group(cls=LabGroup, invoke_without_command=True)
@@ -17,7 +22,7 @@ from lab.cluster.health import RUN_SECONDS
 @click.pass_context
 @pass_app
 def health(app: App, ctx: click.Context, every: bool) -> None:
-    """Show the health of every GPU and node.
+    """Show the health of GPUs and nodes, or the alerts that fire.
 
     Each node has an agent that checks it and its GPUs all the time. WARN is avoided when there is another
     place, TESTING takes no new work, EVICT is emptied. docs/health.md has the checks.
@@ -27,17 +32,17 @@ def health(app: App, ctx: click.Context, every: bool) -> None:
 
 
 @health.command()
-@click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
-@click.option(
-    "--check", type=values.Text(), metavar="CHECK",
+@click.argument(
+    "check", type=values.Text(), metavar="[CHECK]", required=False,
     help="Only this check. [default: all that do not need a free node]",
 )  # fmt: skip
+@click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
 @click.option(
-    "--timeout", type=float, metavar="SECONDS", default=RUN_SECONDS,
-    help=f"Deadline for the results. [default: {RUN_SECONDS:g}]",
+    "--timeout", type=values.Duration(), metavar="TIME", default=RUN_SECONDS,
+    help=f"Deadline for the results. [default: {RUN_SECONDS:g}s]",
 )  # fmt: skip
 @pass_app
-def run(app: App, node: str | None, check: str | None, timeout: float) -> None:
+def run(app: App, check: str | None, node: str | None, timeout: float) -> None:
     """Run checks now, and show what they find.
 
     A check that disturbs what runs, as gpumem does, has to be named; it waits until its node is free.
@@ -113,6 +118,57 @@ def _check(device: DeviceView, check: CheckView, now: float) -> tuple[str, ...]:
         health_words.since(check.at, now),
         check.message,
     )
+
+
+@health.command()
+@pass_app
+def alerts(app: App) -> None:
+    """Show the alerts that fire.
+
+    Prometheus decides them, Alertmanager groups and silences them. docs/metrics.md lists them all.
+    """
+    firing = _open(app).firing()
+    if app.out.as_json({"alerts": [documents.alert(alert) for alert in firing]}):
+        return
+    if not firing:
+        app.out.line("no alert fires")
+        return
+    now = WALL()
+    rows = (
+        (
+            alert.name,
+            f"{alert.severity}, silenced" if alert.silenced else alert.severity,
+            format.seconds(max(0.0, now - alert.since)),
+            alert.where,
+            alert.summary,
+        )
+        for alert in firing
+    )
+    app.out.show(
+        render.table(("ALERT", "SEVERITY", "SINCE", "WHERE", "SUMMARY"), rows), width=render.SENTENCES
+    )
+
+
+@health.command()
+@click.argument("name", type=values.Text(), metavar="NAME", help="An alert; see `labctl health alerts`.")
+@click.option(
+    "--for", "seconds", type=values.Duration(most=LONGEST_SILENCE), metavar="TIME", default=3600.0,
+    help="How long. [default: 1h]",
+)  # fmt: skip
+@pass_app
+def silence(app: App, name: str, seconds: float) -> None:
+    """Send an alert to nobody for a while.
+
+    It is still shown. Alertmanager's page ends a silence before its time.
+    """
+    made = _open(app).silence(name, seconds)
+    if not app.out.as_json({"silence": documents.silence(made)}):
+        app.out.line(f"{made.alert}: silenced until {format.clock(made.until)}")
+
+
+def _open(app: App) -> Alerts:
+    endpoints = app.open().endpoints()
+    return Alerts(endpoints.alertmanager, endpoints.prometheus)
 
 
 COMMANDS = (health,)

@@ -1,4 +1,4 @@
-"""up, down, status, services, logs, restart: the lab and its services."""
+"""up, down, status, logs, restart: the lab and its services."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ FOLLOW_TAIL = 10
 
 service_argument = click.argument(
     "service", type=values.Text(), shell_complete=service_names,
-    help="Such as ray-worker-0; see `labctl services`.",
+    help="Such as ray-worker-0; see `labctl status`.",
 )  # fmt: skip
 
 
 @click.command(cls=LabCommand)
 @gpu_options
 @store_options
-@click.option("--workers", type=int, help=f"Ray nodes that train. [default: {LabSpec.workers}]")
+@click.option("--workers", type=int, metavar="N", help=f"Ray nodes that train. [default: {LabSpec.workers}]")
 @click.option(
-    "--cpus-per-worker", type=int,
+    "--cpus-per-worker", type=int, metavar="N",
     help="Logical CPUs that each worker offers to Ray: used for scheduling, not a limit. "
     f"[default: {LabSpec.cpus_per_worker}]",
 )  # fmt: skip
@@ -213,16 +213,33 @@ def lessons_kept(name: str) -> str:
 @click.option(
     "--check", is_flag=True, help="Exit with 5 when the lab is down, 8 when a service is not healthy."
 )
+@click.option(
+    "--addresses", is_flag=True,
+    help="Show what each service is, its address and the file of its secret, instead of nodes and jobs.",
+)  # fmt: skip
+@click.option("--show-secrets", is_flag=True, help="The same, with the secrets themselves: keys and tokens.")
 @pass_app
-def status(app: App, check: bool) -> None:
-    """Show services, nodes and running jobs.
+def status(app: App, check: bool, addresses: bool, show_secrets: bool) -> None:
+    """Show services, their addresses, nodes and running jobs.
 
     Also shows which object store is in use. Exits with 0 whatever it finds, unless --check is given.
     """
-    from lab.flows.recovery.heal import down_by_itself, left_behind
-
     lab = app.open()
     seen = lab.status()
+    if addresses or show_secrets:
+        _addresses(app, lab, seen, show_secrets)
+    else:
+        _overview(app, lab, seen)
+    if check and not seen.up:
+        app.fail(LabDownError(f"lab {seen.name} is down", "start it with `labctl up`"))
+    if check and not seen.healthy:
+        hint = "labctl logs SERVICE says more; labctl restart SERVICE"
+        app.fail(ServiceError(render.headline(seen), hint))
+
+
+def _overview(app: App, lab: Lab, seen: LabStatus) -> None:
+    from lab.flows.recovery.heal import down_by_itself, left_behind
+
     nodes, running, problems = cluster(lab, seen)
     problems += tuple(
         app.out.about(
@@ -240,11 +257,6 @@ def status(app: App, check: bool) -> None:
         render.show_lab(app.out, seen, nodes, running, problems, words)
         if not seen.up:
             app.out.note("start it with: labctl up")
-    if check and not seen.up:
-        app.fail(LabDownError(f"lab {seen.name} is down", "start it with `labctl up`"))
-    if check and not seen.healthy:
-        hint = "labctl logs SERVICE says more; labctl restart SERVICE"
-        app.fail(ServiceError(render.headline(seen), hint))
 
 
 def health_of(lab: Lab) -> Sequence[DeviceView]:
@@ -265,18 +277,8 @@ def cluster(lab: Lab, seen: LabStatus) -> tuple[tuple[Node, ...], tuple[Job, ...
         return (), (), (error.message,)
 
 
-@click.command(cls=LabCommand)
-@click.option(
-    "--show-secrets", is_flag=True, help="Print keys and tokens; without it, only where they are kept."
-)
-@pass_app
-def services(app: App, show_secrets: bool) -> None:
-    """List the services with their addresses and secrets.
-
-    Shows where each secret is kept; prints it only with --show-secrets.
-    """
-    lab = app.open()
-    seen = lab.status()
+def _addresses(app: App, lab: Lab, seen: LabStatus, show_secrets: bool) -> None:
+    """List the services with their addresses, and where each secret is kept or what it is."""
     endpoints = lab.endpoints() if seen.up else None
     rows = [_service(s.service, s.state.value, s.url, endpoints, show_secrets) for s in seen.services]
     if app.out.as_json({"name": seen.name, "up": seen.up, "services": rows}):
@@ -359,4 +361,4 @@ def restart(app: App, service: str) -> None:
         app.out.line(f"{service} is {state}")
 
 
-COMMANDS = (up, down, status, services, logs, restart)
+COMMANDS = (up, down, status, logs, restart)

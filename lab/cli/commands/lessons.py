@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, format, render, values
+from lab.cli.commands.data import data
 from lab.cli.commands.lab import prepare
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cli.live import ProgressLines
@@ -29,7 +30,10 @@ SHOWN = 70
 
 @click.group(cls=LabGroup)
 def lesson() -> None:
-    """The exercises of the course: notebooks that check themselves."""
+    """Do the exercises of the course, and get their data sets.
+
+    An exercise is a notebook that checks itself.
+    """
 
 
 @lesson.command("list")
@@ -183,7 +187,7 @@ def _judge(app: App, result: LessonResult) -> None:
     missing = [check for check in result.checks if check.outcome != "passed"]
     names = ", ".join(check.name for check in missing)
     hint = next((check.hint for check in missing if check.hint), "")
-    app.fail(LessonError(f"lesson {result.lesson} is not passed yet: {names}", hint))
+    app.fail(LessonError(f"lesson {result.document.lesson} is not passed yet: {names}", hint))
 
 
 @lesson.command("report")
@@ -279,5 +283,7 @@ def _read(file: Path) -> tuple[ReportDocument | None, tuple[str, ...]]:
     problems = verify(report)
     return (None if problems else report), problems
 
+
+lesson.add_command(data)
 
 COMMANDS = (lesson,)

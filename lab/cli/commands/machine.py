@@ -1,9 +1,8 @@
-"""doctor, test, completion: this machine and labctl itself."""
+"""doctor, test: this machine and labctl itself."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,31 +12,13 @@ from typing import Any
 import click
 
 from lab.cli import documents, render, values
-from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
 from lab.errors import CheckError, RefusedError, UsageError
-from lab.host.files import ROOT, write_private
+from lab.host.files import write_private
 from lab.topology import BUCKET, Check
 
 REPORT = "gpu-acceptance.json"
-
-SHELLS = ("bash", "zsh", "fish")
-
-ALIASES = ("labctl.py", "./labctl.py")
-"""Other names under which labctl is typed, from its checkout."""
-
-CALLS: Mapping[str, Mapping[str, str]] = {
-    "bash": {"bash_complete $1": "bash_complete {program}"},
-    "zsh": {
-        f"    (( ! $+commands[{PROGRAM}] )) && return 1\n": "",
-        f"zsh_complete {PROGRAM})": "zsh_complete {program})",
-        f"_completion {PROGRAM}\n": f"_completion {PROGRAM} {ALIASES[0]}\n",
-        f"#compdef {PROGRAM}\n": f"#compdef {PROGRAM} {ALIASES[0]}\n",
-    },
-    "fish": {f"(commandline -t) {PROGRAM})": "(commandline -t) {program})"},
-}
-"""What click's scripts call, and under which names -> what they have to."""
 
 
 @click.command(cls=LabCommand)
@@ -197,41 +178,4 @@ def test(
         raise click.exceptions.Exit(code)
 
 
-@click.command(cls=LabCommand)
-@click.argument("shell", type=click.Choice(SHELLS), help="The shell that reads the script.")
-@pass_app
-def completion(app: App, shell: str) -> None:
-    """Print the completion script of a shell.
-
-    \b
-    bash:  labctl completion bash > ~/.labctl.bash; echo '. ~/.labctl.bash' >> ~/.bashrc
-    zsh:   labctl completion zsh > ~/.labctl.zsh; echo '. ~/.labctl.zsh' >> ~/.zshrc
-    fish:  labctl completion fish > ~/.config/fish/completions/labctl.fish
-
-    Then open a new shell.
-    """
-    script = completion_script(shell, click.get_current_context().find_root().command)
-    if not app.out.as_json({"shell": shell, "script": script}):
-        app.out.line(script)
-
-
-def completion_script(shell: str, cli: click.Command) -> str:
-    """Build what the shell has to read to complete labctl.
-
-    It asks this checkout's labctl.py: an alias, such as README.md's, is no command that a script can call.
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    values = kind(cli, {}, PROGRAM, COMPLETE_VARIABLE).source_vars()
-    script = kind.source_template % values
-    program = shlex.quote(str(ROOT / ALIASES[0]))
-    for said, meant in CALLS[shell].items():
-        script = script.replace(said, meant.format(program=program))
-    if shell == "bash":
-        script += "".join(f"complete -o nosort -F {values['complete_func']} {name}\n" for name in ALIASES)
-    return script.strip() + "\n"
-
-
-COMMANDS = (doctor, test, completion)
+COMMANDS = (doctor, test)

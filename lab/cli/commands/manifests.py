@@ -1,16 +1,20 @@
-"""lint: manifests of KubeRay and Kueue, checked."""
+"""export check: findings on manifests of KubeRay and Kueue, and who is asked about them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lab.cli import documents, values
 from lab.cli.commands.queue.files import NAMESPACE
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.findings import counted, others, tell
-from lab.errors import ManifestError
+from lab.errors import ManifestError, SetupError
+from lab.host.quantities import plural
+
+if TYPE_CHECKING:
+    from lab.flows.kubernetes.lint import Authorities, LintReport
 
 
 @click.command(cls=LabCommand)
@@ -20,17 +24,17 @@ from lab.errors import ManifestError
 )  # fmt: skip
 @NAMESPACE
 @pass_app
-def lint(app: App, files: tuple[Path, ...], namespace: str) -> None:
+def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
     """Check manifests of KubeRay and Kueue without a cluster.
 
     Says what would wait for ever and why: by fields, Kubernetes' own schemas, Ray's own readers, mistakes
     that users repeat, and quotas against what jobs ask for. Exits with 22 when something could not work;
     warnings and notes do not change that.
     """
-    from lab.flows.kubernetes.lint import lint as check
+    from lab.flows.kubernetes.lint import lint
     from lab.flows.kubernetes.manifests import texts_of
 
-    report = check(texts_of(files), others(app), namespace)
+    report = lint(texts_of(files), others(app), namespace)
     app.out.as_json(documents.linted(report))
     if not app.out.json_wanted:
         tell(app, report, whole=True)
@@ -42,4 +46,33 @@ def lint(app: App, files: tuple[Path, ...], namespace: str) -> None:
         app.fail(ManifestError(f"{first}{more}", first.hint))
 
 
-COMMANDS = (lint,)
+def others(app: App) -> Authorities:
+    """Whoever can be asked; kubernetes-validate is installed when it is first needed, if it can be."""
+    from lab.flows.kubernetes.lint import authorities_here
+    from lab.host import environment
+
+    try:
+        environment.ensure("kubernetes", app.out.note)
+    except SetupError as error:
+        app.out.warn(error.message, error.hint)
+    return authorities_here()
+
+
+def tell(app: App, report: LintReport, *, whole: bool) -> None:
+    """Print findings: errors as results, the rest to stderr; of what was just made only the warnings."""
+    for finding in report.findings:
+        if finding.level == "warning":
+            app.out.warn(str(finding), finding.hint)
+        elif finding.level == "note" and whole:
+            app.out.note(f"note: {finding}{f' ({finding.hint})' if finding.hint else ''}")
+        elif whole:
+            app.out.line(f"error: {finding}{f' ({finding.hint})' if finding.hint else ''}")
+    for words in report.not_asked:
+        app.out.warn(f"not asked: {words}")
+
+
+def counted(report: LintReport) -> str:
+    """Describe in words how much was found."""
+    levels = [finding.level for finding in report.findings]
+    counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
+    return ", ".join(counts) or "nothing found"

@@ -1,19 +1,42 @@
-"""self: what labctl has written on this machine, and its removal."""
+"""self: labctl on this machine: what it has written, its removal, its completion."""
 
 from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
 
 import click
 
 from lab.cli import format, render
+from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, pass_app
 from lab.host import environment
+from lab.host.files import ROOT
 
 UNINSTALL = "uv tool uninstall, pipx uninstall or pip uninstall raylab-labctl"
 
 
+SHELLS = ("bash", "zsh", "fish")
+
+ALIASES = ("labctl.py", "./labctl.py")
+"""Other names under which labctl is typed, from its checkout."""
+
+CALLS: Mapping[str, Mapping[str, str]] = {
+    "bash": {"bash_complete $1": "bash_complete {program}"},
+    "zsh": {
+        f"    (( ! $+commands[{PROGRAM}] )) && return 1\n": "",
+        f"zsh_complete {PROGRAM})": "zsh_complete {program})",
+        f"_completion {PROGRAM}\n": f"_completion {PROGRAM} {ALIASES[0]}\n",
+        f"#compdef {PROGRAM}\n": f"#compdef {PROGRAM} {ALIASES[0]}\n",
+    },
+    "fish": {f"(commandline -t) {PROGRAM})": "(commandline -t) {program})"},
+}
+"""What click's scripts call, and under which names -> what they have to."""
+
+
 @click.group("self", cls=LabGroup)
 def self_() -> None:
-    """Say what labctl wrote on this machine, or remove it."""
+    """List or remove what labctl wrote here; completion."""
 
 
 @self_.command()
@@ -59,6 +82,43 @@ def remove(app: App, data: bool, yes: bool) -> None:
             app.out.line(f"kept, for {'it is yours' if trace.yours else 'a lab uses it'}: {trace.place}")
     itself = UNINSTALL if environment.packaged() else f"rm -r {environment.ROOT}"
     app.out.line(f"labctl itself is left: {itself}")
+
+
+@self_.command()
+@click.argument("shell", type=click.Choice(SHELLS), help="The shell that reads the script.")
+@pass_app
+def completion(app: App, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  labctl self completion bash > ~/.labctl.bash; echo '. ~/.labctl.bash' >> ~/.bashrc
+    zsh:   labctl self completion zsh > ~/.labctl.zsh; echo '. ~/.labctl.zsh' >> ~/.zshrc
+    fish:  labctl self completion fish > ~/.config/fish/completions/labctl.fish
+
+    Then open a new shell.
+    """
+    script = completion_script(shell, click.get_current_context().find_root().command)
+    if not app.out.as_json({"shell": shell, "script": script}):
+        app.out.line(script)
+
+
+def completion_script(shell: str, cli: click.Command) -> str:
+    """Build what the shell has to read to complete labctl.
+
+    It asks this checkout's labctl.py: an alias, such as README.md's, is no command that a script can call.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    values = kind(cli, {}, PROGRAM, COMPLETE_VARIABLE).source_vars()
+    script = kind.source_template % values
+    program = shlex.quote(str(ROOT / ALIASES[0]))
+    for said, meant in CALLS[shell].items():
+        script = script.replace(said, meant.format(program=program))
+    if shell == "bash":
+        script += "".join(f"complete -o nosort -F {values['complete_func']} {name}\n" for name in ALIASES)
+    return script.strip() + "\n"
 
 
 COMMANDS = (self_,)

@@ -24,7 +24,7 @@ def receipt(app: App, /, job: str, **options: str | None) -> None:
     from lab.flows.recovery.outside import judge_from_ledger
 
     place = LedgerPlace.of(**options)
-    judged = judge_from_ledger(place.store(), place.ledger, job)
+    judged = judge_from_ledger(place.store(), place.storage, job)
     if not app.out.as_json(judged.to_json()):
         receipt_panel.show(app.out, judged.document())
     judge(app, judged)

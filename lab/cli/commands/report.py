@@ -22,12 +22,12 @@ LAST_SECONDS, MOST_SECONDS = 900.0, 7 * 86_400.0
     help="A receipt (a file, or its name in the store) or a job. [default: the newest receipt]",
 )  # fmt: skip
 @click.option(
-    "--output", type=values.Place(), metavar="FOLDER",
+    "--output", type=values.Place(), metavar="DIR",
     help="Where to. [default: raylab-report-JOB in the current folder]",
 )  # fmt: skip
 @click.option("--dashboards", is_flag=True, help="Draw Grafana's dashboards instead, from Prometheus.")
 @click.option(
-    "--last", type=values.Duration(most=MOST_SECONDS), metavar="DURATION",
+    "--last", type=values.Duration(most=MOST_SECONDS), metavar="TIME",
     help="With --dashboards: the time that is shown. [default: 15m]",
 )  # fmt: skip
 @pass_app

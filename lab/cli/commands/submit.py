@@ -12,8 +12,9 @@ import click
 
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.complete import parameter_names, recipe_names
-from lab.cli.context import AFTER_DASHES, OLD_NAME, App, DashCommand, pass_app
+from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
 from lab.cli.exporting import parameter_option, runtime_env_option
+from lab.cli.moved import old_option
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
@@ -41,9 +42,9 @@ class SubmitCommand(DashCommand):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            option = error.option_name if isinstance(error, click.NoSuchOption) else ""
-            if option == OLD_NAME:
+            if old_option(error):
                 raise
+            option = error.option_name if isinstance(error, click.NoSuchOption) else ""
             known = {name.rstrip("=") for name in parameter_names(ctx, self.params[0], "")}
             for wrong in (option, *given):
                 name = wrong.lstrip("-").partition("=")[0]
@@ -95,6 +96,10 @@ class SubmitCommand(DashCommand):
 )  # fmt: skip
 @queue_options
 @click.option("--detach", is_flag=True, help="Return as soon as the job is submitted.")
+@click.option(
+    "--list", "listing", is_flag=True,
+    help="Submit nothing: list the recipes, or the one named, and what -p can set.",
+)  # fmt: skip
 @pass_app
 def submit(
     app: App,
@@ -110,6 +115,7 @@ def submit(
     fail_if_infeasible: bool,
     detach: bool,
     dry_run: bool,
+    listing: bool,
     **asked: Any,
 ) -> None:
     """Submit a recipe or a command, and follow its log.
@@ -124,6 +130,9 @@ def submit(
     from lab.cluster.recipes import find_recipe
     from lab.cluster.submission import described
 
+    if listing:
+        _list(app, recipe)
+        return
     request = queue_request(dry_run=dry_run, warn=app.out.warn, **asked)
     command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
     if recipe is not None and command is not None:
@@ -177,6 +186,23 @@ def submit(
         _submitted(app, lab, submitted, detach)
 
 
+def _list(app: App, name: str | None) -> None:
+    """List the recipes, or the one of this name, with their parameters."""
+    from lab.cluster.recipes import find_recipe, recipes
+
+    chosen = recipes() if name is None else (find_recipe(name),)
+    if app.out.as_json({"recipes": [documents.recipe(recipe) for recipe in chosen]}):
+        return
+    for recipe in chosen:
+        also = f"; --fault-tolerance {' or '.join(recipe.ways)}" if recipe.ways else ""
+        app.out.line(f"{recipe.name}: {recipe.summary}{also}")
+        rows = (
+            (f"  -p {p.name}=", "" if p.default is None else p.default, p.type, p.help)
+            for p in recipe.parameters
+        )
+        app.out.show(render.table(("  PARAMETER", "DEFAULT", "TYPE", "WHAT IT IS"), rows))
+
+
 def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
     """Say what would be if the job were submitted now."""
     forecast = lab.queues.dry_run(job)
@@ -203,7 +229,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     if detach:
         if not out.as_json(document):
             out.line(job_id)
-            out.note(f"where it is: labctl queue why {job_id}    follow it: labctl job logs -f {job_id}")
+            out.note(f"where it is: labctl queue why {job_id}    follow it: labctl jobs logs -f {job_id}")
         return
     follower = Follower(lab, workload, app.clock, out.note)
     try:
@@ -211,7 +237,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.log_line(line)
     except KeyboardInterrupt:
         out.note(f"\nno longer following; job {job_id} goes on")
-        out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")
+        out.note(f"follow it: labctl jobs logs -f {job_id}    stop it: labctl jobs stop {job_id}")
         raise
     described = follower.description
     job = newest(lab, described, job_id)
@@ -246,7 +272,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.document({"submission_id": job_id, "waits": submitted.waits, "job": None})
         else:
             out.line(job_id)
-            out.note(f"follow it: labctl job logs -f {job_id}")
+            out.note(f"follow it: labctl jobs logs -f {job_id}")
         return
     try:
         waits = Waits(out, lab, app.clock, said=submitted.waits)
@@ -255,7 +281,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.log_line(line)
     except KeyboardInterrupt:
         out.note(f"\nno longer following; job {job_id} goes on")
-        out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")
+        out.note(f"follow it: labctl jobs logs -f {job_id}    stop it: labctl jobs stop {job_id}")
         raise
     job = lab.jobs.get(job_id)
     if job.status == "SUCCEEDED":
@@ -280,7 +306,7 @@ def _failed(
     cause = format.first_line(job.message).rstrip(".,:") if job.message and not code else ""
     error = JobError(
         f"job {job.submission_id} {how}{code}{f': {cause}' if cause else ''}",
-        f"its whole log: labctl job logs {job.submission_id}",
+        f"its whole log: labctl jobs logs {job.submission_id}",
     )
     explanation = lab.why_failed(job)
     extra = {

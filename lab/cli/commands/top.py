@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, format
+from lab.cli import documents, format, values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.output import Output, encodable
 from lab.cli.render import SENTENCES
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lab.host.clock import Clock
     from lab.lab import Lab
 
-MIN_SECONDS, MAX_SECONDS = 0.2, 3600.0
+MIN_SECONDS = 0.2
 OLD_SECONDS = 10.0
 """Age from which on numbers are marked as old."""
 
@@ -48,30 +48,28 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 @click.command(cls=LabCommand)
 @click.option("--once", is_flag=True, help="Print it once, as where the output is no terminal.")
 @click.option(
-    "--interval", type=float, metavar="SECONDS",
+    "--every", type=values.Duration(), metavar="TIME",
     help="Time between two refreshes; with --json, print one document a line until Ctrl-C. [default: 1]",
 )  # fmt: skip
 @pass_app
-def top(app: App, once: bool, interval: float | None) -> None:
+def top(app: App, once: bool, every: float | None) -> None:
     """Show what runs on each node, how busy it is, and who waits.
 
     CPU, memory and GPUs of each node, live until Ctrl-C on a terminal; elsewhere once.
     """
-    if interval is not None and not MIN_SECONDS <= interval <= MAX_SECONDS:
-        raise UsageError(
-            f"--interval {interval:g}: must be between {MIN_SECONDS:g} and {MAX_SECONDS:g} seconds"
-        )
+    if every is not None and every < MIN_SECONDS:
+        raise UsageError(f"--every {every:g}: must be at least {MIN_SECONDS:g} seconds")
     lab = app.open()
-    stream = app.out.json_wanted and interval is not None
+    stream = app.out.json_wanted and every is not None
     live = not app.out.json_wanted and sys.stdout.isatty()
     if once or not (stream or live):
         _print(app.out, lab.top(), lab.name)
         return
     try:
         if stream:
-            _documents(app, lab, interval or 1.0)
+            _documents(app, lab, every or 1.0)
         else:
-            _live(app, lab, interval or 1.0)
+            _live(app, lab, every or 1.0)
     except KeyboardInterrupt as interrupt:
         if type(interrupt) is not KeyboardInterrupt:  # SIGTERM and SIGHUP, which keep their exit codes
             raise

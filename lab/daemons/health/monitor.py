@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from lab.api.health import DeviceView, HealthView, Lift, Ordered, Orders, Override, Report, Run, Wish
+from lab.api.health import (
+    AgentReport,
+    CheckRequest,
+    DeviceView,
+    HealthView,
+    Lift,
+    Ordered,
+    Orders,
+    Override,
+    Wish,
+)
 from lab.daemons.health import documents
 from lab.daemons.health.board import Board
 from lab.daemons.health.model import SILENT, Change, Health
@@ -82,7 +92,7 @@ class HealthMonitor:
 
     def report(self, data: bytes) -> Orders:
         """Take a report; returns the orders for its node. Raises UsageError, StateError."""
-        report = body(data, Report)
+        report = body(data, AgentReport)
         node = report.node
         with self.lock:
             now = self.clock()
@@ -145,7 +155,7 @@ class HealthMonitor:
 
         Raises UsageError, NotFoundError.
         """
-        asked = body(data, Run)
+        asked = body(data, CheckRequest)
         check = asked.check
         with self.lock:
             nodes = self._nodes(asked.node)

@@ -30,7 +30,7 @@ def tell(scene: Scene, module: str, *arguments: object, timeout: float = SECONDS
     lines = ended.output.strip().splitlines() or [f"exit code {ended.exit_code} and no output"]
     why = str((answer or {}).get("problem") or lines[-1])
     if ended.exit_code == REFUSED and answer is not None:
-        raise RefusedError(f"{scene.target}: {why}", f"labctl job logs {scene.job}")
+        raise RefusedError(f"{scene.target}: {why}", f"labctl jobs logs {scene.job}")
     raise ServiceError(f"{' '.join(argv)} failed on {scene.target}: {why}", f"labctl logs {scene.target}")
 
 

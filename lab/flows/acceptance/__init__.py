@@ -57,7 +57,7 @@ class Acceptance:
         if jobs := [job.submission_id for job in lab.jobs.list() if not job.final]:
             raise RefusedError(
                 f"{plural(len(jobs), 'job')} of lab {lab.name} would be disturbed: {', '.join(jobs)}",
-                "wait for the end, or end it: `labctl job stop ID`",
+                "wait for the end, or end it: `labctl jobs stop ID`",
             )
         self._lab, self._plan, self._clock = lab, plan, clock
         self._begun, self._at = clock(), wall()

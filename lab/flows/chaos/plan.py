@@ -80,7 +80,9 @@ def random_plan(
 ) -> Plan:
     """A plan that draws from these faults. Raises NotFoundError, UsageError, RefusedError."""
     if not kinds:
-        raise UsageError("no fault to draw from", "for example --faults kill,pause; all: labctl faults")
+        raise UsageError(
+            "no fault to draw from", "for example --faults kill,pause; all: labctl fault-inject --list"
+        )
     if every <= 0:
         raise UsageError(f"every {every:g} s: must be more than zero")
     other = next((kind for kind in parameters or {} if kind not in kinds), None)

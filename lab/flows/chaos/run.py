@@ -92,7 +92,7 @@ class Chaos:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
                 f"job {self._watch.submission_id} cannot take any more chaos: {why}; {state}",
-                f"labctl job logs {self._watch.submission_id}",
+                f"labctl jobs logs {self._watch.submission_id}",
             )
 
     def _say_what_it_survives(self) -> None:

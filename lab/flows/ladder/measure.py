@@ -62,7 +62,7 @@ def measure(events: Sequence[Event], fault: FaultRecord) -> Measured:
     started = [a for a in (runs[-1].attempts if runs else ()) if _started(a) <= fault.at]
     steps = steps_of(events)
     if not started or not steps.stretches:
-        raise JobError("no step of the training is in its ledger", "look at the job's log: labctl job logs")
+        raise JobError("no step of the training is in its ledger", "look at the job's log: labctl jobs logs")
     nodes = started[-1].nodes_at(fault.at)
     lost = {rank for rank, node in nodes.items() if node == fault.node_id}
     kept = [rank for rank in steps.ranks if rank not in lost and rank in nodes]

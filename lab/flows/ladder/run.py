@@ -196,7 +196,7 @@ def wait_for_last_rank(lab: Lab, job: str, clock: Clock) -> str:
     def last_rank() -> str | None:
         known = lab.jobs.get(job)
         if known.final:
-            raise ended(lab, known, f"labctl job logs {job}", "its rank could be lost")
+            raise ended(lab, known, f"labctl jobs logs {job}", "its rank could be lost")
         runs = lab.history(job).runs
         attempt = runs[-1].attempts[-1] if runs and runs[-1].attempts else None
         if attempt is None or len(attempt.nodes) < RANKS or len(runs[-1].checkpoints) < CHECKPOINTS:
@@ -206,5 +206,5 @@ def wait_for_last_rank(lab: Lab, job: str, clock: Clock) -> str:
 
     return poll(
         last_rank, timeout=START_SECONDS, waited_for=f"{CHECKPOINTS} checkpoints of job {job}", clock=clock,
-        hint=f"labctl job logs {job}",
+        hint=f"labctl jobs logs {job}",
     )  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lab.api.base import Plain
-from lab.api.lesson import RESULT_SCHEMA, CheckRecord, JobRecord, ResultDocument, Versions, signed, written
+from lab.api.lesson import CheckRecord, JobRecord, ResultDocument, signed, written
 from lab.host.clock import Clock
 from lab.host.quantities import rounded
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
@@ -147,55 +147,32 @@ def job_record(job: Job) -> JobRecord:
 
 @dataclass(frozen=True, repr=False)
 class LessonResult:
-    """The result of one lesson, as a student hands it in."""
+    """A lesson as it was just checked: what is kept of it, and its checks with their advice."""
 
-    lesson: int
-    name: str
-    title: str
-    student: str
-    lab: str
-    runtime: str
-    gpu: str
-    raylab_version: str
-    ray_version: str
-    """Empty when Ray could not be asked."""
-    at: float
-    """Time of the check, seconds since the epoch."""
+    document: ResultDocument
+    """With its digest: a public contract."""
     checks: tuple[Check, ...]
-    measured: Mapping[str, Any]
-    jobs: tuple[JobRecord, ...]
-    """Newest first."""
+
+    @classmethod
+    def of(cls, frame: ResultDocument, checks: tuple[Check, ...], at: float) -> LessonResult:
+        """The result of these checks, at this time; everything else is as in `frame`."""
+        document = replace(
+            frame,
+            at=round(at, 3),
+            passed=bool(checks) and all(check.outcome == "passed" for check in checks),
+            checks=tuple(CheckRecord(c.name, c.outcome == "passed", c.detail) for c in checks),
+        )
+        return cls(signed(document), checks)
 
     def __repr__(self) -> str:
         """Short: a notebook's last cell shows it below the table."""
-        return f"<lesson {self.lesson}: {'passed' if self.passed else 'not passed yet'}>"
+        return f"<lesson {self.document.lesson}: {'passed' if self.passed else 'not passed yet'}>"
 
     @property
     def passed(self) -> bool:
         """True when there are checks and every one passed."""
-        return bool(self.checks) and all(check.outcome == "passed" for check in self.checks)
-
-    def document(self) -> ResultDocument:
-        """The result with its digest: a public contract."""
-        return signed(
-            ResultDocument(
-                schema=RESULT_SCHEMA,
-                lesson=self.lesson,
-                name=self.name,
-                title=self.title,
-                student=self.student,
-                lab=self.lab,
-                runtime=self.runtime,
-                gpu=self.gpu,
-                versions=Versions(self.raylab_version, self.ray_version),
-                at=round(self.at, 3),
-                passed=self.passed,
-                checks=tuple(CheckRecord(c.name, c.outcome == "passed", c.detail) for c in self.checks),
-                measured=self.measured,
-                jobs=self.jobs,
-            )
-        )
+        return self.document.passed
 
     def to_json(self) -> Plain:
-        """The same as plain data for `json.dumps`."""
-        return written(self.document())
+        """The document as plain data for `json.dumps`."""
+        return written(self.document)

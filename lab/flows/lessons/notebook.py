@@ -67,7 +67,7 @@ def execute_notebook(lab: NodeControl, lesson: Lesson, on_step: OnStep) -> None:
         last = "\n".join(reader.others[-10:]) or "it said nothing"
         raise LessonError(
             f"{lesson.notebook} could not be executed (exit code {ended.exit_code}): {last}",
-            f"open it in JupyterLab: `labctl services`; look at `labctl logs {JUPYTER}`",
+            f"open it in JupyterLab: `labctl status --addresses`; look at `labctl logs {JUPYTER}`",
         )
 
 

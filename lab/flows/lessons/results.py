@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.api.base import Plain, parse
-from lab.api.lesson import ReportDocument, ResultDocument, digest, written
+from lab.api.lesson import RESULT_SCHEMA, ReportDocument, ResultDocument, Versions, digest, written
 from lab.errors import UsageError
 from lab.flows.lessons.catalogue import numbers
 from lab.flows.lessons.evidence import folder
@@ -47,7 +47,8 @@ def ask(check: LessonCheck, evidence: Evidence) -> Check:
 def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check] = ()) -> LessonResult:
     """Every check of `lesson` on `evidence`, and `more` that were answered elsewhere."""
     status = evidence.status
-    return LessonResult(
+    frame = ResultDocument(
+        schema=RESULT_SCHEMA,
         lesson=lesson.number,
         name=lesson.name,
         title=lesson.title,
@@ -55,13 +56,14 @@ def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check
         lab=status.name,
         runtime="compose" if status.runtime == "inside" else status.runtime,
         gpu=status.gpu.vendor.value,
-        raylab_version=__version__,
-        ray_version=evidence.ray_version,
+        versions=Versions(__version__, evidence.ray_version),
         at=at,
-        checks=(*(ask(check, evidence) for check in lesson.checks), *more),
+        passed=False,
+        checks=(),
         measured=evidence.records,
         jobs=tuple(map(job_record, evidence.jobs)),
     )
+    return LessonResult.of(frame, (*(ask(check, evidence) for check in lesson.checks), *more), at)
 
 
 def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
@@ -80,9 +82,9 @@ def store_key(lesson: int) -> str:
 
 def keep_in_store(store: Store, result: LessonResult) -> None:
     """Put the result into the store, unless an older one has passed and this has not. Raises StoreError."""
-    document = result.document()
-    if not _worse(document, _stored(store, result.lesson)):
-        store.put(store_key(result.lesson), dump(document).encode())
+    document = result.document
+    if not _worse(document, _stored(store, document.lesson)):
+        store.put(store_key(document.lesson), dump(document).encode())
 
 
 def keep_on_host(place: Path, document: ResultDocument) -> Path:
@@ -173,7 +175,7 @@ def table(lesson: Lesson, result: LessonResult) -> list[str]:
         lines.append(f"  {mark}  {check.name:<{width}}  {check.detail}".rstrip())
         if check.hint and not good:
             lines.append(f"        {'':<{width}}  -> {check.hint}")
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.at))
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.document.at))
     done = sum(check.outcome == "passed" for check in result.checks)
     verdict = "passed" if result.passed else "not passed yet"
     return [

@@ -191,7 +191,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         keep_in_store(lab.store, result)
         collect(lab)
         if lesson.checks_after_down:
-            keep_look(place(lab.name), result.document())
+            keep_look(place(lab.name), result.document)
     elif lesson.checks_after_down:
         evidence = Evidence(lesson.number, status=status, kept=_kept(lab))
         result = _after_down(lab, lesson, evidence, clock())
@@ -200,7 +200,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
             f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
             f"`labctl up`, or `labctl lesson run {lesson.number}`",
         )
-    keep_on_host(place(lab.name), result.document())
+    keep_on_host(place(lab.name), result.document)
     return result
 
 
@@ -222,21 +222,8 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
         Check(check.name, "passed" if check.passed else "failed", check.detail)
         for check in before.checks[: len(lesson.checks)]
     )
-    return LessonResult(
-        lesson=lesson.number,
-        name=lesson.name,
-        title=lesson.title,
-        student="",
-        lab=before.lab,
-        runtime=before.runtime,
-        gpu=before.gpu,
-        raylab_version=before.versions.raylab,
-        ray_version=before.versions.ray or "",
-        at=at,
-        checks=(*answered, *(ask(check, evidence) for check in lesson.checks_after_down)),
-        measured=before.measured,
-        jobs=before.jobs,
-    )
+    later = tuple(ask(check, evidence) for check in lesson.checks_after_down)
+    return LessonResult.of(before, (*answered, *later), at)
 
 
 class HostTaskThread:

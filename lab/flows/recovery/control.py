@@ -89,7 +89,7 @@ def run_control(
     if ended.status != "SUCCEEDED":
         raise JobError(
             f"the undisturbed run {control} ended {ended.status}: {ended.message}",
-            f"labctl job logs {control}",
+            f"labctl jobs logs {control}",
         )
     from lab.evidence.receipt import compare_curves, compare_runs
 
@@ -130,7 +130,7 @@ def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment) -
         raise WaitTimeoutError(
             f"the undisturbed run {watch.submission_id} has not ended in time; it is {watch.status}; "
             f"{patience.describe()}",
-            f"labctl job logs {watch.submission_id}",
+            f"labctl jobs logs {watch.submission_id}",
         )
     return ended
 

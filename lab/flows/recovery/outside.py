@@ -58,7 +58,7 @@ def ledger_store(
     """
     match = LEDGER.fullmatch(ledger)
     if match is None:
-        raise UsageError(f"--ledger {ledger!r}: not a bucket", "such as s3://ray or s3://bucket/folder")
+        raise UsageError(f"--storage {ledger!r}: not a bucket", "such as s3://ray or s3://bucket/folder")
     where = endpoint or environ.get("AWS_ENDPOINT_URL", "")
     if where and not ENDPOINT.fullmatch(where):
         raise UsageError(f"--endpoint {where!r}: not an address", "such as http://minio.store:9000")

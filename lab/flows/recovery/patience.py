@@ -181,5 +181,5 @@ def follow_to_end(watch: Watch) -> None:
     if patience.wait_for_end() is None:
         raise WaitTimeoutError(
             f"job {watch.submission_id} has not ended after {patience.waited:.0f} s; {patience.describe()}",
-            f"labctl job logs {watch.submission_id}",
+            f"labctl jobs logs {watch.submission_id}",
         )

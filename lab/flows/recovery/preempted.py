@@ -67,7 +67,7 @@ def receipts(
     if described.status not in OVER:
         raise RefusedError(
             f"job {described.workload} has not ended: it is {described.status}",
-            f"labctl job logs -f {described.name}",
+            f"labctl jobs logs -f {described.name}",
         )
     preemptions = list(of_events(described.events))
     if not preemptions:

@@ -45,7 +45,9 @@ def check_target(lab: NodeControl, target: str, kind: FaultKind) -> str:
     if fixed and target != fixed:
         raise RefusedError(f"{kind.name} is a fault of {fixed}, not of {target}", f"leave {target} out")
     if not fixed and not lab.is_worker(target):
-        others = "; its own: labctl faults" if any(scope.target == target for scope in Scope) else ""
+        others = (
+            "; its own: labctl fault-inject --list" if any(scope.target == target for scope in Scope) else ""
+        )
         raise RefusedError(
             f"{kind.name} is a fault of a node that trains; {target} runs no rank of a job",
             "choose a worker: " + ", ".join(name for name in names if lab.is_worker(name)) + others,
@@ -83,7 +85,7 @@ def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_mo
     raise WaitTimeoutError(
         f"waited {patience.waited:.0f} s for {wanted}; "
         f"job {watch.submission_id} is {watch.status}, {_reached(watch)}; {patience.describe()}",
-        f"labctl job logs {watch.submission_id}; "
+        f"labctl jobs logs {watch.submission_id}; "
         + ("labctl status" if limit is None else "a longer wait: --timeout 10m, or none"),
     )
 
@@ -98,7 +100,7 @@ def _refuse_lost(watch: Watch, wanted: str) -> None:
     why = infeasible(job.demand, watch.nodes) if job.status == "PENDING" and watch.nodes else ""
     if why:
         raise RefusedError(
-            f"job {job.submission_id} does not start: {why}", f"labctl job stop {job.submission_id}"
+            f"job {job.submission_id} does not start: {why}", f"labctl jobs stop {job.submission_id}"
         )
 
 

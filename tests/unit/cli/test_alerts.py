@@ -1,4 +1,4 @@
-"""labctl alerts: what a person reads and types."""
+"""labctl health alerts: what a person reads and types."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def firing(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> list[Alert]:
 
 
 def test_alerts_are_listed_with_what_is_wrong_and_where(labctl: Labctl, firing: list[Alert]) -> None:
-    shown = labctl.ok("alerts").splitlines()
+    shown = labctl.ok("health", "alerts").splitlines()
     assert shown[0].split() == ["ALERT", "SEVERITY", "SINCE", "WHERE", "SUMMARY"]
     assert "worker" in shown[1]
     assert "critical, silenced" in shown[2]
 
 
 def test_alerts_as_json(labctl: Labctl, firing: list[Alert]) -> None:
-    assert labctl.json("alerts")["alerts"][0] == {
+    assert labctl.json("health", "alerts")["alerts"][0] == {
         "name": "NodeLost",
         "severity": "critical",
         "since": 0.0,
@@ -41,7 +41,7 @@ def test_alerts_as_json(labctl: Labctl, firing: list[Alert]) -> None:
 
 def test_nothing_wrong_is_said(labctl: Labctl, firing: list[Alert]) -> None:
     firing.clear()
-    assert labctl.ok("alerts") == "no alert fires\n"
+    assert labctl.ok("health", "alerts") == "no alert fires\n"
 
 
 def test_a_silence_is_an_hour_unless_said(
@@ -54,12 +54,12 @@ def test_a_silence_is_an_hour_unless_said(
         return Silence("5-6", name, 7200.0)
 
     monkeypatch.setattr(Alerts, "silence", silence)
-    assert labctl.ok("alerts", "silence", "NodeLost").startswith("NodeLost: silenced until 1970-01-01")
-    assert labctl.json("alerts", "silence", "NodeLost", "--for", "2h")["silence"]["until"] == 7200.0
+    assert labctl.ok("health", "silence", "NodeLost").startswith("NodeLost: silenced until 1970-01-01")
+    assert labctl.json("health", "silence", "NodeLost", "--for", "2h")["silence"]["until"] == 7200.0
     assert asked == [("NodeLost", 3600.0), ("NodeLost", 7200.0)]
 
 
 def test_a_lab_without_alertmanager_is_told(labctl: Labctl) -> None:
-    ended = labctl("alerts")
+    ended = labctl("health", "alerts")
     assert ended.exit_code == 4
     assert "this lab has no Alertmanager" in ended.stderr

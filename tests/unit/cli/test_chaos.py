@@ -54,7 +54,7 @@ def chaos(labctl: Labctl) -> Any:
 
 def test_chaos_is_asked_for_as_typed(labctl: Labctl, chaos: Any) -> None:
     labctl.ok(
-        "chaos", "--faults", "kill, s3-slow", "--every", "15s", "--seed", "7", "--limit", "5", "--for-time",
+        "chaos", "--faults", "kill, s3-slow", "--every", "15s", "--seed", "7", "--limit", "5", "--for",
         "10m", "-p", "s3-slow.delay=0.25", "-p", "s3-slow.for=3", "--below-one-worker", "--job", "job-1",
         "--control",
     )  # fmt: skip
@@ -65,16 +65,15 @@ def test_chaos_is_asked_for_as_typed(labctl: Labctl, chaos: Any) -> None:
 
 def test_what_is_not_typed_has_a_default(labctl: Labctl, chaos: Any) -> None:
     labctl.ok("chaos")
-    labctl.ok("chaos", "--until-done")
     plan = Plan(("kill", "pause", "s3-slow"), 30.0, 0)
-    assert chaos.call_args_list == [call(labctl.lab, plan, ANY, job="", control=False)] * 2
+    assert chaos.call_args_list == [call(labctl.lab, plan, ANY, job="", control=False)]
 
 
 def test_a_schedule_is_read_and_can_be_narrowed(labctl: Labctl, chaos: Any, tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text("steps:\n- {at: 3s, fault: kill}\n")
     labctl.ok("chaos", "--schedule", str(path))
-    labctl.ok("chaos", "--schedule", str(path), "--limit", "1", "--for-time", "5s", "--below-one-worker")
+    labctl.ok("chaos", "--schedule", str(path), "--limit", "1", "--for", "5s", "--below-one-worker")
     written = (Step(3.0, "kill"),)
     assert [each.args[1] for each in chaos.call_args_list] == [
         Plan(written=written),
@@ -100,7 +99,7 @@ def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, tmp_path: Path)
         (["--every", "0"], 2, "--every"),
         (["--seed", "-1"], 2, "--seed"),
         (["--limit", "0"], 2, "--limit"),
-        (["--until-done", "--for-time", "5m"], 2, "exclude each other"),
+        (["--for", "0"], 2, "--for"),
         (["--faults", "kill", "-p", "for=3"], 2, "must be FAULT.NAME=NUMBER"),
         (["--faults", "kill", "-p", "kill.=3"], 2, "must be FAULT.NAME=NUMBER"),
         (["--faults", "kill", "-p", "kill.speed=3"], 2, "kill has no parameter 'speed'"),

@@ -89,7 +89,7 @@ def test_demo_as_json_ends_with_the_receipt(labctl: Labctl) -> None:
 def test_a_demo_whose_control_run_fails_shows_its_receipt_and_exits_with_the_error(
     labctl: Labctl, arguments: list[str]
 ) -> None:
-    ends_with(labctl, problem=JobError("the undisturbed run job-2 ended FAILED", "labctl job logs job-2"))
+    ends_with(labctl, problem=JobError("the undisturbed run job-2 ended FAILED", "labctl jobs logs job-2"))
     result = labctl("demo", *arguments)
     assert result.exit_code == JobError.exit_code
     assert "recovered" in result.stdout.lower()
@@ -174,7 +174,7 @@ def test_a_demo_that_ends_early_says_what_runs_on_and_how_to_end_it(
     labctl.jobs.known = {each.submission_id: each for each in (job("job-8"), job("job-9", "RUNNING"))}
     said = labctl("demo").stderr
     assert "lab raylab runs on, and job job-9 in it" in said
-    assert "end them: `labctl job stop job-9 --lab raylab`, `labctl down --lab raylab`" in said
+    assert "end them: `labctl jobs stop job-9 --lab raylab`, `labctl down --lab raylab`" in said
     assert "job-8" not in said
     labctl.jobs.known.clear()
     assert "lab raylab runs on; end it: `labctl down --lab raylab`" in labctl("demo").stderr

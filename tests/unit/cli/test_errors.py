@@ -61,7 +61,7 @@ LONG = "x" * 130_000
         ["submit", "--job-name", "{}", "digits"],
         ["fault-inject", "--fault", "{}", "--after", "{}"],
         ["lesson", "run", "{}"],
-        ["data", "rm", "{}"],
+        ["lesson", "data", "rm", "{}"],
         ["images", "load", "{}"],
     ],
     ids=" ".join,

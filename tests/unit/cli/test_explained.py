@@ -34,7 +34,7 @@ def test_a_known_failure_is_explained_at_the_end_of_the_job(labctl: Labctl, quie
     result = labctl(*quiet, "submit", "digits")
     assert result.exit_code == 9
     assert result.stderr.endswith(
-        f"  -> its whole log: labctl job logs job-1\ncause: {EXPLAINED['title']} ({EXPLAINED['line']})\n"
+        f"  -> its whole log: labctl jobs logs job-1\ncause: {EXPLAINED['title']} ({EXPLAINED['line']})\n"
         f"  -> {EXPLAINED['todo']}; {EXPLAINED['docs']}\n"
     )
     assert labctl.json("submit", "digits", code=9)["explanation"] == EXPLAINED
@@ -42,25 +42,25 @@ def test_a_known_failure_is_explained_at_the_end_of_the_job(labctl: Labctl, quie
 
 @pytest.mark.usefixtures("tuned")
 def test_job_show_explains_a_known_failure(labctl: Labctl) -> None:
-    shown = labctl.ok("job", "show", "job-1")
+    shown = labctl.ok("jobs", "show", "job-1")
     assert f"cause       {EXPLAINED['title']} ({EXPLAINED['line']})\n" in shown
     assert f"what to do  {EXPLAINED['todo']}; {EXPLAINED['docs']}\n" in shown
-    assert labctl.json("job", "show", "job-1")["explanation"] == EXPLAINED
+    assert labctl.json("jobs", "show", "job-1")["explanation"] == EXPLAINED
 
 
 @pytest.mark.usefixtures("tuned")
 @pytest.mark.parametrize("status", ["SUCCEEDED", "STOPPED", "RUNNING"])
 def test_only_a_failed_job_is_explained(labctl: Labctl, status: str) -> None:
     labctl.jobs.put(job("job-1", status, message=FAILED))
-    assert "cause " not in labctl.ok("job", "show", "job-1")
-    assert labctl.json("job", "show", "job-1")["explanation"] is None
+    assert "cause " not in labctl.ok("jobs", "show", "job-1")
+    assert labctl.json("jobs", "show", "job-1")["explanation"] is None
 
 
 def test_job_show_explains_a_job_that_waits_for_ever(labctl: Labctl) -> None:
     waits = Waiting("job-1", "others", "entrypoint", {"GPU": 2.0}, 1, "no node has 2 GPU; the largest has 1")
     labctl.jobs.put(job("job-1", "PENDING"))
     labctl.stub("waiting_jobs", {"job-1": waits})
-    assert labctl.json("job", "show", "job-1")["explanation"] is None
+    assert labctl.json("jobs", "show", "job-1")["explanation"] is None
     labctl.stub("waiting_jobs", {"job-1": dataclasses.replace(waits, kind="infeasible")})
-    shown = labctl.json("job", "show", "job-1")["explanation"]
+    shown = labctl.json("jobs", "show", "job-1")["explanation"]
     assert (shown["cause"], shown["line"]) == ("infeasible", waits.reason)

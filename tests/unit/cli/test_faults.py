@@ -46,14 +46,14 @@ def ends_with(labctl: Labctl, given: Receipt) -> Any:
 
 
 def test_faults_are_listed(labctl: Labctl) -> None:
-    shown = labctl.ok("faults")
+    shown = labctl.ok("fault-inject", "--list")
     assert [line.partition(":")[0] for line in shown.splitlines() if not line.startswith(" ")] == list(FAULTS)
     assert "  for [s]: how long the node is frozen (default: 10)" in shown
     assert "  expected: training resumes from its newest checkpoint" in shown
 
 
 def test_faults_as_json(labctl: Labctl) -> None:
-    document = labctl.json("faults")
+    document = labctl.json("fault-inject", "--list")
     assert [fault["name"] for fault in document["faults"]] == list(FAULTS)
     assert set(document["faults"][0]) == {
         "name", "summary", "hits", "parameters", "runtimes", "expected", "revert"
@@ -72,7 +72,7 @@ def test_a_fault_is_asked_for_as_typed(labctl: Labctl, injected: Any) -> None:
         "fault-inject", "ray-worker-0", "--fault", "pause", "--job", "job-1", "--after-epoch", "3",
         "--for", "20s", "--timeout", "1m",
     )  # fmt: skip
-    labctl.ok("fault-inject", "ray-worker-1", "--after", "500ms", "--no-wait")
+    labctl.ok("fault-inject", "ray-worker-1", "--after", "500ms", "--detach")
     asked = functools.partial(call, labctl.lab)
     assert injected.call_args_list == [
         asked(FaultRequest("ray-worker-0", "pause", "job-1", 3, None, 20.0, 60.0), ANY, wait=True),
@@ -128,11 +128,11 @@ def test_a_lab_that_is_not_whole_after_a_training_that_recovered_is_named_as_wha
 
 @pytest.mark.usefixtures("injected")
 def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
-    result = labctl("fault-inject", "ray-worker-0", "--no-wait")
+    result = labctl("fault-inject", "ray-worker-0", "--detach")
     assert result.exit_code == 0
     assert result.stdout.startswith("kill ray-worker-0: injected at ")
     assert "undone 4.2 s later: the node is started again" in result.stdout
-    document = labctl.json("fault-inject", "ray-worker-0", "--no-wait")
+    document = labctl.json("fault-inject", "ray-worker-0", "--detach")
     assert document["fault"] == {"kind": "kill", "target": "ray-worker-0", "at": AT, "reverted_at": AT + 4.25}
     assert document["next"] == ""
 
@@ -154,7 +154,7 @@ def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
         ["-p", "delay=much"],
         ["-p", "delay=nan"],
         ["-p", "delay"],
-        ["--control", "--no-wait"],
+        ["--control", "--detach"],
     ],
 )
 def test_absurd_faults_are_refused_before_anything_is_opened(labctl: Labctl, arguments: list[str]) -> None:

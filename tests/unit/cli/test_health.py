@@ -74,9 +74,9 @@ def test_checks_that_nobody_makes_are_refused_and_silent_agents_are_not_waited_f
     world: QueueWorld,
 ) -> None:
     report(world, "PASS")
-    assert world.labctl("health", "run", "--check", "nonsense").exit_code == 3
+    assert world.labctl("health", "run", "nonsense").exit_code == 3
     assert world.labctl("health", "run", "--node", "ray-worker-9").exit_code == 3
-    late = world.labctl("health", "run", "--check", "ecc", "--timeout", "5")
+    late = world.labctl("health", "run", "ecc", "--timeout", "5")
     assert late.exit_code == 7
     assert "ecc of ray-worker-0" in late.output
 

@@ -81,7 +81,8 @@ def test_submit_says_what_a_job_waits_for(labctl: Labctl) -> None:
 def test_submit_says_how_to_give_up_an_infeasible_job(labctl: Labctl) -> None:
     result = labctl("submit", "digits", "--num-gpus", "2", "--detach")
     assert (
-        "-> it waits until a node that can hold it joins; cancel it: `labctl job stop job-1`" in result.stderr
+        "-> it waits until a node that can hold it joins; cancel it: `labctl jobs stop job-1`"
+        in result.stderr
     )
 
 
@@ -189,7 +190,7 @@ def test_a_job_that_fails_is_an_error_that_names_its_log(labctl: Labctl) -> None
     assert result.exit_code == 9
     assert result.stdout == "epoch 1/3\nepoch 2/3\n"
     assert (
-        "error: job job-1 failed with exit code 1\n  -> its whole log: labctl job logs job-1\n"
+        "error: job job-1 failed with exit code 1\n  -> its whole log: labctl jobs logs job-1\n"
         in result.stderr
     )
 
@@ -216,7 +217,7 @@ def test_ctrl_c_detaches_and_says_how_to_stop_the_job(labctl: Labctl) -> None:
     result = labctl("submit", "digits")
     assert result.exit_code == INTERRUPTED
     assert "job job-1 goes on" in result.stderr
-    assert "labctl job stop job-1" in result.stderr
+    assert "labctl jobs stop job-1" in result.stderr
 
 
 def test_jobs(labctl: Labctl) -> None:
@@ -266,20 +267,20 @@ def test_jobs_are_listed_also_when_the_store_does_not_answer(labctl: Labctl) -> 
 def test_an_earlier_job_is_shown_and_its_log_is_gone(labctl: Labctl) -> None:
     labctl.stub("job", EARLIER_JOB)
 
-    shown = labctl.ok("job", "show", "old-1")
+    shown = labctl.ok("jobs", "show", "old-1")
     assert "EARLIER" in shown
     assert "its training finished" in shown
-    for command in (["job", "logs", "old-1"], ["job", "logs", "-f", "old-1"], ["job", "stop", "old-1"]):
+    for command in (["jobs", "logs", "old-1"], ["jobs", "logs", "-f", "old-1"], ["jobs", "stop", "old-1"]):
         error = labctl.json(*command, code=3)["error"]
         assert error["message"].startswith("job old-1 ran before Ray's head was restarted: ")
-        assert "labctl checkpoints old-1" in error["hint"]
+        assert "labctl jobs checkpoints old-1" in error["hint"]
 
 
 def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
     labctl.jobs.put(job("job-1", "RUNNING"))
     labctl.stub("placement", Placement("job-1", "ray-head", ((0, "ray-worker-1"),)))
-    assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("job", "show", "job-1")
-    document = labctl.json("job", "show", "job-1")
+    assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("jobs", "show", "job-1")
+    document = labctl.json("jobs", "show", "job-1")
     assert set(document) == JOB_KEYS | {"waiting", "placement", "lost_attempts", "problem", "explanation"}
     assert document["placement"] == {
         "driver": "ray-head",
@@ -355,36 +356,36 @@ def test_of_ended_jobs_nobody_asks_why_they_wait(labctl: Labctl) -> None:
 
 def test_job_show_says_why_it_waits(labctl: Labctl) -> None:
     two_jobs(labctl)
-    assert "waits    others: needs 1 GPU" in labctl.ok("job", "show", "job-2")
-    assert labctl.json("job", "show", "job-2")["waiting"]["kind"] == "others"
-    assert labctl.json("job", "show", "job-1")["waiting"] is None
+    assert "waits    others: needs 1 GPU" in labctl.ok("jobs", "show", "job-2")
+    assert labctl.json("jobs", "show", "job-2")["waiting"]["kind"] == "others"
+    assert labctl.json("jobs", "show", "job-1")["waiting"] is None
 
 
 def test_job_show_says_that_an_attempt_was_lost_without_a_recorded_fault(labctl: Labctl) -> None:
     labctl.jobs.put(job())
     lost = "attempt 1 was lost after epoch 3 without a recorded fault"
     labctl.stub("lab.flows.recovery.lost.lost_without_fault", (lost,))
-    assert f"lost       {lost}\n" in labctl.ok("job", "show", "job-1")
-    assert labctl.json("job", "show", "job-1")["lost_attempts"] == [lost]
+    assert f"lost       {lost}\n" in labctl.ok("jobs", "show", "job-1")
+    assert labctl.json("jobs", "show", "job-1")["lost_attempts"] == [lost]
 
 
 def test_job_show_survives_an_unreadable_ledger(labctl: Labctl) -> None:
     labctl.jobs.put(job())
     labctl.store.failure = StoreError("the store is full")
-    assert "the store is full" in labctl.ok("job", "show", "job-1")
-    assert labctl.json("job", "show", "job-1")["problem"] == "the store is full"
+    assert "the store is full" in labctl.ok("jobs", "show", "job-1")
+    assert labctl.json("jobs", "show", "job-1")["problem"] == "the store is full"
 
 
 def test_job_show_survives_an_unknown_placement(labctl: Labctl) -> None:
     labctl.jobs.put(job("job-1", "RUNNING"))
     labctl.stub("placement", ClusterError("no answer"))
-    assert labctl.json("job", "show", "job-1")["problem"] == "no answer"
-    assert "no answer" in labctl.ok("job", "show", "job-1")
+    assert labctl.json("jobs", "show", "job-1")["problem"] == "no answer"
+    assert "no answer" in labctl.ok("jobs", "show", "job-1")
 
 
 def test_job_show_of_an_ended_job(labctl: Labctl) -> None:
     labctl.jobs.put(job())
-    shown = labctl.ok("job", "show", "job-1")
+    shown = labctl.ok("jobs", "show", "job-1")
     assert "took       12.5 s\n" in shown
     assert "runs on" not in shown
 
@@ -392,34 +393,34 @@ def test_job_show_of_an_ended_job(labctl: Labctl) -> None:
 @pytest.mark.parametrize("follow", [[], ["-f"]])
 def test_job_logs(labctl: Labctl, follow: list[str]) -> None:
     labctl.jobs.put(job())
-    assert labctl.ok("job", "logs", "job-1", *follow) == "epoch 1/3\nepoch 2/3\n"
+    assert labctl.ok("jobs", "logs", "job-1", *follow) == "epoch 1/3\nepoch 2/3\n"
 
 
 def test_job_logs_as_json_and_as_json_lines(labctl: Labctl) -> None:
     labctl.jobs.put(job())
-    assert labctl.json("job", "logs", "job-1") == {
+    assert labctl.json("jobs", "logs", "job-1") == {
         "submission_id": "job-1",
         "lines": ["epoch 1/3", "epoch 2/3"],
     }
-    lines = [json.loads(line) for line in labctl.ok("job", "logs", "-f", "job-1", "--json").splitlines()]
+    lines = [json.loads(line) for line in labctl.ok("jobs", "logs", "-f", "job-1", "--json").splitlines()]
     assert lines[0] == {"submission_id": "job-1", "line": "epoch 1/3"}
     assert len(lines) == 2
 
 
 def test_job_stop(labctl: Labctl) -> None:
     labctl.jobs.put(job("job-1", "RUNNING"))
-    assert labctl.ok("job", "stop", "job-1") == "job job-1: STOPPED\n"
-    assert set(labctl.json("job", "stop", "job-1")) == JOB_KEYS
+    assert labctl.ok("jobs", "stop", "job-1") == "job job-1: STOPPED\n"
+    assert set(labctl.json("jobs", "stop", "job-1")) == JOB_KEYS
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["job", "show", "x"],
-        ["job", "logs", "x"],
-        ["job", "logs", "-f", "x"],
-        ["job", "stop", "x"],
-        ["checkpoints", "x"],
+        ["jobs", "show", "x"],
+        ["jobs", "logs", "x"],
+        ["jobs", "logs", "-f", "x"],
+        ["jobs", "stop", "x"],
+        ["jobs", "checkpoints", "x"],
     ],
 )
 def test_an_unknown_job_is_an_error(labctl: Labctl, arguments: list[str]) -> None:
@@ -428,9 +429,9 @@ def test_an_unknown_job_is_an_error(labctl: Labctl, arguments: list[str]) -> Non
 
 
 def test_checkpoints(labctl: Labctl) -> None:
-    assert labctl.ok("checkpoints") == "no checkpoints yet\n"
+    assert labctl.ok("jobs", "checkpoints") == "no checkpoints yet\n"
     labctl.stub("checkpoints", (checkpoint(), checkpoint(epoch=None, sha256=None, job=None)))
-    header, first, second = labctl.ok("checkpoints").splitlines()
+    header, first, second = labctl.ok("jobs", "checkpoints").splitlines()
     assert header.split() == ["RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"]
     assert first.split()[:5] == ["run-1", "checkpoint_000004", "5", "1.0", "MB"]
     assert first.endswith("3f3f3f3f3f3f  job-1")
@@ -439,7 +440,7 @@ def test_checkpoints(labctl: Labctl) -> None:
 
 def test_checkpoints_as_json(labctl: Labctl) -> None:
     labctl.stub("checkpoints", (checkpoint(),))
-    assert labctl.json("checkpoints") == {
+    assert labctl.json("jobs", "checkpoints") == {
         "job": None,
         "checkpoints": [
             {
@@ -459,14 +460,14 @@ def test_checkpoints_as_json(labctl: Labctl) -> None:
 
 def test_a_job_without_checkpoints(labctl: Labctl) -> None:
     labctl.jobs.put(job())
-    assert labctl.ok("checkpoints", "job-1") == "job job-1 has no checkpoint\n"
+    assert labctl.ok("jobs", "checkpoints", "job-1") == "job job-1 has no checkpoint\n"
 
 
 def test_recipes_need_no_lab(labctl: Labctl) -> None:
-    shown = labctl.ok("recipes")
+    shown = labctl.ok("submit", "--list")
     assert shown.startswith("digits: ")
     assert "  -p epochs=" in shown
-    (digits,) = (w for w in labctl.json("recipes")["recipes"] if w["name"] == "digits")
+    (digits,) = (w for w in labctl.json("submit", "--list")["recipes"] if w["name"] == "digits")
     assert set(digits) == {"name", "summary", "parameters", "fault_tolerance"}
     assert set(digits["parameters"][0]) == {"name", "type", "default", "minimum", "maximum", "help"}
     assert labctl.opened == []
@@ -483,6 +484,6 @@ def test_a_way_to_survive_faults_belongs_to_a_recipe_that_has_it(labctl: Labctl)
 
 
 def test_recipes_name_their_ways_to_survive_faults(labctl: Labctl) -> None:
-    found = {recipe["name"]: recipe for recipe in labctl.json("recipes")["recipes"]}
+    found = {recipe["name"]: recipe for recipe in labctl.json("submit", "--list")["recipes"]}
     assert found["digits"]["fault_tolerance"] == ["checkpoint", "memory", "torchft"]
     assert found["food11"]["fault_tolerance"] == []

@@ -183,8 +183,8 @@ def test_a_lab_that_runs_without_its_state_file_is_not_called_down(
 
     for name in ("status", "spec", "endpoints"):
         monkeypatch.setattr(labctl.runtime, name, lost)
-    for command in ("status", "services", "up", "gpus", "demo"):
-        result = labctl(command)
+    for command in ("status", "status --addresses", "up", "gpus", "demo"):
+        result = labctl(*command.split())
         assert result.exit_code == 20
         assert result.stdout == ""
         assert "minio\n  -> `labctl down` stops them\n" in result.stderr
@@ -323,19 +323,24 @@ SECRETS = ("hush-ray", "hush-access", "hush-secret", "hush-jupyter")
 
 def test_services_say_where_secrets_are_and_do_not_tell_them(labctl: Labctl) -> None:
     labctl.stub("endpoints", ENDPOINTS)
-    shown = labctl.ok("services")
+    shown = labctl.ok("status", "--addresses")
     assert "ray-head: secret in /home/x/.raylab/raylab/ray.token" in shown
     assert "minio: secret in /home/x/.raylab/raylab/s3.json" in shown
     assert "object store (S3)" in shown
-    everything = shown + json.dumps(labctl.json("services")) + labctl.ok("status") + labctl.ok("up", "--json")
+    everything = (
+        shown
+        + json.dumps(labctl.json("status", "--addresses"))
+        + labctl.ok("status")
+        + labctl.ok("up", "--json")
+    )
     assert not [secret for secret in (*SECRETS, "jupyter-raylab") if secret in everything]
 
 
 def test_services_tell_secrets_when_asked(labctl: Labctl) -> None:
     labctl.stub("endpoints", ENDPOINTS)
-    shown = labctl.ok("services", "--show-secrets")
+    shown = labctl.ok("status", "--show-secrets")
     assert not [secret for secret in SECRETS if secret not in shown]
-    rows = {row["service"]: row for row in labctl.json("services", "--show-secrets")["services"]}
+    rows = {row["service"]: row for row in labctl.json("status", "--show-secrets")["services"]}
     assert rows["minio"]["secret"] == {"access_key": "hush-access", "secret_key": "hush-secret"}
     assert rows["ray-worker-0"]["secret"] is None
 
@@ -350,7 +355,7 @@ def test_grafanas_password_is_told_only_when_asked(reveal: bool, secret: dict[st
 
 
 def test_services_as_json(labctl: Labctl) -> None:
-    document = labctl.json("services")
+    document = labctl.json("status", "--addresses")
     assert list(document) == ["name", "up", "services"]
     assert document["services"][4] == {
         "service": "ray-worker-0",
@@ -363,8 +368,8 @@ def test_services_as_json(labctl: Labctl) -> None:
 
 def test_services_of_a_lab_that_is_down(labctl: Labctl) -> None:
     labctl.down()
-    assert labctl.ok("services") == "lab raylab is down\n"
-    assert labctl.json("services") == {"name": "raylab", "up": False, "services": []}
+    assert labctl.ok("status", "--addresses") == "lab raylab is down\n"
+    assert labctl.json("status", "--addresses") == {"name": "raylab", "up": False, "services": []}
 
 
 def write(labctl: Labctl) -> None:
@@ -405,7 +410,8 @@ def test_an_absurd_tail_is_refused(labctl: Labctl, tail: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["logs", "ray-head"], ["restart", "ray-head"], ["checkpoints"], ["job", "stop", "x"]]
+    "arguments",
+    [["logs", "ray-head"], ["restart", "ray-head"], ["jobs", "checkpoints"], ["jobs", "stop", "x"]],
 )
 def test_a_lab_that_is_down_is_an_error(labctl: Labctl, arguments: list[str]) -> None:
     labctl.down()

@@ -39,7 +39,7 @@ RUN, CHECK = "lab.flows.lessons.run.run_lesson", "lab.flows.lessons.run.check_le
 def kept(*results: LessonResult) -> None:
     """Let these be the results on this machine."""
     for each in results:
-        keep_on_host(place("raylab"), each.document())
+        keep_on_host(place("raylab"), each.document)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def done(labctl: Labctl) -> Any:
 
 def ends_with(labctl: Labctl, *results: LessonResult) -> Any:
     """Let these lessons end so, and all others be passed."""
-    outcomes = {each.lesson: each for each in results}
+    outcomes = {each.document.lesson: each for each in results}
 
     def run_lesson(
         lab: Lab,
@@ -68,7 +68,12 @@ def ends_with(labctl: Labctl, *results: LessonResult) -> Any:
         return check_lesson(lab, lesson)
 
     def check_lesson(lab: Lab, lesson: Lesson) -> LessonResult:
-        return outcomes.get(lesson.number, replace(result(), lesson=lesson.number, title=lesson.title))
+        return outcomes.get(lesson.number, other(lesson))
+
+    def other(lesson: Lesson) -> LessonResult:
+        done = result()
+        frame = replace(done.document, lesson=lesson.number, title=lesson.title)
+        return LessonResult.of(frame, done.checks, done.document.at)
 
     labctl.stub(CHECK, check_lesson)
     return labctl.stub(RUN, run_lesson)
@@ -101,7 +106,7 @@ def test_the_list_as_json(labctl: Labctl) -> None:
         "minutes": 15,
         "needs": ["food11"],
         "passed": True,
-        "at": result().at,
+        "at": result().document.at,
     }
     assert found[1]["passed"] is found[1]["at"] is None
 
@@ -270,7 +275,7 @@ def test_a_report_says_when_the_store_could_not_be_asked(labctl: Labctl) -> None
 def test_down_copies_the_results_of_notebooks_first(labctl: Labctl) -> None:
     keep_in_store(labctl.store, result())
     assert labctl("down").exit_code == 0
-    assert on_host(place("raylab")) == {2: result().document()}
+    assert on_host(place("raylab")) == {2: result().document}
     assert "results" not in labctl("down").stderr, "a lab that is down already has nothing to copy"
 
 

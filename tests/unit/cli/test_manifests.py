@@ -82,7 +82,7 @@ def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl,
         (["--image", "rayproject/ray:2.41.0"], 2, "has Ray 2.41.0"),
         (["--namespace", "n" * 64], 2, "--namespace"),
         (["--workers", "17"], 2, "--workers 17"),
-        (["--memory", "lots"], 2, "--memory"),
+        (["--memory-per-worker", "lots"], 2, "--memory-per-worker lots"),
         (["--code", "image"], 2, "--code image without --image"),
         (["digits", "--", "python", "x.py"], 2, "either a recipe or a command"),
         (["nothing"], 3, "there is no recipe"),
@@ -170,7 +170,7 @@ def test_a_folder_for_compose_has_a_store_of_its_own(offline: Labctl, tmp_path: 
 
 
 def test_good_manifests_end_with_0(offline: Labctl, tmp_path: Path) -> None:
-    result = offline("lint", written(tmp_path, cluster(), job()))
+    result = offline("export", "check", written(tmp_path, cluster(), job()))
     assert result.exit_code == 0, result.output
     assert result.stdout == "1 RayCluster, 1 RayJob: nothing found\n"
     assert "not asked: Kubernetes' schemas" in result.stderr
@@ -178,7 +178,7 @@ def test_good_manifests_end_with_0(offline: Labctl, tmp_path: Path) -> None:
 
 def test_what_cannot_work_ends_with_22_and_its_place(offline: Labctl, tmp_path: Path) -> None:
     wrong = changed(cluster(), lambda m: m["spec"].update(rayVersion="2.41.0"))
-    result = offline("lint", written(tmp_path, wrong))
+    result = offline("export", "check", written(tmp_path, wrong))
     assert result.exit_code == 22
     first, second, last = result.stdout.splitlines()
     assert first.startswith("error: ")
@@ -190,7 +190,7 @@ def test_what_cannot_work_ends_with_22_and_its_place(offline: Labctl, tmp_path: 
 
 def test_lint_as_json_is_one_document(offline: Labctl, tmp_path: Path) -> None:
     wrong = changed(cluster(), lambda m: m["metadata"].update(name="a" * 60))
-    result = offline("--json", "lint", written(tmp_path, wrong))
+    result = offline("--json", "export", "check", written(tmp_path, wrong))
     document = json.loads(result.stdout)
     assert (result.exit_code, document["schema"], document["good"]) == (22, "lint/1", False)
     (found,) = document["findings"]
@@ -199,7 +199,7 @@ def test_lint_as_json_is_one_document(offline: Labctl, tmp_path: Path) -> None:
 
 def test_warnings_do_not_end_with_an_error(offline: Labctl, tmp_path: Path) -> None:
     odd = changed(cluster(), lambda m: m["spec"].pop("rayVersion"))
-    result = offline("lint", written(tmp_path, odd))
+    result = offline("export", "check", written(tmp_path, odd))
     assert result.exit_code == 0
     assert "warning:" in result.stderr
     assert result.stdout == "1 RayCluster: 1 warning\n"
@@ -210,19 +210,19 @@ def test_without_the_schemas_the_other_checks_are_made_and_it_is_said(
 ) -> None:
     offline.stub("lab.host.environment.ensure", SetupError("no network", "repeat"))
     wrong = changed(cluster(), lambda m: m["metadata"].update(name="a" * 60))
-    result = offline("lint", written(tmp_path, wrong))
+    result = offline("export", "check", written(tmp_path, wrong))
     assert result.exit_code == 22
     assert "warning: no network" in result.stderr
     assert "not asked: Kubernetes' schemas" in result.stderr
 
 
 def test_a_file_that_is_not_there_is_3(offline: Labctl, tmp_path: Path) -> None:
-    assert offline("lint", str(tmp_path / "none.yaml")).exit_code == 3
+    assert offline("export", "check", str(tmp_path / "none.yaml")).exit_code == 3
 
 
 def test_an_installed_labctl_goes_on_where_the_schemas_are(labctl: Labctl, tmp_path: Path) -> None:
     labctl.stub("lab.host.environment.ensure", ElsewhereError("kubernetes", "/package"))
     go_on = labctl.stub("lab.cli.main.go_on", 0)
     (tmp_path / "pod.yaml").write_text("kind: Pod")
-    labctl.ok("lint", str(tmp_path / "pod.yaml"))
-    go_on.assert_called_once_with("kubernetes", ["lint", str(tmp_path / "pod.yaml")])
+    labctl.ok("export", "check", str(tmp_path / "pod.yaml"))
+    go_on.assert_called_once_with("kubernetes", ["export", "check", str(tmp_path / "pod.yaml")])

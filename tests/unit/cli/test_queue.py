@@ -46,7 +46,7 @@ def test_check_says_it_in_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_check_writes_the_new_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     written = tmp_path / "new.yaml"
     written.write_text(
-        run(capsys, "check", str(DATA / "seeds" / "blue-cluster-queue.yaml"), "-o", "yaml")[0],
+        run(capsys, "check", str(DATA / "seeds" / "blue-cluster-queue.yaml"), "--yaml")[0],
         encoding="utf-8",
     )
     text = written.read_text(encoding="utf-8")
@@ -175,7 +175,7 @@ def test_a_namespace_is_a_name(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_yaml_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "error" in json.loads(run(capsys, "check", TEAMS, "-o", "yaml", "--json", code=2)[0])
+    assert "error" in json.loads(run(capsys, "check", TEAMS, "--yaml", "--json", code=2)[0])
 
 
 def test_a_long_story_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

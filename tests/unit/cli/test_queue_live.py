@@ -177,7 +177,7 @@ def test_a_retry_policy_of_options_and_annotations(classroom: QueueWorld, tmp_pa
 def test_a_job_that_fails_is_shown_with_its_phase_and_retries(classroom: QueueWorld) -> None:
     job = classroom.labctl.ok(*DETACHED, "ann/default", "--retry-pause", "1h").strip()
     classroom.ray.end(job, "FAILED")
-    shown = classroom.labctl.ok("job", "show", job)
+    shown = classroom.labctl.ok("jobs", "show", job)
     assert "Resetting, 1 of 3 retries, FailedComponent, resumes at" in " ".join(shown.split())
     assert "FAILED (FailedComponent charged)" in " ".join(shown.split())
 
@@ -293,7 +293,7 @@ def test_a_preempted_job_is_followed_into_its_next_attempt(teams: QueueWorld) ->
     assert "attempt 2 of job alice/job-" in result.stderr
     assert result.stdout == "epoch 1/3\nepoch 2/3\n" * 2
     job = next(each for each in teams.ray.orders if each.submission_id.endswith("-2")).submission_id
-    shown = labctl.ok("job", "show", job.removesuffix("-2"))
+    shown = labctl.ok("jobs", "show", job.removesuffix("-2"))
     assert "attempt 1" in shown
     assert "attempt 2" in shown
     assert "(Preempted)" in shown
@@ -336,10 +336,10 @@ def test_a_job_that_waits_is_known_to_jobs_and_job_show(classroom: QueueWorld) -
     job, labctl = waiting(classroom), classroom.labctl
     assert f"job {job} waits: 1st in ClusterQueue classroom" in labctl.ok("jobs")
     assert [each["name"] for each in labctl.json("jobs")["queued"]] == [job]
-    shown = labctl.ok("job", "show", job)
+    shown = labctl.ok("jobs", "show", job)
     assert "WaitingForQuota" in shown
     assert "held by" in shown
-    document = labctl.json("job", "show", job)
+    document = labctl.json("jobs", "show", job)
     assert (document["submission_id"], document["status"]) == (job, "QUEUED")
     assert document["why"]["forecast"]["why_not"] == "unknown"
 
@@ -349,7 +349,7 @@ def test_everywhere_kueues_message_is_followed_by_a_sentence(classroom: QueueWor
     told = "1 more GPU is needed; ann holds both"
     for line in (
         *(("queue",), ("queue", "list"), ("queue", "why", job), ("queue", "describe", job)),
-        *(("jobs",), ("job", "show", job), (*DETACHED[:2], "--queue", "cem/default", "--dry-run")),
+        *(("jobs",), ("jobs", "show", job), (*DETACHED[:2], "--queue", "cem/default", "--dry-run")),
     ):
         shown = " ".join(labctl.ok(*line).split())
         assert told in shown, line
@@ -375,27 +375,27 @@ def test_a_holder_in_everybodys_namespace_is_who_submitted(world: QueueWorld, tm
 
 def test_a_job_that_waits_has_no_log_yet(classroom: QueueWorld) -> None:
     job = waiting(classroom)
-    result = classroom.labctl("job", "logs", job)
+    result = classroom.labctl("jobs", "logs", job)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "has not run yet" in result.stderr
 
 
 def test_job_logs_of_a_queued_job_that_runs(classroom: QueueWorld) -> None:
     job = classroom.labctl.ok(*DETACHED, "ann/default").strip()
-    assert classroom.labctl.ok("job", "logs", job) == "epoch 1/3\nepoch 2/3\n"
-    assert classroom.labctl.ok("job", "logs", "-f", job) == "epoch 1/3\nepoch 2/3\n"
+    assert classroom.labctl.ok("jobs", "logs", job) == "epoch 1/3\nepoch 2/3\n"
+    assert classroom.labctl.ok("jobs", "logs", "-f", job) == "epoch 1/3\nepoch 2/3\n"
 
 
 def test_job_stop_takes_a_job_out_of_its_queue(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
-    assert labctl.ok("job", "stop", job) == f"job {job}: STOPPED\n"
+    assert labctl.ok("jobs", "stop", job) == f"job {job}: STOPPED\n"
     assert labctl.json("queue", "describe", job)["status"] == "Finished"
-    assert labctl.ok("job", "stop", job) == f"job {job}: STOPPED\n"
+    assert labctl.ok("jobs", "stop", job) == f"job {job}: STOPPED\n"
 
 
 def test_job_stop_ends_a_queued_job_that_runs(classroom: QueueWorld) -> None:
     job = classroom.labctl.ok(*DETACHED, "ann/default").strip()
-    assert classroom.labctl.ok("job", "stop", job) == f"job {job}: STOPPED\n"
+    assert classroom.labctl.ok("jobs", "stop", job) == f"job {job}: STOPPED\n"
     assert classroom.jobs.known[job].status == "STOPPED"
 
 
@@ -404,7 +404,7 @@ def test_while_the_controller_is_away_a_job_that_ray_does_not_know_is_not_simply
 ) -> None:
     job = waiting(classroom)
     classroom.away = True
-    result = classroom.labctl("job", "show", job)
+    result = classroom.labctl("jobs", "show", job)
     assert result.exit_code == 3
     assert "it may be in a queue, but the queues' controller" in result.stderr
     assert "jobs that wait in queues are not known" in classroom.labctl("jobs").stderr
@@ -554,7 +554,7 @@ def test_what_a_person_writes_wrong_is_refused(classroom: QueueWorld, tmp_path: 
         ("delete", "cq/"): (2, "not the name of an object"),
         ("delete", "cq/other"): (3, "there is no ClusterQueue other"),
         ("get", "cq/other"): (3, "there is no cq/other"),
-        ("get", "-o", "yaml", "--json"): (2, "exclude each other"),
+        ("get", "--yaml", "--json"): (2, "exclude each other"),
         ("apply", "--example", "classroom", "-n", "A B"): (2, "'A B'"),
     }
     before = classroom.labctl.json("queue", "get")
@@ -574,7 +574,7 @@ def test_delete_refuses_what_is_used_and_names_by_whom(classroom: QueueWorld) ->
 
 def test_what_was_got_can_be_deleted_and_applied_again(classroom: QueueWorld, tmp_path: Path) -> None:
     labctl, kept = classroom.labctl, tmp_path / "kept.yaml"
-    kept.write_text(labctl.ok("queue", "get", "-o", "yaml"), encoding="utf-8")
+    kept.write_text(labctl.ok("queue", "get", "--yaml"), encoding="utf-8")
     assert "apiVersion: kueue.x-k8s.io/v1beta2\n" in kept.read_text(encoding="utf-8")
     before = labctl.json("queue", "get")
     assert "ClusterQueue classroom deleted\n" in labctl.ok("queue", "delete", "--file", str(kept))

@@ -13,7 +13,7 @@ from lab.flows.recovery.heal import Healed
 from tests.unit.cli.fakes import Labctl, receipt
 
 JUDGE = "lab.flows.recovery.outside.judge_from_ledger"
-PLACE = ("--ledger", "s3://ray", "--endpoint", "http://127.0.0.1:9000")
+PLACE = ("--storage", "s3://ray", "--endpoint", "http://127.0.0.1:9000")
 KUBERNETES = ("fault-inject", "w-0", "--runtime", "kubernetes")
 
 
@@ -40,7 +40,7 @@ def test_a_receipt_is_shown_and_its_verdict_is_the_exit_code(labctl: Labctl, ver
 def test_a_receipt_needs_a_ledger(labctl: Labctl) -> None:
     result = labctl("receipt", "job-1")
     assert result.exit_code == 2
-    assert "--ledger" in result.stderr
+    assert "--storage" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_no_other_command_takes_the_runtime_of_clusters(labctl: Labctl, command:
     ("argv", "words"),
     [
         ((*KUBERNETES, *PLACE), "--runtime kubernetes without --context"),
-        ((*KUBERNETES, "--context", "school"), "--runtime kubernetes without --ledger"),
+        ((*KUBERNETES, "--context", "school"), "--runtime kubernetes without --storage"),
         ((*KUBERNETES, "--context", "school", *PLACE, "--control"), "--control with --runtime kubernetes"),
         (("fault-inject", "--context", "school"), "--context without --runtime kubernetes"),
         (("heal", "--namespace", "ann"), "--namespace without --runtime kubernetes"),
-        (("heal", "--ledger", "s3://ray"), "--ledger without --runtime kubernetes"),
+        (("heal", "--storage", "s3://ray"), "--storage without --runtime kubernetes"),
     ],
 )
 def test_options_of_clusters_go_together(labctl: Labctl, argv: tuple[str, ...], words: str) -> None:
@@ -93,5 +93,5 @@ def test_what_could_not_be_undone_on_a_cluster_is_not_restarted(labctl: Labctl) 
     labctl.stub("lab.flows.recovery.heal.heal", (Healed("cordon", "w-0", "j", 1.0, "refused"),))
     result = labctl("heal", "--runtime", "kubernetes", "--context", "school", *PLACE)
     assert result.exit_code == 8
-    assert "labctl heal --runtime kubernetes --ledger s3://ray" in result.stderr
+    assert "labctl heal --runtime kubernetes --storage s3://ray" in result.stderr
     assert "restart" not in result.stderr

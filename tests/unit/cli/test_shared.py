@@ -12,7 +12,8 @@ import click
 import pytest
 
 from lab.cli import commands as package
-from lab.cli.commands.machine import completion_script
+from lab.cli import moved
+from lab.cli.commands.own import completion_script
 from lab.cli.context import App, SharedOption
 from lab.cli.listing import SECTIONS, Listed
 from lab.cli.main import cli
@@ -23,18 +24,18 @@ from tests.conftest import ROOT
 from tests.unit.cli.fakes import Labctl
 
 EXPECTED = {
-    "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
-    "checkpoints", "top", "recipes", "faults", "fault-inject", "heal", "chaos", "restart", "gpus", "doctor",
-    "demo", "ladder", "test",
-    "completion", "images", "images list", "images pull", "images build", "images save", "images load",
-    "data", "data food11", "data list", "data rm",
+    "up", "down", "status", "logs", "submit", "top", "fault-inject", "heal", "chaos", "restart", "gpus",
+    "doctor", "demo", "ladder", "test", "report", "receipt",
+    "jobs", "jobs show", "jobs logs", "jobs stop", "jobs checkpoints", "jobs receipt", "jobs lose-node",
+    "images", "images list", "images pull", "images build", "images save", "images load",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
-    "report", "receipt", "health", "health run", "job receipt", "job lose-node",
+    "lesson data", "lesson data food11", "lesson data list", "lesson data rm",
+    "health", "health run", "health alerts", "health silence",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
     "queue apply", "queue delete", "queue get", "queue cancel", "queue stop", "queue resume",
     "queue events", "queue receipt",
-    "export", "export kubernetes", "export compose", "lint", "alerts", "alerts silence",
-    "self", "self check", "self remove",
+    "export", "export kubernetes", "export compose", "export check",
+    "self", "self check", "self remove", "self completion",
 }  # fmt: skip
 
 
@@ -65,7 +66,9 @@ def test_every_command_and_option_has_help(name: str, labctl: Labctl) -> None:
 
 
 def test_the_list_of_commands_has_no_sentence_cut_short(labctl: Labctl) -> None:
-    assert "..." not in labctl.ok("--help").partition("Run:")[2]
+    assert "..." not in labctl.ok("--help").partition("Options:")[0].partition("Run:")[2]
+    for name in (name for name, command in ALL.items() if isinstance(command, click.Group)):
+        assert "..." not in labctl.ok(*name.split(), "--help").partition("Commands:")[2], name
 
 
 def test_each_command_stands_in_the_help_once(labctl: Labctl) -> None:
@@ -88,7 +91,8 @@ def test_every_command_of_a_module_is_listed() -> None:
         made = {command.name for command in import_module(f"lab.cli.commands.{module}").COMMANDS}
         assert made == {listed.name for listed in LISTED if listed.module == module}
     modules = {module.name for module in iter_modules(package.__path__)}
-    assert modules == {listed.module for listed in LISTED} | {"batches"}, "batches are in `job`"
+    below = {"data", "manifests"}
+    assert modules == {listed.module for listed in LISTED} | below, "those are in `lesson` and `export`"
 
 
 def test_no_command_shows_the_help(labctl: Labctl) -> None:
@@ -110,7 +114,7 @@ def test_every_command_takes_the_shared_options(name: str) -> None:
         (["--lab", "first", "status", "--lab", "last"], ("auto", "last")),
         (["--runtime", "local", "status"], ("local", DEFAULT_LAB)),
         (["status", "--runtime", "local"], ("local", DEFAULT_LAB)),
-        (["job", "--lab", "other", "show", "job-1"], ("auto", "other")),
+        (["jobs", "--lab", "other", "show", "job-1"], ("auto", "other")),
         (["submit", "digits", "--lab", "other", "--detach"], ("auto", "other")),
     ],
 )
@@ -147,7 +151,7 @@ def test_a_name_that_no_lab_can_have_is_refused_before_anything_is_opened(labctl
     [
         ["--name", "other", "status"],
         ["status", "--name", "other"],
-        ["job", "show", "--name=other", "job-1"],
+        ["jobs", "show", "--name=other", "job-1"],
         ["submit", "digits", "--name", "first"],
         ["submit", "llm-batch", "--name", "answers"],
         ["submit", "digits", "--detach", "--name"],
@@ -158,7 +162,7 @@ def test_the_name_of_both_is_refused_with_the_name_of_each(labctl: Labctl, line:
     result = labctl(*line)
     assert (result.exit_code, result.stdout, labctl.opened) == (2, "", [])
     assert result.stderr == (
-        "error: --name: the name of a lab, or of a job?\n"
+        "error: --name is no option any more\n"
         "  -> --lab is the lab's name; --job-name, of `submit`, the job's\n"
     )
 
@@ -191,7 +195,7 @@ def test_an_empty_name_in_the_environment_is_not_the_default_lab(labctl: Labctl,
         assert result.stderr.startswith(f"error: RAYLAB_NAME {blank!r}: not a lab name\n")
     assert labctl.opened == []
     labctl.ok("status", "--lab", "mine")
-    labctl.ok("recipes")
+    labctl.ok("submit", "--list")
 
 
 def takers() -> Iterator[tuple[str, click.Parameter]]:
@@ -225,14 +229,14 @@ def test_no_empty_value_means_a_default(blank: str) -> None:
         ["chaos", "--job", ""],
         ["up", "--gpus", ""],
         ["up", "--port", ""],
-        ["job", "stop", ""],
-        ["checkpoints", ""],
+        ["jobs", "stop", ""],
+        ["jobs", "checkpoints", ""],
         ["logs", " "],
         ["restart", ""],
         ["report", ""],
         ["report", "--output", ""],
-        ["data", "rm", "", "--yes"],
-        ["data", "food11", "--sha256", ""],
+        ["lesson", "data", "rm", "", "--yes"],
+        ["lesson", "data", "food11", "--sha256", ""],
         ["doctor", "--s3", "http://127.0.0.1:9000", "--bucket", ""],
         ["submit", ""],
     ],
@@ -261,7 +265,7 @@ def test_the_runtime_is_announced_by_up_and_elsewhere_only_when_asked(labctl: La
 
 def test_advice_names_the_lab_that_it_is_about(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
     labctl.runtime.down()
-    for line in (("status", "--lab", "other"), ("--lab", "other", "services")):
+    for line in (("status", "--lab", "other"), ("--lab", "other", "status", "--addresses")):
         assert labctl(*line).stderr == "start it with: labctl --lab other up\n"
     assert "-> start it with `labctl --lab other up`" in labctl("status", "--check", "--lab", "other").stderr
     refused = json.loads(labctl("queue", "--json", "--lab", "other").stdout)
@@ -276,31 +280,58 @@ def test_advice_names_the_lab_that_it_is_about(labctl: Labctl, monkeypatch: pyte
     assert app.out.about("labctl up") == "labctl up"
 
 
+@pytest.mark.parametrize(("old", "new"), moved.COMMANDS.items())
+def test_an_old_name_of_a_command_is_refused_with_the_new_one(labctl: Labctl, old: str, new: str) -> None:
+    assert old not in ALL
+    name, _, flag = new.partition(" --")
+    assert name in ALL
+    assert not flag or f"--{flag}" in {word for param in ALL[name].params for word in param.opts}
+    result = labctl(*old.split(), "one", "--json")
+    assert (result.exit_code, labctl.opened) == (2, [])
+    error = json.loads(result.stdout)["error"]
+    assert error["message"] == f"`labctl {old}` is now `labctl {new}`"
+    assert error["hint"] == f"labctl {new} one --json"
+
+
+@pytest.mark.parametrize("old", moved.OPTIONS)
+def test_an_old_option_is_refused_with_the_new_one(labctl: Labctl, old: str) -> None:
+    *command, option = old.split()
+    where = [" ".join(command)] if command else list(ALL)
+    assert not [name for name in where for param in ALL[name].params if option in param.opts]
+    result = labctl(*(command or ["status"]), option, "x")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {option} is no option any more\n  -> ")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(labctl: Labctl, shell: str) -> None:
-    script = labctl.ok("completion", shell)
+    script = labctl.ok("self", "completion", shell)
     (asks,) = (line for line in script.splitlines() if f"_LABCTL_COMPLETE={shell}_complete" in line)
     assert f"{ROOT / 'labctl.py'})" in asks, "README's alias is no command that a script can call"
     assert "$+commands" not in script
     assert script.strip() == completion_script(shell, cli).strip()
-    assert labctl.json("completion", shell) == {"shell": shell, "script": completion_script(shell, cli)}
+    assert labctl.json("self", "completion", shell) == {
+        "shell": shell,
+        "script": completion_script(shell, cli),
+    }
 
 
 def test_an_unknown_shell_is_refused(labctl: Labctl) -> None:
-    assert labctl("completion", "dash").exit_code == 2
+    assert labctl("self", "completion", "dash").exit_code == 2
 
 
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("labctl fault", {"fault-inject", "faults"}),
+        ("labctl fault", {"fault-inject"}),
         ("labctl logs ray-w", {"ray-worker-0", "ray-worker-1"}),
         ("labctl fault-inject ray", {"ray-worker-0", "ray-worker-1"}),
         ("labctl fault-inject --fault pau", {"pause"}),
         ("labctl submit dig", {"digits"}),
         ("labctl submit digits -p batch", {"batch-size="}),
         ("labctl up --gpu si", {"simulated"}),
-        ("labctl job s", {"show", "stop"}),
+        ("labctl jobs s", {"show", "stop"}),
+        ("labctl lesson data f", {"food11"}),
     ],
 )
 def test_completion_offers(

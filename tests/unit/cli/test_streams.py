@@ -12,7 +12,13 @@ import pytest
 from lab.cli.main import BROKEN_PIPE, main
 from lab.errors import OutputError
 
-COMMANDS = [("faults",), ("faults", "--json"), ("--help",), ("--version",), ("completion", "bash")]
+COMMANDS = [
+    ("fault-inject", "--list"),
+    ("fault-inject", "--list", "--json"),
+    ("--help",),
+    ("--version",),
+    ("self", "completion", "bash"),
+]
 FULL = OSError(28, "No space left on device")
 
 
@@ -87,7 +93,9 @@ def test_an_error_in_json_that_is_lost_is_still_told_on_stderr(
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["closed", "full"])
-@pytest.mark.parametrize(("arguments", "code"), [(["faults", "--json"], 0), (["nosuch", "--json"], 2)])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["fault-inject", "--list", "--json"], 0), (["nosuch", "--json"], 2)]
+)
 def test_stderr_that_is_lost_changes_nothing(
     full: Broken,
     monkeypatch: pytest.MonkeyPatch,
@@ -105,7 +113,7 @@ def test_with_both_lost_the_exit_code_remains(full: Broken, monkeypatch: pytest.
     monkeypatch.setattr(sys, "stdout", full)
     monkeypatch.setattr(sys, "stderr", None)
     assert main(["nosuch"]) == 2
-    assert main(["faults"]) == OutputError.exit_code
+    assert main(["fault-inject", "--list"]) == OutputError.exit_code
 
 
 def test_the_streams_are_given_back() -> None:

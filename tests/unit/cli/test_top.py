@@ -151,7 +151,7 @@ def test_json_with_an_interval_is_a_document_a_line_until_ctrl_c(labctl: Labctl)
     ends_after(labctl, 1.4, KeyboardInterrupt())
     labctl.stub("top").side_effect = [view(), LabDownError("not up"), view(at=AT + 2)]
     forget = labctl.stub("forget_connections")
-    result = labctl("top", "--json", "--interval", "0.5")
+    result = labctl("top", "--json", "--every", "0.5")
     documents = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0
     assert [d.get("at") for d in documents] == [AT, None, AT + 2]
@@ -162,12 +162,12 @@ def test_json_with_an_interval_is_a_document_a_line_until_ctrl_c(labctl: Labctl)
 def test_sigterm_is_no_ctrl_c(labctl: Labctl) -> None:
     ends_after(labctl, 1.0, TerminatedError(signal.SIGTERM))
     labctl.stub("top", view())
-    assert labctl("top", "--json", "--interval", "1").exit_code == 128 + signal.SIGTERM
+    assert labctl("top", "--json", "--every", "1").exit_code == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("interval", ["0", "0.1", "3601", "nan", "-1"])
 def test_an_interval_that_makes_no_sense_is_refused(labctl: Labctl, interval: str) -> None:
-    result = labctl("top", "--interval", interval)
+    result = labctl("top", "--every", interval)
     assert (result.exit_code, labctl.opened) == (2, [])
 
 

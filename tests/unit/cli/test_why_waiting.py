@@ -83,7 +83,7 @@ def test_starting_between_two_looks_is_no_end_of_the_wait(followed: Followed) ->
 def test_ranks_that_can_never_start_are_a_warning_with_a_way_out(followed: Followed) -> None:
     said = followed.after(3, NEVER)
     assert "warning: job job-1 waits: no node has 2 GPU; the largest has 1\n" in said
-    assert "cancel it: `labctl job stop job-1`" in said
+    assert "cancel it: `labctl jobs stop job-1`" in said
 
 
 def test_what_the_submission_said_is_not_said_again(

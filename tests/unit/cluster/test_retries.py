@@ -10,7 +10,7 @@ import pytest
 
 from lab.api.base import parse, plain
 from lab.api.queue_requests import Retry
-from lab.cli.annotations import read_annotations
+from lab.cli.queue_options import read_annotations
 from lab.cluster.retries import PREFIX, RetryPolicy, exit_codes, of_annotations, policy_of
 from lab.errors import UsageError
 

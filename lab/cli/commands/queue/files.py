@@ -34,20 +34,17 @@ NAMESPACE = click.option(
 @click.command(cls=LabCommand)
 @FILES
 @NAMESPACE
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "yaml"]), default="text", metavar="text|yaml",
-    help="Say what was understood, or write it as Kueue's v1beta2. [default: text]",
-)  # fmt: skip
+@click.option("--yaml", is_flag=True, help="Print what was understood as Kueue's v1beta2.")
 @pass_app
-def check(app: App, files: tuple[Path, ...], namespace: str, output: str) -> None:
+def check(app: App, files: tuple[Path, ...], namespace: str, yaml: bool) -> None:
     """Read YAML files of Kueue, and say what is wrong or what was understood.
 
     Exits with 2 when anything is wrong.
     """
-    if output == "yaml" and app.out.json_wanted:
-        raise UsageError("--json and --output yaml exclude each other", "choose one")
+    if yaml and app.out.json_wanted:
+        raise UsageError("--json and --yaml exclude each other", "choose one")
     read = _read(app, files, namespace)
-    if output == "yaml":
+    if yaml:
         from kueue.writing import as_yaml, objects
 
         app.out.raw_line(as_yaml(objects(read.setup, read.workloads)).rstrip("\n"))

@@ -162,25 +162,22 @@ def _kind(word: str) -> str:
     help="A kind, or an object as for `queue delete`; all where it is left out.",
 )  # fmt: skip
 @NAMESPACE
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "yaml"]), default="text", metavar="text|yaml",
-    help="A list, or Kueue's v1beta2. [default: text]",
-)  # fmt: skip
+@click.option("--yaml", is_flag=True, help="Print them as Kueue's v1beta2.")
 @pass_app
-def get(app: App, what: str | None, namespace: str, output: str) -> None:
+def get(app: App, what: str | None, namespace: str, yaml: bool) -> None:
     """Print the quotas and queues of the lab, as `queue apply` takes them."""
     from kueue.writing import as_yaml, key_of
 
     check_namespace(namespace)
-    if output == "yaml" and app.out.json_wanted:
-        raise UsageError("--json and --output yaml exclude each other", "choose one")
+    if yaml and app.out.json_wanted:
+        raise UsageError("--json and --yaml exclude each other", "choose one")
     wanted = None if what is None else (_kind(what),) if "/" not in what else _key(what, namespace)
     matches = app.open().queues.objects()
     if wanted is not None:
         matches = tuple(item for item in matches if key_of(item)[: len(wanted)] == wanted)
     if wanted is not None and len(wanted) > 1 and not matches:
         raise NotFoundError(f"there is no {what}", "see what there is: labctl queue get")
-    if output == "yaml":
+    if yaml:
         app.out.raw_line(as_yaml(matches).rstrip("\n"))
         return
     if app.out.as_json({"objects": matches}):

@@ -90,7 +90,7 @@ def _receipt(wanted: Wanted) -> str:
         known = f"kubectl -n {wanted.space} get rayjob {wanted.code.name} -o jsonpath='{{.status.jobId}}'"
         job = f'"$({known})"'
     where = f" --endpoint {wanted.endpoint}" if wanted.endpoint else ""
-    return f"labctl receipt {job} --ledger {wanted.storage}{where}"
+    return f"labctl receipt {job} --storage {wanted.storage}{where}"
 
 
 def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kueue.quantity import amount
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import EXCLUDED, described
 from lab.errors import UsageError
@@ -102,7 +101,7 @@ class Wanted:
                 f"--endpoint {self.endpoint!r}: not an address", "such as http://minio.store:9000"
             )
         if self.memory and self.memory < LEAST_MEMORY:
-            raise UsageError("--memory: a node of Ray needs at least 1Gi")
+            raise UsageError("--memory-per-worker: a node of Ray needs at least 1Gi")
         check_image(self.image)
         if self.in_image and not self.image:
             raise UsageError("--code image without --image", "name the image that is to be built and pushed")
@@ -142,14 +141,6 @@ def check_image(image: str) -> None:
             f"--image {image}: has Ray {version}, the lab has {RAY_VERSION}",
             f"what works here may not there: take an image with Ray {RAY_VERSION}",
         )
-
-
-def memory_bytes(text: str) -> int:
-    """Bytes of a quantity such as 8Gi. Raises UsageError."""
-    try:
-        return amount("memory", text)
-    except ValueError as error:
-        raise UsageError(f"--memory {error}") from None
 
 
 def portable(spec: LabSpec) -> LabSpec:

@@ -53,7 +53,7 @@ def was_cancelled(evidence: Evidence) -> Check:
         return failed(name, "no job", SUBMIT)
     if not job.final or job.started_at is None or job.ended_at is None:
         return failed(
-            name, f"{job.submission_id} is still {job.status}", f"`labctl job stop {job.submission_id}`"
+            name, f"{job.submission_id} is still {job.status}", f"`labctl jobs stop {job.submission_id}`"
         )
     if job.ended_at - job.started_at >= GIVEN_UP_SECONDS:
         return failed(name, "Ray gave it up after 15 minutes", f"{SUBMIT}, and stop it yourself")

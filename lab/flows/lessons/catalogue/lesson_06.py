@@ -31,7 +31,7 @@ def all_succeeded(evidence: Evidence) -> Check:
         f"{job.submission_id} is {job.status}" for job in jobs.values() if job and job.status != "SUCCEEDED"
     ]
     if other:
-        return failed(name, ", ".join(other), "wait for it, or read its log: labctl job logs")
+        return failed(name, ", ".join(other), "wait for it, or read its log: labctl jobs logs")
     return passed(name, f"{JOBS} at once, {JOBS} in turn")
 
 

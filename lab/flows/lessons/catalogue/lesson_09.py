@@ -13,7 +13,7 @@ def nothing_runs(evidence: Evidence) -> Check:
     """No job of the lab is running or waiting."""
     name = "no job is left running"
     if evidence.running:
-        return failed(name, ", ".join(evidence.running), f"`labctl job stop {evidence.running[0]}`")
+        return failed(name, ", ".join(evidence.running), f"`labctl jobs stop {evidence.running[0]}`")
     return passed(name, "every job has ended")
 
 
@@ -30,7 +30,7 @@ def forgotten_job_stopped(evidence: Evidence) -> Check:
         return passed(name, f"{job.submission_id} is STOPPED")
     if job.status == "FAILED" and not job.node_id and job.exit_code is None:
         return passed(name, f"{job.submission_id} was taken out of the queue")
-    hint = SUBMIT if job.final else f"`labctl job stop {job.submission_id}`"
+    hint = SUBMIT if job.final else f"`labctl jobs stop {job.submission_id}`"
     return failed(name, f"{job.submission_id} is {job.status}", hint)
 
 

@@ -94,7 +94,7 @@ def break_each(lab: Lab, task: HostTask) -> None:
         task.say(f"labctl fault-inject --job {job}")
         break_for(lab, task, FaultRequest("", "kill", job))
     job = _wait_for(lab, task, BATCH, before)
-    task.say(f"labctl job lose-node {job}")
+    task.say(f"labctl jobs lose-node {job}")
     receipt = lose_node(lab, job, "", AFTER_ANSWERS, task.say, clock=task.clock)
     task.say(f"receipt: {receipt.verdict.value}")
 

@@ -18,7 +18,6 @@ from lab.flows.kubernetes.export.pods import STOCK_ON_A_NETWORK
 from lab.flows.kubernetes.export.queues import CONFIGURATION
 from lab.flows.kubernetes.export.wanted import (
     Code,
-    memory_bytes,
     placed,
     portable,
     recipe_code,
@@ -338,7 +337,7 @@ def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path)
         ({"storage": "/tmp"}, "--storage"),
         ({"storage": "s3://"}, "--storage"),
         ({"endpoint": "minio:9000"}, "--endpoint"),
-        ({"memory": 1024}, "--memory"),
+        ({"memory": 1024}, "--memory-per-worker"),
         ({"runtime_class": "a b"}, "--runtime-class"),
     ],
 )
@@ -366,12 +365,6 @@ def test_the_ray_of_the_manifests_is_the_one_that_the_lab_pins() -> None:
         pins = [line.split(" ;")[0].strip() for line in file]
     assert f"ray=={RAY_VERSION}" in pins
     assert "ray" in pinned("\n".join(pins))
-
-
-def test_a_memory_is_a_quantity() -> None:
-    assert memory_bytes("8Gi") == 8 * 1024**3
-    with pytest.raises(UsageError, match="--memory"):
-        memory_bytes("8GB")
 
 
 def test_what_belongs_to_one_machine_stays_there() -> None:

@@ -163,7 +163,7 @@ def test_a_forgotten_job_that_never_started_was_taken_out_of_the_queue() -> None
         ("SUCCEEDED", {}, "run the notebook from its first cell"),
         ("FAILED", {}, "run the notebook from its first cell"),  # it ran, and broke
         ("FAILED", {"node_id": "", "exit_code": 1}, "run the notebook from its first cell"),
-        ("PENDING", {"node_id": ""}, f"`labctl job stop {name(9, 'forgotten')}`"),
+        ("PENDING", {"node_id": ""}, f"`labctl jobs stop {name(9, 'forgotten')}`"),
     ],
 )
 def test_a_forgotten_job_that_ended_otherwise_was_not_stopped(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab.api.base import Plain, parse
-from lab.api.lesson import ReportDocument, ResultDocument, digest, signed, written
+from lab.api.lesson import ReportDocument, ResultDocument, Versions, digest, signed, written
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.model import (
@@ -49,7 +49,8 @@ def result(
 ) -> LessonResult:
     found = find_lesson(lesson)
     others = len(found.checks) + len(found.checks_after_down) - 2
-    return LessonResult(
+    frame = ResultDocument(
+        schema="lesson-result/1",
         lesson=lesson,
         name=found.name,
         title=found.title,
@@ -57,21 +58,23 @@ def result(
         lab="raylab",
         runtime="local",
         gpu="simulated",
-        raylab_version="0.1.0",
-        ray_version="2.60.0",
+        versions=Versions("0.1.0", "2.60.0"),
         at=at,
-        checks=(
-            passed("first", "1 of 1"),
-            passed("second", "ü") if good else failed("second", "0", "do it"),
-            *(passed("another", "yes") for _ in range(others)),
-        ),
+        passed=False,
+        checks=(),
         measured={"seconds": 12.5},
         jobs=tuple(job_record(job(each, started_at=started_at)) for each in jobs),
     )
+    checks = (
+        passed("first", "1 of 1"),
+        passed("second", "ü") if good else failed("second", "0", "do it"),
+        *(passed("another", "yes") for _ in range(others)),
+    )
+    return LessonResult.of(frame, checks, at)
 
 
 def report() -> ReportDocument:
-    results = {2: result().document(), 3: result(3, good=False, jobs=("j-2",)).document()}
+    results = {2: result().document, 3: result(3, good=False, jobs=("j-2",)).document}
     return make_report(results, "Ada Lovelace", AT)
 
 
@@ -89,7 +92,7 @@ def look_at(document: Plain) -> tuple[str, ...]:
 
 
 def test_a_result_and_a_report_come_back_as_they_were_written() -> None:
-    kept = result().document()
+    kept = result().document
     assert parse(ResultDocument, json.loads(json.dumps(written(kept))), "the result") == kept
     assert parse(ReportDocument, json.loads(json.dumps(written(report()))), "the report") == report()
 
@@ -121,14 +124,14 @@ def test_the_results_json_is_a_contract() -> None:
 
 
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
-    document = result().document()
+    document = result().document
     turned = dict(reversed(written(document).items()))
     assert digest(parse(ResultDocument, turned, "the result")) == document.sha256
     assert digest(replace(document, passed=False)) != document.sha256
 
 
 def test_a_result_without_checks_has_not_passed() -> None:
-    assert not LessonResult(**{**vars(result()), "checks": ()}).passed
+    assert not LessonResult.of(result().document, (), AT).passed
 
 
 def test_a_check_that_cannot_read_what_was_recorded_has_failed() -> None:
@@ -145,7 +148,7 @@ def test_a_notebook_in_a_container_is_checked_on_the_compose_runtime() -> None:
     for kind, told in (("inside", "compose"), ("local", "local")):
         status = LabStatus("raylab", kind, True, (), GpuPlan(Vendor.SIMULATED))
         judged = judge(found, Evidence(2, status=status), at=AT)
-        assert (judged.runtime, judged.gpu) == (told, "simulated")
+        assert (judged.document.runtime, judged.document.gpu) == (told, "simulated")
 
 
 def test_the_table_says_what_to_do_where_a_check_failed() -> None:
@@ -164,19 +167,19 @@ def test_the_table_says_what_to_do_where_a_check_failed() -> None:
 
 def test_results_are_kept_on_the_host_and_in_the_store(tmp_path: Path) -> None:
     store = FakeObjectStore()
-    keep_on_host(tmp_path / "lessons", result().document())
+    keep_on_host(tmp_path / "lessons", result().document)
     keep_in_store(store, result(3))
-    assert on_host(tmp_path / "lessons") == {2: result().document()}
-    assert in_store(store) == {3: result(3).document()}
+    assert on_host(tmp_path / "lessons") == {2: result().document}
+    assert in_store(store) == {3: result(3).document}
 
 
 def test_a_lesson_that_was_passed_stays_passed(tmp_path: Path) -> None:
     store = FakeObjectStore()
     for each in (result(good=False), result(at=AT + 1), result(good=False, at=AT + 2)):
-        keep_on_host(tmp_path, each.document())
+        keep_on_host(tmp_path, each.document)
         keep_in_store(store, each)
-    assert on_host(tmp_path) == in_store(store) == {2: result(at=AT + 1).document()}
-    keep_on_host(tmp_path, result(at=AT + 3).document())
+    assert on_host(tmp_path) == in_store(store) == {2: result(at=AT + 1).document}
+    keep_on_host(tmp_path, result(at=AT + 3).document)
     assert on_host(tmp_path)[2].at == AT + 3
 
 
@@ -197,15 +200,15 @@ def test_what_a_student_put_into_the_store_counts_only_if_it_has_the_form_of_a_r
         store.put(store_key(2), text.encode())
         assert in_store(store) == {}
     store.put(store_key(2), json.dumps(kept).encode())
-    assert in_store(store) == {2: result().document()}
+    assert in_store(store) == {2: result().document}
 
 
 def test_of_two_results_the_one_that_passed_counts_then_the_newer() -> None:
-    old_good, new_bad = result(at=AT).document(), result(good=False, at=AT + 9).document()
-    newer_good = result(at=AT + 5).document()
+    old_good, new_bad = result(at=AT).document, result(good=False, at=AT + 9).document
+    newer_good = result(at=AT + 5).document
     assert newest({2: old_good}, {2: new_bad}) == {2: old_good}
     assert newest({2: old_good}, {2: newer_good}) == newest({2: newer_good}, {2: old_good}) == {2: newer_good}
-    assert list(newest({3: result(3).document()}, {2: old_good})) == [2, 3]
+    assert list(newest({3: result(3).document}, {2: old_good})) == [2, 3]
 
 
 # Reports
@@ -222,7 +225,7 @@ def test_a_report_names_the_student_everywhere_and_what_is_missing() -> None:
 @pytest.mark.parametrize("student", ["", "  ", "x" * 101, "a\x07b"])
 def test_a_name_that_is_none_is_refused(student: str) -> None:
     with pytest.raises(UsageError):
-        make_report({2: result().document()}, student, AT)
+        make_report({2: result().document}, student, AT)
 
 
 def test_a_report_without_any_result_is_refused() -> None:
@@ -322,7 +325,7 @@ def test_what_is_no_object_is_no_report(document: Any) -> None:
 
 
 def handed_in(student: str, *results: LessonResult) -> ReportDocument:
-    return make_report({each.lesson: each.document() for each in results}, student, AT)
+    return make_report({each.document.lesson: each.document for each in results}, student, AT)
 
 
 def test_two_students_with_the_same_jobs_are_noticed() -> None:

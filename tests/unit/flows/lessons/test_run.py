@@ -128,7 +128,7 @@ def test_a_lab_that_is_down_is_started_and_the_notebook_executed_and_checked(hom
         ("cell", "session.check()", 0.1),
     ]
     assert world.kept(store_key(2)) == result.to_json()
-    assert results(world.lab) == {2: result.document()}
+    assert results(world.lab) == {2: result.document}
     assert (home / "raylab" / "lessons" / RESULT_FILE.format(2)).is_file()
 
 
@@ -320,7 +320,7 @@ def test_a_lesson_that_takes_the_lab_down_checks_before_and_after(world: World, 
     assert [check.name for check in result.checks] == ["good", "down"]
     assert result.passed
     assert not world.runtime.status().up
-    assert result.ray_version == "2.60.0", "known from before"
+    assert result.document.versions.ray == "2.60.0", "known from before"
 
 
 def test_a_lab_stays_up_while_what_is_checked_before_has_not_passed(world: World, run: Runs) -> None:
@@ -366,8 +366,8 @@ def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
     world.jobs.put(job(name(2, "plain")))
     first = check_lesson(world.lab, ends(), clock=world.clock)
     world.runtime.down()
-    assert check_lesson(world.lab, ends(), clock=world.clock).jobs == first.jobs
-    assert first.jobs[0].started_at == AT + 10
+    assert check_lesson(world.lab, ends(), clock=world.clock).document.jobs == first.document.jobs
+    assert first.document.jobs[0].started_at == AT + 10
 
 
 def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
@@ -387,9 +387,9 @@ def test_results_of_notebooks_count_too_while_the_lab_is_up(world: World) -> Non
     from lab.flows.lessons.session import Session
 
     done = Session(3, world.lab, say=world.said.append, clock=world.clock).check()
-    assert results(world.lab) == {3: done.document()}
+    assert results(world.lab) == {3: done.document}
     world.runtime.down()
-    assert results(world.lab) == {3: done.document()}, "seen while the lab was up"
+    assert results(world.lab) == {3: done.document}, "seen while the lab was up"
 
 
 def by_hand(world: World, number: int = 3) -> LessonResult:
@@ -404,7 +404,7 @@ def test_a_check_of_one_lesson_copies_what_notebooks_left_of_the_others(world: W
     done = by_hand(world)
     check_lesson(world.lab, lesson(), clock=world.clock)
     world.runtime.down()
-    assert results(world.lab)[3] == done.document()
+    assert results(world.lab)[3] == done.document
 
 
 def broken() -> LabStatus:
@@ -423,12 +423,12 @@ def test_before_a_lab_goes_down_its_results_are_copied_and_a_silent_store_is_tol
     assert collect(world.lab) == "", "twice in a row"
     world.runtime.down()
     assert collect(world.lab) == "lab raylab is down"
-    assert results(world.lab) == {3: done.document()}
+    assert results(world.lab) == {3: done.document}
 
 
 def test_a_result_on_this_machine_is_not_replaced_by_an_older_one_of_the_store(world: World) -> None:
     by_hand(world, 2)
     world.clock.sleep(60)
     newer = check_lesson(world.lab, lesson(bad), clock=world.clock)
-    keep_in_store(world.store, replace(newer, at=AT))
-    assert results(world.lab) == {2: newer.document()}
+    keep_in_store(world.store, LessonResult.of(newer.document, newer.checks, AT))
+    assert results(world.lab) == {2: newer.document}

@@ -81,7 +81,7 @@ def test_a_job_that_does_not_end_raises_after_its_deadline_with_what_to_do(world
     world.jobs.put(job("j", "PENDING"))
     with pytest.raises(WaitTimeoutError, match="still PENDING after 30 s") as caught:
         begun.wait("j", seconds=30)
-    assert "labctl job show j" in caught.value.hint
+    assert "labctl jobs show j" in caught.value.hint
     assert world.clock() - AT < 35
 
 

@@ -683,7 +683,7 @@ def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
     assert [left.kind for left in left_behind(world.lab)] == ["kill"]
 
 
-# --no-wait
+# --detach
 
 
 def test_without_waiting_it_returns_when_the_fault_is_reverted(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.api.base import parse, plain
-from lab.api.health import Orders, Report
+from lab.api.health import AgentReport, Orders
 from raylab_health.agent import BEAT_SECONDS, CONFIRM_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
 from raylab_health.examine import examine
 from raylab_health.model import CPU, EVICT, GPU, NODE, PASS, WARN, Check, Context, Finding, NotHereError
@@ -95,7 +95,7 @@ class Bench:
     def _post(self, report: Mapping[str, Any]) -> dict[str, Any]:
         if self.away:
             raise OSError("connection refused")
-        parse(Report, report, "the report")
+        parse(AgentReport, report, "the report")
         self.reports.append(dict(report))
         self.times.append(self.node.now)
         told, self.answer = self.answer, {}

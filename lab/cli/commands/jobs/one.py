@@ -1,102 +1,31 @@
-"""jobs, job, checkpoints, recipes: jobs of the lab, and what they saved."""
+"""jobs show, logs, stop: one job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
 from lab.cli import documents, format, queue_words, render, values
-from lab.cli.commands import batches
-from lab.cli.context import App, LabCommand, LabGroup, pass_app
+from lab.cli.commands.jobs.listing import waiting_of
+from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
-from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
+from lab.errors import LabError, NotFoundError
 
 if TYPE_CHECKING:
-    from lab.api.queue import Description, Row
-    from lab.cluster.allocation import Waiting
+    from lab.api.queue import Description
     from lab.cluster.jobs import Job
     from lab.lab import Lab
 
-QUEUED_SHOWN = 20
-"""Jobs that wait in queues, of which `jobs` shows a line each."""
+job_argument = click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
 
 
 @click.command(cls=LabCommand)
+@job_argument
 @pass_app
-def jobs(app: App) -> None:
-    """List the jobs, newest first, then those of an earlier cluster.
-
-    Those that wait in queues follow, a line each.
-    """
-    lab = app.open()
-    listed = lab.jobs.list()
-    waiting, problem = _waiting(lab, listed)
-    missing = ""
-    try:
-        listed = (*listed, *lab.earlier_jobs(listed))
-    except StoreError as error:
-        missing = f"jobs of an earlier cluster are not known: {error.message}"
-    queued, silent = _in_queues(lab)
-    missing = "; ".join(filter(None, (missing, silent)))
-    if app.out.json_wanted:
-        rows = [
-            {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
-            for job in listed
-        ]
-        said = "; ".join(filter(None, (problem, missing)))
-        app.out.document(
-            {"jobs": rows, **({"queued": queued} if queued else {}), **({"problem": said} if said else {})}
-        )
-    elif listed or queued:
-        if listed:
-            render.show_jobs(app.out, listed, waiting)
-        for workload in queued[:QUEUED_SHOWN]:
-            where = queue_words.place(workload) or f"in LocalQueue {workload.local_queue}"
-            why = ": ".join(filter(None, (workload.reason or "not tried yet", workload.waits)))
-            app.out.line(f"job {workload.name} waits: {where}; {why}")
-        if len(queued) > QUEUED_SHOWN:
-            app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
-    else:
-        app.out.line("no jobs yet")
-        app.out.note("start one: labctl submit digits")
-    if problem and not app.out.json_wanted:
-        app.out.warn(f"which jobs wait, and why, is not known: {problem}")
-    if missing and not app.out.json_wanted:
-        app.out.warn(missing)
-
-
-def _in_queues(lab: Lab) -> tuple[Sequence[Row], str]:
-    """The jobs that wait in queues, and why they are not known."""
-    try:
-        return lab.queues.list(status="pending").workloads, ""
-    except UnsupportedError:  # a lab without queues
-        return (), ""
-    except LabError as error:
-        return (), f"jobs that wait in queues are not known: {error.message}"
-
-
-def _waiting(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
-    """The jobs that wait, and why that is not known. Of ended jobs Ray is not asked."""
-    if all(job.final for job in jobs):
-        return {}, ""
-    try:
-        return lab.waiting_jobs(), ""
-    except LabError as error:
-        return {}, error.message
-
-
-@click.group(cls=LabGroup)
-def job() -> None:
-    """Show one job, its log, or stop it."""
-
-
-@job.command("show")
-@click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
-@pass_app
-def job_show(app: App, job_id: str) -> None:
+def show(app: App, job_id: str) -> None:
     """Show a job, where it runs, and the attempts that it lost without a recorded fault."""
     from lab.flows.recovery.lost import lost_without_fault, recorded_faults
 
@@ -107,7 +36,7 @@ def job_show(app: App, job_id: str) -> None:
         _show_queued(app, lab, queued, selected)
         return
     job_id, placement = selected.submission_id, None
-    waiting, problem = _waiting(lab, [selected])
+    waiting, problem = waiting_of(lab, [selected])
     waits = waiting.get(job_id)
     why = of_waiting(waits.reason) if waits and waits.kind == "infeasible" else lab.why_failed(selected)
     if not selected.final:
@@ -188,11 +117,11 @@ def _show_queued(app: App, lab: Lab, queued: Description, job: Job) -> None:
     render.pairs(app.out, [*rows, *queue_words.why_rows(why)])
 
 
-@job.command("logs")
-@click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
+@click.command(cls=LabCommand)
+@job_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, or Ctrl-C.")
 @pass_app
-def job_logs(app: App, job_id: str, follow: bool) -> None:
+def logs(app: App, job_id: str, follow: bool) -> None:
     """Print what a job's driver wrote. With --json and -f, a JSON document a line."""
     lab = app.open()
     queued, silent = queued_job(lab, job_id)
@@ -247,10 +176,10 @@ def _log_line(app: App, job_id: str, line: str) -> None:
         app.out.log_line(line)
 
 
-@job.command("stop")
-@click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
+@click.command(cls=LabCommand)
+@job_argument
 @pass_app
-def job_stop(app: App, job_id: str) -> None:
+def stop(app: App, job_id: str) -> None:
     """Stop a job, or take it out of its queue. One that has ended stays as it is."""
     lab = app.open()
     queued, silent = queued_job(lab, job_id)
@@ -269,50 +198,8 @@ def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) ->
     if _job(lab, job_id, None, silent).earlier:
         raise NotFoundError(
             f"job {job_id} ran before Ray's head was restarted: {why}",
-            f"its ledger: labctl job show {job_id}; labctl checkpoints {job_id}",
+            f"its ledger: labctl jobs show {job_id}; labctl jobs checkpoints {job_id}",
         )
 
 
-@click.command(cls=LabCommand)
-@click.argument(
-    "job_id", type=values.Text(), metavar="[JOB]", required=False, help="A job; see `labctl jobs`."
-)
-@pass_app
-def checkpoints(app: App, job_id: str | None) -> None:
-    """List the checkpoints of one job or of all."""
-    stored = app.open().checkpoints(job_id)
-    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in stored]}):
-        return
-    if not stored:
-        app.out.line(f"job {job_id} has no checkpoint" if job_id else "no checkpoints yet")
-        return
-    rows = (
-        (c.run, c.name, c.epoch, format.size(c.size), format.clock(c.modified), (c.sha256 or "")[:12], c.job)
-        for c in stored
-    )
-    app.out.show(render.table(("RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"), rows))
-
-
-@click.command(cls=LabCommand)
-@pass_app
-def recipes(app: App) -> None:
-    """List the recipes and what -p can set in each."""
-    from lab.cluster.recipes import recipes as known
-
-    available = known()
-    if app.out.as_json({"recipes": [documents.recipe(w) for w in available]}):
-        return
-    for item in available:
-        also = f"; --fault-tolerance {' or '.join(item.ways)}" if item.ways else ""
-        app.out.line(f"{item.name}: {item.summary}{also}")
-        rows = (
-            (f"  -p {p.name}=", "" if p.default is None else p.default, p.type, p.help)
-            for p in item.parameters
-        )
-        app.out.show(render.table(("  PARAMETER", "DEFAULT", "TYPE", "WHAT IT IS"), rows))
-
-
-for command in batches.COMMANDS:
-    job.add_command(command)
-
-COMMANDS = (jobs, job, checkpoints, recipes)
+COMMANDS = (show, logs, stop)

@@ -1,12 +1,18 @@
-"""The receipt of a batch of inference for people: a panel of at most 80 columns."""
+"""jobs receipt, jobs lose-node: proof that a batch of inference lost nothing with a node."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import click
+
+from lab.api.base import plain
+from lab.cli import values
+from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.output import PANEL_WIDTH, Output, encodable
 from lab.cli.receipt_panel import COLOURS
+from lab.errors import VerdictError
 from lab.evidence.labels import HEADLINES
 from lab.host.quantities import plural
 
@@ -23,7 +29,51 @@ WORDS = {
 """Verdict -> its meaning for a batch, where it differs from that for a training."""
 
 
-def show(out: Output, receipt: BatchReceipt) -> None:
+@click.command(cls=LabCommand)
+@click.argument("job_id", type=values.Text(), metavar="ID", help="A job of the recipe llm-batch.")
+@pass_app
+def receipt(app: App, job_id: str) -> None:
+    """Prove that a batch of inference lost no prompt, and answered none twice.
+
+    The job must have ended. Exits with 0 when the verdict is `recovered` (a node was lost) or `as-expected`
+    (none was), else with 10.
+    """
+    from lab.evidence import inference
+
+    _show(app, inference.judge(inference.read(app.open().store, job_id)))
+
+
+@click.command(cls=LabCommand, name="lose-node")
+@click.argument("job_id", type=values.Text(), metavar="ID", help="A job of the recipe llm-batch that runs.")
+@click.argument(
+    "node",
+    type=values.Text(),
+    metavar="[NODE]",
+    required=False,
+    help="A worker; without it one with a replica.",
+)
+@click.option("--after-answers", type=click.IntRange(0), default=8, show_default=True, help="Kill it then.")
+@pass_app
+def lose_node(app: App, job_id: str, node: str | None, after_answers: int) -> None:
+    """Kill a node under a batch of inference, start it again, and show the receipt.
+
+    Exits as `labctl jobs receipt` does.
+    """
+    from lab.flows import inference
+
+    _show(app, inference.lose_node(app.open(), job_id, node or "", after_answers, app.out.note))
+
+
+def _show(app: App, receipt: BatchReceipt) -> None:
+    if not app.out.as_json(plain(receipt)):
+        _draw(app.out, receipt)
+    if not receipt.verdict.good:
+        wrong = next(c for c in receipt.checks if c.passed is not True)
+        why = f"{wrong.name}: {wrong.detail}"
+        app.fail(VerdictError(f"the batch is not proven: {receipt.verdict.value}", why))
+
+
+def _draw(out: Output, receipt: BatchReceipt) -> None:
     """Draw the receipt on stdout."""
     out.show(panel(receipt, unicode=encodable("╭─✓✗")), width=PANEL_WIDTH)
 
@@ -77,3 +127,6 @@ def _latencies(rows: Mapping[str, Tail | None]) -> RenderableType:
         if row is not None:
             table.add_row(name, f"{row.count}", *(f"{value:,.0f}" for value in (row.p50, row.p99, row.max)))
     return table
+
+
+COMMANDS = (receipt, lose_node)

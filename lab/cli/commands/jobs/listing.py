@@ -1,0 +1,103 @@
+"""jobs, jobs checkpoints: what the lab has run, and what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import documents, format, queue_words, render, values
+from lab.cli.context import App, LabCommand, pass_app
+from lab.errors import LabError, StoreError, UnsupportedError
+
+if TYPE_CHECKING:
+    from lab.api.queue import Row
+    from lab.cluster.allocation import Waiting
+    from lab.cluster.jobs import Job
+    from lab.lab import Lab
+
+QUEUED_SHOWN = 20
+"""Jobs that wait in queues, of which `jobs` shows a line each."""
+
+
+def overview(app: App) -> None:
+    """List the jobs, newest first, then those of an earlier cluster, then those that wait in queues."""
+    lab = app.open()
+    listed = lab.jobs.list()
+    waiting, problem = waiting_of(lab, listed)
+    missing = ""
+    try:
+        listed = (*listed, *lab.earlier_jobs(listed))
+    except StoreError as error:
+        missing = f"jobs of an earlier cluster are not known: {error.message}"
+    queued, silent = _in_queues(lab)
+    missing = "; ".join(filter(None, (missing, silent)))
+    if app.out.json_wanted:
+        rows = [
+            {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
+            for job in listed
+        ]
+        said = "; ".join(filter(None, (problem, missing)))
+        app.out.document(
+            {"jobs": rows, **({"queued": queued} if queued else {}), **({"problem": said} if said else {})}
+        )
+    elif listed or queued:
+        if listed:
+            render.show_jobs(app.out, listed, waiting)
+        for workload in queued[:QUEUED_SHOWN]:
+            where = queue_words.place(workload) or f"in LocalQueue {workload.local_queue}"
+            why = ": ".join(filter(None, (workload.reason or "not tried yet", workload.waits)))
+            app.out.line(f"job {workload.name} waits: {where}; {why}")
+        if len(queued) > QUEUED_SHOWN:
+            app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
+    else:
+        app.out.line("no jobs yet")
+        app.out.note("start one: labctl submit digits")
+    if problem and not app.out.json_wanted:
+        app.out.warn(f"which jobs wait, and why, is not known: {problem}")
+    if missing and not app.out.json_wanted:
+        app.out.warn(missing)
+
+
+def _in_queues(lab: Lab) -> tuple[Sequence[Row], str]:
+    """The jobs that wait in queues, and why they are not known."""
+    try:
+        return lab.queues.list(status="pending").workloads, ""
+    except UnsupportedError:  # a lab without queues
+        return (), ""
+    except LabError as error:
+        return (), f"jobs that wait in queues are not known: {error.message}"
+
+
+def waiting_of(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
+    """The jobs that wait, and why that is not known. Of ended jobs Ray is not asked."""
+    if all(job.final for job in jobs):
+        return {}, ""
+    try:
+        return lab.waiting_jobs(), ""
+    except LabError as error:
+        return {}, error.message
+
+
+@click.command(cls=LabCommand)
+@click.argument(
+    "job_id", type=values.Text(), metavar="[JOB]", required=False, help="A job; see `labctl jobs`."
+)
+@pass_app
+def checkpoints(app: App, job_id: str | None) -> None:
+    """List the checkpoints of one job or of all."""
+    stored = app.open().checkpoints(job_id)
+    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in stored]}):
+        return
+    if not stored:
+        app.out.line(f"job {job_id} has no checkpoint" if job_id else "no checkpoints yet")
+        return
+    rows = (
+        (c.run, c.name, c.epoch, format.size(c.size), format.clock(c.modified), (c.sha256 or "")[:12], c.job)
+        for c in stored
+    )
+    app.out.show(render.table(("RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"), rows))
+
+
+COMMANDS = (checkpoints,)
