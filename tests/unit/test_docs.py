@@ -32,6 +32,7 @@ PAGES = (
     "chaos",
     "commands",
     "compose",
+    "developing",
     "glossary",
     "gpus",
     "kubernetes",
