@@ -103,8 +103,8 @@ class InstallProgress:
             done = min(max(self._installed() - self._before, 0), self._to_install)
             return f"{self._title}: installing {done}/{self._to_install}"
         size = sum(self._sizes.values())
-        done = f" {self._fetched / 1e6:.0f} of {size / 1e6:.0f} MB" if size else ""
-        return f"{self._title}: fetching{done}  {self._detail}".rstrip()
+        amount = f" {self._fetched / 1e6:.0f} of {size / 1e6:.0f} MB" if size else ""
+        return f"{self._title}: fetching{amount}  {self._detail}".rstrip()
 
 
 def normalised(name: str) -> str:
