@@ -14,20 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.api.receipt import ReceiptDocument
+from lab.flows.ladder.rungs import RUNGS
 from lab.flows.report.find import parse_receipt
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
 
-TITLES: Mapping[str, str] = {
-    "stock": "stock Ray",
-    "settings": "settings tuned",
-    "forked": "processes forked",
-    "elastic": "fewer ranks go on",
-    "memory": "state in a neighbour's memory",
-    "torchft": "nobody else stops",
-}
-"""Rung -> its name for whoever sees it for the first time."""
+TITLES: Mapping[str, str] = {rung.name: rung.title for rung in RUNGS}
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 270, 72, 62, 34
 """Pixels: of the picture, beside and above the bars, and from one bar to the next."""

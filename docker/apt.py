@@ -17,7 +17,18 @@ UNUSED = (
     "/usr/share/man/*",
     "/usr/share/javascript/moment-timezone/data/*",  # 200 MB of tables that Prometheus' page does not use
     "/usr/lib/gcc/*/*/lto1",  # gcc's optimizer of whole programs, and its sanitizers
+    "/usr/bin/*lto-dump*",
     "/usr/lib/*/lib?san.so*",
+    "/usr/lib/gcc/*/*/lib?san.a",
+    "/usr/lib/*/libc.a",  # nothing is linked statically
+    "/usr/lib/*/libm-*.a",
+    "/usr/lib/*/libmvec.a",
+    "/usr/bin/*gold",  # linkers and a profiler beside the one that gcc calls
+    "/usr/bin/*dwp",
+    "/usr/bin/*gp-*",
+    "/usr/bin/gprofng",
+    "/usr/lib/*/libgprofng*",
+    "/usr/lib/*/gprofng/*",
 )
 """Paths never unpacked."""
 

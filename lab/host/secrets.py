@@ -138,7 +138,7 @@ def parse_key(text: str, profile: str = "default") -> Credentials:
     except (KeyError, TypeError, configparser.Error) as error:
         raise ValueError("a part of the key is missing") from error
     if not all(isinstance(half, str) and half for half in (key.access_key, key.secret_key)):
-        raise ValueError("half of the key is empty, or not text")
+        raise ValueError("one of its two parts is empty, or not text")
     return key
 
 

@@ -33,6 +33,7 @@ PAGES = (
     "chaos",
     "commands",
     "compose",
+    "developing",
     "glossary",
     "gpus",
     "kubernetes",

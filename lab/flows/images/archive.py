@@ -124,7 +124,7 @@ def _write(path: Path, names: Sequence[str], expected: int, engine: DockerEngine
         progress.update(f"reading {path.name} back")
         if missing := set(names) - set(read(Path(partial))):
             raise SetupError(
-                f"{path}: not written as a whole, without {', '.join(sorted(missing))}", "repeat"
+                f"{path} is incomplete: it lacks {', '.join(sorted(missing))}", "repeat `labctl images save`"
             )
         mask = os.umask(0)
         os.umask(mask)

@@ -79,7 +79,10 @@ def measure(events: Sequence[Event], fault: FaultRecord) -> Measured:
         stored_bytes=sum(_sizes(events)),
         sent_bytes=_sent(events),
         steps_per_second=_speed(steps, kept, at),
-        rows=tuple(_row(steps, rank, at, len(nodes), gaps.get(rank)) for rank in sorted(nodes)),
+        rows=tuple(
+            _row(steps, rank, at, len(nodes), gaps.get(rank), kept if rank in lost else ())
+            for rank in sorted(nodes)
+        ),
     )
 
 
@@ -146,8 +149,22 @@ def _sent(events: Iterable[Event]) -> int:
     return sum(last.values())
 
 
-def _row(steps: RecordedSteps, rank: int, at: float, ranks: int, gap: Gap | None) -> StepRow:
-    near = [(t - at, together) for t, _, together in steps.of(rank)]
+def _row(
+    steps: RecordedSteps, rank: int, at: float, ranks: int, gap: Gap | None, partners: Sequence[int]
+) -> StepRow:
+    """Return the steps of a rank; of a lost one also those that it did not live to record.
+
+    `partners` took those with it.
+    """
+    own = list(steps.of(rank))
+    written = {step for t, step, _ in own if t <= at}
+    shared = {
+        step: (t, step, together)
+        for partner in partners
+        for t, step, together in steps.of(partner)
+        if t <= at and together == ranks and step not in written
+    }
+    near = [(t - at, together) for t, _, together in sorted([*own, *shared.values()])]
     return StepRow(
         rank,
         tuple(t for t, together in near if together == ranks),

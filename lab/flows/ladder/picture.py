@@ -25,7 +25,7 @@ def picture(ladder: Ladder) -> bytes | None:
     if not shown:
         return None
     with styled():
-        return render(_draw(ladder.fault, [(rung.name, typical) for rung, typical in shown]), "png")
+        return render(_draw(ladder.fault, [(rung.title, typical) for rung, typical in shown]), "png")
 
 
 def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Figure:
@@ -35,10 +35,10 @@ def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Figure:
     axes = drawn.add_subplot()
     labels: list[tuple[int, str]] = []
     place = lanes - 1
-    for name, measured in shown:
+    for title, measured in shown:
         for number, row in enumerate(measured.rows):
             draw_row(axes, place, within(row, -BEFORE, end))
-            labels.append((place, f"{name if not number else ''}   rank {row.rank}"))
+            labels.append((place, f"{'' if number else title}   rank {row.rank}"))
             place -= 1
         axes.axhline(place, color=QUIET, linewidth=0.3)
         place -= 1

@@ -17,6 +17,8 @@ class Rung:
     """A way of recovery, as the settings of a lab, of a job, and of its training."""
 
     name: str
+    title: str
+    """What it is, in words that need no knowledge of the lab: labels of pictures."""
     summary: str
     way: str = "checkpoint"
     """Of the recipe `digits`, as `--fault-tolerance` has it."""
@@ -26,12 +28,12 @@ class Rung:
 
 
 RUNGS = (
-    Rung("stock", "Ray as it is", stock_ray=True),
-    Rung("settings", "the lab's settings and patches", environment={OFF_VARIABLE: "forks"}),
-    Rung("forked", "and forked processes: a lab as `up` starts it"),
-    Rung("elastic", "and goes on with fewer ranks", settings={"min-workers": "1"}),
-    Rung("memory", "the newest state in a neighbour's memory", way="memory"),
-    Rung("torchft", "nobody stops but the lost rank", way="torchft"),
+    Rung("stock", "stock Ray", "Ray as it is", stock_ray=True),
+    Rung("settings", "settings tuned", "the lab's settings and patches", environment={OFF_VARIABLE: "forks"}),
+    Rung("forked", "processes forked", "and forked processes: a lab as `up` starts it"),
+    Rung("elastic", "fewer ranks go on", "and goes on with fewer ranks", settings={"min-workers": "1"}),
+    Rung("memory", "state in a neighbour's memory", "the newest state in a neighbour's memory", way="memory"),
+    Rung("torchft", "nobody else stops", "nobody stops but the lost rank", way="torchft"),
 )
 """All of them, the lowest first."""
 

@@ -239,7 +239,7 @@ class Injection:
             if why:
                 break
         raise WaitTimeoutError(
-            f"{self._fault.kind.name} was armed on {self.target} and has not acted: {why or patience.over}",
+            f"{self._fault.kind.name} is ready on {self.target}, but has not acted: {why or patience.over}",
             "an earlier epoch, a longer training, or a longer --timeout",
         )
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import glob
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +23,7 @@ TORCH_INDEX = "LABCTL_TORCH_INDEX"
 NVIDIA_SIGNS = ("/dev/nvidiactl", "/proc/driver/nvidia")
 AMD_SIGN = "/dev/kfd"
 
-SOURCE_OPTIONS = ("index-url", "extra-index-url", "find-links", "no-index")
+SOURCE_OPTIONS = ("index-url", "extra-index-url", "no-index")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def torch_source(
     asked = environ.get(TORCH_INDEX)
     if asked:
         return TorchSource(asked, f"the build from {asked}, as {TORCH_INDEX} says", required=True)
-    if own := [option for option in SOURCE_OPTIONS if option in options(pip_config)]:
+    if own := [option for option, value in options(pip_config).items() if _is_source(option, value)]:
         return TorchSource("", f"the build that pip's own sources have ({', '.join(own)} set)")
     if platform != "linux":
         return TorchSource("", "PyPI's build for this system")
@@ -54,6 +56,16 @@ def torch_source(
         return TorchSource("", f"PyPI's CUDA build ({TORCH_INDEX} is empty)", cuda=True)
     amd = f"; for the AMD GPU ({AMD_SIGN}) set {TORCH_INDEX} to a ROCm index" if exists(AMD_SIGN) else ""
     return TorchSource(CPU_INDEX, f"PyTorch's CPU build (no NVIDIA GPU here{amd})")
+
+
+def _is_source(option: str, value: str) -> bool:
+    """True for an option of pip that torch may come by; a folder of wheels without torch is none."""
+    if option == "find-links":
+        return any(
+            not os.path.isdir(folder) or glob.glob(os.path.join(glob.escape(folder), "torch-*.whl"))
+            for folder in map(os.path.expanduser, value.split())
+        )
+    return option in SOURCE_OPTIONS
 
 
 def options(pip_config: str) -> dict[str, str]:

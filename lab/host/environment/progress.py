@@ -88,7 +88,7 @@ class InstallProgress:
         """Take one line that uv or pip printed."""
         text = line.strip()
         if match := re.match(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)", text):
-            self._sizes[match[1]] = float(match[2]) * 1024.0 ** "KMG".index(match[3])
+            self._sizes[match[1]] = float(match[2]) * 1024.0 ** (1 + "KMG".index(match[3]))
         elif match := re.match(r"(?:Downloaded|Collecting) ([\w.-]+)", text):
             self._detail = match[1]
             self._fetched += self._sizes.get(match[1], 0.0)
@@ -103,8 +103,8 @@ class InstallProgress:
             done = min(max(self._installed() - self._before, 0), self._to_install)
             return f"{self._title}: installing {done}/{self._to_install}"
         size = sum(self._sizes.values())
-        percent = f" {100 * self._fetched / size:.0f} %" if size else ""
-        return f"{self._title}: fetching{percent}  {self._detail}".rstrip()
+        amount = f" {self._fetched / 1e6:.0f} of {size / 1e6:.0f} MB" if size else ""
+        return f"{self._title}: fetching{amount}  {self._detail}".rstrip()
 
 
 def normalised(name: str) -> str:

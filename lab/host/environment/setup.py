@@ -178,8 +178,10 @@ class _Setup:
         path = environment.requirements_of(group, venv.root)
         with open(path, encoding="utf-8") as file:
             text = file.read()
+        room = FREE_GB_CUDA if source and source.cuda else FREE_GB[group]
         venv.progress.line(
-            f"installing {group}: {len(set(pinned(text)))} packages pinned in requirements/{group}.txt"
+            f"installing {group}: {len(set(pinned(text)))} packages pinned in requirements/{group}.txt, "
+            f"at most {room:g} GB on disk"
         )
         if source:
             self._install_torch(text, source)
@@ -206,5 +208,8 @@ class _Setup:
             return
         if source.required:
             raise self.venv.failed(f"installing torch from {source.index} failed", lines)
-        say(f"{source.index} gave no torch ({pip.cause(lines).message}); taking PyPI's CUDA build")
+        say(
+            f"{source.index} gave no torch ({pip.cause(lines).message}); "
+            f"taking PyPI's CUDA build, at most {FREE_GB_CUDA:g} GB on disk"
+        )
         self._check_space(["local"], cuda=True)

@@ -121,7 +121,7 @@ class Acts:
 
         if not settle(over, bool, timeout=PATIENCE_SECONDS, clock=self._clock):
             raise problem or EngineError(
-                f"{container.service} is as it was {PATIENCE_SECONDS:g} s after `docker {verb}`",
+                f"`docker {verb}` had no effect on {container.service} within {PATIENCE_SECONDS:g} s",
                 "`labctl status`; restart the engine: `sudo systemctl restart docker`, or Docker Desktop",
             )
         return self._engine.struck(container.id, EVENTS.get(verb, ()), Struck(first, WALL()))

@@ -75,7 +75,7 @@ def abilities(engine: DockerEngine, image: str) -> Mapping[Feature, str]:
     """Reasons why this machine cannot do these to a network; empty where it can. Raises EngineError."""
     code, said = _helper(engine, image, "none", "abilities")
     if code:
-        raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}")
+        raise EngineError(f"labctl cannot find out which network faults this kernel can make: {_last(said)}")
     try:
         support: Mapping[str, str] = parse_json(_last(said))
         return {
@@ -84,7 +84,9 @@ def abilities(engine: DockerEngine, image: str) -> Mapping[Feature, str]:
             Feature.NETWORK_LOSS: support["loss"],
         }
     except (ValueError, KeyError, TypeError) as error:
-        raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}") from error
+        raise EngineError(
+            f"labctl cannot find out which network faults this kernel can make: {_last(said)}"
+        ) from error
 
 
 def _helper(engine: DockerEngine, image: str, network: str, *arguments: str) -> tuple[int, str]:

@@ -10,10 +10,15 @@ import pytest
 from lab import errors
 from lab.cli import main as entry
 from lab.cli.context import App
+from lab.cli.format import CONTINUED, wrapped
 from lab.errors import INTERRUPTED, LabError
 from lab.host import command
 from lab.host.environment import ElsewhereError
 from tests.unit.cli.fakes import Labctl
+
+FULL_DISK = (
+    "installing cli and local needs 3.0 GB, and /home/somebody/raylab has 1.20 GB free: no room for it"
+)
 
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, LabError)]
 
@@ -229,3 +234,17 @@ def test_a_command_whose_packages_are_elsewhere_goes_on_there(labctl: Labctl) ->
     go_on = labctl.stub("lab.cli.main.go_on", 0)
     assert labctl("up", "--quiet").exit_code == 0
     go_on.assert_called_once_with("local", ["up", "--quiet"])
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_on_a_terminal_lines_are_broken_between_words(columns: int) -> None:
+    lines = wrapped(FULL_DISK, columns, len("error: ")).split("\n")
+    assert len("error: " + lines[0]) <= columns
+    assert all(line.startswith(CONTINUED) and len(line) <= columns for line in lines[1:])
+    assert " ".join(line.strip() for line in lines) == FULL_DISK
+
+
+def test_what_fits_and_what_has_no_space_stays_as_it_is() -> None:
+    assert wrapped("fits", 60) == "fits"
+    assert wrapped("/" + "x" * 90, 60, 5).strip() == "/" + "x" * 90
+    assert wrapped("its last lines:\n  File a.py\n", 60, 7) == "its last lines:\n  File a.py\n"

@@ -406,7 +406,7 @@ def test_while_the_controller_is_away_a_job_that_ray_does_not_know_is_not_simply
     classroom.away = True
     result = classroom.labctl("jobs", "show", job)
     assert result.exit_code == 3
-    assert "it may be in a queue, but the queues' controller" in result.stderr
+    assert "if it is in a queue, that cannot be seen now: the queues' controller" in result.stderr
     assert "jobs that wait in queues are not known" in classroom.labctl("jobs").stderr
 
 

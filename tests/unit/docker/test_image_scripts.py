@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,6 +192,9 @@ def venv(tmp_path: Path) -> Path:
         "ray-2.dist-info/METADATA",
         "numpy/tests/test_a.py",
         "numpy/testing/__init__.py",
+        "babel/locale-data/de.dat",
+        "babel/locale-data/en_GB.dat",
+        "sympy/core.py",
         "mine/tests/needed.py",
         "mine/__pycache__/old.pyc",
     ):
@@ -214,21 +219,46 @@ def test_what_no_lab_runs_is_taken_out_and_nothing_else(venv: Path) -> None:
         "ray/jars/ray.jar",
         "ray/rllib/__init__.py",
         "numpy/tests/test_a.py",
+        "babel/locale-data/de.dat",
         "mine/__pycache__/old.pyc",
     }
     assert freed == len(gone) * len("x = 1\n")
 
 
 def test_the_same_packages_give_the_same_bytecode_whenever_they_are_compiled(venv: Path) -> None:
-    site = venv / "lib/python3.11/site-packages/mine"
-    slim.compile_all(site)
+    site = venv / "lib/python3.11/site-packages"
+    slim.slim(site)
+    slim.compile_most(site)
     (compiled,) = site.rglob("needed*.pyc")
     first = compiled.read_bytes()
     assert int.from_bytes(first[4:8], "little") == 1  # PEP 552: by hash, never checked
     compiled.unlink()
-    (site / "tests/needed.py").touch()
-    slim.compile_all(site)
+    (site / "mine/tests/needed.py").touch()
+    slim.compile_most(site)
     assert compiled.read_bytes() == first
+
+
+def test_what_labs_hardly_import_has_no_bytecode(venv: Path) -> None:
+    site = venv / "lib/python3.11/site-packages"
+    slim.slim(site)
+    slim.compile_most(site)
+    assert (site / "sympy/core.py").exists()
+    assert not list(site.glob("sympy/**/*.pyc"))
+    assert list(site.glob("torchmetrics/**/*.pyc"))
+
+
+@pytest.mark.skipif(shutil.which("strip") is None or shutil.which("gcc") is None, reason="needs GCC: strip")
+def test_symbols_for_debuggers_go_and_the_library_still_loads(venv: Path) -> None:
+    library = venv / "lib/python3.11/site-packages/uvloop/loop.so"
+    library.parent.mkdir()
+    source = (
+        b"static int hidden_from_others(void) { return 7; } int seven(void) { return hidden_from_others(); }"
+    )
+    subprocess.run(["gcc", "-xc", "-", "-shared", "-o", library], input=source, check=True)
+    assert b"hidden_from_others" in library.read_bytes()
+    assert slim.strip(venv / "lib/python3.11/site-packages") > 0
+    assert b"hidden_from_others" not in library.read_bytes()
+    assert ctypes.CDLL(str(library)).seven() == 7
 
 
 def test_each_large_package_gets_a_layer_of_its_own(venv: Path, tmp_path: Path) -> None:
@@ -245,7 +275,7 @@ def test_each_large_package_gets_a_layer_of_its_own(venv: Path, tmp_path: Path) 
             *("torchvision", "torchvision-0.dist-info", "torchvision.libs"),
         },
         "ray": {"ray", "ray-2.dist-info"},
-        "packages": {"torchmetrics", "numpy", "mine"},
+        "packages": {"torchmetrics", "numpy", "babel", "sympy", "mine"},
     }
 
 

@@ -96,7 +96,9 @@ def _job(lab: Lab, job_id: str, queued: Description | None, silent: LabError | N
     except NotFoundError as error:
         if silent is None:
             raise
-        raise NotFoundError(error.message, f"it may be in a queue, but {silent.message}") from silent
+        raise NotFoundError(
+            error.message, f"if it is in a queue, that cannot be seen now: {silent.message}"
+        ) from silent
 
 
 def _show_queued(app: App, lab: Lab, queued: Description, job: Job) -> None:

@@ -33,6 +33,14 @@ QUIET = "#6B6B6B"
 PALE = "#C9CED6"
 GRID = "#E6E8EC"
 
+DARK: dict[str, str] = {
+    **{"#FFFFFF": "#15191E", INK: "#E6E8EB", QUIET: "#9AA3AD", PALE: "#515B66", GRID: "#2C333B"},
+    **{"#F1F1F1": "#20262D", FAULT: "#FF7285", "#0072B2": "#4BA6DE", "#D55E00": "#F58A3C"},
+    **{"#009E73": "#2FC297", "#8C6D1F": "#BC9A4E"},
+    **{"#D4D7DC": "#3A424B", "#D6E8F4": "#1C3A4F", "#FFF3D6": "#3A2F14"},
+}
+"""Colour on a light page -> colour on a dark one; the others of the palette are seen on both."""
+
 RC: dict[str, object] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -93,7 +101,20 @@ def render(drawn: Figure, form: str) -> bytes:
     if form == "svg":
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawn.savefig(out, format=form, dpi=DOTS, metadata=metadata)
-    return out.getvalue()
+    return adaptive(out.getvalue()) if form == "svg" else out.getvalue()
+
+
+def adaptive(svg: bytes) -> bytes:
+    """The SVG with the colours of DARK for a screen that its reader wants dark."""
+    rules = "".join(
+        f'[style*="{kind}: {light.lower()}"],[{kind}="{light.lower()}"]{{{kind}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for kind in ("fill", "stroke")
+    )
+    style = f"<style>@media screen and (prefers-color-scheme: dark){{{rules}}}</style>"
+    head, opening, rest = svg.partition(b"<svg ")
+    attributes, end, body = rest.partition(b">")
+    return b"".join((head, opening, attributes, end, style.encode(), body))
 
 
 def legend(drawn: Figure, axes: Iterable[Axes], place: str, columns: int = 4) -> None:

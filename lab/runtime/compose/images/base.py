@@ -17,6 +17,8 @@ from lab.runtime.compose.engine import DockerEngine
 INCLUDE = "ca-certificates,python3,python3-venv"
 EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+MERGED = "usr/share/mmdebstrap/hooks/merged-usr"
+"""mmdebstrap's hook for a system with one /usr. Without it a package does that, and brings 50 MB of Perl."""
 POCKETS = ("", "-updates", "-security", "/updates")
 """Suffixes of a release's suites that belong to its base system."""
 
@@ -122,9 +124,13 @@ def base_name(suite: str) -> str:
     return f"raylab/base:{suite}"
 
 
-def command(suite: str, archive: Path, source_list: Path, keyrings: Iterable[str]) -> list[str]:
-    """mmdebstrap's command line."""
+def command(
+    suite: str, archive: Path, source_list: Path, keyrings: Iterable[str], root: Path = Path("/")
+) -> list[str]:
+    """mmdebstrap's command line, on the machine under `root`."""
     argv = ["mmdebstrap", "--variant=minbase", f"--include={INCLUDE}"]
+    if (root / MERGED).is_dir():
+        argv = [*argv[:-1], f"{argv[-1]},usr-is-merged", f"--hook-dir={root / MERGED}"]
     argv += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
     for keyring in keyrings:
         argv += [f"--keyring={keyring}", f"--setup-hook=copy-in {keyring} /etc/apt/trusted.gpg.d"]
@@ -178,7 +184,7 @@ def make_base(suite: str, engine: DockerEngine, progress: Printer, host: Host) -
             source_list, archive = Path(folder, "sources.list"), Path(folder, "base.tar")
             lines = [f"deb {source.uri} {source.suite} {' '.join(source.components)}\n" for source in chosen]
             source_list.write_text("".join(lines), encoding="utf-8")
-            argv = command(suite, archive, source_list, keyrings)
+            argv = command(suite, archive, source_list, keyrings, host.root)
             engine.call_program(
                 argv, f"making {name}", progress, lambda line: progress.update(f"{name}: {line[:60]}")
             )

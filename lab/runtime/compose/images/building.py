@@ -32,6 +32,9 @@ TORCH_INDEXES: Mapping[str, str] = {
 EXTRA_PACKAGES: Mapping[str, str] = {"rocm": "rocm-smi"}
 """Debian packages that only this variant needs."""
 
+SIZES: Mapping[tuple[str, str], str] = {("lab", "cpu"): "1.5 GB", ("lab", "cuda"): "5.6 GB"}
+"""Target and variant -> what it weighs (docker/README.md)."""
+
 STEP = re.compile(r"^#\d+ \[(?:(?P<stage>[\w-]+) )?\s*(?P<at>\d+/\d+)\] (?P<what>.+)")
 SAID = re.compile(r"^#\d+ [\d.]+ +(?P<text>.+)")
 
@@ -155,6 +158,8 @@ def _build(
     machine: BuildMachine,
 ) -> Built:
     started = time.monotonic()
+    if size := SIZES.get((target.target, target.variant)):
+        progress.line(f"{target.name}: building it, {size} when it is done; layers that are there are reused")
     with tempfile.TemporaryDirectory(prefix="raylab-secret-") as secrets:
         argv = command(target, base, folder, settings, Path(secrets), machine)
         engine.docker(

@@ -30,7 +30,7 @@ MINIO_FILE = "docker/minio.Dockerfile"
 
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "lab": ("docker/apt.py", "docker/install.py", "docker/slim.py", "requirements/image.txt"),
-    "s3-standin": ("docker/install.py", "docker/slim.py", "requirements/standin.txt"),
+    "s3-standin": ("docker/apt.py", "docker/install.py", "docker/slim.py", "requirements/standin.txt"),
     "prometheus-standin": ("docker/apt.py",),
 }
 """The files that each target's content depends on, besides the Dockerfile."""

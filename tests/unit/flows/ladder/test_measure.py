@@ -66,6 +66,18 @@ def test_a_training_that_starts_again_stands_still_and_repeats() -> None:
     assert len(within(kept, -1.0, 4.0).together) == 10 + 11
 
 
+def test_a_lost_rank_is_drawn_before_the_fault_by_the_steps_that_others_took_with_it() -> None:
+    last_of_lost = AT - 2.95
+    unwritten = [
+        steps(1, 1, 1, 10.05, 70) if e.event == "steps" and (e.attempt, e.rank) == (1, 1) else e
+        for e in again()
+    ]
+    rows = measure(unwritten, FAULT).rows
+    assert [len(within(row, -8.95, 0.0).together) for row in rows] == [90, 90]
+    assert rows[0].together[:100] == pytest.approx(rows[1].together[:100])
+    assert any(at > last_of_lost - AT for at in rows[1].together if at < 0)
+
+
 def test_seconds_count_from_the_last_step_of_all_since_the_order_to_kill_takes_a_while() -> None:
     found = measure(again(), FaultRecord("rank-kill", "ray-worker-1", "b", AT - 0.9))
     assert found.longest_gap == pytest.approx(3.05)

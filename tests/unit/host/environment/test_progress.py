@@ -15,9 +15,9 @@ def test_uvs_output_becomes_one_line_with_what_is_done_of_all() -> None:
     assert shown.text() == "local: fetching"
     for line in ("Resolved 3 packages in 2ms", "Downloading ray (75.0MiB)", "Downloading torch (0.5GiB)"):
         shown.feed(line)
-    assert shown.text() == "local: fetching 0 %"
+    assert shown.text() == "local: fetching 0 of 616 MB"
     shown.feed(" Downloaded ray")
-    assert shown.text() == "local: fetching 13 %  ray"
+    assert shown.text() == "local: fetching 79 of 616 MB  ray"
     shown.feed("Prepared 3 packages in 16s")
     assert shown.text() == "local: installing 0/3"
     on_disk[0] = 12

@@ -343,7 +343,7 @@ SOURCE_CASES = [
     ("NVIDIA: PyPI", {}, "linux", ("/proc/driver/nvidia",), "", ""),
     ("macOS: PyPI", {}, "darwin", (), "", ""),
     ("pip has an index", {}, "linux", (), "global.index-url='https://mirror.example/simple'", ""),
-    ("pip has links, from the environment", {}, "linux", (), ":env:.find-links='/wheels'", ""),
+    ("pip has links, from the environment", {}, "linux", (), ":env:.find-links='https://x/wheels'", ""),
     (
         "other options are no source",
         {},
@@ -364,6 +364,14 @@ def test_where_torch_comes_from(case: tuple[str, dict[str, str], str, tuple[str,
     source = pip.torch_source(environ, platform, lambda path: path in devices, config)
     assert source.index == index
     assert source.why
+
+
+def test_a_folder_of_wheels_is_a_source_of_torch_only_where_it_has_one(tmp_path: Path) -> None:
+    config = f":env:.find-links='{tmp_path}'"
+    assert pip.torch_source({}, "linux", lambda _: False, config).index == pip.CPU_INDEX
+    (tmp_path / "torch-2.13.0-cp311-cp311-linux_x86_64.whl").touch()
+    source = pip.torch_source({}, "linux", lambda _: False, config)
+    assert (source.index, source.why) == ("", "the build that pip's own sources have (find-links set)")
 
 
 def test_an_amd_gpu_is_pointed_to_the_variable_that_chooses_rocm() -> None:

@@ -165,7 +165,7 @@ def test_what_a_network_can_do_is_tried_out_once(up: ComposeRuntime, docker: Fak
 @pytest.mark.parametrize("said", ["", "no JSON", '{"delay": ""}'])
 def test_an_answer_that_cannot_be_read_is_an_error(up: ComposeRuntime, docker: FakeDocker, said: str) -> None:
     docker.helped = (0, said)
-    with pytest.raises(EngineError, match="what the kernel can do to a network is not known"):
+    with pytest.raises(EngineError, match="cannot find out which network faults this kernel can make"):
         up.missing(Feature.NETWORK)
 
 

@@ -86,6 +86,15 @@ def test_the_base_is_made_of_these_sources_and_imported(tmp_path: Path) -> None:
     assert docker.calls("import") == [("import", made[-2], "raylab/base:bookworm")]
 
 
+def test_one_usr_is_made_by_the_hook_of_mmdebstrap_where_it_has_one(tmp_path: Path) -> None:
+    def argv() -> list[str]:
+        return base.command("bookworm", tmp_path / "base.tar", tmp_path / "list", (), tmp_path)
+
+    assert f"--include={base.INCLUDE}" in argv()
+    (tmp_path / base.MERGED).mkdir(parents=True)
+    assert {f"--include={base.INCLUDE},usr-is-merged", f"--hook-dir={tmp_path / base.MERGED}"} <= set(argv())
+
+
 def test_a_base_that_is_there_is_not_made_again(tmp_path: Path) -> None:
     (host(tmp_path).root / "etc/apt/sources.list").write_text(ONE_LINE)
     docker = FakeDocker("raylab/base:bookworm")
