@@ -17,9 +17,9 @@ FOLDER = ROOT / "workspace" / "food11"
 TRIALS, EPOCHS = 5, 6
 
 
-def pictures(shell: Shell) -> str:
+def pictures(shell: Shell, of_each: int = PICTURES) -> str:
     """Drawn pictures of food, as many as lessons draw: the labs of a home share them. Their folder."""
-    drawn = shell.labctl("lesson", "data", "food11", "--synthetic", str(PICTURES), "--json").document
+    drawn = shell.labctl("lesson", "data", "food11", "--synthetic", str(of_each), "--json").document
     return str(drawn["dataset"]["folder"])
 
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from lab.services import STORE
 from lab.store import ObjectStore, upstream
 from lab.store.upstream import Upstream
-from tests.e2e.chaos import ChaosTests
+from tests.e2e.chaos import StoreChaosTests
 from tests.e2e.harness import UP, Bench, Shell
 from tests.e2e.receipts import assert_recovered
 from tests.e2e.servers import S3Server, free_port
@@ -168,10 +168,7 @@ def test_one_command_breaks_and_proves_the_recovery_on_a_store_that_is_there(up:
 
 
 @pytest.mark.rare
-class TestUpstreamChaos(ChaosTests):
-    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-down": {"for": 5}, "checkpoint-corrupt": {}}
-    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-slow": {"for": 6}, "checkpoint-delete": {}}
-
+class TestUpstreamChaos(StoreChaosTests):
     @pytest.fixture
     def shell(self, up: There) -> Shell:
         return up.bench

@@ -6,18 +6,17 @@ What it does is what `gpus`, `health`, `submit` and `fault-inject` do; only the 
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, RefusedError
 from lab.flows.acceptance.questions import COMPUTES, Question, all_questions
+from lab.host import redaction
 from lab.host.clock import MONOTONIC, WALL, Clock
 from lab.host.quantities import plural
 from lab.lab import Lab
-from lab.topology import Check, Endpoints, Vendor
+from lab.topology import Check, Vendor
 from lab.version import __version__
 
 __all__ = ["SECONDS", "Acceptance"]
@@ -30,9 +29,6 @@ SECONDS = 600.0
 NOT_ASKED = "not asked: the acceptance ended before"
 NO_TIME = "not asked: the ten minutes are over"
 NEEDS = f"needs a GPU that computes: `{COMPUTES}` has not passed"
-
-ADDRESS = r"\w+://\S+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b[0-9a-fA-F]{32,}\b"
-"""URLs, IPv4 addresses, and what may be a token."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,9 @@ class Acceptance:
             )
         self._lab, self._plan, self._clock = lab, plan, clock
         self._begun, self._at = clock(), wall()
-        self._private = _private(lab.endpoints())
+        at = lab.endpoints()
+        keys = (at.credentials.secret_key, at.credentials.access_key, at.ray_token, at.grafana_password)
+        self._redaction = redaction.of_this_machine(*keys)
         self._questions = all_questions(lab, plan, clock)
         self._answers = {q.name: Answer(Check(q.name, "skipped", NOT_ASKED)) for q in self._questions}
 
@@ -108,8 +106,8 @@ class Acceptance:
                 {
                     "name": check.name,
                     "outcome": check.outcome,
-                    "detail": self._harmless(check.detail),
-                    "hint": self._harmless(check.hint),
+                    "detail": self._redaction.text(check.detail),
+                    "hint": self._redaction.text(check.hint),
                     "seconds": answer.seconds and round(answer.seconds, 1),
                 }
                 for answer in self._answers.values()
@@ -122,9 +120,6 @@ class Acceptance:
             return NEEDS
         return NO_TIME if left < question.least else ""
 
-    def _harmless(self, text: str) -> str:
-        return self._private.sub("...", text)
-
 
 def _ask(question: Question, seconds: float) -> Check:
     try:
@@ -132,12 +127,3 @@ def _ask(question: Question, seconds: float) -> Check:
     except LabError as error:
         return Check(question.name, "failed", error.message, error.hint)
     return Check(question.name, "skipped" if passed is None else "passed" if passed else "failed", detail)
-
-
-def _private(at: Endpoints) -> re.Pattern[str]:
-    """All that nobody else is to read."""
-    keys = (at.credentials.secret_key, at.credentials.access_key, at.ray_token, at.grafana_password)
-    names = (str(Path.home()), platform.node())
-    parts = [re.escape(key) for key in keys if key]
-    parts += [rf"(?<!\w){re.escape(name)}(?!\w)" for name in names if name]
-    return re.compile("|".join((ADDRESS, *parts)))

@@ -100,7 +100,7 @@ def _when(simulation: Simulation, seconds: float) -> float:
     return (simulation.start + seconds) / DAY
 
 
-def _clock(axes: Any, simulation: Simulation) -> None:
+def _clock(axes: Axes, simulation: Simulation) -> None:
     """Give the axis of time the clock's hours and minutes."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 

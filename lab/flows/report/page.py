@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,9 +18,6 @@ from lab.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-PATH = re.compile(r"(?<![\w:/.])/(?:[\w.+-]+/)+")
-"""The folders of an absolute path. An address such as s3://ray/run has none of them."""
 
 LIKENESS = {"equal": "same curves", "different": "other curves", "unknown": "not comparable"}
 
@@ -62,15 +58,6 @@ def templates(*folders: Path) -> Environment:
     )
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
     return environment
-
-
-def private(text: str, hidden: Iterable[str]) -> str:
-    """`text` without the folders of paths, and without these words."""
-    text = PATH.sub("…/", text)
-    for word in hidden:
-        if word:
-            text = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", "…", text)
-    return text
 
 
 def _facts(data: ReportData) -> Rows:

@@ -45,7 +45,6 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
 MODULES: dict[str, dict[str, str]] = {
     "cli": {
         "click": "click",
-        "jsonschema": "jsonschema",
         "minio": "minio",
         "pynvml": "nvidia-ml-py",
         "psutil": "psutil",
@@ -58,6 +57,7 @@ MODULES: dict[str, dict[str, str]] = {
     "local": {
         "flask": "flask",
         "flask_cors": "flask-cors",
+        "jsonschema": "jsonschema",
         "moto": "moto[s3]",
         "PIL": "pillow",
         "pytorch_lightning": "pytorch-lightning",
