@@ -7,7 +7,7 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 
 from lab.api.base import Number
 from lab.api.lenient import number
-from lab.evidence.ledger.counts import began, in_steps
+from lab.evidence.ledger.counts import began, in_steps, warm_up
 from lab.evidence.ledger.epochs import epochs_of
 from lab.evidence.ledger.events import Event, in_order, of_kind, parse_events
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
@@ -54,4 +54,5 @@ __all__ = [
     "of_kind",
     "parse_events",
     "steps_of",
+    "warm_up",
 ]

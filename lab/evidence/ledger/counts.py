@@ -32,3 +32,18 @@ def began(run: Run | None, attempt: RunAttempt, rank: int = 0) -> Number | None:
     if run is None or first is None or first.progress is None or first.optimizer_steps is None:
         return None
     return first.progress - first.optimizer_steps + 1 if _counted(run) else None
+
+
+def warm_up(run: Run, attempt: RunAttempt, rank: int) -> int | None:
+    """Return how many steps more a rank had made before its first report than before every other one of its,
+    in any attempt: those are not of the work that it reports. None where that is not known."""
+    mine = [
+        [r.optimizer_steps for r in a.by_rank.get(rank, ()) if r.optimizer_steps is not None]
+        for a in run.attempts
+    ]
+    grown = {later - sooner for counts in mine for sooner, later in pairwise(counts)}
+    first = next((r.optimizer_steps for r in attempt.by_rank.get(rank, ()) if r.trained), None)
+    if len(grown) != 1 or first is None:
+        return None
+    more = first - grown.pop()
+    return more if more >= 0 else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.train import Checkpoint
@@ -162,7 +163,14 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None], steps: 
     @functools.wraps(to_directory)
     def watched_to_directory(self: Any, *args: Any, **kwargs: Any) -> str:
         folder = to_directory(self, *args, **kwargs)
-        record("checkpoint_loaded", uri=uri_of(self), files=try_manifest(folder), tensors=in_files(folder))
+        at, uri, files, tensors = time.time(), uri_of(self), try_manifest(folder), in_files(folder)
+
+        def loaded(trees: Sequence[str]) -> None:
+            known = None if tensors is None else [*tensors, *trees]
+            record("checkpoint_loaded", at=at, uri=uri, files=files, tensors=known)
+
+        loaded(())
+        weights.read_later(folder, loaded)
         return str(folder)
 
     Checkpoint.to_directory = watched_to_directory

@@ -4,7 +4,8 @@ A script can open its checkpoint and forget it. So a rank records, right before 
 optimizers, a fingerprint of every parameter (`weights`), and with each checkpoint that it reads those of the
 tensors in its files (`tensors` of `checkpoint_loaded`): `torch.save`, torch.distributed.checkpoint and
 safetensors. Of XGBoost and LightGBM it is the trees that a training begins with, and those in a model's file.
-Nothing is unpickled, and nothing is imported that the script has not imported.
+Nothing is unpickled, and nothing is imported that the script has not imported: a model of XGBoost's that it
+has read before is kept open until it trains with XGBoost.
 
 A fingerprint is a SHA-256 of the size of a tensor's memory and of at most SAMPLES of its 8-byte words, evenly
 spaced: training changes all of them. Parameters that are sharded over ranks are in no file as they are; those
@@ -49,6 +50,12 @@ LOCAL_HEADER_BYTES = 30
 BOOSTERS = (".json", ".ubj", ".model", ".xgb", ".bin")
 """Endings of the files of XGBoost's models."""
 
+MOST_UNREAD = 64
+"""Most files of a checkpoint that are kept open until XGBoost can read them."""
+
+ZIP = b"PK"
+"""Beginning of a file of `torch.save`."""
+
 LIGHTGBM = b"tree\n"
 """Beginning of a file with a model of LightGBM. It is text that says of each tree what it says in memory."""
 
@@ -81,6 +88,7 @@ class Weights:
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._parameters: dict[int, weakref.ref[Any]] = {}
         self._looked: dict[int, list[tuple[Any, str]]] = {}  # id of an optimizer in its first step
+        self._unread: list[tuple[list[IO[bytes]], Callable[[list[str]], None]]] = []
 
     def watch(self) -> None:
         """Do so from now on, once the script has imported PyTorch, XGBoost or LightGBM."""
@@ -95,6 +103,31 @@ class Weights:
     def stop(self) -> None:
         """Record nothing any more."""
         self._over = True
+        for files, _ in self._unread:
+            for file in files:
+                file.close()
+        self._unread.clear()
+
+    def read_later(self, folder: str | os.PathLike[str], use: Callable[[list[str]], None]) -> None:
+        """Give `use` the fingerprints in files that only XGBoost can read, right before it trains.
+
+        They may be deleted by then. Nothing is done where XGBoost has been imported, and nothing after the
+        first report.
+        """
+        if "xgboost" in sys.modules or self._over:
+            return
+        paths = sorted(p for p in Path(folder).rglob("*") if p.suffix in BOOSTERS and p.is_file())
+        with suppress(OSError):  # as in `before_step`
+            self._unread.append(([path.open("rb") for path in paths[:MOST_UNREAD]], use))
+
+    def read_unread(self) -> None:
+        """Read what `read_later` has kept open, now that XGBoost has been imported."""
+        while self._unread:
+            files, use = self._unread.pop(0)
+            with suppress(Exception):
+                trees = [tensor for file in files for tensor in of_saved_booster(file)]
+                if trees:
+                    use(trees)
 
     def _watch_torch(self, module: ModuleType) -> None:
         module.register_optimizer_step_pre_hook(self.before_step)
@@ -130,6 +163,7 @@ class Weights:
 
         @functools.wraps(begin)
         def before_training(self_: Any, model: Any) -> Any:
+            self.read_unread()
             self._begins_with(of_booster, model)
             return begin(self_, model)
 
@@ -192,6 +226,13 @@ def of_booster(model: Any) -> list[str]:
     return [hashlib.sha256("\n".join(trees).encode()).hexdigest()[:16]] if trees else []
 
 
+def of_saved_booster(file: IO[bytes]) -> list[str]:
+    """As `of_booster`, of a model in an open file, which is closed; none of a file of another kind."""
+    with suppress(Exception), file:
+        return of_booster(sys.modules["xgboost"].Booster(model_file=bytearray(file.read())))
+    return []
+
+
 def of_lightgbm(text: bytes | mmap.mmap) -> list[str]:
     """As `of_booster`, of a model of LightGBM's that was written down."""
     trees = LIGHTGBM_TREES.search(text)
@@ -222,8 +263,8 @@ def _in_file(path: Path) -> Iterator[str]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[: len(LIGHTGBM)] == LIGHTGBM:
             yield from of_lightgbm(data)
-        elif path.suffix in BOOSTERS and "xgboost" in sys.modules:
-            yield from of_booster(sys.modules["xgboost"].Booster(model_file=str(path)))
+        elif path.suffix in BOOSTERS and data[: len(ZIP)] != ZIP and "xgboost" in sys.modules:
+            yield from of_saved_booster(file)
         else:
             places = _in_safetensors(data) if path.suffix == ".safetensors" else _in_archives(file, data)
             for begin, size in places:

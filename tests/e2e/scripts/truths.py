@@ -22,6 +22,7 @@ import ray
 import ray.train
 import truths_notes
 from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
+from ray.train.collective import broadcast_from_rank_zero
 from truths_frameworks import train_lightning, train_transformers
 from truths_notes import EPOCH_SECONDS, TRUTHS, last_said, tell
 
@@ -224,13 +225,23 @@ def train_func(config: dict[str, Any]) -> None:
     truths_notes.begin(model.rank, model.trained(), first, elsewhere=(TRUTHS / "own").exists())
     memory = {"resumed_from": "memory of rank 7", "resumed_step": first - 1}
     more = memory if config["does"] == "claims a neighbour's memory" and first > 1 else {}
-    for epoch in range(first, config["epochs"] + 1):
+    epoch = last = first
+    while epoch <= last:
         time.sleep(EPOCH_SECONDS)
         model.epoch()
+        if epoch == first:  # and not before: one that loads nothing is ahead of the others until then
+            last = first + epochs_left(model, config, first) - 1
         metrics = {"epoch": epoch, **more} if config.get("tells", True) or model.rank == 0 else {"rank": 1}
         report(model, config, epoch, metrics)
         if model.rank == 0:
             tell("reported", says=epoch, state=model.trained())
+        epoch += 1
+
+
+def epochs_left(model: Model, config: dict[str, Any], first: int) -> int:
+    """Epochs that all ranks do, as many as rank 0 has left: with another number they would wait for ever."""
+    mine = config["epochs"] + 1 - first
+    return mine if model.context.get_world_size() == 1 else int(broadcast_from_rank_zero(mine))
 
 
 def report(model: Model, config: dict[str, Any], epoch: int, metrics: dict[str, Any]) -> None:
@@ -274,12 +285,12 @@ def fit(config: dict[str, Any], name: str | None = None) -> Any:
 
 
 def search(trial: Any, space: dict[str, Any], scheduler: Any = None) -> None:
-    """Run trials, which need no room of their own; one that is lost is begun again."""
+    """Run trials, which need next to no room of their own; one that is lost is begun again."""
     from ray import tune
 
     failures = tune.FailureConfig(max_failures=3)
     tune.Tuner(
-        tune.with_resources(trial, {"CPU": 0}),
+        tune.with_resources(trial, {"CPU": 0.01}),
         param_space=space,
         tune_config=tune.TuneConfig(scheduler=scheduler),
         run_config=tune.RunConfig(storage_path=str(TRUTHS / "tune"), failure_config=failures),

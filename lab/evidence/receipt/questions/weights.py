@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import inf
 
-from lab.evidence.ledger import RunAttempt
+from lab.evidence.ledger import RunAttempt, warm_up
 from lab.evidence.receipt.case import NO_TAKEOVER, SKIPPED, Answer, Case, name
 from lab.host.quantities import plural
 
@@ -40,8 +40,8 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
     other = mine.tensors - there
     as_first = f"{who} began with the weights that training had begun with"
     if other and other <= _initial(case, rank):
-        if mine.at < _loaded_at(case, attempt, rank):
-            return None, f"{who} made a step before its checkpoint was loaded"
+        if _may_have_warmed_up(case, attempt, rank, mine.at):
+            return None, f"{who} may have made its first step before it had the weights of its checkpoint"
         return False, f"{as_first}, not with those of its checkpoint"
     if mine.tensors <= _initial(case, rank):
         return None, f"{as_first}, which the checkpoint holds as well"
@@ -69,6 +69,13 @@ def _loaded_at(case: Case, attempt: RunAttempt, rank: int) -> float:
     """Return when a rank, or the last of those that may have given it its state, loaded; -inf for never."""
     times = {load.rank: load.at for load in case.restores(attempt)}
     return times.get(rank, max(times.values(), default=-inf))
+
+
+def _may_have_warmed_up(case: Case, attempt: RunAttempt, rank: int, at: float) -> bool:
+    """Tell whether a rank's first step, at that time, may be none of its training: by the number of its
+    steps, or, where these tell nothing, since the checkpoint was loaded later."""
+    more = warm_up(case.run, attempt, rank) if case.run is not None else None
+    return at < _loaded_at(case, attempt, rank) if more is None else more > 0
 
 
 def _initial(case: Case, rank: int) -> frozenset[str]:

@@ -120,6 +120,10 @@ class Tale:
     """Each attempt evaluates before it trains, and reports that."""
     seeded: bool = True
     """Weights that nobody loaded are those that the first attempt began with."""
+    warms: int = 0
+    """Steps of an optimizer that each rank makes before it has loaded anything; their work is thrown away."""
+    late: bool = False
+    """Rank 0 loads once the others have begun to train."""
     saves_until: int = 99
     """The last epoch that is saved before the fault: then the script forgets to."""
     unwritten: int = 0
@@ -151,6 +155,7 @@ class Tale:
         Of a controller that dies also how long a report takes: one that begins amid an epoch takes less.
         """
         known = self.script.compares and self.script.asks and not (self.unwritten or self.unrecorded)
+        known = known and not self.warms
         return known and not (self.script.keeps and self.ends_driver == "dies")
 
     @property
@@ -190,6 +195,9 @@ def draw(random: Random) -> Tale:
         short=short,
         clocks=tuple(random.choice((0.0, random.uniform(-SKEW, SKEW))) for _ in range(4)),
     )
+    if not (script.keeps or tale.evaluates) and random.random() < 0.1:
+        tale = replace(tale, warms=random.choice((1, 3, 10)))
+    tale = replace(tale, late=not script.shares and random.random() < 0.2)
     if tale.ends_driver == "dies":  # of what its ranks did last, their own clocks alone tell
         tale = replace(tale, clocks=(0.0, 0.0, *tale.clocks[2:]))
     if not tale.fails:

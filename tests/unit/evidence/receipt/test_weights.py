@@ -58,6 +58,30 @@ def test_a_rank_that_is_given_its_state_may_have_stepped_before_the_other_one_lo
     assert given.verdict.value == "not-verified"
 
 
+NO_MORE, MORE, OTHERS_DIFFER = (10, 20), (13, 23), (10, 21)
+"""Steps of an optimizer by each report of the second attempt; those of the first one are ten apart."""
+
+
+@pytest.mark.parametrize("nodes", [(("a",), ("b",)), (("a", "b"), ("b", "a2"))])
+@pytest.mark.parametrize(
+    ("second", "at", "verdict"),
+    [
+        (NO_MORE, 10.15, "failed"),
+        (NO_MORE, 10.3, "failed"),
+        (MORE, 10.15, "not-verified"),
+        (MORE, 10.3, "not-verified"),
+        (OTHERS_DIFFER, 10.15, "not-verified"),
+        (OTHERS_DIFFER, 10.3, "failed"),
+    ],
+)
+def test_the_number_of_its_steps_tells_whether_a_rank_may_have_warmed_up_before_it_had_its_weights(
+    nodes: tuple[tuple[str, ...], ...], second: tuple[int, int], at: float, verdict: str
+) -> None:
+    counted = ((10, 20, 30), second)
+    begun = receipt(tensors(0), tensors(3), at, nodes=nodes, loads=(3,), counted=counted)
+    assert begun.verdict.value == verdict
+
+
 @pytest.mark.parametrize("at", [10.15, 10.3])
 @pytest.mark.parametrize("loads", [(3,), ()])
 def test_a_model_without_trees_may_be_another_one_than_that_which_goes_on(

@@ -23,9 +23,9 @@ ON_A_NODE = ("kill", "rank-kill", "slow-network", "gpu-sick", "clock-skew", "ran
 HEALTHY = tuple(
     ServiceStatus(s, State.HEALTHY) for s in ("ray-head", "ray-worker-0", "ray-worker-1", "minio")
 )
-EPOCH, COMMIT, EVALUATION = 2.0, 0.1, 0.3
-"""Seconds that an epoch takes, after which its report is taken up and its checkpoint committed, and that an
-evaluation takes."""
+EPOCH, COMMIT, EVALUATION, OPEN = 2.0, 0.1, 0.3, 0.01
+"""Seconds that an epoch takes, after which its report is taken up and its checkpoint committed, that an
+evaluation takes, and that pass while a rank opens a checkpoint."""
 
 STEPS = 10
 """Steps of an optimizer in an epoch."""
@@ -183,9 +183,10 @@ class _Player:
         self._write("attempt_scheduled")
         self.clock += 0.2
         self._write("attempt_started", workers=workers)
-        for rank, begin in enumerate(begins):
+        for rank in sorted(range(len(begins)), reverse=tale.late):
             self._write("rank_ready", rank)
-            self._open(rank, begin)
+            self._open(rank, begins[rank])
+            self.clock += OPEN
         self.began = self.clock
         if self.processes == 1:
             self.at = self.began + EPOCH * tale.fault
@@ -209,7 +210,11 @@ class _Player:
 
     def _open(self, rank: int, begin: Begin | None) -> None:
         """What a rank asks for, loads, and begins to train with."""
-        script = self._script(rank)
+        script, warms = self._script(rank), self.tale.warms
+        fresh = 0 if self.tale.seeded else -10 * self.processes - rank
+        if script.compares and warms:
+            self._write("weights", rank, tensors=tensors(fresh))
+            self.clock += OPEN
         if begin is not None:
             newest = begin.right
             if script.asks:
@@ -224,8 +229,7 @@ class _Player:
                 bad = {"model.pt": "0" * 64} if script.loads == "garbage" else content(given.number)
                 held = tensors(given.number)
                 self._write("checkpoint_loaded", rank, uri=given.uri, files=files(bad), tensors=held)
-        if script.compares:
-            fresh = 0 if self.tale.seeded else -10 * self.processes - rank
+        if script.compares and not warms:
             took = begin.took if begin is not None else None
             self._write("weights", rank, tensors=tensors(took.number if took else fresh))
 
@@ -242,7 +246,7 @@ class _Player:
         uri = f"s3://ray/run/checkpoint_{progress if tale.names_by_epoch else 100 + number}"
         if saves:
             self._write("checkpoint_saved", 0, uri=uri, files=files(content(number)), metrics=metrics)
-        done = round(trained * STEPS) if tale.script.compares else None
+        done = round(trained * STEPS) + tale.warms if tale.script.compares else None
         for rank, more in enumerate(ahead):
             told = self._metrics(progress + more) if tale.script.tells or rank == 0 else {"loss": 0.5}
             checkpoint = uri if saves and rank == 0 else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -220,6 +222,60 @@ def test_a_model_that_begins_without_trees_does_not_hide_the_one_that_goes_on(be
     for trees in (0, 3, 4):
         begin(Booster(trees))
     assert recorded == [[], weights.of_booster(Booster(3))]
+
+
+class Saved(Booster):
+    """A model that was saved as the number of its trees."""
+
+    def __init__(self, model_file: bytearray) -> None:
+        super().__init__(int(model_file.decode()))
+
+
+def test_a_model_that_was_opened_before_xgboost_was_imported_is_read_when_it_trains(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Container:
+        def before_training(self, model: Any) -> Any:
+            return model
+
+    monkeypatch.delitem(sys.modules, "xgboost", raising=False)
+    watched, read = Weights(lambda event, **fields: None), list[Any]()
+    model = tmp_path / "model.json"
+    for trees, name in ((3, "model.json"), (0, "none.json")):
+        (tmp_path / name).write_text(str(trees))
+    watched.read_later(tmp_path, read.append)
+    model.unlink()
+    watched._watch_xgboost(cast(Any, SimpleNamespace(CallbackContainer=Container)))
+    monkeypatch.setitem(sys.modules, "xgboost", cast(Any, SimpleNamespace(Booster=Saved)))
+    for _ in range(2):
+        Container().before_training(Booster(3))
+    assert read == [weights.of_booster(Booster(3))]
+
+
+def test_nothing_is_read_later_that_could_be_read_at_once_or_that_holds_no_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    watched, read = Weights(lambda event, **fields: None), list[Any]()
+    monkeypatch.delitem(sys.modules, "xgboost", raising=False)
+    (tmp_path / "epoch.txt").write_text("3")
+    watched.read_later(tmp_path, read.append)
+    (tmp_path / "model.json").write_text("3")
+    watched.read_later(tmp_path, read.append)
+    watched.stop()
+    monkeypatch.setitem(sys.modules, "xgboost", cast(Any, SimpleNamespace(Booster=Saved)))
+    watched.read_later(tmp_path, read.append)
+    watched.read_unread()
+    assert read == []
+
+
+def test_a_file_of_torch_whose_name_could_be_of_a_model_of_xgboosts_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "xgboost", cast(Any, SimpleNamespace(Booster=Saved)))
+    save_torch(model(1), tmp_path)
+    held = in_files(tmp_path)
+    (tmp_path / "state.pt").rename(tmp_path / "pytorch_model.bin")
+    assert in_files(tmp_path) == held != []
 
 
 class LightGbm:
