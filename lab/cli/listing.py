@@ -57,6 +57,7 @@ SECTIONS: Mapping[str, tuple[Listed, ...]] = {
     ),
     "Share": (
         Listed("queue", "queue", "Show the queues of a lab, and the jobs in them."),
+        Listed("class", "classroom", "Add, list and remove the people of a class."),
         Listed("lesson", "lessons", "The exercises of the course: notebooks that check themselves."),
     ),
     "Grow beyond this machine": (

@@ -10,7 +10,18 @@ import re
 from lab.topology import DEFAULT_LAB
 
 COMMANDS = (
-    *("alerts", "chaos", "checkpoints", "demo", "doctor", "down", "export", "fault-inject", "faults"),
+    *(
+        "alerts",
+        "chaos",
+        "checkpoints",
+        "class",
+        "demo",
+        "doctor",
+        "down",
+        "export",
+        "fault-inject",
+        "faults",
+    ),
     *("gpus", "heal", "health", "job", "jobs", "ladder", "lesson", "logs", "queue", "report", "restart"),
     *("services", "status", "submit", "top", "up"),
 )

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING
 
 from lab.errors import LabDownError, UnsupportedError
 from lab.services import is_worker
-from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, S3Place, Struck, Usage
+from lab.topology import (
+    REGION,
+    Credentials,
+    Endpoints,
+    LabSpec,
+    LabStatus,
+    Progress,
+    S3Place,
+    Struck,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from lab.evidence.receipt.model import Source
@@ -217,6 +227,12 @@ class Runtime(LabView):
         Raises UnsupportedError where there is none.
         """
         raise UnsupportedError(f"the {self.kind} runtime has no folder on this machine")
+
+    def store_owner(self) -> Credentials:
+        """The root key of the lab's object store. Raises UnsupportedError where this runtime has none."""
+        raise UnsupportedError(
+            f"the {self.kind} runtime does not have the store's root key", "use another --runtime"
+        )
 
     def set_training_key(self, enabled: bool) -> None:
         """Let the object store refuse the training key from now on, or accept it again. Idempotent.

@@ -28,6 +28,7 @@ EXPECTED = {
     "demo", "ladder", "test",
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
     "data", "data food11", "data list", "data rm",
+    "class", "class add", "class list", "class remove", "class reset",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
     "report", "receipt", "health", "health run", "job receipt", "job lose-node",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
