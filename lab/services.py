@@ -14,6 +14,7 @@ GRAFANA = "grafana"
 JUPYTER = "jupyter"
 METRICS = "metrics"
 QUEUE = "queue"
+GATEWAY = "gateway"
 REDIS = "redis"
 """Holds the state of Ray's head in a lab with `gcs_ft`."""
 
@@ -66,6 +67,8 @@ class Service:
     """Left out of a lab where its image or program is missing."""
     gcs_ft: bool = False
     """Only a lab with `gcs_ft` has it."""
+    classroom: bool = False
+    """Only a lab with `classroom` has it."""
     is_node: bool = False
     """A node of the Ray cluster."""
 
@@ -137,6 +140,14 @@ SERVICES: tuple[Service, ...] = (
         health="/healthz",
         secret="ray.token",
         after=(STORE,),
+    ),
+    Service(
+        GATEWAY,
+        "jobs and queues for the people of a class, each with a token of her own",
+        (Port("gateway", 8280),),
+        health="/healthz",
+        after=(STORE,),
+        classroom=True,
     ),
     Service(
         JUPYTER,

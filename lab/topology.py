@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Literal
 
 from lab.errors import UsageError
-from lab.services import PORT_NAMES, worker
+from lab.services import PORT_NAMES, Service, worker
 
 DEFAULT_LAB = "raylab"
 BUCKET = "ray"
@@ -32,7 +32,10 @@ USUAL_JOBS = "jobs also past the queues"
 USUAL_STORE = "an object store of its own"
 """The same for one without `s3`."""
 
-USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE)
+USUAL_PEOPLE = "for one person"
+"""The same for one without `classroom`."""
+
+USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE)
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
@@ -147,6 +150,8 @@ class LabSpec:
     """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""
     queued_only: bool = False
     """Stop jobs that are submitted to Ray past the queues."""
+    classroom: bool = False
+    """Serve people of a class, each with a token of her own, through the gateway."""
     s3: S3Place | None = None
     """Where the objects are, in a lab without a store of its own: see lab.store.upstream."""
 
@@ -174,6 +179,10 @@ class LabSpec:
             return "other GPUs"
         return differing
 
+    def has(self, service: Service) -> bool:
+        """True when a lab with these settings has this service, as far as settings decide."""
+        return (self.gcs_ft or not service.gcs_ft) and (self.classroom or not service.classroom)
+
     @property
     def settings(self) -> str:
         """The settings in a few words."""
@@ -190,6 +199,7 @@ class LabSpec:
             "head's state in Redis" if self.gcs_ft else USUAL_HEAD,
             "jobs only through queues" if self.queued_only else USUAL_JOBS,
             f"objects in {self.s3}" if self.s3 else USUAL_STORE,
+            "for a class" if self.classroom else USUAL_PEOPLE,
         )
 
     @property
@@ -320,6 +330,8 @@ class Endpoints:
     """Password of its user `admin`."""
     queue: str = ""
     """Controller of the queues, which wants Ray's token; empty when an earlier labctl started the lab."""
+    gateway: str = ""
+    """Ray's Jobs API and the queues for people with tokens of their own; empty but in a class."""
 
 
 @dataclass(frozen=True)

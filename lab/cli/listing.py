@@ -50,6 +50,7 @@ SECTIONS: Mapping[str, tuple[Listed, ...]] = {
     ),
     "Share": (
         Listed("queue", "queue", "Show the queues of a lab, and the jobs in them."),
+        Listed("class", "classroom", "Add, list and remove the people of a class."),
         Listed("lesson", "lessons", "Do the exercises of the course, and get their data sets."),
     ),
     "Grow beyond this machine": (

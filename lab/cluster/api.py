@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from lab.errors import ClusterError, HeadDownError
+from lab.errors import ClusterError, HeadDownError, RefusedError
 from lab.host import http
 from lab.host.reading import parse_json
 
@@ -84,7 +84,10 @@ class ApiReply:
 
 
 class RayApi:
-    """One cluster's dashboard. Raises ClusterError when it does not answer or refuses the token."""
+    """One cluster's dashboard. Raises ClusterError when it does not answer or refuses the token.
+
+    The gateway of a class stands in for it; what a person may not do there raises RefusedError.
+    """
 
     def __init__(self, url: str, token: str) -> None:
         """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token."""
@@ -116,6 +119,8 @@ class RayApi:
                 f"Ray's dashboard at {self.url} does not answer ({error})",
                 "look at `labctl status` and `labctl logs ray-head`",
             ) from error
+        if http.REFUSED_HEADER in reply.headers:
+            raise RefusedError(reply.data[:300].decode(errors="replace"))
         if reply.status in (401, 403):
             raise ClusterError(
                 f"Ray's dashboard at {self.url} refused the token (HTTP {reply.status})",

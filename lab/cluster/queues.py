@@ -208,7 +208,7 @@ class Queues:
                 f"the queues' controller at {self._url} does not answer ({error})",
                 "look at `labctl status` and `labctl logs queue`; `labctl up` starts it again",
             ) from error
-        if reply.status in (401, 403):
+        if reply.status in (401, 403) and http.REFUSED_HEADER not in reply.headers:
             raise ClusterError(
                 f"the queues' controller at {self._url} refused the token (HTTP {reply.status})",
                 "somebody else started that lab, or its token was replaced: `labctl down`, then `labctl up`",

@@ -21,6 +21,10 @@ UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 """OpenSSL's word for a certificate that is refused."""
 
 
+REFUSED_HEADER = "x-raylab-refused"
+"""Header of an answer 403 that refuses the act, and not the token, which was right."""
+
+
 class NoAnswerError(Exception):
     """No answer came; the message says why, in a few words."""
 

@@ -10,7 +10,7 @@ import re
 from lab.topology import DEFAULT_LAB
 
 COMMANDS = (
-    *("chaos", "demo", "doctor", "down", "export", "fault-inject", "gpus", "heal", "health", "jobs"),
+    *("chaos", "class", "demo", "doctor", "down", "export", "fault-inject", "gpus", "heal", "health", "jobs"),
     *("ladder", "lesson", "logs", "queue", "report", "restart", "status", "submit", "top", "up"),
 )
 """Commands that act on a lab, or tell of one."""

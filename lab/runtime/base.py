@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING
 
 from lab.errors import LabDownError, UnsupportedError
 from lab.services import is_worker
-from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, S3Place, Struck, Usage
+from lab.topology import (
+    REGION,
+    Credentials,
+    Endpoints,
+    LabSpec,
+    LabStatus,
+    Progress,
+    S3Place,
+    Struck,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from lab.evidence.receipt.model import Source
@@ -347,6 +357,12 @@ class Runtime(NodeControl):
         """The reason why services of this runtime cannot reach an address; empty where they can."""
         del url
         return ""
+
+    def store_owner(self) -> Credentials:
+        """The root key of the lab's object store. Raises UnsupportedError where this runtime has none."""
+        raise UnsupportedError(
+            f"the {self.kind} runtime does not have the store's root key", "use another --runtime"
+        )
 
     def _down_error(self) -> LabDownError:
         return LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")

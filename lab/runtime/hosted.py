@@ -28,9 +28,20 @@ from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
 from lab.runtime.starting import all_settled, settled
 from lab.runtime.statefile import written
-from lab.services import ALERTMANAGER, GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, QUEUE, STORE, is_worker
+from lab.services import (
+    ALERTMANAGER,
+    GATEWAY,
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    PORTS,
+    PROMETHEUS,
+    QUEUE,
+    STORE,
+    is_worker,
+)
 from lab.store import upstream
-from lab.topology import Endpoints, LabSpec, LabStatus, Progress, ServiceStatus, State
+from lab.topology import Credentials, Endpoints, LabSpec, LabStatus, Progress, ServiceStatus, State
 
 LOCK = "lock"
 """File in the lab's folder, which whoever changes the lab holds."""
@@ -123,6 +134,7 @@ class HostedRuntime(Runtime, Generic[S]):
             grafana=view.url(GRAFANA),
             grafana_password=secrets.grafana_password if view.url(GRAFANA) else "",
             queue=view.url(QUEUE),
+            gateway=view.url(GATEWAY) if current.spec.classroom else "",
         )
 
     def folder(self) -> Path:
@@ -185,6 +197,9 @@ class HostedRuntime(Runtime, Generic[S]):
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:  # then another labctl is at work in it already
                     raise
+
+    def store_owner(self) -> Credentials:
+        return self._secrets().root
 
     def set_training_key(self, enabled: bool) -> None:
         """Let the store refuse the training key, or accept it again, as a stand-in does once restarted."""

@@ -33,6 +33,7 @@ class Asked:
     gcs_ft: bool = False
     stock_ray: bool = False
     queued_only: bool = False
+    classroom: bool = False
     s3: S3Place | None = None
     no_s3: bool = False
     """A store of its own, for a lab that had none when it was last up."""
@@ -50,6 +51,7 @@ class Asked:
             gcs_ft=usual.gcs_ft or self.gcs_ft,
             stock_ray=usual.stock_ray or self.stock_ray,
             queued_only=usual.queued_only or self.queued_only,
+            classroom=usual.classroom or self.classroom,
             s3=None if self.no_s3 else self.s3 or usual.s3,
         )
 

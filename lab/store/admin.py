@@ -26,6 +26,10 @@ NOT_THERE = ("404", "405", "501")
 """HTTP statuses of a server that does not know the admin API."""
 
 
+class NoSuchError(StoreError):
+    """The store knows no such user or policy."""
+
+
 class MinioAdministration:
     """The users and policies of the store at `endpoint_url`, as its root key sees them."""
 
@@ -43,7 +47,7 @@ class MinioAdministration:
 
     def put_user(self, key: Credentials, policy: str) -> None:
         """Make the user with exactly this policy. One that there is gets the new secret and is enabled."""
-        with self._explain("make the training key"):
+        with self._explain("make the key"):
             self._client.user_add(key.access_key, key.secret_key)
             self._client.policy_set(policy, user=key.access_key)
 
@@ -63,6 +67,12 @@ class MinioAdministration:
         """Remove a user that there is."""
         with self._explain("remove a former training key"):
             self._client.user_remove(access_key)
+
+    def remove_person(self, access_key: str, policy: str) -> None:
+        """Remove a user and her policy; what is not there is no error."""
+        for remove, name in ((self._client.user_remove, access_key), (self._client.policy_remove, policy)):
+            with contextlib.suppress(NoSuchError), self._explain(f"remove {name}"):
+                remove(name)
 
     def set_user_enabled(self, access_key: str, enabled: bool) -> None:
         """Accept requests of a user, or refuse them; the user keeps key and policy.
@@ -102,7 +112,9 @@ class MinioAdministration:
                     f"{where} has no admin API of MinIO's kind (HTTP {status})",
                     "make the training key by hand with the rights that docs/store.md names",
                 ) from error
-            raise StoreError(f"{where} did not {what}: {_reason(status, body)}", LOG_HINT) from error
+            reason = _reason(status, body)
+            kind = NoSuchError if reason.startswith("XMinioAdminNoSuch") else StoreError
+            raise kind(f"{where} did not {what}: {reason}", LOG_HINT) from error
         except NoAnswerError as error:
             raise StoreError(f"{where} did not {what}: {error}", LOG_HINT) from error
         except ValueError as error:

@@ -26,7 +26,7 @@ BACK_SECONDS = 0.5
 
 FIRST_FREE_PORT = 20_000
 USUAL = tuple(each for each in SERVICES if not each.optional and each.name != WORKER)
-PORTS = ports_of((each for each in USUAL if not each.gcs_ft), scraped=False)
+PORTS = ports_of((each for each in USUAL if LabSpec().has(each)), scraped=False)
 
 
 class FakeClock:
@@ -106,7 +106,7 @@ class LabState:
     @property
     def services(self) -> tuple[str, ...]:
         """The services of the lab, in the order of starting."""
-        usual = (each.name for each in USUAL if self.spec.gcs_ft or not each.gcs_ft)
+        usual = (each.name for each in USUAL if self.spec.has(each))
         return (*usual, *self.spec.worker_services)
 
     @property
@@ -281,4 +281,5 @@ class FakeHost:
                     f"choose another one: --port {name}=NUMBER",
                 )
         free = (p for p in itertools.count(FIRST_FREE_PORT) if p not in held and p not in wanted.values())
-        return {name: wanted.get(name) or next(free) for name in PORTS}
+        names = (*PORTS, *(["gateway"] if spec.classroom else []))
+        return {name: wanted.get(name) or next(free) for name in names}

@@ -123,6 +123,7 @@ class FakeRuntime(Runtime):
             ray_token=f"token-{self.lab}",
             jupyter=f"{lab.url('jupyter')}/lab?token=jupyter-{self.lab}",
             queue=lab.url("queue"),
+            gateway=lab.url("gateway") if lab.spec.classroom else "",
         )
 
     def missing(self, feature: Feature) -> str:

@@ -17,6 +17,7 @@ LAYERS = (
     ("topology",),
     ("api",),
     ("host",),
+    ("people",),
     ("store", "datasets"),
     ("evidence",),
     ("cluster",),
@@ -33,7 +34,7 @@ FLOWS = (
     ("recovery", "doctor", "images", "inference", "testing", "traces"),
     ("chaos", "demo", "lessons", "report"),
     ("queues", "acceptance"),
-    ("kubernetes", "compose_folder"),
+    ("people", "kubernetes", "compose_folder"),
 )
 """The same among the flows."""
 

@@ -43,7 +43,7 @@ def compose(file: str) -> dict[str, Any]:
     return services
 
 
-FILES = {**compose("gcs-ft.yaml"), **compose("lab.yaml")}
+FILES = {**compose("gcs-ft.yaml"), **compose("class.yaml"), **compose("lab.yaml")}
 
 
 PUBLISHED_BY = {PROMETHEUS: METRICS, ALERTMANAGER: METRICS}
@@ -121,6 +121,7 @@ def test_every_port_has_one_name_and_can_be_chosen_where_a_person_uses_it() -> N
         "client",
         "s3",
         "queue",
+        "gateway",
         "jupyter",
         "prometheus",
         "alertmanager",

@@ -71,6 +71,11 @@ service_argument = click.argument(
     help="Jobs only through queues: one that is submitted to Ray past them is stopped.",
 )
 @click.option(
+    "--class", "classroom",
+    is_flag=True,
+    help="For a class: a gateway serves jobs and queues to people with a token each; see `labctl class`.",
+)  # fmt: skip
+@click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
 )  # fmt: skip
@@ -86,6 +91,7 @@ def up(
     gcs_ft: bool,
     stock_ray: bool,
     queued_only: bool,
+    classroom: bool,
     dry_run: bool,
 ) -> None:
     """Start the lab and wait until every service is healthy.
@@ -101,6 +107,7 @@ def up(
         gcs_ft=gcs_ft,
         stock_ray=stock_ray,
         queued_only=queued_only,
+        classroom=classroom,
         s3=None if store is None else store.place(app.name),
         no_s3=no_s3,
     )
@@ -112,10 +119,20 @@ def up(
                 app.out.line(shlex.join(command))
             return
         status = lab.up(spec, ProgressLines(app.out).progress)
+    if spec.classroom:
+        provide(lab)
     if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)
     app.out.note("next: labctl submit digits, labctl status, labctl down")
+
+
+def provide(lab: Lab) -> None:
+    """Give the people of a class what they lack of queues and keys, as where the store is a new one."""
+    from lab.flows.people import Classroom
+
+    classroom = Classroom(lab)
+    classroom.provide(tuple(classroom.registry.people().values()))
 
 
 def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:

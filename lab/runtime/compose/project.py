@@ -11,6 +11,7 @@ from lab.cluster import patches, ray_settings
 from lab.host.environment import packaged
 from lab.host.files import ROOT, data_folder
 from lab.host.workspace import workspace_path
+from lab.people.registry import FOLDER
 from lab.runtime.compose.gpus import WORKERS_IN_FILES, compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import HEAD, PORTS, SERVICES, WORKER, worker
@@ -45,7 +46,7 @@ def services(state: ComposeState) -> tuple[str, ...]:
     kept = (
         service.name
         for service in SERVICES
-        if service.name not in (*state.left_out, WORKER) and (state.spec.gcs_ft or not service.gcs_ft)
+        if service.name not in (*state.left_out, WORKER) and state.spec.has(service)
         if all(port.name in state.ports for port in service.ports if port.published)
     )
     return (*kept, *state.spec.worker_services)
@@ -58,6 +59,7 @@ def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
         *compose_gpu(spec.gpu, spec.workers).files,
         *(["stock-ray.yaml"] if spec.stock_ray else []),
         *(["gcs-ft.yaml"] if spec.gcs_ft else []),
+        *(["class.yaml"] if spec.classroom else []),
         *added,
         *(["s3.yaml"] if spec.s3 else []),
     )
@@ -93,6 +95,7 @@ def env(
         "LAB_FOLDER": str(folder),
         "LAB_SECRETS": str(folder / "secrets"),
         "LAB_DATA": str(data_folder(folder.parent)),
+        **({"LAB_PEOPLE": str(folder / FOLDER)} if spec.classroom else {}),
         "LAB_UID": str(user[0]),
         "LAB_GID": str(user[1]),
         "LAB_WORKERS": str(spec.workers),

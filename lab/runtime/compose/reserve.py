@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host.files import ROOT, data_folder, make_public, write_private
+from lab.host.files import ROOT, data_folder, make_private, make_public, write_private
 from lab.host.secrets import hand_over, load_or_make
+from lab.people import registry
+from lab.people.registry import FOLDER
 from lab.runtime import ports
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import DockerEngine
@@ -50,7 +52,7 @@ def reserve(
     Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError,
     UnsupportedError, SetupError.
     """
-    names = _names(images.left_out)
+    names = _names(spec, images.left_out)
     for name, _ in spec.ports:
         if name not in names:
             raise runs_none(name)
@@ -64,7 +66,7 @@ def reserve(
 
 def lacking(current: ComposeState) -> tuple[str, ...]:
     """Ports that such a lab publishes now: the labctl that started it did not have their service."""
-    return tuple(name for name in _names(current.left_out) if name not in current.ports)
+    return tuple(name for name in _names(current.spec, current.left_out) if name not in current.ports)
 
 
 def complete(current: ComposeState, asked: LabSpec, folder: Path, *, patience: float) -> ComposeState:
@@ -87,10 +89,10 @@ def complete(current: ComposeState, asked: LabSpec, folder: Path, *, patience: f
     return current
 
 
-def _names(left_out: Collection[str]) -> tuple[str, ...]:
+def _names(spec: LabSpec, left_out: Collection[str]) -> tuple[str, ...]:
     """The ports that a lab without these services publishes."""
-    ports_there = (port for service in SERVICES if service.name not in left_out for port in service.ports)
-    return tuple(port.name for port in ports_there if port.published)
+    services = (service for service in SERVICES if spec.has(service) and service.name not in left_out)
+    return tuple(port.name for service in services for port in service.ports if port.published)
 
 
 def write_files(
@@ -103,8 +105,12 @@ def write_files(
     make_public(data_folder(folder.parent))
     secrets = folder / "secrets"
     load_or_make(secrets)
+    if current.spec.classroom:
+        make_private(folder / FOLDER)
     if os.geteuid() == 0:
         hand_over(secrets, *user)
+        if current.spec.classroom:
+            registry.hand_over(folder / FOLDER, *user)
     variables = project.env(current, folder, user, environment)
     write_private(folder / ENV_FILE, project.env_text(variables))
     added = project.override(current)

@@ -14,6 +14,7 @@ from lab.host.clock import WALL
 from lab.host.files import remove
 from lab.host.interrupts import held_back
 from lab.host.workspace import workspace
+from lab.people.registry import FOLDER
 from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
@@ -133,7 +134,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                 self._clear()
             if volumes:
                 self._holdings.remove_volumes()
-                for name in ("secrets", "lessons", state.FAILED):
+                for name in ("secrets", "lessons", FOLDER, state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                 (self._folder / ports.FILE).unlink(missing_ok=True)
         return stopped

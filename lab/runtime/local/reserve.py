@@ -108,7 +108,7 @@ def _names(spec: LabSpec, absent: Collection[str]) -> tuple[str, ...]:
     wanted = [
         service
         for service in SERVICES
-        if startable(service) and (spec.gcs_ft or not service.gcs_ft) and service.name not in absent
+        if startable(service) and spec.has(service) and service.name not in absent
     ]
     return ports_of(wanted, scraped=PROMETHEUS not in absent)
 

@@ -22,12 +22,13 @@ from lab.host.secrets import (
     Secrets,
 )
 from lab.host.workspace import workspace
-from lab.runtime.local import prometheus, temporary
+from lab.runtime.local import classroom, prometheus, temporary
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.ports import LOOPBACK
 from lab.services import (
     ALERTMANAGER,
+    GATEWAY,
     HEAD,
     JUPYTER,
     METRICS,
@@ -191,6 +192,7 @@ class ServicePlan:
             *("--credentials", str(self.layout.secrets / STORE_FILE)),
             *("--root-user-file", str(self.layout.secrets / ROOT_USER_FILE)),
             *("--root-password-file", str(self.layout.secrets / ROOT_PASSWORD_FILE)),
+            *classroom.store_argv(self),
         )
         return Command(argv, environment, ROOT)
 
@@ -341,6 +343,7 @@ COMMANDS: Mapping[str, Callable[[ServicePlan, dict[str, str], str], Command]] = 
     ALERTMANAGER: ServicePlan._alertmanager,
     METRICS: ServicePlan._metrics,
     QUEUE: ServicePlan._queue,
+    GATEWAY: lambda plan, base, _: Command(classroom.argv(plan), {**base, **classroom.variables(plan)}, ROOT),
     JUPYTER: ServicePlan._jupyter,
 }
 """Service -> its command, given the environment that every process of the lab has; any other is a node."""
@@ -360,7 +363,7 @@ def services_of(spec: LabSpec, ports: Mapping[str, int]) -> tuple[str, ...]:
 
     def has(service: Service) -> bool:
         chosen = not service.ports or service.ports[0].name in ports
-        return startable(service) and chosen and (spec.gcs_ft or not service.gcs_ft)
+        return startable(service) and chosen and spec.has(service)
 
     present = [service for service in SERVICES if has(service) and service.name != WORKER]
     return (

@@ -19,7 +19,11 @@ from lab.topology import LabSpec, State
 SCHEMA = "raylab-local/2"
 FILE = statefile.LOCAL_FILE
 PORTS = ports_of(
-    (service for service in SERVICES if not (service.optional or service.gcs_ft or service.name == QUEUE)),
+    (
+        service
+        for service in SERVICES
+        if LabSpec().has(service) and not service.optional and service.name != QUEUE
+    ),
     scraped=False,
 )
 """Ports that every lab has, those that an earlier labctl started included: they have no queues."""

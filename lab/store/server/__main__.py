@@ -2,12 +2,16 @@
 
     python -m lab.store.server --port 9000 (--root DIR | --upstream FILE) --credentials FILE
         [--root-user-file FILE --root-password-file FILE] [--bucket NAME] [--host ADDRESS [--any-host]]
+        [--people FOLDER]
 
 `--credentials` is JSON with `access_key` and `secret_key`. With a root key that key reaches only the bucket;
 without one it is the only key and may do everything. Only loopback addresses are served, unless `--any-host`
 says that something else, such as a container's network, decides who reaches the server. `/raylab/health`
 answers without a signature. SIGTERM ends it between two changes; SIGKILL at any time loses nothing that was
 acknowledged. Uploads in parts that were not completed end with the process.
+
+With `--people`, or $RAYLAB_PEOPLE, the keys in a class's list of people are accepted too, each for its part
+of the bucket.
 
 With `--upstream` it keeps nothing: it is the gateway to the store that the file names (lab.store.upstream).
 """
@@ -18,6 +22,7 @@ import argparse
 import contextlib
 import io
 import ipaddress
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +31,17 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.secrets import read_key, read_secret
 from lab.host.serving import App, Lasting, Paced, log, serve
+from lab.people.registry import Registry
 from lab.store.server.disk import Disk
 from lab.store.server.keys import Key, Keyring
+from lab.store.server.personal import PeoplesKeyring
 from lab.topology import BUCKET, Credentials
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
+
+PEOPLE_VARIABLE = "RAYLAB_PEOPLE"
+"""Variable that stands for `--people`, where the Compose files of a class are added to others."""
 
 STOP_SECONDS = 5.0
 """Longest wait for the change that is being made when the server is asked to end."""
@@ -48,7 +58,10 @@ def read_keys(args: argparse.Namespace) -> Keyring:
     root = Credentials(read_secret(args.root_user_file, line), read_secret(args.root_password_file, line))
     if root.access_key == training.access_key:
         raise UsageError("the root key and the key in --credentials have the same name", "make another one")
-    return Keyring(Key(root), Key(training, args.bucket))
+    keys = (Key(root), Key(training, args.bucket))
+    if args.people is None:
+        return Keyring(*keys)
+    return PeoplesKeyring(Registry(args.people), args.bucket, *keys)
 
 
 def check_loopback(host: str) -> None:
@@ -119,6 +132,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--root-user-file", type=Path, help="file with the root key's name")
     made.add_argument("--root-password-file", type=Path, help="file with the root key's secret")
     made.add_argument("--bucket", default=BUCKET, help="what the users' key may reach beside a root key")
+    people = os.environ.get(PEOPLE_VARIABLE)
+    made.add_argument("--people", type=Path, default=people, help="folder of the list of a class's people")
     made.add_argument("--access-log", action="store_true", help="log every request, not only errors")
     return made
 

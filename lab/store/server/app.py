@@ -42,6 +42,7 @@ from lab.store.server.minio_api import (
     check_token,
 )
 from lab.store.server.moto import VERSION, MotoStore
+from lab.store.server.personal import check_deletion, check_personal
 
 SERVER = f"raylab-standin (moto {VERSION})"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
@@ -133,7 +134,9 @@ class S3App:
         checks.check_query(query)
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
+        check_personal(asked, request.method, source[1])
         body = open_body(signature, request.environ, received(request.stream))
+        check_deletion(asked, body)
         environ = _for_moto(request.environ, body)
         if source[0]:
             environ[COPY_SOURCE] = as_header(*source)

@@ -35,6 +35,7 @@ from lab.store.server.keys import (
     copied_from,
 )
 from lab.store.server.minio_api import METRICS_PATH, check_token
+from lab.store.server.personal import check_deletion, check_personal
 from lab.store.upstream import HEALTH_SECONDS, Upstream
 from lab.topology import BUCKET
 
@@ -130,8 +131,10 @@ class Gateway:
         source = copied_from(request.environ)
         one = Key(asked.signature.key.credentials, BUCKET)  # the root key, too: what is beside it is others'
         check_allowed(one, request.method, asked.bucket, asked.key, asked.parameters, source[0])
+        check_personal(asked, request.method, source[1])
         _check_stays(asked.key, source[1])
         body = open_body(asked.signature, request.environ, received(request.stream))
+        check_deletion(asked, body)
         headers = _forwarded(request.environ)
         if source[0]:
             headers["x-amz-copy-source"] = as_header(self._upstream.bucket, source[1])

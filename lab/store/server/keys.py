@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from lab.host.serving import Environ
+from lab.people.rights import KeyRights
 from lab.topology import Credentials
 
 COPY_SOURCE = "HTTP_X_AMZ_COPY_SOURCE"
@@ -44,6 +45,8 @@ class Key:
     credentials: Credentials
     bucket: str = ""
     """The one bucket it may use; empty when it may do everything."""
+    rights: KeyRights | None = None
+    """The part of that bucket that it reaches; None for all of it."""
 
 
 class Keyring:

@@ -28,6 +28,7 @@ EXPECTED = {
     "doctor", "demo", "ladder", "test", "report", "receipt",
     "jobs", "jobs show", "jobs logs", "jobs stop", "jobs checkpoints", "jobs receipt", "jobs lose-node",
     "images", "images list", "images pull", "images build", "images save", "images load",
+    "class", "class add", "class list", "class remove", "class reset",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
     "lesson data", "lesson data food11", "lesson data list", "lesson data rm",
     "health", "health run", "health alerts", "health silence",

@@ -1,0 +1,200 @@
+"""class: the people of a class, with a token each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import format, render, values
+from lab.cli.context import App, LabGroup, pass_app
+from lab.errors import RefusedError, UsageError
+from lab.host.files import write_private
+from lab.host.quantities import plural
+from lab.people import roster
+from lab.people.policy import Role
+
+if TYPE_CHECKING:
+    from lab.flows.people import Classroom
+    from lab.people.registry import Invitation, Newcomer
+
+name_argument = click.argument("name", type=values.Text(), help="A person of the class.")
+out_option = click.option(
+    "--out", type=values.Place(dir_okay=False), metavar="FILE",
+    help="Write the tokens to this CSV file, which only you can read, instead of the terminal.",
+)  # fmt: skip
+
+
+@click.group("class", cls=LabGroup)
+def class_() -> None:
+    """Add, list and remove the people of a class.
+
+    Each has a token of her own. A lab that was started with `labctl up --class` serves jobs and queues to
+    them; docs/class.md has it all.
+    """
+
+
+@class_.command()
+@click.argument("names", type=values.Text(), nargs=-1, metavar="[NAME...]", help="Such as ann ben.")
+@click.option(
+    "--file", type=values.Place(dir_okay=False), metavar="FILE",
+    help="A CSV file with the columns name and, if wanted, role.",
+)  # fmt: skip
+@click.option("--count", type=int, metavar="N", help="So many people, called student01, student02, ...")
+@click.option(
+    "--role", type=click.Choice([role.value for role in Role]), default=Role.STUDENT.value, show_default=True,
+    help="Role of all who are named or counted.",
+)  # fmt: skip
+@out_option
+@pass_app
+def add(
+    app: App, names: tuple[str, ...], file: Path | None, count: int | None, role: str, out: Path | None
+) -> None:
+    """Add people: all of them, or nobody if anything is wrong.
+
+    Each gets a token, which is shown once, a queue and a key of the object store.
+    """
+    classroom = _open(app)
+    newcomers = _newcomers(names, file, count, Role(role), classroom)
+    _refuse_existing(out)
+    _hand_out(app, classroom.add(newcomers), out, classroom)
+
+
+def _newcomers(
+    names: Sequence[str], file: Path | None, count: int | None, role: Role, classroom: Classroom
+) -> tuple[Newcomer, ...]:
+    if sum((bool(names), file is not None, count is not None)) != 1:
+        raise UsageError("class add: give names, or a --file, or a --count", "labctl class add ann ben")
+    taken = classroom.registry.people()
+    if file is not None:
+        return roster.read_csv(file, taken)
+    if count is not None:
+        return roster.counted(count, taken, role)
+    return roster.checked(names, role)
+
+
+@class_.command("list")
+@pass_app
+def list_(app: App) -> None:
+    """List the people with role, token's date and unfinished jobs."""
+    classroom = _open(app)
+    people, jobs = classroom.registry.people().values(), classroom.jobs()
+    document = [
+        {
+            "name": one.name,
+            "role": one.role.value,
+            "added_at": one.added_at,
+            "token_at": one.token_at,
+            "leaving": one.leaving,
+            "unfinished_jobs": jobs.get(one.name, 0),
+        }
+        for one in people
+    ]
+    if app.out.as_json({"people": document}):
+        return
+    if not people:
+        app.out.line("nobody is in the class yet: labctl class add NAME")
+        return
+    rows = (
+        (
+            one.name,
+            one.role.value,
+            "removal not finished" if one.leaving else format.clock(one.token_at),
+            str(jobs.get(one.name, 0)),
+        )
+        for one in people
+    )
+    app.out.show(render.table(("NAME", "ROLE", "TOKEN OF", "JOBS"), rows))
+
+
+@class_.command()
+@name_argument
+@click.option(
+    "--keep-work/--delete-work", "keep", default=True, show_default="--keep-work",
+    help="Keep her stored objects, checkpoints too, or delete them.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask before deleting.")
+@pass_app
+def remove(app: App, name: str, keep: bool, yes: bool) -> None:
+    """Remove a person: her token ends, her jobs are stopped. Her work is kept, unless --delete-work is given.
+
+    Somebody who is added later under the same name gets the work that was kept.
+    """
+    classroom = _open(app)
+    classroom.registry.get(name)
+    if not keep and not yes:
+        count = plural(classroom.objects(name), "stored object")
+        app.confirm(f"--delete-work deletes, for good: {count} of {name}")
+    done = classroom.remove(name, delete=not keep)
+    if app.out.as_json({**vars(done), "stopped": list(done.stopped)}):
+        return
+    stopped = f"stopped {', '.join(done.stopped)}" if done.stopped else "no job of hers was unfinished"
+    app.out.line(f"{name} was removed: {stopped}")
+    fate = "deleted" if done.deleted else "kept"
+    app.out.line(f"{plural(done.objects, 'stored object')} of hers: {fate}")
+
+
+@class_.command()
+@click.argument("names", type=values.Text(), nargs=-1, required=True, metavar="NAME...", help="Such as ann.")
+@out_option
+@pass_app
+def reset(app: App, names: tuple[str, ...], out: Path | None) -> None:
+    """Give people new tokens; the old ones end at once. Their jobs go on."""
+    classroom = _open(app)
+    for name in names:
+        classroom.registry.get(name)
+    _refuse_existing(out)
+    _hand_out(app, [classroom.registry.reset(name) for name in dict.fromkeys(names)], out, classroom)
+
+
+def _open(app: App) -> Classroom:
+    from lab.flows.people import Classroom
+
+    return Classroom(app.open())
+
+
+def _refuse_existing(out: Path | None) -> None:
+    """Refuse to write over a file, before anybody gets a token."""
+    if out is not None and out.exists():
+        raise RefusedError(f"{out} is there already", "choose another name for --out")
+
+
+def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:
+    """Show the tokens, or write them."""
+    address = classroom.address
+    records = [
+        {"name": one.person.name, "role": one.person.role.value, "token": one.token} for one in invitations
+    ]
+    if out is not None:
+        write_private(out, _csv(records))
+    document = {
+        "gateway": address,
+        "people": records if out is None else [_without_token(r) for r in records],
+    }
+    if app.out.as_json(document):
+        return
+    if out is None:
+        app.out.show(render.table(("NAME", "ROLE", "TOKEN"), (tuple(record.values()) for record in records)))
+        app.out.note("each token is shown this once; `labctl class reset NAME` makes another one")
+    else:
+        app.out.line(f"{plural(len(records), 'token')} in {out}, which only you can read")
+    app.out.note(f"a person types: export RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...")
+
+
+def _without_token(record: dict[str, str]) -> dict[str, object]:
+    return {name: value for name, value in record.items() if name != "token"}
+
+
+def _csv(records: Sequence[dict[str, str]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ("name", "role", "token"))
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+COMMANDS = (class_,)

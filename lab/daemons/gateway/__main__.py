@@ -1,0 +1,58 @@
+"""Runs the gateway of a class: `python -m lab.daemons.gateway --listen HOST:PORT --people FOLDER`.
+
+Configured by the environment:
+
+| variable | says |
+| --- | --- |
+| RAY_API_SERVER_ADDRESS | Ray's dashboard |
+| RAY_AUTH_TOKEN_PATH | the file that holds Ray's token, which the controller of the queues wants, too |
+| RAYLAB_QUEUE_ADDRESS | the controller of the queues |
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.daemons import environment
+from lab.daemons.gateway.server import make_app
+from lab.errors import LabError, PortTakenError
+from lab.host.serving import listen_address, log
+from lab.people.registry import Registry
+
+LISTEN = "127.0.0.1:8280"
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
+    parser = argparse.ArgumentParser(prog="lab.daemons.gateway", description="Runs the gateway of a class.")
+    parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
+    parser.add_argument("--people", required=True, type=Path, help="folder of the list of people")
+    args = parser.parse_args(argv)
+    try:
+        host, port = listen_address(args.listen, LISTEN)
+        ray = environment.required(environ, "RAY_API_SERVER_ADDRESS"), environment.ray_token(environ)
+        queue = environment.required(environ, "RAYLAB_QUEUE_ADDRESS")
+        app = make_app(Registry(args.people), ray, queue, log)
+        _run(app, host, port)
+    except LabError as error:
+        log(f"{error.message} ({error.hint})" if error.hint else error.message)
+        return error.exit_code
+    return 0
+
+
+def _run(app: object, host: str, port: int) -> None:
+    from aiohttp import web
+
+    assert isinstance(app, web.Application)
+    try:
+        web.run_app(app, host=host, port=port, access_log=None, print=log, shutdown_timeout=2.0)
+    except OSError as error:
+        hint = "choose another --listen"
+        raise PortTakenError(f"cannot listen on {host}:{port}: {error.strerror}", hint) from error
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

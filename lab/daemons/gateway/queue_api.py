@@ -1,0 +1,65 @@
+"""The API of the queues' controller, with each person's rights."""
+
+from __future__ import annotations
+
+import json
+
+from lab.daemons.gateway import submission, views
+from lab.daemons.gateway.access import Access, Asked, good
+from lab.daemons.gateway.upstream import Reply, document
+from lab.people.policy import Action
+
+
+class QueuePages:
+    """The controller's pages."""
+
+    def __init__(self, access: Access) -> None:
+        """Nothing is asked yet."""
+        self._access = access
+
+    async def submit(self, asked: Asked) -> Reply:
+        """`POST /jobs` and `/dry-run`, in this person's name."""
+        request = submission.from_queue(asked.person, submission.body(asked.body))
+        space = request["queue"].partition("/")[0]
+        owner = self._access.owner(space)
+        self._access.check(asked.person, Action.SUBMIT, owner, f"queue {request['queue']}")
+        return await self._access.queue.ask("POST", asked.path, json.dumps(request).encode())
+
+    async def package(self, asked: Asked) -> Reply:
+        """`GET` and `PUT /packages/SHA256`."""
+        body = asked.body if asked.method == "PUT" else None
+        return await self._access.queue.ask(asked.method, asked.path, body)
+
+    async def workloads(self, asked: Asked) -> Reply:
+        """`GET /workloads`: every job; of those that this person may not read only name, queue and state."""
+        reply = await self._access.queue.ask("GET", asked.target)
+        if not reply.good:
+            return reply
+        listing = reply.json()
+        listing["workloads"] = [
+            row
+            if self._access.may(asked.person, Action.READ, self._access.owner(row["namespace"]))
+            else views.closed_row(row)
+            for row in listing["workloads"]
+        ]
+        return document(listing)
+
+    async def workload(self, asked: Asked, space: str, name: str, page: str = "") -> Reply:
+        """`GET /workloads/NAMESPACE/NAME` and `.../why`."""
+        row = await self._access.get(asked.person, Action.READ, f"{space}/{name}")
+        return good(await self._access.queue.ask("GET", f"/workloads/{row['workload']}{page}"))
+
+    async def order(self, asked: Asked, space: str, name: str, verb: str) -> Reply:
+        """`POST /workloads/NAMESPACE/NAME/VERB`."""
+        row = await self._access.get(asked.person, Action.STOP, f"{space}/{name}")
+        return await self._access.queue.ask("POST", f"/workloads/{row['workload']}/{verb}", asked.body)
+
+    async def see(self, asked: Asked) -> Reply:
+        """Queues, quotas, what was decided, and health: everybody's."""
+        self._access.check_shared(asked.person, Action.SEE_QUEUES)
+        return await self._access.queue.ask("GET", asked.target)
+
+    async def change(self, asked: Asked) -> Reply:
+        """Other queues and quotas, and states of nodes."""
+        self._access.check_shared(asked.person, Action.CHANGE_QUEUES)
+        return await self._access.queue.ask("POST", asked.path, asked.body)

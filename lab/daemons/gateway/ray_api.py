@@ -1,0 +1,217 @@
+"""Ray's Jobs API, as Ray 2.60's clients use it, over the queues: every job goes through its owner's."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from lab.daemons.gateway import submission, views
+from lab.daemons.gateway.access import Access, Asked, good
+from lab.daemons.gateway.upstream import Reply, UnansweredError, document
+from lab.errors import LabError, NotFoundError, UsageError
+from lab.people.policy import Action
+
+MOST_PACKAGES = 50
+"""Names of packages that are remembered of a person; the oldest is forgotten first."""
+
+POLL_SECONDS = 1.0
+"""Pause between two looks at a job that waits, while its log is followed."""
+
+PATIENCE_SECONDS = 60.0
+"""Time for which Ray may be silent while a log is followed."""
+
+
+class RayJobs:
+    """The pages of the Jobs API."""
+
+    def __init__(self, access: Access, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """`pause` waits so many seconds."""
+        self._access, self._pause = access, pause
+        self._packages: dict[str, dict[str, str]] = {}
+
+    async def version(self, asked: Asked) -> Reply:
+        """`GET /api/version`."""
+        return await self._access.ray.ask("GET", asked.path)
+
+    async def cluster(self, asked: Asked) -> Reply:
+        """`GET /api/v0/KIND`: Ray's lists; of nodes everybody's."""
+        nodes = asked.path == "/api/v0/nodes"
+        self._access.check_shared(asked.person, Action.SEE_QUEUES if nodes else Action.READ_CLUSTER)
+        return await self._access.ray.ask("GET", asked.target)
+
+    # Packages: named by Ray's clients, kept by the queues under their SHA-256
+
+    async def has_package(self, asked: Asked, name: str) -> Reply:
+        """`GET /api/packages/gcs/NAME`: look for a package that this very person sent."""
+        sha256 = self._package(asked.person.name, name)
+        if sha256 and (await self._access.queue.ask("GET", f"/packages/{sha256}")).good:
+            return Reply(200)
+        raise NotFoundError(f"there is no package {name}")
+
+    async def put_package(self, asked: Asked, name: str) -> Reply:
+        """`PUT /api/packages/gcs/NAME`."""
+        sha256 = hashlib.sha256(asked.body).hexdigest()
+        reply = await self._access.queue.ask("PUT", f"/packages/{sha256}", asked.body)
+        if not reply.good:
+            return _as_text(reply)
+        known = self._packages.setdefault(asked.person.name, {})
+        known.pop(name, None)
+        known[name] = sha256
+        for oldest in list(known)[:-MOST_PACKAGES]:
+            del known[oldest]
+        return Reply(200)
+
+    def _package(self, person: str, name: str) -> str:
+        return self._packages.get(person, {}).get(name, "")
+
+    # Jobs
+
+    async def submit(self, asked: Asked) -> Reply:
+        """`POST /api/jobs/`."""
+        person = asked.person
+
+        def package(name: str) -> str:
+            return self._package(person.name, name)
+
+        request = submission.from_ray(person, submission.body(asked.body), package)
+        space = request["queue"].partition("/")[0]
+        self._access.check(person, Action.SUBMIT, self._access.owner(space), f"queue {request['queue']}")
+        reply = await self._access.queue.ask("POST", "/jobs", json.dumps(request).encode())
+        if not reply.good:
+            return _as_text(reply)
+        name = reply.json()["submission_id"]
+        return document({"job_id": name, "submission_id": name})
+
+    async def jobs(self, asked: Asked) -> Reply:
+        """`GET /api/jobs/`: every job; of those that this person may not read only name, queue and state."""
+        access, person = self._access, asked.person
+        listing = good(await access.queue.ask("GET", "/workloads?status=all")).json()
+        known = good(await access.ray.ask("GET", "/api/jobs/")).json()
+        attempts = {job["submission_id"]: job for job in known if job.get("submission_id")}
+        rows, shown = listing["workloads"], []
+        queued = {row["workload"] for row in rows}
+        for row in rows:
+            job = views.details(row, attempts.get(row["submission_id"]))
+            shown.append(self._shown(asked, job, access.owner(row["namespace"])))
+        for job in known:
+            workload = (job.get("metadata") or {}).get(views.WORKLOAD)
+            if workload not in queued and (job.get("submission_id") or access.may(person, Action.READ, "")):
+                shown.append(self._shown(asked, job, ""))
+        return document(shown)
+
+    async def job(self, asked: Asked, name: str) -> Reply:
+        """`GET /api/jobs/ID`."""
+        row = await self._access.find(asked.person, Action.LIST, name)
+        if row is None:
+            return document(self._shown(asked, await self._unqueued(asked, Action.LIST, name), ""))
+        job = views.details(row, await self._access.attempt(row))
+        return document(self._shown(asked, job, self._access.owner(row["namespace"])))
+
+    def _shown(self, asked: Asked, job: dict[str, Any], owner: str) -> dict[str, Any]:
+        """The part of a job that this person may see."""
+        if not self._access.may(asked.person, Action.READ, owner):
+            return views.closed(job)
+        owned = self._access.registry.people().get(owner)
+        if owned is None or not job.get("runtime_env"):
+            return job
+        return {**job, "runtime_env": submission.without_variables(owned, job["runtime_env"])}
+
+    async def _unqueued(self, asked: Asked, action: Action, name: str) -> dict[str, Any]:
+        """A job that did not come through the queues. Raises NotFoundError, ForbiddenError."""
+        job = await self._access.submission(name)
+        if job is None:
+            raise NotFoundError(f"Job {name} does not exist")  # Ray's words
+        self._access.check(asked.person, action, "", "this job")
+        return job
+
+    async def stop(self, asked: Asked, name: str) -> Reply:
+        """`POST /api/jobs/ID/stop`: end a job for good, whether it waits or runs."""
+        row = await self._access.find(asked.person, Action.STOP, name)
+        if row is None:
+            await self._unqueued(asked, Action.STOP, name)
+            return await self._access.ray.ask("POST", asked.path, b"")
+        order = json.dumps({"message": f"Stopped by {asked.person.name}"}).encode()
+        reply = await self._access.queue.ask("POST", f"/workloads/{row['workload']}/cancel", order)
+        if reply.status == 409:  # it has ended already
+            return document({"stopped": False})
+        return document({"stopped": True}) if reply.good else _as_text(reply)
+
+    async def delete(self, asked: Asked, name: str) -> Reply:
+        """`DELETE /api/jobs/ID`: let Ray forget the attempts of a job that has ended."""
+        row = await self._access.find(asked.person, Action.DELETE, name)
+        if row is None:
+            await self._unqueued(asked, Action.DELETE, name)
+            return await self._access.ray.ask("DELETE", asked.path)
+        if row["status"] != views.FINISHED:
+            raise UsageError(f"job {row['name']} has not ended", "stop it first")
+        deleted = False
+        for attempt in row["attempts_made"]:
+            reply = await self._access.ray.ask("DELETE", f"/api/jobs/{attempt['submission_id']}")
+            deleted = deleted or reply.good
+        return document({"deleted": deleted})
+
+    async def logs(self, asked: Asked, name: str) -> Reply:
+        """`GET /api/jobs/ID/logs`: what the latest attempt has printed so far."""
+        row = await self._access.find(asked.person, Action.READ, name)
+        if row is None:
+            await self._unqueued(asked, Action.READ, name)
+            return await self._access.ray.ask("GET", asked.path)
+        if not row["submission_id"]:
+            return document({"logs": ""})
+        reply = await self._access.ray.ask("GET", f"/api/jobs/{row['submission_id']}/logs")
+        return reply if reply.good else document({"logs": ""})
+
+    async def check_tail(self, asked: Asked, name: str) -> None:
+        """Refuse a log that this person may not follow. Raises NotFoundError, ForbiddenError."""
+        if await self._access.find(asked.person, Action.READ, name) is None:
+            await self._unqueued(asked, Action.READ, name)
+
+    async def tail(self, asked: Asked, name: str) -> AsyncIterator[str]:
+        """`/api/jobs/ID/logs/tail`: the log of every attempt from now on, until the job has ended.
+
+        Why it waits is said in between. Raises what `check_tail` raises, and ClusterError once Ray has been
+        silent for too long.
+        """
+        done: set[str] = set()
+        said, silent = "", 0.0
+        while True:
+            row = await self._access.find(asked.person, Action.READ, name)
+            if row is None:
+                await self._unqueued(asked, Action.READ, name)
+                async for text in self._access.ray.tail(f"/api/jobs/{name}/logs/tail"):
+                    yield text
+                return
+            attempt = row["submission_id"]
+            if attempt and attempt not in done:
+                try:
+                    if await self._access.attempt(row) is not None:
+                        async for text in self._access.ray.tail(f"/api/jobs/{attempt}/logs/tail"):
+                            yield text
+                        silent = 0.0
+                        done.add(attempt)
+                        continue
+                except UnansweredError:
+                    silent += POLL_SECONDS
+                    if silent >= PATIENCE_SECONDS:
+                        raise
+                    await self._pause(POLL_SECONDS)
+                    continue
+            if row["status"] == views.FINISHED:
+                return
+            if row.get("waits") and row["waits"] != said:
+                said = row["waits"]
+                yield f"(queue) {said}\n"
+            await self._pause(POLL_SECONDS)
+
+
+def _as_text(reply: Reply) -> Reply:
+    """A refusal of the queues in the form of Ray's, whose clients print the body."""
+    try:
+        error = reply.json()["error"]
+        text = error["message"] + (f" ({error['hint']})" if error.get("hint") else "")
+    except (LabError, KeyError, TypeError):
+        text = reply.text
+    return Reply(reply.status, text.encode(), "text/plain")

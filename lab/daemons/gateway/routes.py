@@ -1,0 +1,94 @@
+"""The gateway's pages: paths and methods, and refusals in the form that each kind of client reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import unquote
+
+from lab.daemons.gateway.access import Access, Asked, ForbiddenError
+from lab.daemons.gateway.queue_api import QueuePages
+from lab.daemons.gateway.ray_api import RayJobs
+from lab.daemons.gateway.upstream import Reply, document
+from lab.errors import LabError, NotFoundError, RefusedError, UsageError
+from lab.host.http import REFUSED_HEADER
+
+TAIL = re.compile(r"/api/jobs/([^/]+)/logs/tail")
+"""The page that is a WebSocket."""
+
+RAY = "/api/"
+"""Beginning of the paths of Ray's API; the others are the controller's."""
+
+STATUSES: tuple[tuple[type[LabError], int], ...] = (
+    (ForbiddenError, 403),
+    (UsageError, 400),
+    (NotFoundError, 404),
+    (RefusedError, 409),
+)
+
+Handler = Callable[..., Awaitable[Reply]]
+
+
+class Routes:
+    """Answers requests of people."""
+
+    def __init__(self, access: Access, jobs: RayJobs) -> None:
+        """`jobs` serves the Jobs API, the log streams included."""
+        queues, one = QueuePages(access), r"/workloads/([^/]+)/([^/]+)"
+
+        async def why(asked: Asked, space: str, name: str) -> Reply:
+            return await queues.workload(asked, space, name, "/why")
+
+        self._routes: tuple[tuple[str, str, Handler], ...] = (
+            ("GET", "/api/version", jobs.version),
+            ("GET", "/api/v0/[a-z_]+", jobs.cluster),
+            ("GET", "/api/packages/gcs/([A-Za-z0-9._-]{1,200})", jobs.has_package),
+            ("PUT", "/api/packages/gcs/([A-Za-z0-9._-]{1,200})", jobs.put_package),
+            ("GET", "/api/jobs/", jobs.jobs),
+            ("POST", "/api/jobs/", jobs.submit),
+            ("GET", "/api/jobs/([^/]+)", jobs.job),
+            ("DELETE", "/api/jobs/([^/]+)", jobs.delete),
+            ("POST", "/api/jobs/([^/]+)/stop", jobs.stop),
+            ("GET", "/api/jobs/([^/]+)/logs", jobs.logs),
+            ("POST", "/(?:jobs|dry-run)", queues.submit),
+            ("GET", "/packages/[0-9a-f]{64}", queues.package),
+            ("PUT", "/packages/[0-9a-f]{64}", queues.package),
+            ("GET", "/workloads", queues.workloads),
+            ("GET", one, queues.workload),
+            ("GET", f"{one}/why", why),
+            ("POST", f"{one}/(cancel|deactivate|activate|preempt)", queues.order),
+            ("GET", "/(?:queues|objects|events|health)", queues.see),
+            ("POST", "/(?:apply|delete|health/(?:run|override|lift))", queues.change),
+        )
+
+    async def answer(self, asked: Asked) -> Reply:
+        """The answer to a request, refusals included."""
+        try:
+            return await self._handled(asked)
+        except LabError as error:
+            return failure(asked.path, error)
+
+    async def _handled(self, asked: Asked) -> Reply:
+        allowed = []
+        for method, pattern, handler in self._routes:
+            match = re.fullmatch(pattern, asked.path)
+            if match is not None and method == asked.method:
+                return await handler(asked, *map(unquote, match.groups()))
+            if match is not None:
+                allowed.append(method)
+        if allowed:
+            return Reply(405, f"{asked.path} takes {' and '.join(allowed)}".encode(), "text/plain")
+        raise NotFoundError(f"there is no page {asked.path[:200]} in the gateway of a class")
+
+
+def failure(path: str, error: LabError) -> Reply:
+    """The answer to a request that was refused: text for Ray's clients, a document for the others."""
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 502)
+    headers = {REFUSED_HEADER: "1"} if status == 403 else {}
+    if path.startswith(RAY):
+        text = f"{error.message} ({error.hint})" if error.hint else error.message
+        return Reply(status, text.encode(), "text/plain", headers)
+    said: dict[str, Any] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+    reply = document({"error": said}, status)
+    return Reply(status, reply.data, reply.kind, headers)

@@ -1,0 +1,60 @@
+"""Tokens of requests, and the pace at which wrong ones are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lab.host.clock import MONOTONIC, Clock
+
+HEADERS = ("Authorization", "X-Ray-Authorization")
+"""Headers in which Ray's clients send a token; the second is for proxies that need the first themselves."""
+
+FIRST_SECONDS = 0.1
+LONGEST_SECONDS = 2.0
+HALF_LIFE_SECONDS = 30.0
+"""Time in which the number of wrong tokens that is remembered halves."""
+
+MOST_WAITING = 200
+"""Refusals that wait at the same time; whoever comes then is refused at once, unread."""
+
+LOG_SECONDS = 10.0
+"""Shortest time between two lines of the log."""
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """The token that a request bears; empty where it bears none."""
+    for name in HEADERS:
+        scheme, _, token = headers.get(name, "").partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip()
+    return ""
+
+
+class Slowdown:
+    """Makes wrong tokens wait: the longer, the more there were lately. A right one never waits."""
+
+    def __init__(self, say: Callable[[str], None], clock: Clock = MONOTONIC) -> None:
+        """`say` gets a line of the log."""
+        self._say, self._clock = say, clock
+        self._recent, self._at = 0.0, clock()
+        self._unsaid, self._said_at = 0, float("-inf")
+        self.waiting = 0
+        """Refusals that wait now; whoever waits counts itself."""
+
+    @property
+    def full(self) -> bool:
+        """True while no further refusal may wait."""
+        return self.waiting >= MOST_WAITING
+
+    def wrong(self, origin: str) -> float:
+        """Seconds for which the answer to a wrong token from there is to be held back."""
+        now = self._clock()
+        self._recent *= 0.5 ** ((now - self._at) / HALF_LIFE_SECONDS)
+        self._at = now
+        self._recent += 1
+        self._unsaid += 1
+        if now - self._said_at >= LOG_SECONDS:
+            count = "a wrong token" if self._unsaid == 1 else f"{self._unsaid} wrong tokens"
+            self._say(f"{count}, the latest from {origin}")
+            self._unsaid, self._said_at = 0, now
+        return min(LONGEST_SECONDS, FIRST_SECONDS * self._recent)

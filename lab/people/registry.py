@@ -1,0 +1,192 @@
+"""The people of one lab: a file that only its owner may read, with the hashes of their tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.api.light import restore
+from lab.errors import NotFoundError, RefusedError, SetupError, StateError
+from lab.host.clock import WALL, Clock
+from lab.host.files import lock, write_private
+from lab.host.reading import read_json
+from lab.people.policy import Role
+from lab.topology import Credentials
+
+FOLDER = "people"
+"""Folder of the list in the folder of a lab."""
+
+FILE = "people.json"
+SCHEMA = "raylab-people/1"
+
+TOKEN_BYTES = 32
+PATIENCE_SECONDS = 10.0
+"""Longest wait for another labctl that changes the list."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with a token of her own. Times are seconds since the epoch."""
+
+    name: str
+    """Also the name of her namespace, and the beginning of her jobs' names."""
+    role: Role
+    token_sha256: str
+    """Hash of her token in hexadecimal digits; empty for somebody who is being removed."""
+    added_at: float
+    token_at: float
+    """Time at which the token was made."""
+    key: Credentials
+    """Her key of the object store."""
+
+    @property
+    def leaving(self) -> bool:
+        """True for somebody whose removal has begun: no token of hers is accepted."""
+        return not self.token_sha256
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """Somebody who is to be added."""
+
+    name: str
+    role: Role = Role.STUDENT
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """A person with her token, which is known only now."""
+
+    person: Person
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Document:
+    schema: str
+    people: tuple[Person, ...]
+
+
+class Registry:
+    """The list in a folder. It is read anew whenever the file has changed."""
+
+    def __init__(self, folder: Path, clock: Clock = WALL) -> None:
+        """Nothing is read yet; a folder without the file is a class without people."""
+        self.path, self._clock = folder / FILE, clock
+        self._stamp: tuple[int, int, int] | None = None
+        self._known: dict[str, Person] = {}
+
+    def people(self) -> Mapping[str, Person]:
+        """Name -> person, in the order of names. Raises StateError for a damaged file."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise self._damaged(str(error.strerror)) from error
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if stamp != self._stamp:
+            self._known, self._stamp = self._read(), stamp
+        return self._known
+
+    def get(self, name: str) -> Person:
+        """One person. Raises NotFoundError."""
+        people = self.people()
+        if name not in people:
+            hint = f"there are: {', '.join(list(people)[:30])}" if people else "labctl class add NAME"
+            raise NotFoundError(f"there is nobody called {name} in the class", hint)
+        return people[name]
+
+    def bearer(self, token: str) -> Person | None:
+        """The person whose token this is. Hashes are looked up, so the time tells nothing of a token."""
+        digest = _hash(token)
+        return next((one for one in self.people().values() if one.token_sha256 == digest), None)
+
+    def invite(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
+        """People with tokens and keys of their own, who are in no list yet. Raises RefusedError."""
+        people, now = self.people(), self._clock()
+        newcomers = tuple(newcomers)
+        if taken := [one.name for one in newcomers if one.name in people]:
+            hint = "choose other names, or `labctl class remove` them first"
+            raise RefusedError(f"in the class already: {', '.join(taken)}", hint)
+        invitations = []
+        for one in newcomers:
+            token = secrets.token_urlsafe(TOKEN_BYTES)
+            key = Credentials(secrets.token_hex(10), secrets.token_hex(20))
+            person = Person(one.name, one.role, _hash(token), now, now, key)
+            invitations.append(Invitation(person, token))
+        return tuple(invitations)
+
+    def add(self, people: Sequence[Person]) -> None:
+        """Take these people in, all or none. Raises RefusedError when a name was taken meanwhile."""
+        with self._changing() as known:
+            if taken := [one.name for one in people if one.name in known]:
+                raise RefusedError(f"in the class already: {', '.join(taken)}", "nobody was added")
+            known.update({one.name: one for one in people})
+
+    def reset(self, name: str) -> Invitation:
+        """Give a person another token; the old one ends at once. Raises NotFoundError."""
+        self.get(name)
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        with self._changing() as known:
+            if known[name].leaving:
+                raise RefusedError(f"{name} is being removed", f"finish it: labctl class remove {name}")
+            known[name] = dataclasses.replace(known[name], token_sha256=_hash(token), token_at=self._clock())
+            return Invitation(known[name], token)
+
+    def close(self, name: str) -> Person:
+        """End a person's token; she stays in the list until `forget`. Raises NotFoundError."""
+        self.get(name)
+        with self._changing() as known:
+            known[name] = dataclasses.replace(known[name], token_sha256="")
+            return known[name]
+
+    def forget(self, name: str) -> None:
+        """Take a person off the list."""
+        with self._changing() as known:
+            known.pop(name, None)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Person]]:
+        """The list to change; it is written at the end, unless something was raised."""
+        with lock(self.path.with_suffix(".lock"), "changing the class", patience=PATIENCE_SECONDS):
+            known = dict(self.people())
+            yield known
+            people = [dataclasses.asdict(known[name]) for name in sorted(known)]
+            write_private(self.path, json.dumps({"schema": SCHEMA, "people": people}, indent=1))
+            with contextlib.suppress(OSError):  # services in containers run as the owner of the folder
+                folder = self.path.parent.stat()
+                os.chown(self.path, folder.st_uid, folder.st_gid)
+
+    def _read(self) -> dict[str, Person]:
+        try:
+            document = restore(_Document, read_json(self.path))
+        except (OSError, ValueError) as error:
+            raise self._damaged(str(error)) from error
+        if document.schema != SCHEMA:
+            raise self._damaged(f"its schema is {document.schema}, not {SCHEMA}")
+        return {person.name: person for person in document.people}
+
+    def _damaged(self, why: str) -> StateError:
+        return StateError(f"the list of the class in {self.path} cannot be read: {why}", "restore that file")
+
+
+def hand_over(folder: Path, uid: int, gid: int) -> None:
+    """Make another user the owner of the list: containers run as that user. Raises SetupError."""
+    try:
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, uid, gid)
+    except OSError as error:
+        message = f"cannot give {error.filename or folder} to user {uid}: {error.strerror}"
+        raise SetupError(message, "run labctl as the owner of that folder") from error
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

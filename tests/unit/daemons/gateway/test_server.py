@@ -1,0 +1,148 @@
+"""Who is let in, and how fast the others are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from lab.daemons.gateway.access import Access
+from lab.daemons.gateway.server import Site
+from lab.daemons.gateway.tokens import LONGEST_SECONDS, MOST_WAITING, Slowdown, token_of
+from lab.people.registry import FILE, Newcomer, Registry
+from tests.fakes.host import FakeClock
+from tests.unit.daemons.gateway.classes import Class, QueueSide
+from tests.unit.daemons.queue.test_routes import Site as QueueSite
+
+
+class Gate:
+    """The gateway's site, whose pauses pass at once."""
+
+    def __init__(self, school: Class) -> None:
+        self.school, self.clock = school, FakeClock()
+        self.log: list[str] = []
+        self.paused: list[float] = []
+        self.slowdown = Slowdown(self.log.append, self.clock)
+        self.tokens = {name: school.registry.reset(name).token for name in ("ann", "ben")}
+
+    async def _pause(self, seconds: float) -> None:
+        self.paused.append(seconds)
+
+    def __call__(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+        async def ask() -> Any:
+            site = Site(self.school.registry, self.slowdown, self.log.append, self._pause)
+            queue = QueueSide(QueueSite(self.school.world))
+            site.open(Access(self.school.registry, queue, self.school.ray))
+            return await site.serve(make_mocked_request("GET", path, headers=dict(headers or {})))
+
+        response = asyncio.run(ask())
+        return response.status, response.body.decode()
+
+    def bear(self, token: str, path: str = "/api/version") -> tuple[int, str]:
+        return self(path, {"Authorization": f"Bearer {token}"})
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    school = Class(tmp_path)
+    yield Gate(school)
+    school.world.close()
+
+
+def test_who_bears_a_token_is_let_in(gate: Gate) -> None:
+    assert gate.bear(gate.tokens["ann"])[0] == 200
+    assert gate("/api/version", {"X-Ray-Authorization": f"bearer {gate.tokens['ann']}"})[0] == 200
+    assert gate.paused == []
+
+
+def test_health_needs_none(gate: Gate) -> None:
+    assert gate("/healthz") == (200, "{}")
+
+
+def test_without_a_token(gate: Gate) -> None:
+    for headers in ({}, {"Authorization": "Basic YTpi"}, {"Cookie": "ray-authentication-token=x"}):
+        assert gate("/api/version", headers) == (401, "Unauthorized: Missing authentication token")
+    assert gate.paused == []
+
+
+def test_a_wrong_token_is_told_late_and_logged(gate: Gate) -> None:
+    for _ in range(100):
+        assert gate.bear("wrong") == (403, "Forbidden: Invalid authentication token")
+    assert gate.paused == sorted(gate.paused)
+    assert (gate.paused[0], gate.paused[-1]) == (0.1, LONGEST_SECONDS)
+    assert len(gate.log) == 1
+    gate.clock.sleep(11)
+    gate.bear("wrong")
+    assert gate.log[1].startswith("100 wrong tokens, the latest from")
+
+
+def test_nobody_is_locked_out(gate: Gate) -> None:
+    for _ in range(10_000):
+        gate.slowdown.wrong("somewhere")
+    gate.slowdown.waiting = MOST_WAITING
+    assert gate.bear("wrong") == (429, "Too many wrong tokens: try again later")
+    assert gate.bear(gate.tokens["ben"])[0] == 200
+    assert gate.paused == []
+
+
+def test_wrong_tokens_are_forgotten_with_time() -> None:
+    clock = FakeClock()
+    slowdown = Slowdown(lambda _: None, clock)
+    for _ in range(40):
+        latest = slowdown.wrong("somewhere")
+    clock.sleep(600)
+    assert latest == LONGEST_SECONDS
+    assert slowdown.wrong("somewhere") == pytest.approx(0.1, rel=1e-3)
+
+
+def test_a_token_that_was_replaced_ends_at_once(gate: Gate) -> None:
+    Registry(gate.school.registry.path.parent).reset("ann")
+    assert gate.bear(gate.tokens["ann"])[0] == 403
+    gate.school.registry.close("ben")
+    assert gate.bear(gate.tokens["ben"])[0] == 403
+
+
+def test_rays_own_token_opens_nothing(gate: Gate) -> None:
+    person = gate.school.registry.get("ann")
+    for token in ("secret", person.token_sha256, person.key.secret_key, person.key.access_key, "ann"):
+        assert gate.bear(token)[0] == 403
+
+
+def test_a_damaged_list_lets_nobody_in_and_says_so(gate: Gate) -> None:
+    (gate.school.registry.path.parent / FILE).write_text("{")
+    status, text = gate.bear(gate.tokens["ann"])
+    assert (status, "cannot be read" in text) == (502, True)
+    assert "cannot be read" in gate.log[0]
+
+
+def test_the_log_of_anothers_job_is_refused_before_it_is_opened(gate: Gate) -> None:
+    gate.school.submit("ann", "x")
+    path = "/api/jobs/ann-x/logs/tail"
+    assert gate.bear(gate.tokens["ben"], path)[0] == 403
+    assert gate.bear(gate.tokens["ben"], "/api/jobs/never/logs/tail")[0] == 404
+
+
+def test_a_newcomer_is_let_in_without_a_restart(gate: Gate) -> None:
+    registry = Registry(gate.school.registry.path.parent)
+    (zoe,) = registry.invite([Newcomer("zoe")])
+    registry.add([zoe.person])
+    assert gate.bear(zoe.token)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "token"),
+    [
+        ({}, ""),
+        ({"Authorization": "Bearer  a "}, "a"),
+        ({"Authorization": "Bearer"}, ""),
+        ({"Authorization": "Bearer "}, ""),
+        ({"Authorization": "Basic x", "X-Ray-Authorization": "Bearer b"}, "b"),
+        ({"Authorization": "Bearer a", "X-Ray-Authorization": "Bearer b"}, "a"),
+    ],
+)
+def test_reading_the_token(headers: Mapping[str, str], token: str) -> None:
+    assert token_of(headers) == token
