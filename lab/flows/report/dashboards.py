@@ -220,7 +220,7 @@ def _draw(
         axes.set_ylim(bottom=0, top=None if any(values) else 1)
     axes.set_ylabel(unit)
     legend(picture, (axes,), "lower left", columns)
-    return themed(render(picture, "svg").decode())
+    return themed(render(picture, "svg", dark=False).decode())
 
 
 def _minutes(at: float, window: Window) -> float:

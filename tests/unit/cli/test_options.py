@@ -10,7 +10,7 @@ from lab.cli.context import SharedOption
 from lab.cli.listing import SECTIONS, walk
 from lab.cli.main import cli
 
-MOST_COMMANDS = 24
+MOST_COMMANDS = 25
 
 VALUES = {
     "--fault": "the ladder has two of them",

@@ -77,7 +77,7 @@ def test_a_fault_on_a_cluster_has_its_lab_from_the_options(labctl: Labctl) -> No
     inject = labctl.stub("lab.flows.recovery.inject", Outcome(given.fault, given))
     labctl.ok(*KUBERNETES, "--context", "school", "--namespace", "ann", *PLACE)
     (lab, request, *_), _ = inject.call_args
-    assert (lab.runtime.kind, lab.name, request.target) == ("kubernetes", "school/ann", "w-0")
+    assert (lab.view.kind, lab.name, request.target) == ("kubernetes", "school/ann", "w-0")
     assert labctl.opened == []
 
 

@@ -93,15 +93,18 @@ def figure(height: float, width: float = WIDTH) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def render(drawn: Figure, form: str) -> bytes:
-    """A picture as `svg` or `png`, the same bytes every time."""
+def render(drawn: Figure, form: str, *, dark: bool = True) -> bytes:
+    """A picture as `svg` or `png`, the same bytes every time; an SVG has colours for a dark screen, too.
+
+    Without `dark` it has none: the page that it becomes a part of has its own.
+    """
     out = io.BytesIO()
     # Without what changes from call to call, and without addresses in it.
     metadata: dict[str, None] = {"Software": None}
     if form == "svg":
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawn.savefig(out, format=form, dpi=DOTS, metadata=metadata)
-    return adaptive(out.getvalue()) if form == "svg" else out.getvalue()
+    return adaptive(out.getvalue()) if form == "svg" and dark else out.getvalue()
 
 
 def adaptive(svg: bytes) -> bytes:

@@ -112,11 +112,18 @@ def test_a_crashed_service_is_started_again_at_once(machine: Machine, up: LocalR
         machine.runtime(up.folder().parent, "other").crash(W0)
 
 
-@pytest.mark.parametrize("feature", [each for each in Feature if each is not Feature.CORDON])
+OF_A_NODE = [feature for feature in Feature if feature not in (Feature.CORDON, Feature.PROCESSES)]
+
+
+@pytest.mark.parametrize("feature", OF_A_NODE)
 def test_nodes_of_one_machine_share_what_containers_have_of_their_own(
     up: LocalRuntime, feature: Feature
 ) -> None:
     assert up.missing(feature).startswith("the nodes of the local runtime share the machine's ")
+
+
+def test_its_processes_are_within_reach(up: LocalRuntime) -> None:
+    assert up.missing(Feature.PROCESSES) == ""
 
 
 def test_only_a_cluster_has_machines_to_cordon(up: LocalRuntime) -> None:
