@@ -96,8 +96,10 @@ class CliLab:
         return str(answer["submission_id"])
 
     def checkpoints(self, job: str) -> int:
-        """Count the checkpoints of a job."""
-        return len(self._call(("jobs", "checkpoints", job, "--json"))[1]["checkpoints"])
+        """Count the checkpoints of a job. Checkouts from before November 2026 have the command elsewhere."""
+        with contextlib.suppress(LostError):
+            return len(self._call(("jobs", "checkpoints", job, "--json"))[1]["checkpoints"])
+        return len(self._call(("checkpoints", job, "--json"))[1]["checkpoints"])
 
     @property
     def folder(self) -> Path:

@@ -206,7 +206,7 @@ def _complete(instruction: str, app: App) -> int:
     if code:
         raise UsageError(
             f"{COMPLETE_VARIABLE}={instruction}: no shell's completion calls it like this",
-            f"unset it; `{PROGRAM} completion bash` prints what bash needs",
+            f"unset it; `{PROGRAM} self completion bash` prints what bash needs",
         )
     return code
 

@@ -1,4 +1,4 @@
-"""Completion in a shell in which labctl is README's alias, and no command."""
+"""Completion in a shell in which labctl is an alias, and no command."""
 
 from __future__ import annotations
 

@@ -29,25 +29,7 @@ from lab.faults import catalogue, find_fault
 from lab.runtime.spec import Asked
 from tests.conftest import ROOT
 
-PAGES = (
-    "chaos",
-    "commands",
-    "compose",
-    "developing",
-    "glossary",
-    "gpus",
-    "kubernetes",
-    "lab",
-    "lessons",
-    "metrics",
-    "patches",
-    "python",
-    "queues",
-    "recovery",
-    "report",
-    "store",
-    "troubleshooting",
-)
+PAGES = tuple(sorted(path.stem for path in (ROOT / "docs").glob("*.md")))
 DOCUMENTS = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
     *("docker/README.md", "workspace/README.md"),

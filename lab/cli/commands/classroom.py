@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 name_argument = click.argument("name", type=values.Text(), help="A person of the class.")
 out_option = click.option(
-    "--out", type=values.Place(dir_okay=False), metavar="FILE",
+    "--output", "out", type=values.Place(dir_okay=False), metavar="FILE",
     help="Write the tokens to this CSV file, which only you can read, instead of the terminal.",
 )  # fmt: skip
 
@@ -160,7 +160,7 @@ def _open(app: App) -> Classroom:
 def _refuse_existing(out: Path | None) -> None:
     """Refuse to write over a file, before anybody gets a token."""
     if out is not None and out.exists():
-        raise RefusedError(f"{out} is there already", "choose another name for --out")
+        raise RefusedError(f"{out} is there already", "choose another name for --output")
 
 
 def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:

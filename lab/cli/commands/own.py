@@ -105,7 +105,7 @@ def completion(app: App, shell: str) -> None:
 def completion_script(shell: str, cli: click.Command) -> str:
     """Build what the shell has to read to complete labctl.
 
-    It asks this checkout's labctl.py: an alias, such as README.md's, is no command that a script can call.
+    It asks this checkout's labctl.py: an alias is no command that a script can call.
     """
     from click.shell_completion import get_completion_class
 

@@ -72,13 +72,13 @@ def test_a_token_is_shown_once(school: School) -> None:
 
 def test_tokens_go_into_a_file(school: School, tmp_path: Path) -> None:
     out = tmp_path / "tokens.csv"
-    handed = school.labctl.json("class", "add", "--count", "3", "--role", "assistant", "--out", str(out))
+    handed = school.labctl.json("class", "add", "--count", "3", "--role", "assistant", "--output", str(out))
     assert all("token" not in one for one in handed["people"])
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [row["name"] for row in rows] == ["assistant01", "assistant02", "assistant03"]
     assert all(school.registry.bearer(row["token"]) for row in rows)
-    assert school.labctl("class", "add", "zoe", "--out", str(out)).exit_code == 11
+    assert school.labctl("class", "add", "zoe", "--output", str(out)).exit_code == 11
     assert "zoe" not in school.registry.people()
 
 

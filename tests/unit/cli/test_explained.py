@@ -1,4 +1,4 @@
-"""submit, job show: why a job failed, where that is known."""
+"""submit, jobs show: why a job failed, where that is known."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ def test_an_old_option_is_refused_with_the_new_one(labctl: Labctl, old: str) -> 
 def test_completion_prints_a_script(labctl: Labctl, shell: str) -> None:
     script = labctl.ok("self", "completion", shell)
     (asks,) = (line for line in script.splitlines() if f"_LABCTL_COMPLETE={shell}_complete" in line)
-    assert f"{ROOT / 'labctl.py'})" in asks, "README's alias is no command that a script can call"
+    assert f"{ROOT / 'labctl.py'})" in asks, "an alias is no command that a script can call"
     assert "$+commands" not in script
     assert script.strip() == completion_script(shell, cli).strip()
     assert labctl.json("self", "completion", shell) == {

@@ -44,6 +44,13 @@ def test_every_file_that_a_notebook_links_to_is_there(notebook: Path) -> None:
     assert [t for t in targets if "://" not in t and not (notebook.parent / t).exists()] == []
 
 
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_only_looks_at_its_lab(notebook: Path) -> None:
+    """In a container, JupyterLab has nothing but a LabView."""
+    text = "".join("".join(c["source"]) for c in cells(notebook, "code"))
+    assert not [name for name in ("lab.runtime", "lab.control") if name in text]
+
+
 class FakeRay:
     """A cluster on which nothing ends, as a notebook's cell sees it."""
 
