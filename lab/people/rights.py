@@ -24,16 +24,27 @@ class KeyRights:
     writes: tuple[str, ...]
 
     def may_read(self, name: str) -> bool:
-        """Tell if an object of this name may be read, or names that begin so be listed."""
+        """Tell if an object of this name may be read."""
         return name.startswith((*self.reads, *self.writes)) or name in self.folders
 
     def may_write(self, name: str) -> bool:
-        """Tell if an object of this name may be written or deleted."""
+        """Tell if an object of this name may be written."""
         return name.startswith(self.writes) or name in self.markers
+
+    def may_delete(self, name: str) -> bool:
+        """Tell if an object of this name may be deleted, or an upload of it be aborted."""
+        return name.startswith(self.writes)
+
+    def may_list(self, prefix: str) -> bool:
+        """Tell if all names that begin so may be listed."""
+        return prefix.startswith((*self.reads, *self.writes))
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Names of the empty objects that stand for the folders above: pyarrow writes them with any file."""
+        """Names of the empty objects that stand for the folders above: pyarrow writes them with any file.
+
+        They may be written and not deleted: MinIO deletes all below such a name when a header asks for it.
+        """
         parents = {part for prefix in self.writes for part in _parents(prefix)}
         return tuple(sorted(parents))
 
@@ -69,7 +80,7 @@ def policy(bucket: str, mine: KeyRights) -> dict[str, Any]:
     """These rights as a policy of S3, for MinIO and its forks."""
     there = f"arn:aws:s3:::{bucket}"
     listed = sorted({f"{prefix}*" for prefix in (*mine.reads, *mine.writes)})
-    writes = sorted({f"{prefix}*" for prefix in mine.writes} | set(mine.markers))
+    own = [f"{there}/{part}" for part in sorted({f"{prefix}*" for prefix in mine.writes})]
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -84,10 +95,13 @@ def policy(bucket: str, mine: KeyRights) -> dict[str, Any]:
             },
             {**_allow("", "s3:GetObject"), "Resource": [f"{there}/{p}" for p in (*listed, *mine.folders)]},
             {
-                **_allow("", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"),
-                "Resource": [f"{there}/{part}" for part in writes],
+                **_allow("", "s3:PutObject"),
+                "Resource": sorted({*own, *(f"{there}/{marker}" for marker in mine.markers)}),
             },
-            {**_allow("", "s3:ListMultipartUploadParts"), "Resource": [f"{there}/{p}" for p in writes]},
+            {
+                **_allow("", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"),
+                "Resource": own,
+            },
             {"Effect": "Deny", "Action": ["admin:CreateServiceAccount"]},
         ],
     }

@@ -62,6 +62,9 @@ OF_SIGNATURE = frozenset(
 
 ACL, GRANT = "HTTP_X_AMZ_ACL", "HTTP_X_AMZ_GRANT_"
 
+UNPACK = "HTTP_X_AMZ_META_SNOWBALL_AUTO_EXTRACT"
+"""Header by which MinIO unpacks an archive wherever the key reaches: the lab's reaches all of the bucket."""
+
 OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "date"})
 
 REDIRECTIONS = (301, 302, 303, 307, 308)
@@ -221,8 +224,11 @@ def _check_stays(*keys: str) -> None:
 def _forwarded(environ: Environ) -> dict[str, str]:
     """The headers that mean something to the other store, as text.
 
-    Raises RefusalError for those that would open an object to others: no key of jobs may do that.
+    Raises RefusalError for those that would open an object to others, and for the one that would write
+    objects of other names: no key of jobs may do that.
     """
+    if UNPACK in environ:
+        raise RefusalError(403, "AccessDenied", "no archive is unpacked here: send its objects one by one")
     if environ.get(ACL, "private") != "private" or any(name.startswith(GRANT) for name in environ):
         raise RefusalError(403, "AccessDenied", "the key of jobs may not give others access to an object")
     headers = {"Content-Type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 
-from lab.people.registry import Registry
+from lab.errors import StateError
+from lab.people.registry import Person, Registry
 from lab.people.rights import KeyRights, rights
 from lab.store.server.asked import S3Request
 from lab.store.server.keys import Key, Keyring, RefusalError
@@ -18,12 +20,19 @@ class PeoplesKeyring(Keyring):
         self._people, self._bucket = people, bucket
 
     def find(self, access_key: str) -> Key | None:
-        """The key of this name. Raises StateError when the list of people is damaged."""
+        """The key of this name. Raises RefusalError when the list of people is damaged."""
         match = super().find(access_key)
-        for person in () if match is not None else self._people.people().values():
+        for person in () if match is not None else self._persons():
             if not person.leaving and person.key.access_key == access_key:
                 match = Key(person.key, self._bucket, rights(person.role, person.name))
         return match
+
+    def _persons(self) -> Iterable[Person]:
+        try:
+            return self._people.people().values()
+        except StateError as error:  # what it says goes to labctl, not to whoever asks
+            problem = "the list of the people of the class cannot be read"
+            raise RefusalError(503, "ServiceUnavailable", problem) from error
 
 
 def check_personal(asked: S3Request, method: str, source: str) -> None:
@@ -35,6 +44,8 @@ def check_personal(asked: S3Request, method: str, source: str) -> None:
         allowed = _on_bucket(asked, method, mine)
     elif method in ("GET", "HEAD", "OPTIONS"):
         allowed = mine.may_read(asked.key)
+    elif method == "DELETE":
+        allowed = mine.may_delete(asked.key)
     else:
         allowed = mine.may_write(asked.key) and (not source or mine.may_read(source))
     if not allowed or _climbs(asked.key) or _climbs(source):
@@ -50,7 +61,7 @@ def check_deletion(asked: S3Request, body: bytes) -> None:
         names = [part.text or "" for part in ET.fromstring(body).iter() if _tag(part) == "Key"]
     except ET.ParseError as error:
         raise RefusalError(400, "MalformedXML", "the body is no XML") from error
-    if not all(mine.may_write(name) and not _climbs(name) for name in names):
+    if not all(mine.may_delete(name) and not _climbs(name) for name in names):
         raise _denied()
 
 
@@ -61,7 +72,7 @@ def _on_bucket(asked: S3Request, method: str, mine: KeyRights) -> bool:
     if method == "HEAD" or asked.parameters == {"location"}:
         return True
     prefixes = [value for name, value in asked.pairs if name == "prefix"]
-    return mine.may_read("") or (len(prefixes) == 1 and mine.may_read(prefixes[0]))
+    return mine.may_list("") or (len(prefixes) == 1 and mine.may_list(prefixes[0]))
 
 
 def _climbs(name: str) -> bool:

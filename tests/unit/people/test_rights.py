@@ -46,6 +46,28 @@ def test_writing(name: str, may: bool) -> None:
     assert ANN.may_write(name) == may
 
 
+@pytest.mark.parametrize("name", ["people/", ".raylab/", ".raylab/ledger/", "people/ben/x", "shared/x", ""])
+def test_what_stands_for_a_folder_of_all_is_not_deleted(name: str) -> None:
+    assert not ANN.may_delete(name)
+
+
+@pytest.mark.parametrize("name", ["people/ann/", "people/ann/x", ".raylab/ledger/ann-1/x"])
+def test_her_own_is_deleted(name: str) -> None:
+    assert ANN.may_delete(name)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "people", "people/", "people/a", "people/ann", ".raylab", ".raylab/ledger/"]
+)
+def test_no_names_of_others_are_listed(prefix: str) -> None:
+    assert not ANN.may_list(prefix)
+
+
+@pytest.mark.parametrize("prefix", ["people/ann/", "people/ann/run", "shared/", ".raylab/ledger/ann-1/"])
+def test_her_own_names_are_listed(prefix: str) -> None:
+    assert ANN.may_list(prefix)
+
+
 def test_an_assistant_reads_all_and_writes_her_own() -> None:
     mine = rights(Role.ASSISTANT, "eva")
     assert mine.may_read("people/ann/x")
@@ -58,7 +80,8 @@ def test_a_teacher_has_the_whole_bucket() -> None:
     mine = rights(Role.TEACHER, "tom")
     assert mine.may_read("anything")
     assert mine.may_write("anything")
-    assert mine.may_read("")
+    assert mine.may_list("")
+    assert mine.may_delete("people/")
     assert mine.markers == ()
 
 
@@ -73,6 +96,12 @@ def test_the_policy_of_minio_says_the_same() -> None:
         "arn:aws:s3:::ray/people/ann/",
         "arn:aws:s3:::ray/people/ann/*",
     ]
+    for action in ("s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"):
+        # MinIO takes the right to delete `people/` for that to delete all below it
+        assert by_action[action]["Resource"] == [
+            "arn:aws:s3:::ray/.raylab/ledger/ann-*",
+            "arn:aws:s3:::ray/people/ann/*",
+        ]
     assert "arn:aws:s3:::ray/shared/*" in by_action["s3:GetObject"]["Resource"]
     assert not any("ray/*" in resource for one in statements for resource in one.get("Resource", ()))
     assert statements[-1] == {"Effect": "Deny", "Action": ["admin:CreateServiceAccount"]}

@@ -158,6 +158,13 @@ def test_no_job_opens_an_object_to_others(front: Front, header: Mapping[str, str
     assert front("PUT", f"/{BUCKET}/a", b"data", {"x-amz-acl": "private"}, TRAINING).status_code == 200
 
 
+@pytest.mark.parametrize("value", ["true", "True", ""])
+def test_no_archive_is_unpacked_there(front: Front, value: str) -> None:
+    header = {"x-amz-meta-snowball-auto-extract": value}
+    assert front("PUT", f"/{BUCKET}/a.tar", b"data", header, TRAINING).status_code == 403
+    assert front.there.keys(THEIRS) == []
+
+
 def test_the_buckets_of_others_are_not_listed(front: Front) -> None:
     text = front("GET", "/", credentials=OURS).text
     assert (f"<Name>{BUCKET}</Name>" in text, "private" in text, THEIRS in text) == (True, False, False)

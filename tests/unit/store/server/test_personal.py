@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.people.policy import Role
-from lab.people.registry import Newcomer, Registry
+from lab.people.registry import FILE, Newcomer, Registry
 from lab.store.server.app import S3App
 from lab.store.server.keys import Key
 from lab.store.server.personal import PeoplesKeyring
@@ -75,6 +75,16 @@ def test_her_own_part(server: Class, method: str, path: str, status: int) -> Non
         ("GET", "/ray?list-type=2"),
         ("GET", "/ray?list-type=2&prefix="),
         ("GET", "/ray?list-type=2&prefix=people%2Fa"),
+        ("GET", "/ray?list-type=2&prefix=people%2Fann"),
+        ("GET", "/ray?list-type=2&prefix=people%2F"),
+        ("GET", "/ray?list-type=2&prefix=people"),
+        ("GET", "/ray?list-type=2&prefix=.raylab%2F"),
+        ("GET", "/ray?prefix=.raylab"),
+        ("GET", "/ray?prefix=.raylab%2Fledger%2F"),
+        ("GET", "/ray"),
+        ("GET", "/ray?delimiter=%2F"),
+        ("GET", "/ray?marker=people%2Fann%2F"),
+        ("GET", "/ray?uploads&prefix=people%2F"),
         ("GET", "/ray?list-type=2&prefix=people%2Fben%2F"),
         ("GET", "/ray?list-type=2&prefix=people%2Fann%2F&prefix="),
         ("GET", "/ray?location&list-type=2"),
@@ -90,6 +100,10 @@ def test_her_own_part(server: Class, method: str, path: str, status: int) -> Non
         ("PUT", "/ray/people/ann/../ben/b"),
         ("PUT", "/ray/.raylab/ledger/ben-1/l"),
         ("DELETE", "/ray/shared/s"),
+        ("DELETE", "/ray/people/"),
+        ("DELETE", "/ray/.raylab/"),
+        ("DELETE", "/ray/.raylab/ledger/"),
+        ("DELETE", "/ray/people/?uploadId=x"),
         ("POST", "/ray/people/ben/b?uploads"),
         ("PUT", "/ray/people/ben/b?partNumber=1&uploadId=x"),
         ("PUT", "/ray/people/ann/a?acl"),
@@ -111,7 +125,10 @@ def deletion(*names: str) -> bytes:
     return f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{objects}</Delete>'.encode()
 
 
-@pytest.mark.parametrize("names", [("people/ben/b",), ("people/ann/a", "shared/s"), ("people/ann/../ben/b",)])
+@pytest.mark.parametrize(
+    "names",
+    [("people/ben/b",), ("people/ann/a", "shared/s"), ("people/ann/../ben/b",), ("people/ann/a", "people/")],
+)
 def test_of_many_none_is_deleted_where_one_is_anothers(server: Class, names: tuple[str, ...]) -> None:
     answer = server("POST", "/ray?delete", deletion(*names), credentials=server.key("ann"))
     assert (answer.status_code, len(server.keys())) == (403, len(OBJECTS))
@@ -157,3 +174,14 @@ def test_a_person_disables_no_key(server: Class) -> None:
     path = f"/minio/admin/v3/set-user-status?accessKey={TRAINING.access_key}&status=disabled"
     assert server("PUT", path, credentials=server.key("ann")).status_code == 403
     assert server("GET", "/ray/other", credentials=TRAINING).status_code == 200
+
+
+def test_a_damaged_list_of_people_is_named_and_not_shown(server: Class) -> None:
+    ann = server.key("ann")
+    path = server.registry.path
+    path.write_text(path.read_text().replace('"role"', '"rule"'))
+    answer = server("GET", "/ray/people/ann/a", credentials=ann)
+    assert (answer.status_code, b"<Code>ServiceUnavailable</Code>" in answer.data) == (503, True)
+    for text in (answer.data.decode(), "\n".join(server.log)):
+        assert not any(part in text for part in (ann.secret_key, FILE, "rule", str(path.parent)))
+    assert server("GET", "/ray/other", credentials=TRAINING).data == b"secret"
