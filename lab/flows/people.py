@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import NotFoundError, RefusedError
+from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
+from lab.host.clock import MONOTONIC, Clock, settle
+from lab.host.files import lock
+from lab.host.quantities import plural
 from lab.people.registry import FOLDER, Invitation, Newcomer, Person, Registry
-from lab.people.rights import home, policy, rights
+from lab.people.rights import policy, rights, work
 from lab.store.setup import OWN
 from lab.topology import BUCKET
 
@@ -19,8 +22,17 @@ if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.store.admin import MinioAdministration
 
+LOCK = "class.lock"
+"""File beside the list of people, held while people are added or removed."""
+
 QUEUE = "default"
 """LocalQueue of each person's namespace: jobs that name none go there, as Kueue has it."""
+
+STOP_SECONDS = 60.0
+"""Deadline for the jobs of somebody who is removed to end."""
+
+PATIENCE_SECONDS = 120.0
+"""Longest wait for another labctl that adds or removes people."""
 
 EXAMPLE = "classroom"
 """The example whose ClusterQueue of this name everybody shares, unless the teacher made another one."""
@@ -41,14 +53,19 @@ class Removal:
 class Classroom:
     """The people of one lab that is up with `--class`."""
 
-    def __init__(self, lab: Lab, registry: Registry | None = None) -> None:
-        """Look whether the lab is up for a class. Raises LabDownError; RefusedError for one that is not."""
-        self._lab = lab
+    def __init__(
+        self, lab: Lab, *, clock: Clock = MONOTONIC, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Look whether the lab is up for a class; `say` gets a line for each wait.
+
+        Raises LabDownError; RefusedError for a lab that is not for a class.
+        """
+        self._lab, self._clock, self._say = lab, clock, say
         spec = lab.runtime.spec()
         if not spec.classroom:
             hint = "`labctl down`, then `labctl up --class`"
             raise RefusedError(f"lab {lab.name} is not for a class: it was started without --class", hint)
-        self.registry = registry or Registry(folder_of(lab))
+        self.registry = Registry(folder_of(lab))
 
     @property
     def address(self) -> str:
@@ -58,19 +75,71 @@ class Classroom:
     def add(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
         """Add people, all or none; returns them with their tokens, which are nowhere else.
 
-        Raises RefusedError for a name that is taken, ClusterError, StoreError.
+        Raises RefusedError for a name that is taken, SetupError while another labctl is busy with the class,
+        ClusterError, StoreError.
         """
-        invitations = self.registry.invite(newcomers)
-        people = [invitation.person for invitation in invitations]
-        with contextlib.ExitStack() as undo:
-            self.provide(people, undo)
-            self.registry.add(people)
-            undo.pop_all()
+        with self._alone("adding people to the class"):
+            invitations = self.registry.invite(newcomers)
+            people = [invitation.person for invitation in invitations]
+            with contextlib.ExitStack() as undo:
+                self._provide(people, undo)
+                self.registry.add(people)
+                undo.pop_all()
         return invitations
 
-    def provide(self, people: Sequence[Person], undo: contextlib.ExitStack | None = None) -> None:
+    def provide(self) -> None:
+        """Make what the people lack of queues and keys, as where the store is a new one.
+
+        Those who are being removed get nothing; nothing is taken back when it fails. Raises as `add` does.
+        """
+        with self._alone("giving the class queues and keys"):
+            people = [one for one in self.registry.people().values() if not one.leaving]
+            self._provide(people, contextlib.ExitStack())
+
+    def remove(self, name: str, *, delete: bool) -> Removal:
+        """Remove a person: her token ends first, then her key, her jobs and her queue.
+
+        Her stored objects are deleted only with `delete`, and once none of her jobs is left. What failed
+        half-way is finished by the same call again. Raises NotFoundError, WaitTimeoutError while a job does
+        not end, SetupError while another labctl is busy with the class, ClusterError, StoreError.
+        """
+        with self._alone(f"removing {name} from the class"):
+            person = self.registry.close(name)
+            if (admin := self._administration()) is not None:
+                _take_key(admin, person)
+            stopped = self._stop_jobs(name)
+            self._delete_queues([("LocalQueue", name, QUEUE)])
+            stopped += self._stop_jobs(name)  # those that came in while her token ended
+            objects = self.objects(name)
+            for prefix in work(name) if delete else ():
+                self._lab.store.delete_prefix(prefix)
+            self.registry.forget(name)
+        return Removal(name, stopped, objects, delete)
+
+    def objects(self, name: str) -> int:
+        """Number of stored objects of a person, ledgers of her jobs included. Raises StoreError."""
+        return sum(len(self._lab.store.list(prefix)) for prefix in work(name))
+
+    def jobs(self) -> Mapping[str, int]:
+        """Namespace -> number of its jobs that have not ended."""
+        counts: dict[str, int] = {}
+        for row in self._lab.queues.list().workloads:
+            counts[row.namespace] = counts.get(row.namespace, 0) + 1
+        return counts
+
+    @contextlib.contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """Keep other labctls from adding and removing people: what one takes back may be another one's."""
+
+        def say(holder: str) -> None:
+            self._say(f"{holder}; waiting for it, {PATIENCE_SECONDS:g} s at most")
+
+        path = self.registry.path.with_name(LOCK)
+        with lock(path, what, patience=PATIENCE_SECONDS, on_wait=say, clock=self._clock):
+            yield
+
+    def _provide(self, people: Sequence[Person], undo: contextlib.ExitStack) -> None:
         """Make what these people lack of queues and keys. `undo` gets what takes back that which was made."""
-        undo = undo or contextlib.ExitStack()
         queues = self._missing_queues([person.name for person in people])
         if queues:
             self._lab.queues.apply([("class.yaml", "\n---\n".join(json.dumps(one) for one in queues))])
@@ -82,40 +151,30 @@ class Classroom:
                 admin.put_policy(name, policy(BUCKET, rights(person.role, person.name)))
                 admin.put_user(person.key, name)
 
-    def remove(self, name: str, *, delete: bool) -> Removal:
-        """Remove a person: her token ends first, then her jobs, her queue and her key.
+    def _stop_jobs(self, name: str) -> tuple[str, ...]:
+        """Stop a person's jobs and wait until none is left. Raises WaitTimeoutError."""
+        stopped: dict[str, str] = {}
+        said = False
 
-        Her stored objects are deleted only with `delete`. What failed half-way is finished by the same call
-        again. Raises NotFoundError, ClusterError, StoreError.
-        """
-        person = self.registry.close(name)
-        stopped = tuple(self._stop_jobs(name))
-        objects = self.objects(name)
-        if delete:
-            self._lab.store.delete_prefix(home(name))
-        self._delete_queues([("LocalQueue", name, QUEUE)])
-        if (admin := self._administration()) is not None:
-            _take_key(admin, person)
-        self.registry.forget(name)
-        return Removal(name, stopped, objects, delete)
+        def look() -> list[str]:
+            nonlocal said
+            left = [row for row in self._lab.queues.list().workloads if row.namespace == name]
+            if left and not said:
+                said = True
+                self._say(f"stopping {plural(len(left), 'job')} of {name}, {STOP_SECONDS:g} s at most")
+            for row in left:
+                if row.workload not in stopped:
+                    with contextlib.suppress(RefusedError, NotFoundError):  # it ended meanwhile
+                        self._lab.queues.cancel(row.workload, f"{name} was removed from the class")
+                        stopped[row.workload] = row.name
+            return [row.name for row in left]
 
-    def objects(self, name: str) -> int:
-        """Number of stored objects in a person's folder. Raises StoreError."""
-        return len(self._lab.store.list(home(name)))
-
-    def jobs(self) -> Mapping[str, int]:
-        """Namespace -> number of its jobs that have not ended."""
-        counts: dict[str, int] = {}
-        for row in self._lab.queues.list().workloads:
-            counts[row.namespace] = counts.get(row.namespace, 0) + 1
-        return counts
-
-    def _stop_jobs(self, name: str) -> Iterable[str]:
-        for row in self._lab.queues.list().workloads:
-            if row.namespace == name:
-                with contextlib.suppress(RefusedError, NotFoundError):  # it ended meanwhile
-                    self._lab.queues.cancel(row.workload, f"{name} was removed from the class")
-                    yield row.name
+        if left := settle(look, lambda names: not names, timeout=STOP_SECONDS, clock=self._clock):
+            raise WaitTimeoutError(
+                f"jobs of {name} have not ended after {STOP_SECONDS:g} s: {', '.join(left)}",
+                f"nothing of hers was deleted; to go on: labctl class remove {name}",
+            )
+        return tuple(stopped.values())
 
     def _missing_queues(self, names: Iterable[str]) -> list[Mapping[str, Any]]:
         """The objects that these people's queues lack: those that are there are the teacher's."""

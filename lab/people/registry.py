@@ -98,11 +98,7 @@ class Registry:
 
     def get(self, name: str) -> Person:
         """One person. Raises NotFoundError."""
-        people = self.people()
-        if name not in people:
-            hint = f"there are: {', '.join(list(people)[:30])}" if people else "labctl class add NAME"
-            raise NotFoundError(f"there is nobody called {name} in the class", hint)
-        return people[name]
+        return _of_name(name, self.people())
 
     def bearer(self, token: str) -> Person | None:
         """The person whose token this is. Hashes are looked up, so the time tells nothing of a token."""
@@ -136,16 +132,17 @@ class Registry:
         self.get(name)
         token = secrets.token_urlsafe(TOKEN_BYTES)
         with self._changing() as known:
-            if known[name].leaving:
+            person = _of_name(name, known)
+            if person.leaving:
                 raise RefusedError(f"{name} is being removed", f"finish it: labctl class remove {name}")
-            known[name] = dataclasses.replace(known[name], token_sha256=_hash(token), token_at=self._clock())
+            known[name] = dataclasses.replace(person, token_sha256=_hash(token), token_at=self._clock())
             return Invitation(known[name], token)
 
     def close(self, name: str) -> Person:
         """End a person's token; she stays in the list until `forget`. Raises NotFoundError."""
         self.get(name)
         with self._changing() as known:
-            known[name] = dataclasses.replace(known[name], token_sha256="")
+            known[name] = dataclasses.replace(_of_name(name, known), token_sha256="")
             return known[name]
 
     def forget(self, name: str) -> None:
@@ -176,6 +173,13 @@ class Registry:
 
     def _damaged(self, why: str) -> StateError:
         return StateError(f"the list of the class in {self.path} cannot be read: {why}", "restore that file")
+
+
+def _of_name(name: str, people: Mapping[str, Person]) -> Person:
+    if name not in people:
+        hint = f"there are: {', '.join(list(people)[:30])}" if people else "labctl class add NAME"
+        raise NotFoundError(f"there is nobody called {name} in the class", hint)
+    return people[name]
 
 
 def hand_over(folder: Path, uid: int, gid: int) -> None:

@@ -59,10 +59,15 @@ def home(name: str) -> str:
     return f"{PEOPLE}/{name}/"
 
 
+def work(name: str) -> tuple[str, ...]:
+    """Prefixes of what is a person's own: her folder, and the ledgers of her jobs."""
+    return home(name), f"{LEDGER_PREFIX}/{name}-"
+
+
 def rights(role: Role, name: str) -> KeyRights:
     """The rights of a person's key."""
     areas: Mapping[Whose, tuple[str, ...]] = {
-        Whose.OWN: (home(name), f"{LEDGER_PREFIX}/{name}-"),
+        Whose.OWN: work(name),
         Whose.OTHERS: (f"{PEOPLE}/", f"{LEDGER_PREFIX}/"),
         Whose.SHARED: (SHARED,),
     }

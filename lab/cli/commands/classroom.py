@@ -154,7 +154,7 @@ def reset(app: App, names: tuple[str, ...], out: Path | None) -> None:
 def _open(app: App) -> Classroom:
     from lab.flows.people import Classroom
 
-    return Classroom(app.open())
+    return Classroom(app.open(), clock=app.clock, say=app.out.note)
 
 
 def _refuse_existing(out: Path | None) -> None:

@@ -131,8 +131,7 @@ def provide(lab: Lab) -> None:
     """Give the people of a class what they lack of queues and keys, as where the store is a new one."""
     from lab.flows.people import Classroom
 
-    classroom = Classroom(lab)
-    classroom.provide(tuple(classroom.registry.people().values()))
+    Classroom(lab).provide()
 
 
 def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from lab.people.registry import FOLDER, Registry
-from lab.topology import LabSpec
+from lab.cluster.queues import Queues
+from lab.errors import RefusedError, SetupError, StoreError
+from lab.flows.people import PATIENCE_SECONDS, STOP_SECONDS, Classroom
+from lab.people.registry import FOLDER, Newcomer, Registry
+from lab.topology import Credentials, LabSpec
+from tests.fakes.host import FakeClock
 from tests.unit.cli.fakes import PLAN, Labctl
 from tests.unit.cli.queues import QueueWorld
 
@@ -37,10 +42,44 @@ class School:
             "--", "true",
         )  # fmt: skip
 
+    @property
+    def classroom(self) -> Classroom:
+        return Classroom(self.labctl.lab, clock=self.labctl.runtime.clock)
+
+
+class Keys:
+    """The administration of a MinIO in memory; `journal` has what was changed, and what tests write."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, str] = {}
+        """Policy -> access key."""
+        self.journal: list[str] = []
+        self.full = False
+
+    def put_policy(self, name: str, policy: Mapping[str, object]) -> None:
+        self.journal.append(f"policy {name}")
+
+    def put_user(self, key: Credentials, policy: str) -> None:
+        if self.full:
+            raise StoreError("the disk is full", "free some space")
+        self.users[policy] = key.access_key
+
+    def remove_person(self, access_key: str, policy: str) -> None:
+        self.journal.append(f"take key {policy}")
+        self.users.pop(policy, None)
+
 
 @pytest.fixture
 def school(labctl: Labctl, tmp_path: Path) -> School:
     return School(labctl, tmp_path / "queue")
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
+    """Where the lab's store is MinIO."""
+    keys = Keys()
+    monkeypatch.setattr(Classroom, "_administration", lambda _: keys)
+    return keys
 
 
 def test_people_get_tokens_and_queues(school: School) -> None:
@@ -150,6 +189,135 @@ def test_deleting_work_asks_first(school: School) -> None:
     assert not school.labctl.store.exists("people/ann/model")
     assert school.labctl.store.exists("people/anna/model")
     assert school.queues == set()
+
+
+def test_deleting_work_deletes_ledgers(school: School) -> None:
+    school.labctl.ok("class", "add", "ann")
+    own = ("people/ann/model", ".raylab/ledger/ann-1/0.jsonl", ".raylab/ledger/ann-2/0.jsonl")
+    others = (".raylab/ledger/anna-1/0.jsonl", ".raylab/ledger/ann/0.jsonl", "people/anna/model")
+    for name in (*own, *others):
+        school.labctl.store.put(name, b"x")
+    refused = school.labctl("class", "remove", "ann", "--delete-work")
+    assert "3 stored objects of ann" in refused.output
+    done = school.labctl.json("class", "remove", "ann", "--delete-work", "--yes")
+    assert (done["objects"], done["deleted"]) == (3, True)
+    assert {one.key for one in school.labctl.store.list()} == set(others)
+
+
+def test_access_ends_before_work_is_deleted(
+    school: School, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    school.labctl.ok("class", "add", "ann")
+    school.submit("ann", "a")
+    keys.journal.clear()
+    cancel, delete = Queues.cancel, type(school.labctl.store).delete
+
+    def noted_cancel(queues: Queues, workload: str, message: str = "") -> object:
+        assert school.registry.get("ann").leaving
+        keys.journal.append("stop")
+        return cancel(queues, workload, message)
+
+    def noted_delete(store: object, names: list[str]) -> None:
+        assert not school.labctl.lab.queues.list().workloads
+        keys.journal.append(f"delete {names[0]}")
+        delete(school.labctl.store, names)
+
+    monkeypatch.setattr(Queues, "cancel", noted_cancel)
+    monkeypatch.setattr(type(school.labctl.store), "delete", noted_delete)
+    school.labctl.store.put("people/ann/model", b"x")
+    school.labctl.store.put(".raylab/ledger/ann-a/0.jsonl", b"x")
+    school.labctl.ok("class", "remove", "ann", "--delete-work", "--yes")
+    assert keys.journal == [
+        "take key raylab-person-ann",
+        "stop",
+        "delete people/ann/model",
+        "delete .raylab/ledger/ann-a/0.jsonl",
+    ]
+
+
+def test_nothing_is_deleted_while_a_job_runs(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    school.labctl.ok("class", "add", "ann")
+    school.submit("ann", "a")
+    school.labctl.store.put("people/ann/model", b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(school.world.ray, "stop", lambda _: None)
+        before = school.labctl.runtime.clock()
+        result = school.labctl("class", "remove", "ann", "--delete-work", "--yes")
+        assert school.labctl.runtime.clock() - before >= STOP_SECONDS
+    assert (result.exit_code, f"after {STOP_SECONDS:g} s" in result.output) == (7, True), result.output
+    assert "labctl class remove ann" in result.output
+    assert school.labctl.store.exists("people/ann/model")
+    assert school.registry.get("ann").leaving
+    assert school.labctl("class", "add", "ann").exit_code == 11
+    school.labctl.ok("class", "remove", "ann", "--delete-work", "--yes")
+    assert not school.labctl.store.exists("people/ann/model")
+    assert school.registry.people() == {}
+
+
+def test_a_job_that_comes_late_is_stopped(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    school.labctl.ok("class", "add", "ann")
+    school.submit("ann", "a")
+    cancel, late = Queues.cancel, ["b"]
+
+    def slow_cancel(queues: Queues, workload: str, message: str = "") -> object:
+        answer = cancel(queues, workload, message)
+        if late:  # the gateway had let it in
+            school.submit("ann", late.pop())
+        return answer
+
+    monkeypatch.setattr(Queues, "cancel", slow_cancel)
+    assert len(school.labctl.json("class", "remove", "ann")["stopped"]) == 2
+    assert not school.labctl.lab.queues.list().workloads
+
+
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_one_labctl_at_a_time_changes_a_class(
+    school: School, keys: Keys, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    classroom, waited = school.classroom, list[float]()
+    apply = Queues.apply
+
+    def meanwhile(queues: Queues, *asked: object, **more: object) -> object:
+        clock = FakeClock()
+        other, before = Classroom(school.labctl.lab, clock=clock), clock()
+        with pytest.raises(SetupError, match="busy with adding people to the class"):
+            other.add([Newcomer("ann")]) if change == "add" else other.remove("ann", delete=True)
+        waited.append(clock() - before)
+        return apply(queues, *asked, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Queues, "apply", meanwhile)
+    (ann,) = classroom.add([Newcomer("ann")])
+    assert waited == [pytest.approx(PATIENCE_SECONDS)]
+    assert keys.users == {"raylab-person-ann": ann.person.key.access_key}
+    with pytest.raises(RefusedError, match="in the class already: ann"):
+        school.classroom.add([Newcomer("ann")])
+    assert keys.users == {"raylab-person-ann": ann.person.key.access_key}
+    assert school.queues == {("ann", "default")}
+
+
+def test_who_leaves_gets_no_queue_and_no_key_again(school: School, keys: Keys) -> None:
+    school.labctl.ok("class", "add", "ann", "ben")
+    school.registry.close("ann")
+    school.labctl.lab.queues.delete([("LocalQueue", name, "default") for name in ("ann", "ben")])
+    keys.users.clear()
+    school.classroom.provide()
+    assert list(keys.users) == ["raylab-person-ben"]
+    assert school.queues == {("ben", "default")}
+
+
+def test_keys_stay_where_others_cannot_be_made(school: School, keys: Keys) -> None:
+    school.labctl.ok("class", "add", "ann", "ben")
+    keys.full, before = True, dict(keys.users)
+    with pytest.raises(StoreError, match="full"):
+        school.classroom.provide()
+    assert (keys.users, len(school.queues)) == (before, 2)
+
+
+def test_what_removing_waits_for_is_said(school: School) -> None:
+    school.labctl.ok("class", "add", "ann")
+    school.submit("ann", "a")
+    result = school.labctl("class", "remove", "ann")
+    assert f"stopping 1 job of ann, {STOP_SECONDS:g} s at most" in result.output
 
 
 def test_a_lab_without_class_refuses(labctl: Labctl) -> None:

@@ -104,6 +104,20 @@ def test_nobody_of_that_name(tmp_path: Path) -> None:
         assert error.value.hint == "there are: ann"
 
 
+def test_somebody_whom_another_process_has_just_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry(tmp_path)
+    added(registry, ANN, BEN)
+    ann = registry.get("ann")
+    monkeypatch.setattr(registry, "get", lambda name: ann)  # she was there at the first look
+    Registry(tmp_path).forget("ann")
+    for change in (registry.reset, registry.close):
+        with pytest.raises(NotFoundError, match="nobody called ann"):
+            change("ann")
+    assert list(Registry(tmp_path).people()) == ["ben"]
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", '{"schema": "raylab-people/2", "people": []}', '{"schema": "raylab-people/1"}'],
