@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from lab.api.base import Plain, plain
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from lab.flows.images import ImageNeed
     from lab.flows.kubernetes.lint import LintReport
     from lab.flows.lessons.model import Lesson
+    from lab.flows.people import Removal
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, GpuHolder
+    from lab.people.registry import Person
     from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 
 Document = dict[str, Plain]
@@ -40,13 +42,9 @@ Document = dict[str, Plain]
 def service(status: ServiceStatus) -> Document:
     """One service."""
     return {
-        "service": status.service,
-        "state": status.state.value,
-        "detail": status.detail,
-        "url": format.without_secrets(status.url),
-        "pid": status.pid,
-        "container": status.container,
-    }
+        "service": status.service, "state": status.state.value, "detail": status.detail,
+        "url": format.without_secrets(status.url), "pid": status.pid, "container": status.container,
+    }  # fmt: skip
 
 
 def image(need: ImageNeed) -> Document:
@@ -81,13 +79,9 @@ def dataset(item: Dataset) -> Document:
 def alert(item: Alert) -> Document:
     """One alert that fires. `since` in seconds since the epoch."""
     return {
-        "name": item.name,
-        "severity": item.severity,
-        "since": item.since,
-        "labels": dict(item.labels),
-        "summary": item.summary,
-        "silenced": item.silenced,
-    }
+        "name": item.name, "severity": item.severity, "since": item.since, "labels": dict(item.labels),
+        "summary": item.summary, "silenced": item.silenced,
+    }  # fmt: skip
 
 
 def silence(item: Silence) -> Document:
@@ -98,15 +92,10 @@ def silence(item: Silence) -> Document:
 def node(item: Node) -> Document:
     """One Ray node. Times are seconds since the epoch, resources as Ray counts them."""
     return {
-        "service": item.service,
-        "node_id": item.node_id,
-        "alive": item.alive,
-        "head": item.head,
-        "resources": dict(item.resources),
-        "started_at": item.started_at,
-        "ended_at": item.ended_at,
+        "service": item.service, "node_id": item.node_id, "alive": item.alive, "head": item.head,
+        "resources": dict(item.resources), "started_at": item.started_at, "ended_at": item.ended_at,
         "reason": item.reason,
-    }
+    }  # fmt: skip
 
 
 def job(item: Job) -> Document:
@@ -166,13 +155,9 @@ def lab(
 
 def _device(device: DeviceView) -> Document:
     return {
-        "node": device.node,
-        "device": device.device,
-        "state": device.state,
-        "reason": device.reason,
-        "message": device.message,
-        "since": device.since,
-    }
+        "node": device.node, "device": device.device, "state": device.state, "reason": device.reason,
+        "message": device.message, "since": device.since,
+    }  # fmt: skip
 
 
 def _assignment(gpu: GpuAssignment) -> Document:
@@ -305,14 +290,10 @@ def healed(item: Healed) -> Document:
 def gpu(item: Gpu, holder: GpuHolder | None) -> Document:
     """A GPU or MIG slice of this machine. Memory in bytes, 0 when unknown; `lab` is null when it is free."""
     return {
-        "vendor": item.vendor.value,
-        "index": item.index,
-        "uuid": item.uuid,
-        "name": item.name,
-        "memory": item.memory_bytes,
-        "device_nodes": list(item.device_nodes),
+        "vendor": item.vendor.value, "index": item.index, "uuid": item.uuid, "name": item.name,
+        "memory": item.memory_bytes, "device_nodes": list(item.device_nodes),
         "lab": holder.lab if holder else None,
-    }
+    }  # fmt: skip
 
 
 def gpu_plan(plan: GpuPlan) -> Document:
@@ -368,6 +349,34 @@ def report(data: ReportData, written: Written) -> Document:
         "control": data.control_job or None,
         "missing": list(written.missing),
     }
+
+
+# A class
+
+
+def invited(gateway: str, people: Iterable[Mapping[str, str]]) -> Document:
+    """The class's address, and people with their tokens unless those are in a file."""
+    return {"gateway": gateway, "people": [dict(one) for one in people]}
+
+
+def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> Document:
+    """The people of a class. Times are seconds since the epoch; `jobs` has the unfinished ones of each."""
+    return {
+        "people": [
+            {
+                "name": one.name, "role": one.role.value, "added_at": one.added_at, "token_at": one.token_at,
+                "leaving": one.leaving, "unfinished_jobs": jobs.get(one.name, 0),
+            }
+            for one in people
+        ]
+    }  # fmt: skip
+
+
+def removal(done: Removal) -> Document:
+    """What became of a person who was removed, of her jobs and her stored objects."""
+    return {
+        "name": done.name, "stopped": [*done.stopped], "objects": done.objects, "deleted": done.deleted
+    }  # fmt: skip
 
 
 # Manifests

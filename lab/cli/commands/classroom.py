@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import format, render, values
+from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import RefusedError, UsageError
 from lab.host.files import write_private
@@ -83,18 +83,7 @@ def list_(app: App) -> None:
     """List the people with role, token's date and unfinished jobs."""
     classroom = _open(app)
     people, jobs = classroom.registry.people().values(), classroom.jobs()
-    document = [
-        {
-            "name": one.name,
-            "role": one.role.value,
-            "added_at": one.added_at,
-            "token_at": one.token_at,
-            "leaving": one.leaving,
-            "unfinished_jobs": jobs.get(one.name, 0),
-        }
-        for one in people
-    ]
-    if app.out.as_json({"people": document}):
+    if app.out.as_json(documents.persons(people, jobs)):
         return
     if not people:
         app.out.line("nobody is in the class yet: labctl class add NAME")
@@ -130,7 +119,7 @@ def remove(app: App, name: str, keep: bool, yes: bool) -> None:
         count = plural(classroom.objects(name), "stored object")
         app.confirm(f"--delete-work deletes, for good: {count} of {name}")
     done = classroom.remove(name, delete=not keep)
-    if app.out.as_json({**vars(done), "stopped": list(done.stopped)}):
+    if app.out.as_json(documents.removal(done)):
         return
     stopped = f"stopped {', '.join(done.stopped)}" if done.stopped else "no job of hers was unfinished"
     app.out.line(f"{name} was removed: {stopped}")
@@ -171,11 +160,8 @@ def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, cla
     ]
     if out is not None:
         write_private(out, _csv(records))
-    document = {
-        "gateway": address,
-        "people": records if out is None else [_without_token(r) for r in records],
-    }
-    if app.out.as_json(document):
+    shown = records if out is None else [_without_token(record) for record in records]
+    if app.out.as_json(documents.invited(address, shown)):
         return
     if out is None:
         app.out.show(render.table(("NAME", "ROLE", "TOKEN"), (tuple(record.values()) for record in records)))
@@ -185,7 +171,7 @@ def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, cla
     app.out.note(f"a person types: export RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...")
 
 
-def _without_token(record: dict[str, str]) -> dict[str, object]:
+def _without_token(record: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in record.items() if name != "token"}
 
 

@@ -178,6 +178,22 @@ def test_removing_stops_jobs_and_keeps_work(school: School) -> None:
     assert list(school.registry.people()) == ["ben"]
 
 
+def test_the_documents_of_a_class(school: School, tmp_path: Path) -> None:
+    handed = school.labctl.json("class", "add", "ann")
+    assert {key: type(value) for key, value in handed.items()} == {"gateway": str, "people": list}
+    assert [sorted(one) for one in handed["people"]] == [["name", "role", "token"]]
+    filed = school.labctl.json("class", "reset", "ann", "--output", str(tmp_path / "tokens.csv"))
+    assert filed["people"] == [{"name": "ann", "role": "student"}]
+    ann = school.registry.get("ann")
+    listed = {
+        "name": "ann", "role": "student", "added_at": ann.added_at, "token_at": ann.token_at,
+        "leaving": False, "unfinished_jobs": 0,
+    }  # fmt: skip
+    assert school.labctl.json("class", "list") == {"people": [listed]}
+    gone = {"name": "ann", "stopped": [], "objects": 0, "deleted": False}
+    assert school.labctl.json("class", "remove", "ann") == gone
+
+
 def test_deleting_work_asks_first(school: School) -> None:
     school.labctl.ok("class", "add", "ann")
     school.labctl.store.put("people/ann/model", b"x")
