@@ -178,7 +178,7 @@ def test_a_file_of_somebody_else_is_not_run(drop: Drop) -> None:
 
 def test_the_command_lists_the_others_and_warns(drop: Drop, capsys: pytest.CaptureFixture[str]) -> None:
     path = drop("x = 1")
-    assert main(["faults"]) == 0
+    assert main(["fault-inject", "--list"]) == 0
     out, err = capsys.readouterr()
     assert "kill: " in out
     assert f"warning: {path}" in err
