@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from lab.daemons.gateway import views
 from lab.daemons.gateway.submission import job_name
-from lab.daemons.gateway.upstream import Reply, Upstream
+from lab.daemons.gateway.upstream import Body, Reply, UnansweredError, Upstream
 from lab.daemons.gateway.views import Row
 from lab.errors import ClusterError, NotFoundError, RefusedError
 from lab.people.policy import TABLE, Action, Role, Whose, allowed, relation
@@ -29,7 +30,7 @@ class Asked:
     method: str
     path: str
     query: str = ""
-    body: bytes = b""
+    body: Body = b""
 
     @property
     def target(self) -> str:
@@ -47,6 +48,10 @@ class Access:
     def owner(self, namespace: str) -> str:
         """The person whose namespace this is; empty for the lab's own."""
         return namespace if namespace in self.registry.people() else ""
+
+    def owner_of(self, job: Row) -> str:
+        """The person whose job of Ray's this is, by its metadata; empty for the lab's own."""
+        return self.owner(views.workload_of(job).partition("/")[0])
 
     def may(self, person: Person, action: Action, owner: str) -> bool:
         """Decide if she may do this to what belongs to `owner`, which is empty for the lab."""
@@ -102,14 +107,25 @@ class Access:
 
     async def submission(self, submission_id: str) -> dict[str, Any] | None:
         """A job of Ray's; None where it knows none of this id."""
-        reply = await self.ray.ask("GET", f"/api/jobs/{quote(submission_id, safe='')}")
-        return dict(reply.json()) if reply.good else None
+        reply = await self.ray.ask("GET", job_path(submission_id))
+        return None if reply.status == 404 else dict(good(reply).json())
+
+
+def job_path(name: str, page: str = "") -> str:
+    """The path of a job in Ray's API, or of a page below it."""
+    return f"/api/jobs/{quote(name, safe='')}{page}"
+
+
+def workload_path(row: Row, page: str = "") -> str:
+    """The path of a job in the queues' API, or of a page below it."""
+    return f"/workloads/{quote(str(row['workload']))}{page}"
 
 
 def good(reply: Reply) -> Reply:
-    """The answer, if it is no refusal. Raises ClusterError."""
+    """The answer, if it is no refusal. Raises ClusterError: UnansweredError where another try may help."""
     if not reply.good:
-        raise ClusterError(f"a service of the lab answered HTTP {reply.status}: {reply.text[:300]}")
+        kind = UnansweredError if reply.status >= 500 else ClusterError
+        raise kind(f"a service of the lab answered HTTP {reply.status}: {reply.text[:300]}")
     return reply
 
 

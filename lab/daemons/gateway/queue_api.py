@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from lab.daemons.gateway import submission, views
-from lab.daemons.gateway.access import Access, Asked, good
+from lab.daemons.gateway.access import Access, Asked, good, workload_path
 from lab.daemons.gateway.upstream import Reply, document
 from lab.people.policy import Action
 
@@ -47,15 +48,29 @@ class QueuePages:
     async def workload(self, asked: Asked, space: str, name: str, page: str = "") -> Reply:
         """`GET /workloads/NAMESPACE/NAME` and `.../why`."""
         row = await self._access.get(asked.person, Action.READ, f"{space}/{name}")
-        return good(await self._access.queue.ask("GET", f"/workloads/{row['workload']}{page}"))
+        return good(await self._access.queue.ask("GET", workload_path(row, page)))
 
     async def order(self, asked: Asked, space: str, name: str, verb: str) -> Reply:
         """`POST /workloads/NAMESPACE/NAME/VERB`."""
         row = await self._access.get(asked.person, Action.STOP, f"{space}/{name}")
-        return await self._access.queue.ask("POST", f"/workloads/{row['workload']}/{verb}", asked.body)
+        return await self._access.queue.ask("POST", workload_path(row, f"/{verb}"), asked.body)
+
+    async def events(self, asked: Asked) -> Reply:
+        """`GET /events`: all that was decided; the messages only of jobs that this person may read."""
+        self._access.check_shared(asked.person, Action.SEE_QUEUES)
+        reply = await self._access.queue.ask("GET", asked.target)
+        if not reply.good:
+            return reply
+        return document([self._event(asked, event) for event in reply.json()])
+
+    def _event(self, asked: Asked, event: dict[str, Any]) -> dict[str, Any]:
+        space, slash, _ = str(event["workload"]).partition("/")
+        if not slash or self._access.may(asked.person, Action.READ, self._access.owner(space)):
+            return event
+        return views.closed_event(event)
 
     async def see(self, asked: Asked) -> Reply:
-        """Queues, quotas, what was decided, and health: everybody's."""
+        """Queues, quotas and health: everybody's."""
         self._access.check_shared(asked.person, Action.SEE_QUEUES)
         return await self._access.queue.ask("GET", asked.target)
 

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from lab.daemons.gateway import submission, views
-from lab.daemons.gateway.access import Access, Asked, good
+from lab.daemons.gateway.access import Access, Asked, good, job_path, workload_path
 from lab.daemons.gateway.upstream import Reply, UnansweredError, document
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.people.policy import Action
+from lab.topology import JOB_FINAL
 
 MOST_PACKAGES = 50
 """Names of packages that are remembered of a person; the oldest is forgotten first."""
@@ -21,7 +22,7 @@ POLL_SECONDS = 1.0
 """Pause between two looks at a job that waits, while its log is followed."""
 
 PATIENCE_SECONDS = 60.0
-"""Time for which Ray may be silent while a log is followed."""
+"""Time for which Ray or the queues may be silent while a log is followed."""
 
 
 class RayJobs:
@@ -37,10 +38,11 @@ class RayJobs:
         return await self._access.ray.ask("GET", asked.path)
 
     async def cluster(self, asked: Asked) -> Reply:
-        """`GET /api/v0/KIND`: Ray's lists; of nodes everybody's."""
+        """`GET /api/v0/KIND`: Ray's lists without runtime environments; that of nodes is everybody's."""
         nodes = asked.path == "/api/v0/nodes"
         self._access.check_shared(asked.person, Action.SEE_QUEUES if nodes else Action.READ_CLUSTER)
-        return await self._access.ray.ask("GET", asked.target)
+        reply = await self._access.ray.ask("GET", asked.target)
+        return document(views.without_environments(reply.json()), reply.status) if reply.good else reply
 
     # Packages: named by Ray's clients, kept by the queues under their SHA-256
 
@@ -97,16 +99,18 @@ class RayJobs:
             job = views.details(row, attempts.get(row["submission_id"]))
             shown.append(self._shown(asked, job, access.owner(row["namespace"])))
         for job in known:
-            workload = (job.get("metadata") or {}).get(views.WORKLOAD)
-            if workload not in queued and (job.get("submission_id") or access.may(person, Action.READ, "")):
-                shown.append(self._shown(asked, job, ""))
+            owner = access.owner_of(job)
+            listed = job.get("submission_id") or access.may(person, Action.READ, owner)
+            if listed and views.workload_of(job) not in queued:
+                shown.append(self._shown(asked, job, owner))
         return document(shown)
 
     async def job(self, asked: Asked, name: str) -> Reply:
         """`GET /api/jobs/ID`."""
         row = await self._access.find(asked.person, Action.LIST, name)
         if row is None:
-            return document(self._shown(asked, await self._unqueued(asked, Action.LIST, name), ""))
+            job = await self._unqueued(asked, Action.LIST, name)
+            return document(self._shown(asked, job, self._access.owner_of(job)))
         job = views.details(row, await self._access.attempt(row))
         return document(self._shown(asked, job, self._access.owner(row["namespace"])))
 
@@ -114,17 +118,15 @@ class RayJobs:
         """The part of a job that this person may see."""
         if not self._access.may(asked.person, Action.READ, owner):
             return views.closed(job)
-        owned = self._access.registry.people().get(owner)
-        if owned is None or not job.get("runtime_env"):
-            return job
-        return {**job, "runtime_env": submission.without_variables(owned, job["runtime_env"])}
+        person, environment = self._access.registry.people().get(owner), job.get("runtime_env") or {}
+        return {**job, "runtime_env": submission.without_variables(person, environment)}
 
     async def _unqueued(self, asked: Asked, action: Action, name: str) -> dict[str, Any]:
-        """A job that did not come through the queues. Raises NotFoundError, ForbiddenError."""
+        """A job that the queues do not know, or not any more. Raises NotFoundError, ForbiddenError."""
         job = await self._access.submission(name)
         if job is None:
             raise NotFoundError(f"Job {name} does not exist")  # Ray's words
-        self._access.check(asked.person, action, "", "this job")
+        self._access.check(asked.person, action, self._access.owner_of(job), "this job")
         return job
 
     async def stop(self, asked: Asked, name: str) -> Reply:
@@ -132,9 +134,9 @@ class RayJobs:
         row = await self._access.find(asked.person, Action.STOP, name)
         if row is None:
             await self._unqueued(asked, Action.STOP, name)
-            return await self._access.ray.ask("POST", asked.path, b"")
+            return await self._access.ray.ask("POST", job_path(name, "/stop"), b"")
         order = json.dumps({"message": f"Stopped by {asked.person.name}"}).encode()
-        reply = await self._access.queue.ask("POST", f"/workloads/{row['workload']}/cancel", order)
+        reply = await self._access.queue.ask("POST", workload_path(row, "/cancel"), order)
         if reply.status == 409:  # it has ended already
             return document({"stopped": False})
         return document({"stopped": True}) if reply.good else _as_text(reply)
@@ -144,12 +146,12 @@ class RayJobs:
         row = await self._access.find(asked.person, Action.DELETE, name)
         if row is None:
             await self._unqueued(asked, Action.DELETE, name)
-            return await self._access.ray.ask("DELETE", asked.path)
+            return await self._access.ray.ask("DELETE", job_path(name))
         if row["status"] != views.FINISHED:
             raise UsageError(f"job {row['name']} has not ended", "stop it first")
         deleted = False
         for attempt in row["attempts_made"]:
-            reply = await self._access.ray.ask("DELETE", f"/api/jobs/{attempt['submission_id']}")
+            reply = await self._access.ray.ask("DELETE", job_path(attempt["submission_id"]))
             deleted = deleted or reply.good
         return document({"deleted": deleted})
 
@@ -158,10 +160,10 @@ class RayJobs:
         row = await self._access.find(asked.person, Action.READ, name)
         if row is None:
             await self._unqueued(asked, Action.READ, name)
-            return await self._access.ray.ask("GET", asked.path)
+            return await self._access.ray.ask("GET", job_path(name, "/logs"))
         if not row["submission_id"]:
             return document({"logs": ""})
-        reply = await self._access.ray.ask("GET", f"/api/jobs/{row['submission_id']}/logs")
+        reply = await self._access.ray.ask("GET", job_path(row["submission_id"], "/logs"))
         return reply if reply.good else document({"logs": ""})
 
     async def check_tail(self, asked: Asked, name: str) -> None:
@@ -172,39 +174,64 @@ class RayJobs:
     async def tail(self, asked: Asked, name: str) -> AsyncIterator[str]:
         """`/api/jobs/ID/logs/tail`: the log of every attempt from now on, until the job has ended.
 
-        Why it waits is said in between. Raises what `check_tail` raises, and ClusterError once Ray has been
-        silent for too long.
+        Why it waits is said in between. Raises what `check_tail` raises, and ClusterError once Ray or the
+        queues have been silent for too long.
         """
-        done: set[str] = set()
-        said, silent = "", 0.0
-        while True:
-            row = await self._access.find(asked.person, Action.READ, name)
-            if row is None:
-                await self._unqueued(asked, Action.READ, name)
-                async for text in self._access.ray.tail(f"/api/jobs/{name}/logs/tail"):
+        progress, silent = _Progress(), 0.0
+        while not progress.over:
+            ended = len(progress.ended)
+            try:
+                async for text in self._more(asked, name, progress):
+                    silent = 0.0
                     yield text
-                return
-            attempt = row["submission_id"]
-            if attempt and attempt not in done:
-                try:
-                    if await self._access.attempt(row) is not None:
-                        async for text in self._access.ray.tail(f"/api/jobs/{attempt}/logs/tail"):
-                            yield text
-                        silent = 0.0
-                        done.add(attempt)
-                        continue
-                except UnansweredError:
-                    silent += POLL_SECONDS
-                    if silent >= PATIENCE_SECONDS:
-                        raise
-                    await self._pause(POLL_SECONDS)
-                    continue
-            if row["status"] == views.FINISHED:
-                return
-            if row.get("waits") and row["waits"] != said:
-                said = row["waits"]
-                yield f"(queue) {said}\n"
-            await self._pause(POLL_SECONDS)
+                silent = 0.0
+            except UnansweredError:
+                silent += POLL_SECONDS
+                if silent >= PATIENCE_SECONDS:
+                    raise
+            if not progress.over and len(progress.ended) == ended:
+                await self._pause(POLL_SECONDS)
+
+    async def _more(self, asked: Asked, name: str, progress: _Progress) -> AsyncIterator[str]:
+        """The next part of a log: the stream of an attempt, or the reason for which there is none."""
+        row = await self._access.find(asked.person, Action.READ, name)
+        if row is None:
+            await self._unqueued(asked, Action.READ, name)
+        attempt = name if row is None else str(row["submission_id"])
+        if attempt and attempt not in progress.ended and await self._access.submission(attempt) is not None:
+            async for text in progress.fresh(attempt, self._access.ray.tail(job_path(attempt, "/logs/tail"))):
+                yield text
+            job = await self._access.submission(attempt)
+            if job is None or job["status"] in JOB_FINAL:
+                progress.ended.add(attempt)
+                progress.over = row is None
+        elif row is None or row["status"] == views.FINISHED:
+            progress.over = True
+        elif row.get("waits") and row["waits"] != progress.said:
+            progress.said = row["waits"]
+            yield f"(queue) {progress.said}\n"
+
+
+class _Progress:
+    """The point up to which a log was given."""
+
+    def __init__(self) -> None:
+        self.ended: set[str] = set()
+        """Attempts that have ended and whose whole log was given."""
+        self.over = False
+        self.said = ""
+        """The reason for waiting that was given last."""
+        self._given: dict[str, int] = {}
+
+    async def fresh(self, attempt: str, texts: AsyncIterator[str]) -> AsyncIterator[str]:
+        """The part of an attempt's stream that was not given yet; each stream begins with the whole log."""
+        at = 0
+        async for text in texts:
+            at += len(text)
+            new = at - self._given.get(attempt, 0)
+            if new > 0:
+                self._given[attempt] = at
+                yield text[-new:]
 
 
 def _as_text(reply: Reply) -> Reply:

@@ -42,7 +42,7 @@ class Routes:
 
         self._routes: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/api/version", jobs.version),
-            ("GET", "/api/v0/[a-z_]+", jobs.cluster),
+            ("GET", "/api/v0/(?:nodes|tasks|actors|placement_groups)", jobs.cluster),
             ("GET", "/api/packages/gcs/([A-Za-z0-9._-]{1,200})", jobs.has_package),
             ("PUT", "/api/packages/gcs/([A-Za-z0-9._-]{1,200})", jobs.put_package),
             ("GET", "/api/jobs/", jobs.jobs),
@@ -58,7 +58,8 @@ class Routes:
             ("GET", one, queues.workload),
             ("GET", f"{one}/why", why),
             ("POST", f"{one}/(cancel|deactivate|activate|preempt)", queues.order),
-            ("GET", "/(?:queues|objects|events|health)", queues.see),
+            ("GET", "/events", queues.events),
+            ("GET", "/(?:queues|objects|health)", queues.see),
             ("POST", "/(?:apply|delete|health/(?:run|override|lift))", queues.change),
         )
 
@@ -70,16 +71,27 @@ class Routes:
             return failure(asked.path, error)
 
     async def _handled(self, asked: Asked) -> Reply:
+        if not asked.target.isascii():
+            raise UsageError("the address of the request has letters that are not escaped")
         allowed = []
         for method, pattern, handler in self._routes:
             match = re.fullmatch(pattern, asked.path)
             if match is not None and method == asked.method:
-                return await handler(asked, *map(unquote, match.groups()))
+                return await handler(asked, *names(match))
             if match is not None:
                 allowed.append(method)
         if allowed:
             return Reply(405, f"{asked.path} takes {' and '.join(allowed)}".encode(), "text/plain")
         raise NotFoundError(f"there is no page {asked.path[:200]} in the gateway of a class")
+
+
+def names(match: re.Match[str]) -> list[str]:
+    """The names in a path, decoded. Raises NotFoundError for those that lead to another page."""
+    decoded = [unquote(part) for part in match.groups()]
+    for name in decoded:
+        if name in (".", "..") or "/" in name or not name.isprintable():
+            raise NotFoundError(f"there is nothing called {name[:80]!a}")
+    return decoded
 
 
 def failure(path: str, error: LabError) -> Reply:

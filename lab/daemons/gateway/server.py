@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.gateway.access import Access, Asked
 from lab.daemons.gateway.ray_api import RayJobs
-from lab.daemons.gateway.routes import TAIL, Routes, failure
+from lab.daemons.gateway.routes import TAIL, Routes, failure, names
 from lab.daemons.gateway.tokens import Slowdown, token_of
 from lab.daemons.gateway.upstream import HttpUpstream, Reply
 from lab.errors import LabError
@@ -79,8 +80,8 @@ class Site:
             return _response(failure(request.path, error))
         if person is None:
             return await self._refused(request)
-        if (match := TAIL.fullmatch(request.path)) is not None:
-            return await self._tail(request, person, match[1])
+        if (match := TAIL.fullmatch(request.rel_url.raw_path)) is not None:
+            return await self._tail(request, person, match)
         async with self._uploads if request.can_read_body else contextlib.nullcontext():
             asked = _asked(request, person, await request.read())
             reply = await self._routes.answer(asked)
@@ -102,12 +103,13 @@ class Site:
             self._slowdown.waiting -= 1
         return _response(Reply(403, b"Forbidden: Invalid authentication token", "text/plain"))
 
-    async def _tail(self, request: web.Request, person: Person, name: str) -> web.StreamResponse:
+    async def _tail(self, request: web.Request, person: Person, match: re.Match[str]) -> web.StreamResponse:
         """Send a log until the job has ended, or the client is gone."""
         from aiohttp import WSCloseCode, web
 
         asked = _asked(request, person)
         try:
+            (name,) = names(match)
             await self._jobs.check_tail(asked, name)
         except LabError as error:
             return _response(failure(request.path, error))
@@ -140,7 +142,8 @@ async def _gone(socket: web.WebSocketResponse) -> None:
 
 
 def _asked(request: web.Request, person: Person, body: bytes = b"") -> Asked:
-    return Asked(person, request.method, request.path, request.query_string, body)
+    url = request.rel_url
+    return Asked(person, request.method, url.raw_path, url.raw_query_string, body)
 
 
 def _response(reply: Reply) -> web.Response:

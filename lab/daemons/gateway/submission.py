@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import shlex
@@ -9,6 +10,7 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lab.daemons.gateway.upstream import Body
 from lab.errors import UsageError
 from lab.host.reading import parse_json
 from lab.people.registry import Person
@@ -22,6 +24,9 @@ QUEUE = "default"
 
 RESERVED = "raylab_"
 """Beginning of metadata that only the lab writes."""
+
+KEYS = "AWS_"
+"""Beginning of variables that hold keys of a store."""
 
 DEFAULT_WORKERS = {"count": 1, "cpus": 1}
 """Request of a job that says nothing of what it takes."""
@@ -42,11 +47,14 @@ Packages = Callable[[str], str]
 """Gives the SHA-256 of a person's package by Ray's name for it; empty where she sent none of that name."""
 
 
-def body(data: bytes) -> dict[str, Any]:
+def body(data: Body) -> dict[str, Any]:
     """The JSON object of a request. Raises UsageError."""
     try:
-        value = parse_json(data or b"{}")
-    except ValueError as error:
+        value = parse_json(bytes(data) or b"{}")
+        json.dumps(value, ensure_ascii=False).encode()  # half a character cannot be sent on
+    except UnicodeEncodeError as error:
+        raise UsageError("the request has half a character (a lone surrogate)") from error
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the request is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise UsageError(f"the request must be a JSON object, not {type(value).__name__}")
@@ -86,10 +94,11 @@ def with_variables(person: Person, runtime_env: Mapping[str, Any]) -> dict[str, 
     return {**runtime_env, "env_vars": {**variables(person), **given}}
 
 
-def without_variables(person: Person, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-    """A runtime environment as she gave it."""
-    ours = variables(person)
-    kept = {n: v for n, v in (runtime_env.get("env_vars") or {}).items() if ours.get(n) != v}
+def without_variables(person: Person | None, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """A runtime environment as its owner gave it, if she is known, and without keys of any store."""
+    ours = {} if person is None else variables(person)
+    given = runtime_env.get("env_vars") or {}
+    kept = {n: v for n, v in given.items() if not n.startswith(KEYS) and ours.get(n) != v}
     rest = {name: value for name, value in runtime_env.items() if name != "env_vars"}
     return {**rest, "env_vars": kept} if kept else rest
 
@@ -153,7 +162,9 @@ def _command(entrypoint: str) -> list[str]:
 def _package(runtime_env: Mapping[str, Any], packages: Packages) -> tuple[dict[str, Any], str]:
     """The environment without the working folder that was sent, and the SHA-256 of that."""
     rest = dict(runtime_env)
-    modules = rest.get("py_modules") or ()
+    modules = rest.get("py_modules") or []
+    if not isinstance(modules, list):
+        raise UsageError("py_modules: must be a list")
     if any(PACKAGE.match(str(module)) for module in modules):
         raise UsageError(
             "py_modules: folders of this machine do not go through the queues",

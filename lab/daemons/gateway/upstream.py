@@ -17,6 +17,9 @@ UPLOAD_SECONDS = 120.0
 
 JSON = "application/json"
 
+Body = bytes | bytearray
+"""A body; one that is large is not copied."""
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -54,7 +57,7 @@ def document(value: Any, status: int = 200) -> Reply:
 class Upstream(Protocol):
     """One service behind the gateway. All methods raise ClusterError where it does not answer."""
 
-    async def ask(self, method: str, path: str, body: bytes | None = None) -> Reply:
+    async def ask(self, method: str, path: str, body: Body | None = None) -> Reply:
         """One request; `path` may have a query."""
 
     def tail(self, path: str) -> AsyncIterator[str]:
@@ -72,14 +75,20 @@ class HttpUpstream:
         """`session` is aiohttp's, `token` the one that the service wants."""
         self._session, self._url, self._headers = session, url.rstrip("/"), bearer(token)
 
-    async def ask(self, method: str, path: str, body: bytes | None = None) -> Reply:
+    async def ask(self, method: str, path: str, body: Body | None = None) -> Reply:
         import aiohttp
+        from yarl import URL
 
         timeout = aiohttp.ClientTimeout(TIMEOUT_SECONDS if body is None else UPLOAD_SECONDS)
         headers = {**self._headers, "Content-Type": JSON}
         try:
             async with self._session.request(
-                method, self._url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                method,
+                URL(self._url + path, encoded=True),
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
             ) as response:
                 return Reply(response.status, await response.read(), response.content_type)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -87,10 +96,11 @@ class HttpUpstream:
 
     async def tail(self, path: str) -> AsyncIterator[str]:
         import aiohttp
+        from yarl import URL
 
         try:
             async with self._session.ws_connect(
-                self._url + path, headers=self._headers, heartbeat=30, max_msg_size=0
+                URL(self._url + path, encoded=True), headers=self._headers, heartbeat=30, max_msg_size=0
             ) as socket:
                 async for message in socket:
                     if message.type is aiohttp.WSMsgType.TEXT:

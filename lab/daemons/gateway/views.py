@@ -70,11 +70,16 @@ def details(row: Row, job: Row | None) -> dict[str, Any]:
     }
 
 
+def workload_of(job: Row) -> str:
+    """NAMESPACE/NAME in the queues of a job of Ray's; empty where it did not come through them."""
+    return str((job.get("metadata") or {}).get(WORKLOAD, ""))
+
+
 def closed(job: Row) -> dict[str, Any]:
     """A job of Ray's with only what everybody sees."""
     shown = {name: job.get(name) for name in SHOWN_OF_ALL}
     hidden = {name: None for name in job if name not in shown}
-    workload = str((job.get("metadata") or {}).get(WORKLOAD, ""))
+    workload = workload_of(job)
     metadata = {WORKLOAD: workload} if workload else {}
     return {**hidden, **shown, "entrypoint": "", "metadata": metadata, "runtime_env": {}}
 
@@ -82,6 +87,19 @@ def closed(job: Row) -> dict[str, Any]:
 def closed_row(row: Row) -> dict[str, Any]:
     """A row of the queues with only what everybody sees."""
     return {name: value if name in SHOWN_OF_ALL_IN_QUEUES else "" for name, value in row.items()}
+
+
+def closed_event(event: Row) -> dict[str, Any]:
+    """An event of a job with only what everybody sees: its message may hold what the job printed."""
+    return {**event, "message": ""}
+
+
+def without_environments(value: Any) -> Any:
+    """A document of Ray's without the runtime environments in it, which hold keys."""
+    if isinstance(value, dict):
+        kept = {name: inner for name, inner in value.items() if "runtime_env" not in name}
+        return {name: without_environments(inner) for name, inner in kept.items()}
+    return [without_environments(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -7,11 +7,12 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from lab.daemons.gateway.access import Access, Asked
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import Routes
-from lab.daemons.gateway.upstream import Reply, UnansweredError, document
+from lab.daemons.gateway.upstream import Body, Reply, UnansweredError, document
 from lab.people.policy import Role
 from lab.people.registry import Newcomer, Registry
 from tests.unit.daemons.queue.test_routes import Site
@@ -26,9 +27,15 @@ class QueueSide:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self.away = 0
+        """Requests that are not answered."""
 
-    async def ask(self, method: str, path: str, body: bytes | None = None) -> Reply:
-        status, answer = self.site.ask(method, path, body)
+    async def ask(self, method: str, path: str, body: Body | None = None) -> Reply:
+        if self.away:
+            self.away -= 1
+            raise UnansweredError("the queues are away")
+        name, mark, query = path.partition("?")
+        status, answer = self.site.ask(method, unquote(name) + mark + query, body and bytes(body))
         return document(answer, status)
 
     async def tail(self, path: str) -> AsyncIterator[str]:
@@ -46,14 +53,22 @@ class RaySide:
         """Jobs that did not come through the queues."""
         self.away = 0
         """Log streams that break before they give anything."""
+        self.breaks = 0
+        """Log streams that end after the first line."""
+        self.lists: dict[str, Any] = {}
+        """Path -> document of one of Ray's lists."""
+        self.ill = False
+        """True while every page is answered with 500."""
 
-    async def ask(self, method: str, path: str, body: bytes | None = None) -> Reply:
+    async def ask(self, method: str, path: str, body: Body | None = None) -> Reply:
         self.asked.append((method, path))
+        if self.ill:
+            return Reply(500, b"ill", "text/plain")
         if path == "/api/jobs/":
             return document([self._job(name) for name in (*self.world.ray.jobs, *self.more)])
         name, _, page = path.removeprefix("/api/jobs/").partition("/")
         if not path.startswith("/api/jobs/"):
-            return document({"path": path})
+            return document(self.lists.get(path.partition("?")[0], {"path": path}))
         if name not in self.world.ray.jobs and name not in self.more:
             return Reply(404, b"no such job", "text/plain")
         if method == "GET" and not page:
@@ -66,6 +81,9 @@ class RaySide:
             raise UnansweredError("Ray is away")
         name = path.split("/")[3]
         yield f"log of {name}\n"
+        if self.breaks:
+            self.breaks -= 1
+            return
         if name in self.world.ray.jobs:
             while self._job(name)["status"] in ("PENDING", "RUNNING"):
                 self.world.step()
@@ -116,7 +134,8 @@ class Class:
         invitations = self.registry.invite(map(Newcomer, names, roles))
         self.registry.add([one.person for one in invitations])
         self.ray = RaySide(self.world)
-        access = Access(self.registry, QueueSide(site), self.ray)
+        self.queue = QueueSide(site)
+        access = Access(self.registry, self.queue, self.ray)
         self.jobs = RayJobs(access, self._pause)
         self.routes = Routes(access, self.jobs)
 

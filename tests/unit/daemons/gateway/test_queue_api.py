@@ -100,6 +100,41 @@ def test_queues_are_seen_by_all(school: Class, path: str) -> None:
     assert school.ask("ann", "GET", path).status == 200
 
 
+def test_what_a_job_printed_is_in_no_event_of_others(school: Class) -> None:
+    school.ok("ann", "POST", "/jobs", {**JOB, "name": "x"})
+    school.world.run(5)
+    with school.world.controller.change() as draft:
+        draft.tell("Finished", "ann/ann-x", "Failed", "the end of the log")
+        draft.tell("Finished", "lab/y", "Failed", "of the lab")
+        draft.tell("NodeClosed", "", "Unhealthy", "ray-worker-1 takes no new work")
+    for path in ("/events", "/events?workload=ann/ann-x", "/events?workload=ann%2Fann-x"):
+        assert "the end of the log" not in school.ask("ben", "GET", path).text
+        for person in ("ann", "eva", "tom"):
+            assert "the end of the log" in school.ask(person, "GET", path).text
+    (event,) = [one for one in school.ok("ben", "GET", "/events") if one["event"] == "NodeClosed"]
+    assert event["message"] == "ray-worker-1 takes no new work"
+    (event,) = [one for one in school.ok("ben", "GET", "/events") if one["workload"] == "lab/y"]
+    assert (event["reason"], event["message"]) == ("Failed", "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/workloads/%2e%2e/health", "/workloads/ann/%2e%2E", "/workloads/ann/%2e/why", "/workloads/ann/x%2Fwhy"],
+)
+def test_no_name_leads_to_another_page(school: Class, path: str) -> None:
+    assert school.ask("ann", "GET", path).status == 404
+
+
+@pytest.mark.parametrize("path", ["/workloads/ann/\udcff", "/events?workload=\udcff"])
+def test_letters_that_are_not_escaped(school: Class, path: str) -> None:
+    assert school.ask("ann", "GET", path).status == 400
+
+
+def test_a_query_goes_on_as_it_came(school: Class) -> None:
+    reply = school.ask("ann", "GET", "/workloads?status=all&queue=ann%26limit%3D0")
+    assert "no LocalQueue ann&limit=0" in reply.json()["error"]["message"]
+
+
 def test_queues_are_changed_by_who_teaches(school: Class) -> None:
     text = json.dumps(local_queue("new"))
     change = {"files": [{"name": "a.yaml", "text": text}], "namespace": "new"}
@@ -117,6 +152,6 @@ def test_what_nodes_report_does_not_come_through_here(school: Class) -> None:
     assert school.ask("tom", "POST", "/health/report", {}).status == 404
 
 
-@pytest.mark.parametrize("body", [{"queue": 1}, {"name": ["x"]}, {"runtime_env": 1}])
+@pytest.mark.parametrize("body", [{"queue": 1}, {"name": ["x"]}, {"runtime_env": 1}, {"name": "\ud800"}])
 def test_odd_requests(school: Class, body: dict[str, Any]) -> None:
     assert school.ask("ann", "POST", "/jobs", {**JOB, **body}).status == 400

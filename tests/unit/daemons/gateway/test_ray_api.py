@@ -157,6 +157,52 @@ def test_jobs_past_the_queues_are_the_labs(school: Class) -> None:
     assert school.ok("ann", "GET", "/api/jobs/sub-1")["entrypoint"] == ""
 
 
+def forgotten(school: Class) -> dict[str, Any]:
+    """A job of ann's of which the queues know nothing any more."""
+    key = school.registry.get("ann").key
+    return {
+        "type": "SUBMISSION",
+        "submission_id": "ann-old",
+        "status": "SUCCEEDED",
+        "entrypoint": "secret",
+        "metadata": {"raylab_workload": "ann/ann-old"},
+        "runtime_env": {"env_vars": {"A": "1", "AWS_SECRET_ACCESS_KEY": key.secret_key, "AWS_X": "y"}},
+    }
+
+
+def test_a_job_that_the_queues_have_forgotten_is_its_owners(school: Class) -> None:
+    school.ray.more = {"ann-old": forgotten(school)}
+    for person, shown in (("ann", "secret"), ("ben", ""), ("eva", "secret"), ("tom", "secret")):
+        (listed,) = school.ok(person, "GET", "/api/jobs/")
+        for job in (listed, school.ok(person, "GET", "/api/jobs/ann-old")):
+            assert job["entrypoint"] == shown
+            assert job["runtime_env"] == ({"env_vars": {"A": "1"}} if shown else {})
+    for person in ("ben", "eva"):
+        reply = school.ask(person, "DELETE", "/api/jobs/ann-old")
+        assert (reply.status, reply.text.startswith("this job is ann's")) == (403, True)
+    assert school.ok("ann", "GET", "/api/jobs/ann-old/logs") == {"logs": "log of ann-old\n"}
+    school.ok("ann", "DELETE", "/api/jobs/ann-old")
+
+
+def test_keys_of_who_was_removed_are_not_shown(school: Class) -> None:
+    job = forgotten(school)
+    school.ray.more = {"ann-old": job}
+    school.registry.forget("ann")
+    assert school.ok("tom", "GET", "/api/jobs/ann-old")["runtime_env"] == {"env_vars": {"A": "1"}}
+
+
+@pytest.mark.parametrize("name", ["%2e", "%2E%2e", "a%2Fb", "%00"])
+@pytest.mark.parametrize("page", ["", "/logs"])
+def test_no_name_leads_to_another_page_of_rays(school: Class, name: str, page: str) -> None:
+    assert school.ask("tom", "GET", f"/api/jobs/{name}{page}").status == 404
+    assert school.ray.asked == []
+
+
+def test_a_name_is_escaped_once(school: Class) -> None:
+    assert school.ask("tom", "GET", "/api/jobs/a%2520b%3Fc/logs").status == 404
+    assert ("GET", "/api/jobs/a%2520b%3Fc") in school.ray.asked
+
+
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("GET", "/logs"), ("POST", "/stop"), ("DELETE", "")]
 )
@@ -210,6 +256,32 @@ def test_a_silent_ray_is_waited_for_but_not_for_ever(school: Class) -> None:
         school.follow("ann", "y")
 
 
+def test_a_stream_that_breaks_is_taken_up_where_it_broke(school: Class) -> None:
+    school.submit("ann", "x", work=5)
+    school.world.run(5)
+    school.ray.breaks = 3
+    assert school.follow("ann", "x") == ["log of ann-x\n", "end of ann-x\n"]
+
+
+def test_silent_queues_are_waited_for_but_not_for_ever(school: Class) -> None:
+    school.submit("ann", "x", work=5)
+    school.world.run(5)
+    school.queue.away = 5
+    assert school.follow("ann", "x")[-1] == "end of ann-x\n"
+    school.queue.away = 1000
+    with pytest.raises(UnansweredError):
+        school.follow("ann", "x")
+
+
+def test_a_job_is_unknown_only_if_ray_says_so(school: Class) -> None:
+    school.ray.ill = True
+    assert school.ask("tom", "GET", "/api/jobs/never").status == 502
+    school.submit("ann", "x", work=1000)
+    school.world.run(5)
+    with pytest.raises(UnansweredError):
+        school.follow("ann", "x")
+
+
 def test_the_working_folder_is_kept_by_the_queues(school: Class) -> None:
     path = "/api/packages/gcs/_ray_pkg_1.zip"
     assert school.ask("ann", "GET", path).status == 404
@@ -246,6 +318,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"entrypoint": "true", "runtime_env": {"env_vars": []}}, ""),
     ({"entrypoint": "true", "runtime_env": {"env_vars": {"A": 1}}}, "env_vars"),
     ({"entrypoint": "true", "runtime_env": {"py_modules": ["gcs://a.zip"]}}, "py_modules"),
+    ({"entrypoint": "true", "runtime_env": {"py_modules": 1}}, "py_modules: must be a list"),
+    ({"entrypoint": "true", "metadata": {"queue": "\ud800/default"}}, "half a character"),
     ({"entrypoint": "true", "entrypoint_resources": {"x": 1}}, "entrypoint_resources: no quota counts that"),
     ({"entrypoint": "true", "entrypoint_memory": 5}, "entrypoint_memory"),
     ({"entrypoint": "true", "entrypoint_num_cpus": -1}, "num_cpus"),
@@ -316,7 +390,16 @@ def test_rays_lists(school: Class) -> None:
     assert school.ok("ann", "GET", "/api/v0/nodes?detail=1") == {"path": "/api/v0/nodes?detail=1"}
     assert school.ask("ann", "GET", "/api/v0/actors").status == 403
     assert school.ok("eva", "GET", "/api/v0/actors?limit=1") == {"path": "/api/v0/actors?limit=1"}
+    for kind in ("runtime_envs", "jobs", "workers", "objects"):
+        assert school.ask("tom", "GET", f"/api/v0/{kind}?detail=1").status == 404
     assert school.ok("ann", "GET", "/api/version") == {"path": "/api/version"}
+
+
+def test_rays_lists_have_no_runtime_environment(school: Class) -> None:
+    row = {"state": "ALIVE", "serialized_runtime_env": "key", "runtime_env_info": {"serialized": "key"}}
+    school.ray.lists["/api/v0/actors"] = {"data": {"result": {"result": [row], "total": 1}}}
+    listed = school.ok("eva", "GET", "/api/v0/actors?detail=1")
+    assert listed == {"data": {"result": {"result": [{"state": "ALIVE"}], "total": 1}}}
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from lab.daemons.gateway.server import Site
 from lab.daemons.gateway.tokens import LONGEST_SECONDS, MOST_WAITING, Slowdown, token_of
 from lab.people.registry import FILE, Newcomer, Registry
 from tests.fakes.host import FakeClock
-from tests.unit.daemons.gateway.classes import Class, QueueSide
-from tests.unit.daemons.queue.test_routes import Site as QueueSite
+from tests.unit.daemons.gateway.classes import Class
 
 
 class Gate:
@@ -35,8 +34,7 @@ class Gate:
     def __call__(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
         async def ask() -> Any:
             site = Site(self.school.registry, self.slowdown, self.log.append, self._pause)
-            queue = QueueSide(QueueSite(self.school.world))
-            site.open(Access(self.school.registry, queue, self.school.ray))
+            site.open(Access(self.school.registry, self.school.queue, self.school.ray))
             return await site.serve(make_mocked_request("GET", path, headers=dict(headers or {})))
 
         response = asyncio.run(ask())
@@ -124,6 +122,22 @@ def test_the_log_of_anothers_job_is_refused_before_it_is_opened(gate: Gate) -> N
     path = "/api/jobs/ann-x/logs/tail"
     assert gate.bear(gate.tokens["ben"], path)[0] == 403
     assert gate.bear(gate.tokens["ben"], "/api/jobs/never/logs/tail")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/workloads/%2e%2e/health", 404),
+        ("/api/jobs/%2e", 404),
+        ("/api/jobs/%2e%2e/logs/tail", 404),
+        ("/api/jobs/%252e", 404),
+        ("/api/jobs/a%3Fb", 404),
+    ],
+)
+def test_a_path_is_read_as_it_was_sent(gate: Gate, path: str, status: int) -> None:
+    assert gate.bear(gate.tokens["ann"], path)[0] == status
+    asked = [path for _, path in gate.school.ray.asked]
+    assert asked in ([], ["/api/jobs/%252e"], ["/api/jobs/a%3Fb"])
 
 
 def test_a_newcomer_is_let_in_without_a_restart(gate: Gate) -> None:
