@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, job_path, workload_path
-from lab.daemons.gateway.upstream import Reply, UnansweredError, document
+from lab.daemons.gateway.upstream import Reply, TooLongError, UnansweredError, document
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.people.policy import Action
 from lab.topology import JOB_FINAL
@@ -23,6 +23,11 @@ POLL_SECONDS = 1.0
 
 PATIENCE_SECONDS = 60.0
 """Time for which Ray or the queues may be silent while a log is followed."""
+
+LOG_BYTES = 4 << 20
+"""Size of the largest log that is answered as a whole."""
+
+LOG_GOES_ON = "\n(gateway) the log is too long to show at once: `ray job logs --follow` shows all of it\n"
 
 
 class RayJobs:
@@ -160,11 +165,21 @@ class RayJobs:
         row = await self._access.find(asked.person, Action.READ, name)
         if row is None:
             await self._unqueued(asked, Action.READ, name)
-            return await self._access.ray.ask("GET", job_path(name, "/logs"))
+            return await self._log(name)
         if not row["submission_id"]:
             return document({"logs": ""})
-        reply = await self._access.ray.ask("GET", job_path(row["submission_id"], "/logs"))
+        reply = await self._log(str(row["submission_id"]))
         return reply if reply.good else document({"logs": ""})
+
+    async def _log(self, submission_id: str) -> Reply:
+        """The log of a job of Ray's, or its beginning. Raises ClusterError."""
+        try:
+            return await self._access.ray.ask("GET", job_path(submission_id, "/logs"), most=LOG_BYTES)
+        except TooLongError as error:
+            text = views.log_in(error.head)
+            if text is None:
+                raise
+            return document({"logs": text + LOG_GOES_ON})
 
     async def check_tail(self, asked: Asked, name: str) -> None:
         """Refuse a log that this person may not follow. Raises NotFoundError, ForbiddenError."""

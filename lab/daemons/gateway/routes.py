@@ -8,10 +8,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from lab.daemons.gateway.access import Access, Asked, ForbiddenError
+from lab.daemons.gateway.bodies import SlowError, TooLargeError, TooManyError
 from lab.daemons.gateway.queue_api import QueuePages
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.upstream import Reply, document
-from lab.errors import LabError, NotFoundError, RefusedError, UsageError
+from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.http import REFUSED_HEADER
 
 TAIL = re.compile(r"/api/jobs/([^/]+)/logs/tail")
@@ -22,6 +23,10 @@ RAY = "/api/"
 
 STATUSES: tuple[tuple[type[LabError], int], ...] = (
     (ForbiddenError, 403),
+    (TooLargeError, 413),
+    (SlowError, 408),
+    (TooManyError, 429),
+    (StateError, 503),
     (UsageError, 400),
     (NotFoundError, 404),
     (RefusedError, 409),
@@ -97,6 +102,8 @@ def names(match: re.Match[str]) -> list[str]:
 def failure(path: str, error: LabError) -> Reply:
     """The answer to a request that was refused: text for Ray's clients, a document for the others."""
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), 502)
+    if isinstance(error, StateError):  # the list of people is damaged, and its error quotes from it
+        error = StateError("the list of the class cannot be read", "tell your teacher")
     headers = {REFUSED_HEADER: "1"} if status == 403 else {}
     if path.startswith(RAY):
         text = f"{error.message} ({error.hint})" if error.hint else error.message

@@ -8,13 +8,14 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.daemons.gateway.access import Access, Asked
+from lab.daemons.gateway.bodies import Bodies, SlowError, TooLargeError, TooManyError, Turns
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import TAIL, Routes, failure, names
-from lab.daemons.gateway.tokens import Slowdown, token_of
-from lab.daemons.gateway.upstream import HttpUpstream, Reply
-from lab.errors import LabError
+from lab.daemons.gateway.tokens import Seldom, Slowdown, token_of
+from lab.daemons.gateway.upstream import Body, HttpUpstream, Reply
+from lab.errors import LabError, StateError
+from lab.host.clock import MONOTONIC, Clock
 from lab.people.registry import Person, Registry
 
 if TYPE_CHECKING:
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
 HEALTH = "/healthz"
 """The one page without a token."""
 
-MOST_UPLOADS = 4
-"""Bodies that are in memory at the same time; others wait for their turn."""
+MOST_REQUESTS, MOST_WAITING = 8, 100
+"""Requests of one person that are answered at the same time, and that wait for that."""
+
+MOST_TAILS = 10
+"""Logs that one person follows at the same time."""
+
+RECHECK_SECONDS = 5.0
+"""Pause between two looks at the token of somebody who follows a log."""
+
+LARGE_BYTES = 64 << 10
+SEND_SECONDS = 120.0
+"""Answers beyond that size count as under way until they are sent, which may take that long."""
 
 HEARTBEAT_SECONDS = 20.0
 """Pause between two pings of a client that follows a log."""
@@ -34,17 +45,21 @@ def make_app(
     registry: Registry, ray: tuple[str, str], queue: str, say: Callable[[str], None]
 ) -> web.Application:
     """The application. `ray` is the dashboard's address and Ray's token, which the controller wants, too."""
-    from aiohttp import ClientSession, web
+    from aiohttp import ClientSession, TCPConnector, web
 
     site = Site(registry, Slowdown(say), say)
 
     async def connected(app: web.Application) -> AsyncIterator[None]:
-        async with ClientSession(trust_env=False) as session:
-            upstreams = HttpUpstream(session, queue, ray[1]), HttpUpstream(session, *ray)
+        endless = TCPConnector(limit=0)  # a log that is followed keeps its connection
+        async with (
+            ClientSession(trust_env=False) as session,
+            ClientSession(trust_env=False, connector=endless) as tails,
+        ):
+            upstreams = HttpUpstream(session, queue, ray[1]), HttpUpstream(session, *ray, tails=tails)
             site.open(Access(registry, *upstreams))
             yield
 
-    app = web.Application(client_max_size=MAX_PACKAGE_BYTES)
+    app = web.Application()
     app.cleanup_ctx.append(connected)
     app.router.add_route("*", "/{path:.*}", site.serve)
     return app
@@ -59,10 +74,13 @@ class Site:
         slowdown: Slowdown,
         say: Callable[[str], None],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = MONOTONIC,
     ) -> None:
         """`say` gets lines of the log; `pause` waits so many seconds."""
         self._registry, self._slowdown, self._say, self._pause = registry, slowdown, say, pause
-        self._uploads = asyncio.Semaphore(MOST_UPLOADS)
+        self._say_damaged = Seldom(say, clock)
+        self._bodies = Bodies()
+        self._requests, self._tails = Turns(MOST_REQUESTS, MOST_WAITING), Turns(MOST_TAILS, 0)
 
     def open(self, access: Access) -> None:
         """Begin to answer, with this way to the services behind."""
@@ -74,20 +92,35 @@ class Site:
         if request.path == HEALTH:
             return _response(Reply(200, b"{}"))
         try:
-            person = self._registry.bearer(token_of(request.headers))
-        except LabError as error:
-            self._say(error.message)
-            return _response(failure(request.path, error))
+            return await self._served(request)
+        except StateError as error:
+            self._say_damaged(error.message)
+            return _refusal(request, error)
+        except (SlowError, TooLargeError, TooManyError) as error:
+            response = _refusal(request, error)
+            response.force_close()  # the rest of the body is not read
+            return response
+
+    async def _served(self, request: web.Request) -> web.StreamResponse:
+        """The answer to a request of whoever bears a token. Raises StateError, and what `Bodies` raises."""
+        person = self._registry.bearer(token_of(request.headers))
         if person is None:
             return await self._refused(request)
         if (match := TAIL.fullmatch(request.rel_url.raw_path)) is not None:
-            return await self._tail(request, person, match)
-        async with self._uploads if request.can_read_body else contextlib.nullcontext():
-            asked = _asked(request, person, await request.read())
-            reply = await self._routes.answer(asked)
-        if reply.status == 502:
-            self._say(f"{request.method} {request.path} of {person.name}: {reply.text[:300]}")
-        return _response(reply)
+            async with self._tails.turn(person.name):
+                return await self._tail(request, person, match)
+        async with self._requests.turn(person.name):
+            async with self._bodies.read(request, person) as body:
+                person = self._registry.bearer(token_of(request.headers))
+                if person is None:  # the token ended while the body came
+                    return await self._refused(request)
+                reply = await self._routes.answer(_asked(request, person, body))
+            if reply.status == 502:
+                self._say(f"{request.method} {request.path} of {person.name}: {reply.text[:300]}")
+            response = _response(reply)
+            if len(reply.data) > LARGE_BYTES:
+                await _send(request, response)
+            return response
 
     async def _refused(self, request: web.Request) -> web.Response:
         """Refuse a request without a token that is right, in Ray's words; a wrong one waits for it."""
@@ -104,7 +137,7 @@ class Site:
         return _response(Reply(403, b"Forbidden: Invalid authentication token", "text/plain"))
 
     async def _tail(self, request: web.Request, person: Person, match: re.Match[str]) -> web.StreamResponse:
-        """Send a log until the job has ended, or the client is gone."""
+        """Send a log until the job has ended, the client is gone, or its token has ended."""
         from aiohttp import WSCloseCode, web
 
         asked = _asked(request, person)
@@ -112,27 +145,43 @@ class Site:
             (name,) = names(match)
             await self._jobs.check_tail(asked, name)
         except LabError as error:
-            return _response(failure(request.path, error))
+            return _refusal(request, error)
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS)
         await socket.prepare(request)
+        sending, revoked = (
+            asyncio.ensure_future(self._send_log(socket, asked, name)),
+            asyncio.ensure_future(self._ended(token_of(request.headers), person)),
+        )
+        tasks = (sending, revoked, asyncio.ensure_future(_gone(socket)))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        code = WSCloseCode.OK if sending.cancelled() else sending.result()
+        await socket.close(code=code if revoked.cancelled() else WSCloseCode.POLICY_VIOLATION)
+        return socket
 
-        async def send() -> None:
+    async def _send_log(self, socket: web.WebSocketResponse, asked: Asked, name: str) -> int:
+        """Send a log until its job has ended; returns the code with which to close."""
+        from aiohttp import WSCloseCode
+
+        try:
             async for text in self._jobs.tail(asked, name):
                 await socket.send_str(text)
+        except LabError as error:
+            self._say(f"the log of {name} was given up: {error.message}")
+            return WSCloseCode.TRY_AGAIN_LATER
+        except ConnectionError:
+            pass  # the client is gone
+        return WSCloseCode.OK
 
-        sending, leaving = asyncio.ensure_future(send()), asyncio.ensure_future(_gone(socket))
-        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
-        if not sending.done():
-            sending.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
-            try:
-                await sending
-            except LabError as error:
-                self._say(f"the log of {name} was given up: {error.message}")
-                await socket.close(code=WSCloseCode.TRY_AGAIN_LATER)
-        await socket.close()
-        return socket
+    async def _ended(self, token: str, person: Person) -> None:
+        """Wait until a token is not this person's any more."""
+        with contextlib.suppress(StateError):
+            while self._registry.bearer(token) == person:
+                await self._pause(RECHECK_SECONDS)
 
 
 async def _gone(socket: web.WebSocketResponse) -> None:
@@ -141,9 +190,23 @@ async def _gone(socket: web.WebSocketResponse) -> None:
         pass
 
 
-def _asked(request: web.Request, person: Person, body: bytes = b"") -> Asked:
+def _asked(request: web.Request, person: Person, body: Body = b"") -> Asked:
     url = request.rel_url
     return Asked(person, request.method, url.raw_path, url.raw_query_string, body)
+
+
+def _refusal(request: web.Request, error: LabError) -> web.Response:
+    return _response(failure(request.path, error))
+
+
+async def _send(request: web.Request, response: web.Response) -> None:
+    """Send a large answer while its memory is counted; who does not read it is given up."""
+    await response.prepare(request)
+    try:
+        await asyncio.wait_for(response.write_eof(), SEND_SECONDS)
+    except asyncio.TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
 
 
 def _response(reply: Reply) -> web.Response:

@@ -30,6 +30,21 @@ def token_of(headers: Mapping[str, str]) -> str:
     return ""
 
 
+class Seldom:
+    """Writes lines of one kind to the log, but not one for every request."""
+
+    def __init__(self, say: Callable[[str], None], clock: Clock = MONOTONIC) -> None:
+        """`say` gets a line of the log."""
+        self._say, self._clock, self._said_at = say, clock, float("-inf")
+
+    def __call__(self, line: str) -> None:
+        """Write a line, unless there was one in the last seconds."""
+        now = self._clock()
+        if now - self._said_at >= LOG_SECONDS:
+            self._said_at = now
+            self._say(line)
+
+
 class Slowdown:
     """Makes wrong tokens wait: the longer, the more there were lately. A right one never waits."""
 

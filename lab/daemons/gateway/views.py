@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from lab.host.reading import parse_json
 from lab.topology import JOB_FINAL
 
 Row = Mapping[str, Any]
@@ -14,6 +16,9 @@ WORKLOAD = "raylab_workload"
 """Metadata of a job of Ray's that comes from the queues: NAMESPACE/NAME."""
 
 FINISHED = "Finished"
+
+LONGEST_ESCAPE = r"\uffff"
+"""Longest escape in a text of JSON, which may be cut in its middle."""
 
 SHOWN_OF_ALL = ("type", "job_id", "submission_id", "status", "start_time", "end_time")
 """Fields of a job that whoever may not read it sees; the others are empty."""
@@ -87,6 +92,16 @@ def closed(job: Row) -> dict[str, Any]:
 def closed_row(row: Row) -> dict[str, Any]:
     """A row of the queues with only what everybody sees."""
     return {name: value if name in SHOWN_OF_ALL_IN_QUEUES else "" for name, value in row.items()}
+
+
+def log_in(head: bytes) -> str | None:
+    """The log in the beginning of an answer of Ray's; None where it holds none."""
+    text = head.decode(errors="ignore")
+    for end in range(len(text), max(0, len(text) - len(LONGEST_ESCAPE)), -1):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            log = str(parse_json(text[:end] + '"}')["logs"])
+            return log.encode(errors="replace").decode()
+    return None
 
 
 def closed_event(event: Row) -> dict[str, Any]:

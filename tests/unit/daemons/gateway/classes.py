@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from lab.daemons.gateway.access import Access, Asked
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import Routes
-from lab.daemons.gateway.upstream import Body, Reply, UnansweredError, document
+from lab.daemons.gateway.upstream import Body, Reply, TooLongError, UnansweredError, document
 from lab.people.policy import Role
 from lab.people.registry import Newcomer, Registry
 from tests.unit.daemons.queue.test_routes import Site
@@ -30,7 +30,7 @@ class QueueSide:
         self.away = 0
         """Requests that are not answered."""
 
-    async def ask(self, method: str, path: str, body: Body | None = None) -> Reply:
+    async def ask(self, method: str, path: str, body: Body | None = None, most: int = 0) -> Reply:
         if self.away:
             self.away -= 1
             raise UnansweredError("the queues are away")
@@ -55,12 +55,14 @@ class RaySide:
         """Log streams that break before they give anything."""
         self.breaks = 0
         """Log streams that end after the first line."""
+        self.longest = 0
+        """Bytes of the longest log that is answered as a whole; 0 for no limit."""
         self.lists: dict[str, Any] = {}
         """Path -> document of one of Ray's lists."""
         self.ill = False
         """True while every page is answered with 500."""
 
-    async def ask(self, method: str, path: str, body: Body | None = None) -> Reply:
+    async def ask(self, method: str, path: str, body: Body | None = None, most: int = 0) -> Reply:
         self.asked.append((method, path))
         if self.ill:
             return Reply(500, b"ill", "text/plain")
@@ -73,7 +75,10 @@ class RaySide:
             return Reply(404, b"no such job", "text/plain")
         if method == "GET" and not page:
             return document(self._job(name))
-        return document({"logs": f"log of {name}\n"} if page == "logs" else {page or "deleted": True})
+        log = document({"logs": f"log of {name}\n"})
+        if page == "logs" and self.longest and len(log.data) > self.longest:
+            raise TooLongError("too long", "", log.data[: self.longest])
+        return log if page == "logs" else document({page or "deleted": True})
 
     async def tail(self, path: str) -> AsyncIterator[str]:
         if self.away:

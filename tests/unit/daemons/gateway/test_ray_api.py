@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from lab.daemons.gateway.upstream import UnansweredError
 from lab.host.http import REFUSED_HEADER
 from tests.unit.daemons.gateway.classes import Class
 from tests.unit.daemons.queue.test_routes import ZIP_OF_A
@@ -208,78 +207,6 @@ def test_a_name_is_escaped_once(school: Class) -> None:
 )
 def test_no_such_job(school: Class, method: str, path: str) -> None:
     assert school.ask("ann", method, f"/api/jobs/never{path}").status == 404
-
-
-def test_the_log_of_a_job_that_waits_says_why_and_then_goes_on(school: Class) -> None:
-    for name in ("a", "b", "c"):
-        school.submit("ann", name, work=5)
-    school.world.run(5)
-    texts = school.follow("ann", "c")
-    assert texts[0].startswith("(queue) ")
-    assert "ann" in texts[0]
-    assert texts[-2:] == ["log of ann-c\n", "end of ann-c\n"]
-
-
-def test_a_log_goes_on_with_the_next_attempt(school: Class) -> None:
-    retry = {"limit": 2, "pause": 1, "failure_grace": 0}
-    body = {
-        "command": ["python", "x.py"],
-        "name": "x",
-        "workers": {"count": 1, "cpus": 1},
-        "runtime_env": {"env_vars": {"WORK": "20", "GPUS": "0", "BREAKS": "1"}},
-        "metadata": {"job_name": "x"},
-        "retry": retry,
-    }
-    school.ok("ann", "POST", "/jobs", body)
-    texts = school.follow("ann", "x")
-    assert [text for text in texts if text.startswith("log of")] == ["log of ann-x\n", "log of ann-x-2\n"]
-    assert school.status("ann", "x") == "SUCCEEDED"
-
-
-def test_the_log_of_a_job_that_never_ran_ends(school: Class) -> None:
-    school.submit("ann", "x", work=1, metadata={"gpus_per_worker": "9", "job_name": "x"})
-    school.world.run(5)
-    assert school.ok("ann", "GET", "/api/jobs/x/logs") == {"logs": ""}
-    school.ok("ann", "POST", "/api/jobs/x/stop")
-    assert school.follow("ann", "x") == []
-
-
-def test_a_silent_ray_is_waited_for_but_not_for_ever(school: Class) -> None:
-    school.submit("ann", "x", work=5)
-    school.world.run(5)
-    school.ray.away = 5
-    assert school.follow("ann", "x")[-1] == "end of ann-x\n"
-    school.submit("ann", "y", work=1000)
-    school.world.run(5)
-    school.ray.away = 1000
-    with pytest.raises(UnansweredError):
-        school.follow("ann", "y")
-
-
-def test_a_stream_that_breaks_is_taken_up_where_it_broke(school: Class) -> None:
-    school.submit("ann", "x", work=5)
-    school.world.run(5)
-    school.ray.breaks = 3
-    assert school.follow("ann", "x") == ["log of ann-x\n", "end of ann-x\n"]
-
-
-def test_silent_queues_are_waited_for_but_not_for_ever(school: Class) -> None:
-    school.submit("ann", "x", work=5)
-    school.world.run(5)
-    school.queue.away = 5
-    assert school.follow("ann", "x")[-1] == "end of ann-x\n"
-    school.queue.away = 1000
-    with pytest.raises(UnansweredError):
-        school.follow("ann", "x")
-
-
-def test_a_job_is_unknown_only_if_ray_says_so(school: Class) -> None:
-    school.ray.ill = True
-    assert school.ask("tom", "GET", "/api/jobs/never").status == 502
-    school.submit("ann", "x", work=1000)
-    school.world.run(5)
-    with pytest.raises(UnansweredError):
-        school.follow("ann", "x")
 
 
 def test_the_working_folder_is_kept_by_the_queues(school: Class) -> None:

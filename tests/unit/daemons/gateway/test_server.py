@@ -26,6 +26,8 @@ class Gate:
         self.log: list[str] = []
         self.paused: list[float] = []
         self.slowdown = Slowdown(self.log.append, self.clock)
+        self.site = Site(school.registry, self.slowdown, self.log.append, self._pause, self.clock)
+        self.site.open(Access(school.registry, school.queue, school.ray))
         self.tokens = {name: school.registry.reset(name).token for name in ("ann", "ben")}
 
     async def _pause(self, seconds: float) -> None:
@@ -33,9 +35,7 @@ class Gate:
 
     def __call__(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
         async def ask() -> Any:
-            site = Site(self.school.registry, self.slowdown, self.log.append, self._pause)
-            site.open(Access(self.school.registry, self.school.queue, self.school.ray))
-            return await site.serve(make_mocked_request("GET", path, headers=dict(headers or {})))
+            return await self.site.serve(make_mocked_request("GET", path, headers=dict(headers or {})))
 
         response = asyncio.run(ask())
         return response.status, response.body.decode()
@@ -113,8 +113,15 @@ def test_rays_own_token_opens_nothing(gate: Gate) -> None:
 def test_a_damaged_list_lets_nobody_in_and_says_so(gate: Gate) -> None:
     (gate.school.registry.path.parent / FILE).write_text("{")
     status, text = gate.bear(gate.tokens["ann"])
-    assert (status, "cannot be read" in text) == (502, True)
-    assert "cannot be read" in gate.log[0]
+    assert (status, text) == (503, "the list of the class cannot be read (tell your teacher)")
+    assert str(gate.school.registry.path) in gate.log[0]
+    for path in ("/workloads", "/api/jobs/x/logs/tail"):
+        status, text = gate.bear(gate.tokens["ann"], path)
+        assert (status, "people.json" in text) == (503, False)
+    assert len(gate.log) == 1
+    gate.clock.sleep(11)
+    gate.bear("wrong")
+    assert len(gate.log) == 2
 
 
 def test_the_log_of_anothers_job_is_refused_before_it_is_opened(gate: Gate) -> None:
