@@ -37,6 +37,9 @@ MOST_WAITING = 50
 PACKAGES = ("/api/packages/gcs/", "/packages/")
 """Beginnings of the paths to which packages are sent."""
 
+OBJECTS = ("/apply", "/delete")
+"""Pages that take a teacher's objects."""
+
 
 class TooLargeError(UsageError):
     """A body is larger than its page takes."""
@@ -97,8 +100,8 @@ class Bodies:
             async with self._own.turn(person.name), self._packages:
                 yield await _read(request, MAX_PACKAGE_BYTES, PACKAGE_SECONDS)
         else:
-            teaches = allowed(person.role, Action.CHANGE_QUEUES, Whose.SHARED)
-            body = await _read(request, DOCUMENT if teaches else BODY_BYTES, BODY_SECONDS)
+            large = request.path in OBJECTS and allowed(person.role, Action.CHANGE_QUEUES, Whose.SHARED)
+            body = await _read(request, DOCUMENT if large else BODY_BYTES, BODY_SECONDS)
             async with self._handled:
                 yield body
 

@@ -54,7 +54,9 @@ class RaySide:
         self.away = 0
         """Log streams that break before they give anything."""
         self.breaks = 0
-        """Log streams that end after the first line."""
+        """Log streams that end in their first line."""
+        self.pieces = 0
+        """Letters by which each of those goes further than the one before; 0 for the whole line."""
         self.longest = 0
         """Bytes of the longest log that is answered as a whole; 0 for no limit."""
         self.lists: dict[str, Any] = {}
@@ -85,10 +87,12 @@ class RaySide:
             self.away -= 1
             raise UnansweredError("Ray is away")
         name = path.split("/")[3]
-        yield f"log of {name}\n"
+        line = f"log of {name}\n"
         if self.breaks:
             self.breaks -= 1
+            yield line[: self.pieces * (3 - self.breaks)] if self.pieces else line
             return
+        yield line
         if name in self.world.ray.jobs:
             while self._job(name)["status"] in ("PENDING", "RUNNING"):
                 self.world.step()

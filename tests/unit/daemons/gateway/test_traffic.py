@@ -97,6 +97,7 @@ def test_what_is_too_large_is_refused(street: Street) -> None:
             assert await street.ask("ann", "POST", path, data=bytes(2 * MIB + 1)) == 413
             assert await street.ask("ann", "POST", path, data=_chunks(3)) == 413
         assert await street.ask("tom", "POST", "/apply", data=bytes(3 * MIB)) == 400
+        assert await street.ask("tom", "POST", "/jobs", data=bytes(3 * MIB)) == 413
         assert await street.ask("tom", "POST", "/apply", data=bytes(17 * MIB)) == 413
         assert await street.ask("ann", "PUT", PACKAGE, data=zip_of("a", bytes(3 * MIB))) == 200
         assert await street.submit("ann") == 200
