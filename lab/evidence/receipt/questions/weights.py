@@ -73,7 +73,10 @@ def _loaded_at(case: Case, attempt: RunAttempt, rank: int) -> float:
 
 def _may_have_warmed_up(case: Case, attempt: RunAttempt, rank: int, at: float) -> bool:
     """Tell whether a rank's first step, at that time, may be none of its training: by the number of its
-    steps, or, where these tell nothing, since the checkpoint was loaded later."""
+    steps, or, where these tell nothing, since the checkpoint was loaded later. A rank whose attempt ended
+    before it had reported may have made no other one."""
+    if not any(report.trained for report in attempt.by_rank.get(rank, ())):
+        return True
     more = warm_up(case.run, attempt, rank) if case.run is not None else None
     return at < _loaded_at(case, attempt, rank) if more is None else more > 0
 

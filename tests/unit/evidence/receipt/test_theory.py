@@ -142,6 +142,11 @@ def test_no_training_whose_survivors_wait_or_come_back_otherwise_is_as_expected(
         check_rescue(seed)
 
 
+@pytest.mark.parametrize("seed", [7582, 7633, 8258, 19306, 30276, 303195])
+def test_what_was_once_judged_wrongly_is_not_so_again(seed: int) -> None:
+    check(seed)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("begin", range(CASES, MANY_CASES, 2000))
 def test_nor_do_a_hundred_thousand(begin: int) -> None:
