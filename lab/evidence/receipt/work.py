@@ -9,6 +9,7 @@ from math import inf
 from lab.api.receipt import LostWork
 from lab.evidence.ledger import Number, RunAttempt, began, in_steps
 from lab.evidence.receipt.case import Case
+from lab.evidence.receipt.expected import HITS_A_NODE
 
 PACE_REPORTS = 2
 """Reports of an attempt from which its pace is known."""
@@ -64,11 +65,18 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     times = [[at for at in mine if at is not None] for mine in signs]
     gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]
     last = max((at for at in (hit.started_at, hit.heard_at) if at is not None), default=case.fault.at)
-    silence = case.fault.at - last
+    silence = _stopped_at(case, hit) - last
     reports = max(0, int(silence / min(gaps, default=inf)))
     if len(hit.reports) < PACE_REPORTS and silence > 0 and (reports or not gaps):
         return None
     return reports
+
+
+def _stopped_at(case: Case, hit: RunAttempt) -> float:
+    """Return the time until which an attempt may have trained: a sick node's goes on until it is ended."""
+    over = case.over_at(hit)
+    at_once = case.fault.expected in HITS_A_NODE or over == inf
+    return case.fault.at if at_once else max(case.fault.at, over)
 
 
 def lost_work(case: Case) -> LostWork | None:
