@@ -9,7 +9,7 @@ from math import inf
 from lab.api.receipt import LostWork
 from lab.evidence.ledger import Number, RunAttempt, began, in_steps
 from lab.evidence.receipt.case import Case
-from lab.evidence.receipt.expected import HITS_A_NODE
+from lab.evidence.receipt.expected import Expected
 
 PACE_REPORTS = 2
 """Reports of an attempt from which its pace is known."""
@@ -73,10 +73,10 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
 
 
 def _stopped_at(case: Case, hit: RunAttempt) -> float:
-    """Return the time until which an attempt may have trained: a sick node's goes on until it is ended."""
+    """Return the time until which an attempt may have trained: on a sick node it goes on until it is ended."""
     over = case.over_at(hit)
-    at_once = case.fault.expected in HITS_A_NODE or over == inf
-    return case.fault.at if at_once else max(case.fault.at, over)
+    goes_on = case.fault.expected is Expected.SICK and over < inf
+    return max(case.fault.at, over) if goes_on else case.fault.at
 
 
 def lost_work(case: Case) -> LostWork | None:
