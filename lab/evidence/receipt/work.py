@@ -73,7 +73,7 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
 
 
 def _stopped_at(case: Case, hit: RunAttempt) -> float:
-    """Return the time until which an attempt may have trained: on a sick node it goes on until it is ended."""
+    """Return the time until which an attempt may have trained: on a sick node, until it is ended."""
     over = case.over_at(hit)
     goes_on = case.fault.expected is Expected.SICK and over < inf
     return max(case.fault.at, over) if goes_on else case.fault.at
