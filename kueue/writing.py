@@ -34,7 +34,7 @@ Key = tuple[str, str, str]
 """Kind, namespace and name; the Configuration has no name."""
 
 
-def key_of(document: Object) -> Key:
+def key_of(document: Mapping[str, Any]) -> Key:
     """The key of an object."""
     meta = document.get("metadata", {})
     return document["kind"], meta.get("namespace", ""), meta.get("name", "")

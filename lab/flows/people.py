@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kueue.writing import VERSION, key_of, objects
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
@@ -143,7 +144,7 @@ class Classroom:
         queues = self._missing_queues([person.name for person in people])
         if queues:
             self._lab.queues.apply([("class.yaml", "\n---\n".join(json.dumps(one) for one in queues))])
-            undo.callback(self._delete_queues, [_key(one) for one in queues if one["kind"] == "LocalQueue"])
+            undo.callback(self._delete_queues, [key_of(one) for one in queues if one["kind"] == "LocalQueue"])
         if (admin := self._administration()) is not None:
             for person in people:
                 undo.callback(_take_key, admin, person)
@@ -178,16 +179,15 @@ class Classroom:
 
     def _missing_queues(self, names: Iterable[str]) -> list[Mapping[str, Any]]:
         """The objects that these people's queues lack: those that are there are the teacher's."""
-        there = {_key(one) for one in self._lab.queues.objects()}
+        there = {key_of(one) for one in self._lab.queues.objects()}
         queues = [_local_queue(name) for name in names if ("LocalQueue", name, QUEUE) not in there]
         if not queues or ("ClusterQueue", "", EXAMPLE) in there:
             return queues
-        return [*(one for one in self._shared() if _key(one) not in there), *queues]
+        return [*(one for one in self._shared() if key_of(one) not in there), *queues]
 
     def _shared(self) -> list[Mapping[str, Any]]:
         """What all queues of a class share, sized by this lab."""
         from kueue.reading import read
-        from kueue.writing import objects
         from lab.flows.queues.examples import example
 
         made = read([(EXAMPLE, example(EXAMPLE, self._lab.runtime.spec()).text)]).setup
@@ -223,13 +223,8 @@ def _take_key(admin: MinioAdministration, person: Person) -> None:
 
 def _local_queue(namespace: str) -> Mapping[str, Any]:
     return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "apiVersion": VERSION,
         "kind": "LocalQueue",
         "metadata": {"namespace": namespace, "name": QUEUE},
         "spec": {"clusterQueue": EXAMPLE},
     }
-
-
-def _key(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = item.get("metadata") or {}
-    return str(item["kind"]), str(metadata.get("namespace", "")), str(metadata.get("name", ""))

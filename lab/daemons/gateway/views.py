@@ -6,14 +6,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from lab.cluster.queues import WORKLOAD
 from lab.host.reading import parse_json
 from lab.topology import JOB_FINAL
 
 Row = Mapping[str, Any]
 """A job as the queues' controller shows it (lab.api.queue.Row), or as Ray does (its JobDetails)."""
-
-WORKLOAD = "raylab_workload"
-"""Metadata of a job of Ray's that comes from the queues: NAMESPACE/NAME."""
 
 FINISHED = "Finished"
 
