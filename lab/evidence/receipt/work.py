@@ -61,7 +61,8 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     """Return what `unseen` tells as a number of reports."""
     if hit.taken_up is not None:  # the last report of a rank whose reports are missing may not have been
         return 1 if len(hit.reports) < hit.taken_up else 0
-    signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in case.attempts]
+    known = [hit] if sum(report.trained for report in hit.reports) > PACE_REPORTS else case.attempts
+    signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in known]
     times = [[at for at in mine if at is not None] for mine in signs]
     gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]
     last = max((at for at in (hit.started_at, hit.heard_at) if at is not None), default=case.fault.at)
@@ -73,10 +74,15 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
 
 
 def _stopped_at(case: Case, hit: RunAttempt) -> float:
-    """Return the time until which an attempt may have trained: on a sick node, until it is ended."""
-    over = case.over_at(hit)
-    goes_on = case.fault.expected is Expected.SICK and over < inf
-    return max(case.fault.at, over) if goes_on else case.fault.at
+    """Return the time until which an attempt may have trained: on a sick node, until it is ended.
+
+    Whoever ended it says when; without that, the next one may have begun long after.
+    """
+    if case.fault.expected is not Expected.SICK:
+        return case.fault.at
+    health = case.evidence.health
+    ends = [case.over_at(hit), health.reset_at if health and health.reset_at is not None else inf]
+    return max(case.fault.at, min(ends)) if min(ends) < inf else case.fault.at
 
 
 def lost_work(case: Case) -> LostWork | None:

@@ -602,6 +602,15 @@ def test_a_job_that_was_moved_from_a_sick_gpu_has_recovered() -> None:
     validated(document)
 
 
+def test_a_moved_job_worked_until_it_was_reset_however_late_it_goes_on() -> None:
+    given = sick()
+    later = tuple(replace(e, at=e.at + 15.0) if e.attempt == 2 else e for e in given.events)
+    late = replace(given, events=counted(later))
+    assert outcome(judge(late)) == ("recovered", ())
+    unknown = judge(replace(late, health=replace(MOVED, reset_at=None)))
+    assert "more were done before the fault is not known" in check(unknown, "little lost").detail
+
+
 @pytest.mark.parametrize(
     ("told", "verdict", "name", "says"),
     [
