@@ -16,10 +16,12 @@ XGBOOST = """
 import numpy, ray.train, time, xgboost
 from ray.train import RunConfig, ScalingConfig
 from ray.train.xgboost import XGBoostTrainer
+class Slowly(xgboost.callback.TrainingCallback):  # as long as it takes to see each socket twice
+    def after_iteration(self, *ignored):
+        time.sleep(1)
 def train():
     data = xgboost.DMatrix(numpy.random.rand(2000, 5), label=numpy.arange(2000) % 2)
-    xgboost.train({"objective": "binary:logistic"}, data, num_boost_round=5)
-    time.sleep(3)
+    xgboost.train({"objective": "binary:logistic"}, data, num_boost_round=5, callbacks=[Slowly()])
     ray.train.report({"epoch": 1})
 run = RunConfig(storage_path="s3://ray")
 XGBoostTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=run).fit()
