@@ -16,6 +16,7 @@ from lab.runtime.spec import Asked
 from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
+    from lab.api.shown_here import GpusHere
     from lab.flows.doctor.pinning import WorkerView
     from lab.host.gpus import Detection, GpuHolder
 
@@ -111,7 +112,7 @@ def _document(
     plan: GpuPlan | None,
     name: str,
     views: Sequence[WorkerView] | None,
-) -> documents.Document:
+) -> GpusHere:
     return {
         "gpus": [
             documents.gpu(gpu, held.get(gpu.device)) for detection in detections for gpu in detection.gpus
