@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,7 +30,9 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command --gpu, --gpus and --share-gpu, as the one argument `asked`."""
 
     @functools.wraps(command)
-    def with_asked(*args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
+    def with_asked(
+        *args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: object
+    ) -> object:
         return command(*args, asked=Asked(gpu, values.gpu_names(gpus), share_gpu), **rest)
 
     wrapped: Callable[..., object] = with_asked
