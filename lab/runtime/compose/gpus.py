@@ -54,7 +54,7 @@ class ServiceOverride(TypedDict, total=False):
 
 
 class Override(TypedDict, total=False):
-    """A Compose file that adds to those of compose/, which the lab makes where they do not do."""
+    """The Compose file that the lab makes where those of compose/ do not suffice."""
 
     services: dict[str, ServiceOverride]
 
