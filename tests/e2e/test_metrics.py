@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from lab.host.programs import PROMETHEUS, PROMTOOL
+from tests.built import PROMETHEUS, PROMTOOL
 from tests.e2e.harness import Bench
 from tests.e2e.metrics import MetricsTests
 from tests.programs import needed

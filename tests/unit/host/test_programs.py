@@ -13,10 +13,8 @@ import pytest
 
 from lab.errors import SetupError, UnsupportedError
 from lab.host.programs import (
-    ALERTMANAGER,
     MINIO,
     MINIO_RELEASE,
-    PROMETHEUS,
     Machine,
     Program,
     SourcesError,
@@ -24,6 +22,7 @@ from lab.host.programs import (
     cache,
 )
 from lab.runtime.compose.images.model import ALERTMANAGER_IMAGE, PROMETHEUS_IMAGE, S3_IMAGE, defaults
+from tests.built import ALERTMANAGER, PROMETHEUS
 
 TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
 
