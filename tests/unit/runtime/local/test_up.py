@@ -33,7 +33,7 @@ from lab.runtime.ports import is_free as really_free
 from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
 from lab.store import upstream
 from lab.store.upstream import Upstream
-from lab.topology import Credentials, LabSpec, Progress, S3Place, State
+from lab.topology import Credentials, LabSpec, Progress, S3Place, State, Struck
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 FT = dataclasses.replace(SPEC, gcs_ft=True)
@@ -325,7 +325,7 @@ def test_a_second_ctrl_c_does_not_stop_the_cleanup(
 ) -> None:
     from lab.runtime.local import processes
 
-    def interrupted_end(*args: object, grace: float) -> processes.Ended:
+    def interrupted_end(*args: object, grace: float) -> Struck:
         if machine.services("spawn")[-1:] == [worker(1)]:
             signal.raise_signal(signal.SIGINT)
         return machine.end(*args, grace=grace)  # type: ignore[arg-type]
