@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import PatchError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.host.files import size_of
 from lab.host.listening import Listening
 from lab.runtime import logtail
 from lab.runtime.local import output
@@ -151,7 +152,7 @@ def test_the_last_lines_are_fit_to_be_read(tmp_path: Path) -> None:
     assert lines == ("(raylet) caf\ufffd", "y" * logtail.LINE_LENGTH + "...", "last")
     assert output.last_lines(path, 1) == ("last",)
     assert output.last_lines(tmp_path / "none", 3) == ()
-    assert (output.size(path), output.size(tmp_path / "none")) == (len(path.read_bytes()), 0)
+    assert (size_of(path), size_of(tmp_path / "none")) == (len(path.read_bytes()), 0)
 
 
 @pytest.mark.parametrize("service", [STORE, JUPYTER])
