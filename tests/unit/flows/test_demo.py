@@ -14,7 +14,8 @@ from lab.flows.demo import BREAK_AFTER_EPOCH, DemoRequest, DemoResult, run_demo
 from lab.lab import Lab
 from lab.runtime.base import ignore_progress
 from lab.topology import LabSpec
-from tests.unit.flows.world import W0, W1, FakeJobs, Training, World
+from tests.unit.fakes import FakeJobs
+from tests.unit.flows.world import W0, W1, Training, World
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)
 

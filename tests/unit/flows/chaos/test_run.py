@@ -629,7 +629,7 @@ def test_a_lab_that_is_stopped_meanwhile_is_told(world: World, monkeypatch: pyte
 
     def down() -> None:
         world.runtime.down()
-        world.api.silent = True
+        world.api.silence()
 
     world.clock.after(5.0, down)
     with pytest.raises(LabDownError, match="was taken down meanwhile"):

@@ -13,7 +13,8 @@ from lab.evidence.receipt import Verdict
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
 from lab.services import HEAD
-from tests.unit.flows.world import JOB, FakeJobs, Training, World
+from tests.unit.fakes import FakeJobs
+from tests.unit.flows.world import JOB, Training, World
 
 ORIGINAL = "digits-20261121"
 Submitted = list[tuple[str, Mapping[str, str], Path | None]]

@@ -294,7 +294,7 @@ def test_a_wait_ends_soon_when_its_lab_is_taken_down(world: World, monkeypatch: 
 
     def down() -> None:
         world.runtime.down()
-        world.api.silent = True
+        world.api.silence()
 
     world.clock.after(5.0, down)
     with pytest.raises(LabDownError, match="lab raylab was taken down meanwhile, and job j1 with it"):

@@ -49,7 +49,7 @@ def trained(world: World) -> World:
         while not world.jobs.get(name).final:
             world.clock.sleep(0.5)
         done = world.jobs.get(name)
-        world.jobs.jobs[name] = type(done)(**{**done.__dict__, "metadata": metadata})
+        world.jobs.known[name] = type(done)(**{**done.__dict__, "metadata": metadata})
     return world
 
 
@@ -205,7 +205,7 @@ def test_a_job_without_a_receipt_has_its_history_and_services(trained: World) ->
 def test_a_silent_cluster_leaves_curves_and_says_what_is_missing(trained: World) -> None:
     keep(trained, JOB, 2000)
     subject = find_subject(trained.lab, JOB)
-    trained.api.silent = True
+    trained.api.silence()
     found = read_evidence(trained.lab, subject)
     assert found.history is not None
     assert found.services == {}
@@ -240,8 +240,8 @@ def test_a_receipt_of_a_job_that_died_with_its_head_has_attempts_of_two_jobs(tra
     told = own(trained)
     further = replace(told.attempts[0], attempt=9, started_at=9e8)
     told = replace(told, attempts=(*told.attempts, further))
-    job = trained.jobs.jobs.pop(JOB)
-    trained.jobs.jobs["again"] = replace(job, submission_id="again", metadata={RESUMES: JOB})
+    job = trained.jobs.known.pop(JOB)
+    trained.jobs.known["again"] = replace(job, submission_id="again", metadata={RESUMES: JOB})
     found = read_evidence(trained.lab, Subject(JOB, told))
     assert (found.lab, found.missing, bool(found.settings)) == ("raylab", (), True)
 
@@ -257,7 +257,7 @@ def test_a_job_of_the_same_name_in_another_lab_is_not_this_one(
 
 def test_settings_of_a_later_start_of_the_lab_are_not_shown(trained: World) -> None:
     keep(trained, JOB, 2000)
-    trained.jobs.jobs.clear()
+    trained.jobs.known.clear()
     found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
     assert (found.lab, found.gpus, found.settings, found.workers) == ("raylab", "", (), ())
     assert any("of another start" in line for line in found.missing)
