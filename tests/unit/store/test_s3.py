@@ -123,15 +123,6 @@ def test_ping_says_what_answered(store: Store) -> None:
     assert store.ping().split()[0] in ("moto", "fake")
 
 
-def test_a_fake_can_be_made_to_fail() -> None:
-    store = FakeObjectStore()
-    store.put("a", b"x")
-    store.failure = StoreError("down")
-    for call in (store.ping, store.list, lambda: store.get("a"), lambda: store.put("b", b"")):
-        with pytest.raises(StoreError, match="down"):
-            call()
-
-
 def calls(store: ObjectStore) -> tuple[Callable[[], Any], ...]:
     return (
         store.ensure_bucket,
@@ -172,7 +163,7 @@ def test_a_full_store_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(StoreError, match="cannot store anything more: the disk is full") as caught:
+    with pytest.raises(StoreError, match="the disk is full") as caught:
         store.put("a", b"x")
     assert "make room" in caught.value.hint
 
@@ -183,7 +174,7 @@ def test_a_store_that_is_down_is_told(index: int) -> None:
     refused = NewConnectionError(HTTPConnection("127.0.0.1", 9000), "Failed to establish a new connection")
     refused.__cause__ = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
     store = ObjectStore(HOST, CREDENTIALS, http=Pool(raiser(MaxRetryError(pool, "/ray", refused))))
-    with pytest.raises(StoreError, match="cannot be reached: Connection refused") as caught:
+    with pytest.raises(StoreError, match="Connection refused") as caught:
         calls(store)[index]()
     assert (HOST in caught.value.message, "labctl status" in caught.value.hint) == (True, True)
 

@@ -84,7 +84,7 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
 
 
 def test_certificates_that_are_none_are_told() -> None:
-    with pytest.raises(UsageError, match="--s3-ca: the file holds no certificates"):
+    with pytest.raises(UsageError, match="--s3-ca"):
         Upstream("https://h", "course", CREDENTIALS, ca="no certificate").pool()
 
 
@@ -123,9 +123,7 @@ def test_a_key_that_does_not_open_the_bucket_is_told_and_nothing_is_made(
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
 def test_a_key_that_may_only_look_is_told(server: Server, method: str) -> None:
     server("PUT", "/course")
-    with pytest.raises(
-        StoreError, match=f"may list the bucket course, but {method} of an object fails: HTTP 403"
-    ):
+    with pytest.raises(StoreError, match=f"course, but {method} .*403"):
         upstream.check(THERE, refuse, pool=Denying(server, method))
 
 
@@ -158,7 +156,7 @@ def test_a_certificate_that_is_not_trusted_is_told_and_how_to_trust_it() -> None
     error = urllib3.exceptions.SSLError(
         "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1018)"
     )
-    with pytest.raises(CertificateError, match="is not valid: self-signed certificate") as caught:
+    with pytest.raises(CertificateError, match="self-signed") as caught:
         upstream.check(THERE, refuse, pool=Answering(error))
     assert (caught.value.exit_code, "--s3-ca" in caught.value.hint) == (27, True)
 

@@ -133,7 +133,7 @@ def test_a_lab_that_does_not_start_is_the_reason_of_all_its_rungs(
 
 def test_a_lab_that_is_up_is_left_alone(fake_ladder: FakeLadder) -> None:
     fake_ladder.lab.up_to_train(run.spec("raylab-ladder", False))
-    with pytest.raises(RefusedError, match="the lab raylab-ladder is up"):
+    with pytest.raises(RefusedError, match="raylab-ladder is up"):
         fake_ladder.climb("forked")
     assert fake_ladder.lab.status().up
 
@@ -207,10 +207,10 @@ def test_the_last_rank_is_lost_once_enough_is_saved(waiting: Any) -> None:
 
 def test_a_job_that_ends_before_its_rank_could_be_lost_is_named(waiting: Any) -> None:
     waiting.jobs.known["j"] = job("j", "FAILED")
-    with pytest.raises(RefusedError, match=r"job j ended \(FAILED\) before its rank could be lost"):
+    with pytest.raises(RefusedError, match=r"j ended \(FAILED\)"):
         waiting(History(()))
 
 
 def test_a_training_that_does_not_come_so_far_is_given_up(waiting: Any) -> None:
-    with pytest.raises(WaitTimeoutError, match=f"{CHECKPOINTS} checkpoints of job j"):
+    with pytest.raises(WaitTimeoutError, match=f"{CHECKPOINTS} checkpoints"):
         waiting(trains(2, 0))

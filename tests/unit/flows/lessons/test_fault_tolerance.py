@@ -194,10 +194,10 @@ def test_a_job_that_never_trains_is_not_waited_for_for_ever(
 ) -> None:
     world = World()
     lab = trains(monkeypatch, world, History(()))
-    with pytest.raises(WaitTimeoutError, match="not after 600 s: the notebook has submitted no job"):
+    with pytest.raises(WaitTimeoutError, match=r"600 s: .*no job"):
         break_a_node(lab, Played().task)
     played = Played(lambda second: world.jobs.add(job(JOB, "PENDING")))
-    with pytest.raises(WaitTimeoutError, match=f"job {JOB} is PENDING and does not train"):
+    with pytest.raises(WaitTimeoutError, match=f"{JOB} is PENDING"):
         break_a_node(lab, played.task)
     assert played.slept == START_SECONDS
     assert asked == []

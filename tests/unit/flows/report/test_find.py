@@ -81,13 +81,13 @@ def test_a_job_without_a_receipt_is_a_subject_of_its_own(trained: World) -> None
 
 def test_what_is_unknown_is_refused_with_what_there_is(trained: World) -> None:
     keep(trained, JOB, 2000)
-    with pytest.raises(NotFoundError, match="there is no receipt, job or file 'nonsense'") as caught:
+    with pytest.raises(NotFoundError, match="'nonsense'") as caught:
         find_subject(trained.lab, "nonsense")
     assert caught.value.hint == f"receipts: {JOB}-2000; jobs: {JOB}, control-1"
 
 
 def test_a_lab_without_receipts_says_so(trained: World) -> None:
-    with pytest.raises(NotFoundError, match="no receipt in this lab's object store") as caught:
+    with pytest.raises(NotFoundError, match="no receipt") as caught:
         find_subject(trained.lab)
     assert "name a job; receipts: none" in caught.value.hint
 
@@ -105,7 +105,7 @@ def test_of_two_documents_in_a_file_the_last_is_the_receipt(tmp_path: Path) -> N
 
 
 def test_a_file_that_is_not_there_is_not_taken_for_a_job(world: World, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"cannot read .*receipt.json: No such file"):
+    with pytest.raises(NotFoundError, match=r"receipt\.json: No such file"):
         find_subject(world.lab, str(tmp_path / "receipt.json"))
 
 

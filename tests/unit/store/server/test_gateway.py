@@ -215,7 +215,7 @@ def test_a_lab_is_set_up_on_it_and_nothing_is_made_there(front: Front) -> None:
 def test_the_key_of_jobs_is_disabled_and_enabled(front: Front) -> None:
     admin = MinioAdministration(HOST, OURS, http=WsgiPool(front))
     admin.set_user_enabled(TRAINING.access_key, False)
-    with pytest.raises(StoreError, match="does not know the access key"):
+    with pytest.raises(StoreError, match="access key"):
         front.store.put("a", b"data")
     admin.set_user_enabled(TRAINING.access_key, True)
     front.store.put("a", b"data")
@@ -223,7 +223,7 @@ def test_the_key_of_jobs_is_disabled_and_enabled(front: Front) -> None:
 
 def test_a_store_that_is_gone_is_named(server: Server) -> None:
     front = Front(server, pool=NobodyPool())
-    with pytest.raises(UnreachableStoreError, match=r"http://there\.example:8333, cannot be reached"):
+    with pytest.raises(UnreachableStoreError, match=r"http://there\.example:8333"):
         front.store.put("a", b"data")
     status, page = front.health()
     assert (status, "there.example:8333, cannot be reached" in page["detail"]) == (503, True)
@@ -231,7 +231,7 @@ def test_a_store_that_is_gone_is_named(server: Server) -> None:
 
 def test_a_store_that_no_longer_takes_the_labs_key_is_named(front: Front) -> None:
     front = Front(front.there, key=Credentials("revoked-by-its-owner", "secret"))
-    with pytest.raises(AccessDeniedError, match=r"there\.example:8333 refuses the lab's key: InvalidAcc"):
+    with pytest.raises(AccessDeniedError, match="InvalidAcc"):
         front.store.list()
     status, page = front.health()
     assert (status, page["detail"]) == (
@@ -271,7 +271,7 @@ def test_a_key_that_versitygw_no_longer_knows_is_no_missing_object(server: Serve
             body = io.BytesIO(b"<Error><Code>XAdminUserNotFound</Code></Error>")
             return urllib3.HTTPResponse(body, status=404, preload_content=False)
 
-    with pytest.raises(AccessDeniedError, match="refuses the lab's key: XAdminUserNotFound"):
+    with pytest.raises(AccessDeniedError, match="XAdminUserNotFound"):
         Front(server, pool=Forgotten()).store.get("checkpoint")
 
 
