@@ -115,14 +115,6 @@ def raylab_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-@pytest.fixture
-def probe_path(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The import root of the probe, put on PYTHONPATH for processes that the test starts."""
-    path = ROOT / "lab" / "probe"
-    monkeypatch.setenv("PYTHONPATH", str(path))
-    return path
-
-
 NEEDS_GO = "needs Go: "
 """Begins the reason of a test that is left out, in CI too, where no Go or no proxy of its modules is."""
 
