@@ -161,11 +161,7 @@ class Jupyter:
 
 
 class InJupyter:
-    """Tests in a lab's Jupyter. Subclasses give `shell`: a lab that is up, with simulated GPUs."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
+    """Tests in a lab's Jupyter. `shell` is a lab that is up, with simulated GPUs."""
 
     @pytest.fixture
     def jupyter(self, shell: Shell) -> Jupyter:

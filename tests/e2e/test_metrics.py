@@ -19,9 +19,7 @@ def needs_prometheus() -> None:
 
 
 class TestMetrics(MetricsTests):
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench
+    """On plain processes."""
 
 
 def test_promtool_accepts_the_configuration(bench: Bench) -> None:
