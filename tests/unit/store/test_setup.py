@@ -20,7 +20,7 @@ from lab.topology import Credentials
 from tests.fakes.host import FakeClock
 from tests.fakes.store import FakeObjectStore
 from tests.unit.store.admin_api import MinioPool
-from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPool
+from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, AnswerPool, Server, WsgiPool
 
 
 @pytest.fixture
@@ -205,12 +205,9 @@ def test_as_a_program_it_says_what_it_did(server: Server, environment: dict[str,
 
 
 def test_as_a_program_its_last_line_and_exit_code_say_what_failed(environment: dict[str, str]) -> None:
-    class Dead(urllib3.PoolManager):
-        def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
-            raise NewConnectionError(HTTPConnection("minio", 9000), "Connection refused")
-
+    dead = AnswerPool(NewConnectionError(HTTPConnection("minio", 9000), "Connection refused"))
     said: list[str] = []
-    code = setup.main(environment, say=said.append, http=Dead(), clock=FakeClock())
+    code = setup.main(environment, say=said.append, http=dead, clock=FakeClock())
     assert code == WaitTimeoutError.exit_code
     assert said[-1].startswith("the object store could not be set up: the object store does not answer after")
 
