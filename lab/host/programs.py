@@ -20,7 +20,6 @@ from lab.errors import SetupError, UnsupportedError
 from lab.host import command
 from lab.host.files import lock
 from lab.host.quantities import format_duration
-from lab.host.reading import parse_json
 
 BUILD_SECONDS = 900.0
 """Timeout of a build. MinIO takes 4 minutes of one core."""
@@ -55,33 +54,21 @@ class Program:
     """As the module proxy has it."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variable of the program -> text that the linker writes into it."""
-    module: str = ""
-    """Module that is built in its own folder: its go.mod has directives for which `go install` refuses it."""
-    tags: tuple[str, ...] = ()
-    """Build tags."""
-    added: Mapping[str, str] = field(default_factory=dict)
-    """File of the module that its zip lacks, such as pages that it embeds -> text in its place."""
 
     @property
     def argv(self) -> tuple[str, ...]:
         """The command that builds it with `go install`."""
-        return ("go", "install", *self._options, f"{self.package}@{self.version}")
+        return ("go", "install", *self.options, f"{self.package}@{self.version}")
 
     @property
-    def download(self) -> tuple[str, ...]:
-        """The command that fetches its module, and prints as JSON where that lies."""
-        return ("go", "mod", "download", "-json", f"{self.module}@{self.version}")
-
-    def inside(self, source: str, target: str) -> tuple[str, ...]:
-        """The command that builds it in the module's folder."""
-        package = f".{self.package.removeprefix(self.module)}"
-        return ("go", "build", "-C", source, "-o", target, *self._options, package)
-
-    @property
-    def _options(self) -> tuple[str, ...]:
+    def options(self) -> tuple[str, ...]:
+        """Options of its build."""
         flags = "".join(f" -X {name}={value}" for name, value in self.variables.items())
-        tags = ("-tags", ",".join(self.tags)) if self.tags else ()
-        return ("-trimpath", *tags, "-ldflags", f"-s -w{flags}")
+        return ("-trimpath", "-ldflags", f"-s -w{flags}")
+
+    def make(self, folder: str, machine: Machine) -> None:
+        """Build it into a folder. Raises SourcesError, SetupError."""
+        go(self.name, self.argv, {"GOBIN": folder, "CGO_ENABLED": "0"}, machine=machine)
 
     @property
     def path(self) -> Path:
@@ -142,35 +129,13 @@ def build(program: Program, say: Callable[[str], None], machine: Machine | None 
             return path
         say(f"{what} with Go, which takes minutes the first time")
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            _install(program, folder, machine)
+            program.make(folder, machine)
+            if not Path(folder, program.name).is_file():
+                raise SetupError(
+                    f"{program.name} cannot be built: Go made no such program", "check its package"
+                )
             os.replace(Path(folder, program.name), path)
     return path
-
-
-def _install(program: Program, folder: str, machine: Machine) -> None:
-    if not program.module:
-        go(program.name, program.argv, {"GOBIN": folder, "CGO_ENABLED": "0"}, machine=machine)
-    else:
-        said = _run(
-            program.name, program.download, DOWNLOAD_SECONDS, machine.environ, machine, downloads=True
-        )
-        source = parse_json(said[said.index("{") :])["Dir"]  # it may tell what it downloads first
-        source = _completed(source, program.added, Path(folder, "source")) if program.added else source
-        argv = program.inside(source, str(Path(folder, program.name)))
-        go(program.name, argv, {"GOWORK": "off", "CGO_ENABLED": "0"}, machine=machine)
-    if not Path(folder, program.name).is_file():
-        raise SetupError(f"{program.name} cannot be built: Go made no such program", "check its package")
-
-
-def _completed(source: str, added: Mapping[str, str], copy: Path) -> str:
-    """Copy a module's folder, which Go keeps read-only, and add files to it. Returns the copy."""
-    shutil.copytree(source, copy, copy_function=shutil.copyfile)
-    for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
-        folder.chmod(0o755)
-    for name, text in added.items():
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        (copy / name).write_text(text, encoding="utf-8")
-    return str(copy)
 
 
 def go(
@@ -191,11 +156,11 @@ def go(
     env = {**machine.environ, **variables}
     # -n: do what comes before a build, which is to read every package, and only print its commands
     first = 4 if argv[2] == "-C" else 2  # -C DIR is to be the first flag
-    _run(name, (*argv[:first], "-n", *argv[first:]), DOWNLOAD_SECONDS, env, machine, folder, downloads=True)
-    _run(name, tuple(argv), seconds, env, machine, folder)
+    run_go(name, (*argv[:first], "-n", *argv[first:]), DOWNLOAD_SECONDS, env, machine, folder, downloads=True)
+    run_go(name, tuple(argv), seconds, env, machine, folder)
 
 
-def _run(
+def run_go(
     name: str,
     argv: tuple[str, ...],
     seconds: float,
