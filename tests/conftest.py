@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from lab.flows.testing import LANES, OUTCOMES, Counts
 from lab.host.programs import SourcesError
 from tests.minio import minio_program
+from tests.run import LANES, OUTCOMES, Counts
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -72,7 +72,7 @@ MOVED = ("test_forks.py", "test_scripts.py", "test_kueue.py")
 
 
 def lane_of(item: pytest.Item) -> str:
-    """The lane of a test with a lab (lab.flows.testing.LANES)."""
+    """The lane of a test with a lab (tests.run.LANES)."""
     containers = marked(item, "containers") or part(item.nodeid) == "tests/contract"
     return "containers" if containers or item.path.name in MOVED else "processes"
 
@@ -113,14 +113,6 @@ def raylab_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.setenv("RAYLAB_HOME", str(home))
     return home
-
-
-@pytest.fixture
-def probe_path(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The import root of the probe, put on PYTHONPATH for processes that the test starts."""
-    path = ROOT / "lab" / "probe"
-    monkeypatch.setenv("PYTHONPATH", str(path))
-    return path
 
 
 NEEDS_GO = "needs Go: "

@@ -10,9 +10,6 @@ from lab.cluster.queues import Queues
 from lab.errors import LabError, UsageError
 from lab.host.clock import MONOTONIC, Clock, poll
 
-STATES = ("PASS", "WARN", "TESTING", "EVICT", "UNKNOWN")
-"""States of a device, from the best to the least known; docs/health.md says what they mean."""
-
 ORDERABLE = ("PASS", "WARN", "EVICT", "UNKNOWN")
 """Results that a check can be ordered to report."""
 

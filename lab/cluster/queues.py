@@ -44,7 +44,7 @@ UPLOAD_SECONDS = 120.0
 
 ANYWHERE = "*"
 RESERVED = "raylab_"
-"""Metadata that the controller writes itself."""
+"""Beginning of metadata that only the lab writes."""
 
 WORKLOAD = "raylab_workload"
 """Metadata of a job that comes from the queues: the key of its workload."""

@@ -138,6 +138,14 @@ def replace_file(path: Path, data: bytes, *, flush: bool = False) -> None:
         raise
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 when there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def remove(path: Path) -> None:
     """Remove a file, or what stands in its place, if there is anything. Raises SetupError."""
     try:

@@ -20,7 +20,6 @@ from lab.errors import SetupError, UnsupportedError
 from lab.host import command
 from lab.host.files import lock
 from lab.host.quantities import format_duration
-from lab.host.reading import parse_json
 
 BUILD_SECONDS = 900.0
 """Timeout of a build. MinIO takes 4 minutes of one core."""
@@ -55,33 +54,21 @@ class Program:
     """As the module proxy has it."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variable of the program -> text that the linker writes into it."""
-    module: str = ""
-    """Module that is built in its own folder: its go.mod has directives for which `go install` refuses it."""
-    tags: tuple[str, ...] = ()
-    """Build tags."""
-    added: Mapping[str, str] = field(default_factory=dict)
-    """File of the module that its zip lacks, such as pages that it embeds -> text in its place."""
 
     @property
     def argv(self) -> tuple[str, ...]:
         """The command that builds it with `go install`."""
-        return ("go", "install", *self._options, f"{self.package}@{self.version}")
+        return ("go", "install", *self.options, f"{self.package}@{self.version}")
 
     @property
-    def download(self) -> tuple[str, ...]:
-        """The command that fetches its module, and prints as JSON where that lies."""
-        return ("go", "mod", "download", "-json", f"{self.module}@{self.version}")
-
-    def inside(self, source: str, target: str) -> tuple[str, ...]:
-        """The command that builds it in the module's folder."""
-        package = f".{self.package.removeprefix(self.module)}"
-        return ("go", "build", "-C", source, "-o", target, *self._options, package)
-
-    @property
-    def _options(self) -> tuple[str, ...]:
+    def options(self) -> tuple[str, ...]:
+        """Options of its build."""
         flags = "".join(f" -X {name}={value}" for name, value in self.variables.items())
-        tags = ("-tags", ",".join(self.tags)) if self.tags else ()
-        return ("-trimpath", *tags, "-ldflags", f"-s -w{flags}")
+        return ("-trimpath", "-ldflags", f"-s -w{flags}")
+
+    def make(self, folder: str, machine: Machine) -> None:
+        """Build it into a folder. Raises SourcesError, SetupError."""
+        go(self.name, self.argv, {"GOBIN": folder, "CGO_ENABLED": "0"}, machine=machine)
 
     @property
     def path(self) -> Path:
@@ -107,40 +94,6 @@ MINIO = Program(
         "github.com/minio/minio/cmd.CopyrightYear": "2025",
     },
 )
-
-PROMETHEUS_RELEASE, ALERTMANAGER_RELEASE = "v3.13.3", "v0.34.1"
-"""The releases of the images in compose/lab.yaml."""
-
-
-def _prometheus(name: str) -> Program:
-    """Built without discovery in clouds. Release 3.13.3 is version v0.313.3 of the module."""
-    major, minor, patch = PROMETHEUS_RELEASE.removeprefix("v").split(".")
-    return Program(
-        name,
-        f"github.com/prometheus/prometheus/cmd/{name}",
-        f"v0.{major}{int(minor):02}.{patch}",
-        {"github.com/prometheus/common/version.Version": PROMETHEUS_RELEASE.removeprefix("v")},
-        "github.com/prometheus/prometheus",
-        ("remove_all_sd",),
-    )
-
-
-PROMETHEUS, PROMTOOL = _prometheus("prometheus"), _prometheus("promtool")
-
-ALERTMANAGER, AMTOOL = (
-    Program(
-        name,
-        f"github.com/prometheus/alertmanager/cmd/{name}",
-        ALERTMANAGER_RELEASE,
-        {"github.com/prometheus/common/version.Version": ALERTMANAGER_RELEASE.removeprefix("v")},
-        "github.com/prometheus/alertmanager",
-        added={"ui/app/dist/index.html": "Alertmanager without its pages, which are made with npm.\n"},
-    )
-    for name in ("alertmanager", "amtool")
-)
-
-TESTED = (MINIO, PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL)
-"""What the tests build and run."""
 
 
 @dataclass(frozen=True)
@@ -176,35 +129,13 @@ def build(program: Program, say: Callable[[str], None], machine: Machine | None 
             return path
         say(f"{what} with Go, which takes minutes the first time")
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            _install(program, folder, machine)
+            program.make(folder, machine)
+            if not Path(folder, program.name).is_file():
+                raise SetupError(
+                    f"{program.name} cannot be built: Go made no such program", "check its package"
+                )
             os.replace(Path(folder, program.name), path)
     return path
-
-
-def _install(program: Program, folder: str, machine: Machine) -> None:
-    if not program.module:
-        go(program.name, program.argv, {"GOBIN": folder, "CGO_ENABLED": "0"}, machine=machine)
-    else:
-        said = _run(
-            program.name, program.download, DOWNLOAD_SECONDS, machine.environ, machine, downloads=True
-        )
-        source = parse_json(said[said.index("{") :])["Dir"]  # it may tell what it downloads first
-        source = _completed(source, program.added, Path(folder, "source")) if program.added else source
-        argv = program.inside(source, str(Path(folder, program.name)))
-        go(program.name, argv, {"GOWORK": "off", "CGO_ENABLED": "0"}, machine=machine)
-    if not Path(folder, program.name).is_file():
-        raise SetupError(f"{program.name} cannot be built: Go made no such program", "check its package")
-
-
-def _completed(source: str, added: Mapping[str, str], copy: Path) -> str:
-    """Copy a module's folder, which Go keeps read-only, and add files to it. Returns the copy."""
-    shutil.copytree(source, copy, copy_function=shutil.copyfile)
-    for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
-        folder.chmod(0o755)
-    for name, text in added.items():
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        (copy / name).write_text(text, encoding="utf-8")
-    return str(copy)
 
 
 def go(
@@ -225,11 +156,11 @@ def go(
     env = {**machine.environ, **variables}
     # -n: do what comes before a build, which is to read every package, and only print its commands
     first = 4 if argv[2] == "-C" else 2  # -C DIR is to be the first flag
-    _run(name, (*argv[:first], "-n", *argv[first:]), DOWNLOAD_SECONDS, env, machine, folder, downloads=True)
-    _run(name, tuple(argv), seconds, env, machine, folder)
+    run_go(name, (*argv[:first], "-n", *argv[first:]), DOWNLOAD_SECONDS, env, machine, folder, downloads=True)
+    run_go(name, tuple(argv), seconds, env, machine, folder)
 
 
-def _run(
+def run_go(
     name: str,
     argv: tuple[str, ...],
     seconds: float,

@@ -82,13 +82,13 @@ def read_json(path: Path, most: int = DOCUMENT) -> Any:
     return parse_json(read_bytes(path, most))
 
 
-def named_text(path: Path, what: str, wanted: str) -> tuple[str, str]:
+def named_text(path: Path, what: str, wanted: str, most: int = DOCUMENT) -> tuple[str, str]:
     """The name and the text of a file that a person named; `what` it cannot be if it is too large.
 
     Raises UsageError; NotFoundError with `wanted`, what it should have been.
     """
     try:
-        return str(path), read_text(path)
+        return str(path), read_text(path, most)
     except TooLargeError as error:
         raise UsageError(f"{path} is {error.strerror}: no {what}") from error
     except OSError as error:

@@ -73,17 +73,3 @@ def relation(person: str, owner: str) -> Whose:
     if not owner:
         return Whose.SHARED
     return Whose.OWN if owner == person else Whose.OTHERS
-
-
-def as_markdown() -> str:
-    """The table as docs/class.md shows it."""
-    head = ("action", *(role.value for role in Role))
-    rows = [(action.value, *(_cell(cells[role]) for role in Role)) for action, cells in TABLE.items()]
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(whose: frozenset[Whose]) -> str:
-    if whose == ALL:
-        return "all"
-    return ", ".join(kind.value for kind in Whose if kind in whose) or "-"

@@ -25,15 +25,11 @@ EPOCHS_OF_A_FAULT = 6
 
 
 class ChaosTests:
-    """What a chaos run must do. Subclasses give `shell`: a lab that is up."""
+    """What a chaos run must do. `shell` is a lab that is up."""
 
     FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     """Fault -> its parameters, in their order: those that every run of the tests tries, and the rest."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
 
     @pytest.mark.long
     @pytest.mark.parametrize("which", ["few", "others"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import UP, Bench
+from tests.e2e.harness import UP, Bench, Shell
 
 HERE = Path(__file__).resolve().parent
 
@@ -74,6 +74,12 @@ def shared(home: Path) -> Iterator[Bench]:
         if mounted:
             subprocess.run(["umount", "--lazy", str(objects)], check=False)
         bench.remove()
+
+
+@pytest.fixture
+def shell(bench: Bench) -> Shell:
+    """The lab of tests that ask the same of any lab. In compose/ it is one of containers."""
+    return bench
 
 
 @pytest.fixture

@@ -33,11 +33,7 @@ def in_jupyter() -> Iterator[str]:
 
 
 class CourseTests:
-    """What the course's scripts must do in any lab. Subclasses give `shell`: a lab with simulated GPUs."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
+    """What the course's scripts must do in any lab. `shell` is a lab with simulated GPUs."""
 
     def test_a_ray_train_script_of_the_course_trains_as_it_is(self, shell: Shell) -> None:
         assert (COURSE / "train_ray.py").read_text().count(AS_GIVEN) == 1

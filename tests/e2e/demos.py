@@ -13,7 +13,7 @@ import pytest
 
 from lab.evidence.ledger import Run
 from tests.e2e.harness import Shell
-from tests.e2e.jupyter import Jupyter, Kernel
+from tests.e2e.jupyter import InJupyter, Jupyter, Kernel
 
 
 def run_cells(jupyter: Jupyter, kernel: Kernel, notebook: str) -> list[str]:
@@ -27,16 +27,8 @@ def value(kernel: Kernel, expression: str) -> Any:
     return json.loads(kernel.run(f"import json; print(json.dumps({expression}, default=float))"))
 
 
-class InteractiveDemos:
-    """What a notebook can do on the cluster. Subclasses give `shell`: a lab that is up."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def jupyter(self, shell: Shell) -> Jupyter:
-        return Jupyter.of(shell)
+class InteractiveDemos(InJupyter):
+    """What a notebook can do on the cluster."""
 
     @pytest.fixture
     def kernel(self, jupyter: Jupyter) -> Iterator[Kernel]:

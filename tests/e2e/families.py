@@ -26,11 +26,7 @@ for process in psutil.process_iter(["name"]):
 
 
 class FamilyTests:
-    """Subclasses give `shell`, a lab without a job, and `python`."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
+    """`shell` is a lab without a job; subclasses give `python`."""
 
     def python(self, shell: Shell, code: str) -> str:
         """What this code prints where the head's processes are."""

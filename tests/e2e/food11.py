@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from lab.datasets.getting import PICTURES
 from tests.e2e.harness import PATIENCE, ROOT, Shell
 from tests.waiting import eventually
@@ -43,11 +41,7 @@ def holders(shell: Shell, job: str) -> list[str]:
 
 
 class SearchTests:
-    """What a search must do. Subclasses give `shell`: a lab that is up, with two GPUs."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
+    """What a search must do. `shell` is a lab that is up, with two GPUs."""
 
     def test_a_search_loses_a_node_and_still_ends_all_its_trials_and_holds_nothing_after(
         self, shell: Shell

@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 
 import psutil
 
-from lab.host.lanes import TEARDOWN_SECONDS
-from lab.host.programs import ALERTMANAGER, PROMETHEUS, Program
+from lab.host.programs import Program
 from lab.lab import Lab
 from lab.runtime import ports
 from lab.runtime.base import Runtime
@@ -28,6 +27,8 @@ from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
 from lab.topology import State
+from tests.built import ALERTMANAGER, PROMETHEUS
+from tests.lanes import TEARDOWN_SECONDS
 from tests.programs import search_path
 from tests.waiting import eventually
 

@@ -160,16 +160,16 @@ class Jupyter:
             self.ask(f"api/terminals/{name}", "DELETE")
 
 
-class JupyterTests:
-    """What Jupyter must do in any lab. Subclasses give `shell`: a lab that is up, with simulated GPUs."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
+class InJupyter:
+    """Tests in a lab's Jupyter. `shell` is a lab that is up, with simulated GPUs."""
 
     @pytest.fixture
     def jupyter(self, shell: Shell) -> Jupyter:
         return Jupyter.of(shell)
+
+
+class JupyterTests(InJupyter):
+    """What Jupyter must do in any lab."""
 
     def test_a_cell_trains_on_the_workers_without_any_set_up(self, shell: Shell, jupyter: Jupyter) -> None:
         name = f"cell-{uuid.uuid4().hex[:8]}"

@@ -35,10 +35,6 @@ class LessonTests:
             tests = [pytest.param(number, marks=marks.get(number, ())) for number in self.LESSONS]
             metafunc.parametrize("number", tests)
 
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
-
     def test_a_lab_that_is_down_has_nothing_to_check(self, shell: Shell) -> None:
         shell.labctl("lesson", "check", "5", code=LabDownError.exit_code)
 

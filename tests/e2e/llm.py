@@ -7,8 +7,6 @@ import json
 import re
 from typing import Any
 
-import pytest
-
 from lab.evidence.ledger import number
 from tests.e2e.harness import PATIENCE, Shell
 from tests.e2e.receipts import assert_recovered
@@ -18,14 +16,10 @@ STEPS = 200
 
 
 class LanguageModelTests:
-    """What the recipe `llm` must do. Subclasses give `shell`: a lab that is up, with two workers."""
+    """What the recipe `llm` must do. `shell` is a lab that is up, with two workers."""
 
     gpus = 0
     """Of each replica that answers the batch."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
 
     def on_head(self, shell: Any, *argv: str) -> str:
         """Run a program where the head's loopback is; returns its output."""

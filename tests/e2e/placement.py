@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from tests.e2e.harness import PATIENCE, SCRIPTS, Shell
 from tests.waiting import eventually
 
@@ -15,11 +13,7 @@ SLEEPS = ("python", "-c", "import time; time.sleep(900)")
 
 
 class PlacementTests:
-    """Subclasses give `shell`: a lab of two workers with a simulated GPU each, without a job."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
+    """`shell` is a lab of two workers with a simulated GPU each, without a job."""
 
     def test_two_jobs_on_one_gpu_are_seen_and_a_third_party_is_told_who_holds_what_it_needs(
         self, shell: Shell

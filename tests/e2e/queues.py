@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from lab.services import QUEUE
 from tests.e2e.harness import PATIENCE, SCRIPTS, Shell
 from tests.e2e.receipts import assert_recovered
@@ -19,10 +17,6 @@ HOLD_SECONDS = 8
 
 class QueueTests:
     """What queues must do on a real lab; subclasses give `shell`: a lab with two simulated GPUs."""
-
-    @pytest.fixture
-    def shell(self) -> Shell:
-        raise NotImplementedError
 
     def test_a_borrowed_gpu_is_reclaimed_and_the_job_resumes_from_its_checkpoint(self, shell: Shell) -> None:
         shell.labctl("queue", "apply", "--example", "two-teams")

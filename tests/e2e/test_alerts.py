@@ -15,7 +15,6 @@ import pytest
 import urllib3
 
 from lab.cluster.alerts import Alerts
-from lab.host.programs import ALERTMANAGER, PROMETHEUS
 from lab.host.secrets import load_or_make
 from lab.runtime.local import prometheus
 from lab.runtime.local.layout import Layout
@@ -24,6 +23,7 @@ from lab.services import ALERTMANAGER as SERVICE
 from lab.services import METRICS, worker
 from lab.services import PROMETHEUS as PROMETHEUS_SERVICE
 from lab.topology import LabSpec, State
+from tests.built import ALERTMANAGER, PROMETHEUS
 from tests.e2e.harness import PATIENCE, UP, Bench
 from tests.e2e.servers import end, free_port, launch
 from tests.programs import needed

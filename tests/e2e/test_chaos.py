@@ -12,7 +12,7 @@ from lab.errors import UnsupportedError
 from lab.services import HEAD
 from lab.topology import State
 from tests.e2e.chaos import ChaosTests
-from tests.e2e.harness import Bench, Shell
+from tests.e2e.harness import Bench
 from tests.e2e.receipts import assert_valid
 from tests.waiting import eventually
 
@@ -37,10 +37,6 @@ class TestChaos(ChaosTests):
         "checkpoint-delete": {},
         "rank-hang": {},
     }
-
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Shell:
-        return bench
 
 
 @pytest.mark.parametrize("fault", ELSEWHERE)

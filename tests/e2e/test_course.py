@@ -17,10 +17,6 @@ ADDED = "cowsay==6.1"
 
 
 class TestCourse(CourseTests):
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench
-
     @pytest.mark.long  # foreign scripts that resume are in test_scripts.py
     def test_a_script_of_the_course_resumes_on_the_other_worker(self, bench: Bench, tmp_path: Path) -> None:
         script = (COURSE / "train_ray.py").read_text()

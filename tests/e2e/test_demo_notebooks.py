@@ -15,10 +15,6 @@ from tests.e2e.jupyter import Jupyter, Kernel
 
 
 class TestDemoNotebooks(InteractiveDemos):
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench
-
     def test_demo_0_looks_at_the_lab_and_is_refused_to_take_it_down(
         self, shell: Bench, jupyter: Jupyter, kernel: Kernel
     ) -> None:

@@ -5,16 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from tests.e2e.families import FamilyTests
-from tests.e2e.harness import Bench, Shell
+from tests.e2e.harness import Shell
 
 
 class TestFamilies(FamilyTests):
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench
-
     def python(self, shell: Shell, code: str) -> str:
         return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

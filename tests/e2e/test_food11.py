@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.food11 import SearchTests
-from tests.e2e.harness import Bench
 
 
 @pytest.mark.rare
 class TestSearch(SearchTests):
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench
+    """On plain processes."""

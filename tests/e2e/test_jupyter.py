@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.e2e.food11 import pictures
 from tests.e2e.harness import Bench
 from tests.e2e.jupyter import NOTEBOOK, Jupyter, JupyterTests
 
 
 class TestJupyter(JupyterTests):
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench
-
     def test_a_notebook_kills_a_training_and_proves_that_it_went_on(
         self, shell: Bench, jupyter: Jupyter
     ) -> None:

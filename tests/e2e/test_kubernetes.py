@@ -197,11 +197,11 @@ def test_no_cluster_takes_what_lint_calls_an_error(cluster: Cluster) -> None:
 @pytest.mark.usefixtures("shell")
 def test_kubectls_refusals_are_known(cluster: Cluster) -> None:
     assert Kubectl(ADMIN, "none").pods() == ()
-    with pytest.raises(NotFoundError, match="kubectl knows no such context"):
+    with pytest.raises(NotFoundError, match="no such context"):
         Kubectl("lab").pods()
-    with pytest.raises(NotFoundError, match="namespace none has no pod w-9"):
+    with pytest.raises(NotFoundError, match="w-9"):
         Kubectl(ADMIN, "none").pod("w-9")
-    with pytest.raises(NotFoundError, match="context school has no node machine-9"):
+    with pytest.raises(NotFoundError, match="machine-9"):
         Kubectl(ADMIN).cordon("machine-9")
     student = Kubectl(STUDENT, "none")
     assert student.pods() == ()
@@ -211,7 +211,7 @@ def test_kubectls_refusals_are_known(cluster: Cluster) -> None:
         partial(student.delete, "w-9", grace_seconds=0),
         partial(student.cordon, "machine-0"),
     ):
-        with pytest.raises(KubernetesError, match="context student has no right to"):
+        with pytest.raises(KubernetesError, match="context student"):
             refused()
     admin = Kubectl(ADMIN)
     admin.refuse_without_rights("patch", "nodes")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Bench
 from tests.e2e.llm import LanguageModelTests
 
 
@@ -18,7 +17,3 @@ class TestLanguageModel(LanguageModelTests):
 
     def on_head(self, shell: Any, *argv: str) -> str:
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench

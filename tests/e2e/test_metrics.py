@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from lab.host.programs import PROMETHEUS, PROMTOOL
+from tests.built import PROMETHEUS, PROMTOOL
 from tests.e2e.harness import Bench
 from tests.e2e.metrics import MetricsTests
 from tests.programs import needed
@@ -19,9 +19,7 @@ def needs_prometheus() -> None:
 
 
 class TestMetrics(MetricsTests):
-    @pytest.fixture
-    def shell(self, bench: Bench) -> Bench:
-        return bench
+    """On plain processes."""
 
 
 def test_promtool_accepts_the_configuration(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.host.programs import AMTOOL, PROMTOOL
+from tests.built import AMTOOL, PROMTOOL
 from tests.conftest import ROOT
 from tests.programs import needed
 

@@ -31,7 +31,7 @@ LAYERS = (
 """The rooms of lab/, the lowest first: each imports of itself and of what is below, not of its neighbours."""
 
 FLOWS = (
-    ("recovery", "doctor", "images", "inference", "testing", "traces"),
+    ("recovery", "doctor", "images", "inference", "traces"),
     ("chaos", "demo", "lessons", "report"),
     ("queues", "acceptance"),
     ("people", "kubernetes", "compose_folder"),

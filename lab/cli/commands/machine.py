@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,8 @@ import click
 from lab.cli import documents, render, values
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
-from lab.errors import CheckError, RefusedError, UsageError
+from lab.errors import CheckError, RefusedError, UnsupportedError, UsageError
+from lab.host import environment
 from lab.host.files import write_private
 from lab.topology import BUCKET, Check
 
@@ -161,19 +163,26 @@ def test(
 
     Unit tests, labs of processes, and the contract with labs of containers run beside each other.
     """
-    from lab.flows import testing
-    from lab.host.lanes import Terminal
+    if environment.packaged():
+        raise UnsupportedError(
+            "an installed labctl has no tests", "run them in a checkout: python3 labctl.py test"
+        )
+    from tests.lanes import Terminal
+    from tests.run import Selection, run_tests
 
-    flags = {part: parts[part] for part in ("lint", *testing.PARTS)} | {
-        "all": all_, "no-skips": no_skips, "in-turn": in_turn,
-    }  # fmt: skip
-    arguments = [f"--{flag}" for flag, given in flags.items() if given]
-    arguments += ["-k", expression] if expression else []
-    arguments += ["--", *click.get_current_context().meta.get(AFTER_DASHES, ())]
+    selection = Selection.of(
+        [part for part, given in parts.items() if given],
+        os.environ.get("CI", ""),
+        expression=expression or "",
+        long=all_,
+        no_skips=no_skips,
+        in_turn=in_turn,
+        arguments=click.get_current_context().meta.get(AFTER_DASHES, ()),
+    )
     say = app.out.note if app.out.json_wanted else app.out.line
     stream = sys.stderr if app.out.json_wanted else sys.stdout
     terminal = Terminal(to_stderr=app.out.json_wanted, colored=coloured(stream))
-    code = testing.run_tests(arguments, terminal=terminal, say=say)
+    code = run_tests(selection, terminal=terminal, say=say)
     if app.out.json_wanted:
         app.out.document({"passed": code == 0, "exit_code": code})
     if code:

@@ -16,13 +16,11 @@ from lab.daemons.gateway.tokens import Seldom, Slowdown, token_of
 from lab.daemons.gateway.upstream import Body, HttpUpstream, Reply
 from lab.errors import LabError, StateError
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.loops import HEALTH
 from lab.people.registry import Person, Registry
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-HEALTH = "/healthz"
-"""The one page without a token."""
 
 MOST_REQUESTS, MOST_WAITING = 8, 100
 """Requests of one person that are answered at the same time, and that wait for that."""
@@ -89,7 +87,7 @@ class Site:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        if request.path == HEALTH:
+        if request.path == HEALTH:  # the one page without a token
             return _response(Reply(200, b"{}"))
         try:
             return await self._served(request)

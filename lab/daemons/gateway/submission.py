@@ -6,9 +6,9 @@ import json
 import re
 import secrets
 import shlex
-import string
 from collections.abc import Callable, Mapping
 
+from lab.cluster.queues import RESERVED
 from lab.daemons.gateway.upstream import Body
 from lab.errors import UsageError
 from lab.host.reading import parse_json
@@ -16,13 +16,8 @@ from lab.people.registry import Person
 from lab.people.rights import home
 from lab.topology import BUCKET
 
-LETTERS = string.ascii_lowercase + string.digits
-
 QUEUE = "default"
 """LocalQueue of a person's namespace, for jobs that name none: Kueue's rule."""
-
-RESERVED = "raylab_"
-"""Beginning of metadata that only the lab writes."""
 
 KEYS = "AWS_"
 """Beginning of variables that hold keys of a store."""
@@ -63,7 +58,7 @@ def body(data: Body) -> dict[str, object]:
 def job_name(person: Person, given: str) -> str:
     """The name of a person's job: it begins with hers, so that it is in nobody else's part of the store."""
     if not given:
-        given = "".join(secrets.choice(LETTERS) for _ in range(10))
+        given = secrets.token_hex(5)
     prefix = f"{person.name}-"
     return given if given.startswith(prefix) else prefix + given
 

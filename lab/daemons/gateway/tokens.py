@@ -37,12 +37,14 @@ class Seldom:
         """`say` gets a line of the log."""
         self._say, self._clock, self._said_at = say, clock, float("-inf")
 
-    def __call__(self, line: str) -> None:
-        """Write a line, unless there was one in the last seconds."""
+    def __call__(self, line: str) -> bool:
+        """Write a line, unless there was one in the last seconds; returns if it was written."""
         now = self._clock()
-        if now - self._said_at >= LOG_SECONDS:
+        due = now - self._said_at >= LOG_SECONDS
+        if due:
             self._said_at = now
             self._say(line)
+        return due
 
 
 class Slowdown:
@@ -50,9 +52,9 @@ class Slowdown:
 
     def __init__(self, say: Callable[[str], None], clock: Clock = MONOTONIC) -> None:
         """`say` gets a line of the log."""
-        self._say, self._clock = say, clock
+        self._say, self._clock = Seldom(say, clock), clock
         self._recent, self._at = 0.0, clock()
-        self._unsaid, self._said_at = 0, float("-inf")
+        self._unsaid = 0
         self.waiting = 0
         """Refusals that wait now; whoever waits counts itself."""
 
@@ -68,8 +70,7 @@ class Slowdown:
         self._at = now
         self._recent += 1
         self._unsaid += 1
-        if now - self._said_at >= LOG_SECONDS:
-            count = "a wrong token" if self._unsaid == 1 else f"{self._unsaid} wrong tokens"
-            self._say(f"{count}, the latest from {origin}")
-            self._unsaid, self._said_at = 0, now
+        count = "a wrong token" if self._unsaid == 1 else f"{self._unsaid} wrong tokens"
+        if self._say(f"{count}, the latest from {origin}"):
+            self._unsaid = 0
         return min(LONGEST_SECONDS, FIRST_SECONDS * self._recent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import string
 from dataclasses import replace
 
 from kueue.model import Workload
@@ -34,8 +33,6 @@ from lab.daemons.queue.model import (
 )
 from lab.daemons.queue.views.rows import find
 from lab.errors import NotFoundError, RefusedError
-
-LETTERS = string.ascii_lowercase + string.digits
 
 
 class QueueFacade:
@@ -72,7 +69,7 @@ class QueueFacade:
                 raise RefusedError(f"the name {name} is taken: there is a job {taken}", "choose another one")
             return requests.workload(asked, name, controller.setup, controller.resource, now)
         while True:
-            name = f"job-{''.join(secrets.choice(LETTERS) for _ in range(10))}"
+            name = f"job-{secrets.token_hex(5)}"
             workload = requests.workload(asked, name, controller.setup, controller.resource, now)
             if workload.key not in controller.records:
                 return workload

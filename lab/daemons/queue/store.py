@@ -14,7 +14,7 @@ from kueue.writing import Object, key_of
 from lab.api.base import Plain
 from lab.daemons.queue.model import Record, StoredEvent, job_document, read_job
 from lab.errors import LabError, StateError
-from lab.host.files import make_private
+from lab.host.files import make_private, size_of
 from lab.host.reading import parse_json
 
 FILE = "queue.sqlite"
@@ -85,7 +85,7 @@ class StateStore:
     def prepare(self) -> None:
         """Look whether the file is whole, and make what it lacks. Raises DamagedError, StateError."""
         journal = self.path.with_name(f"{FILE}-wal")
-        if _size(journal) and not _size(self.path):
+        if size_of(journal) and not size_of(self.path):
             raise damage(self.path, ValueError("it is empty, and its journal is not"))
         with self._explained():
             (state,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
@@ -227,14 +227,6 @@ def damage(path: Path, error: Exception) -> DamagedError:
         f"the queues' state in {path} is damaged: {error}",
         "`labctl up` sets that file aside and begins without queues; stored objects stay",
     )
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file; 0 when there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _split(row: tuple[Plain, ...]) -> tuple[str, tuple[Plain, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from lab.api.ledger import Healed, StateHashed, StepDiscarded, StepsTaken
+from lab.api.ledger import Healed, StateHashed, StepsTaken
 from lab.evidence.ledger.events import Event
 
 MOST_STEPS = 100_000
@@ -78,8 +78,6 @@ class RecordedSteps:
     stretches: tuple[Stretch, ...] = ()
     healings: tuple[Healing, ...] = ()
     states: tuple[StateHash, ...] = ()
-    discarded: tuple[tuple[float, int], ...] = ()
-    """Time and rank of each step that was not committed: it is taken again, so nothing is done twice."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -112,7 +110,6 @@ def steps_of(events: Iterable[Event]) -> RecordedSteps:
     stretches: list[Stretch] = []
     healings: list[Healing] = []
     states: list[StateHash] = []
-    discarded: list[tuple[float, int]] = []
     for event in sorted(events, key=lambda e: e.at):
         said, rank = event.payload, event.rank
         if rank is None or said.pid is None:
@@ -121,14 +118,12 @@ def steps_of(events: Iterable[Event]) -> RecordedSteps:
         if isinstance(said, StepsTaken):
             stretch = _stretch(rank, process, said)
             stretches += [stretch] if stretch else []
-        elif isinstance(said, StepDiscarded):
-            discarded.append((event.at, rank))
         elif isinstance(said, Healed) and said.step is not None:
             healings.append(Healing(event.at, rank, process, said.step, said.source))
         elif isinstance(said, StateHashed) and said.step is not None and said.sha256 is not None:
             states.append(StateHash(event.at, rank, said.step, said.sha256))
     stretches.sort(key=lambda s: s.times[0])
-    return RecordedSteps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
+    return RecordedSteps(tuple(stretches), tuple(healings), tuple(states))
 
 
 def _stretch(rank: int, process: Process, said: StepsTaken) -> Stretch | None:

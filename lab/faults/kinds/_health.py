@@ -16,8 +16,8 @@ class Ordered(Fault):
 
     checked: str
     """Name of the check."""
-    state: str
-    message: str
+    state: str = "WARN"
+    """The result that is ordered."""
 
     def check(self, scene: Scene) -> str:
         """Return the name of the check. Raises RefusedError."""
@@ -31,8 +31,8 @@ class Ordered(Fault):
         """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
         check, device = self.check(scene), self.device(scene)
         scene.note(check=check, device=device)
-        door = HealthClient(queues_of(scene))
-        door.override(scene.target, device, check, self.state, message=self.message)
+        message = f"the fault {self.kind.name} says so"
+        HealthClient(queues_of(scene)).override(scene.target, device, check, self.state, message=message)
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
@@ -45,8 +45,7 @@ class Ordered(Fault):
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
         if "check" in scene.memo:
-            door = HealthClient(queues_of(scene))
-            door.lift(scene.target, scene.memo["device"], scene.memo["check"])
+            HealthClient(queues_of(scene)).lift(scene.target, scene.memo["device"], scene.memo["check"])
 
 
 def gpu_of(scene: Scene) -> str:

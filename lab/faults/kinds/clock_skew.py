@@ -19,5 +19,3 @@ class ClockSkew(Ordered):
         traits=Traits("has a wrong clock"),
     )
     checked = "clock-skew"
-    state = "WARN"
-    message = "the fault clock-skew says so"

@@ -28,7 +28,6 @@ class GpuSick(Ordered):
         traits=Traits("has a sick GPU"),
     )  # fmt: skip
     state = "EVICT"
-    message = "the fault gpu-sick says so"
 
     def refuse(self, scene: Scene) -> None:
         """Raise RefusedError also for a job that nobody would move."""

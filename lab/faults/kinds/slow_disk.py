@@ -19,5 +19,3 @@ class SlowDisk(Ordered):
         traits=Traits("has a slow disk"),
     )
     checked = "disk-latency"
-    state = "WARN"
-    message = "the fault slow-disk says so"

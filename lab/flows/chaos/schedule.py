@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from lab.api.base import Plain
 from lab.api.chaos import ScheduleForm, StepForm, written
-from lab.errors import LabError, NotFoundError, UsageError
+from lab.errors import LabError, UsageError
 from lab.flows.chaos.plan import Plan, Step, check_step
 from lab.host.quantities import parse_duration
-from lab.host.reading import SMALL, TooLargeError, read_text
+from lab.host.reading import SMALL, named_text
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -50,15 +50,8 @@ Place = tuple[str | int, ...]
 
 def read_schedule(path: Path) -> Plan:
     """The plan in a file; docs/chaos.md has its form. Raises NotFoundError, UsageError with the line."""
-    try:
-        text = read_text(path, SMALL)
-    except TooLargeError as error:
-        raise UsageError(f"{path} is {error.strerror}: no schedule") from error
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}", "a YAML file with faults or steps") from error
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return parse_schedule(text, str(path))
+    name, text = named_text(path, "schedule", "a YAML file with faults or steps", SMALL)
+    return parse_schedule(text, name)
 
 
 def parse_schedule(text: str, where: str) -> Plan:

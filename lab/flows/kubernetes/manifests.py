@@ -17,6 +17,7 @@ LEVELS = (ERROR, WARNING, NOTE)
 ENDINGS = (".yaml", ".yml", ".json")
 SKIPPED = ("Kustomization",)
 """Kinds that no cluster sees."""
+KUEUE = "kueue.x-k8s.io"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 APP_WRAPPER = "AppWrapper"

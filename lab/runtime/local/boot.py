@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
 from lab.host.clock import settle
-from lab.host.files import make_private, remove, write_private
+from lab.host.files import make_private, remove, size_of, write_private
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress
 from lab.runtime.health import View
@@ -141,7 +141,7 @@ class Boot:
             forks.clear(self._layout, current)
         command = self._plan.command(service)
         log = self._layout.log(service)
-        self._log_began[service] = output.size(log)
+        self._log_began[service] = size_of(log)
         self._first_began.setdefault(service, self._log_began[service])
         with held_back():
             try:

@@ -40,14 +40,6 @@ def lines(
             clock.sleep(FOLLOW_SECONDS)
 
 
-def size(path: Path) -> int:
-    """Bytes in a log; 0 when there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def last_lines(path: Path, count: int, *, since: int = 0) -> tuple[str, ...]:
     """The last `count` lines that say something after the first `since` bytes, fit to be shown in a message.
 

@@ -289,15 +289,7 @@ def service_of(pid: int, folder: Path) -> str:
     return "fork-server" if environment.get(FORK_SERVER_OF) == str(folder) else ""
 
 
-@dataclass(frozen=True)
-class Ended:
-    """The end of a service: how many processes had to be killed, and when it was told to end."""
-
-    killed: int
-    struck: Struck
-
-
-def end(leader: Identity | None, mark: str, *, grace: float) -> Ended:
+def end(leader: Identity | None, mark: str, *, grace: float) -> Struck:
     """End a service: SIGTERM to its leader and `grace` seconds, then SIGKILL to whatever is left.
 
     A paused service is thawed after the SIGTERM: a frozen process obeys nothing else. With `grace` 0
@@ -310,23 +302,22 @@ def end(leader: Identity | None, mark: str, *, grace: float) -> Ended:
         asked.append(send([first] if first else living, signal.SIGTERM))
         send([process for process in living if frozen([process])], signal.SIGCONT)
         _wait(living, grace)
-    killed, rounds = kill_all(lambda: members(leader, mark))
+    rounds = kill_all(lambda: members(leader, mark))
     if leader is not None:
         find(leader)  # reaps it when we are its parent
-    return Ended(killed, _together([*asked, *rounds]))
+    return _together([*asked, *rounds])
 
 
-def kill_all(look: Callable[[], Sequence[psutil.Process]]) -> tuple[int, list[Struck]]:
-    """Kill what `look` finds until it finds nothing more; returns how many that were, and each round."""
-    killed, rounds = 0, []
+def kill_all(look: Callable[[], Sequence[psutil.Process]]) -> list[Struck]:
+    """Kill what `look` finds until it finds nothing more; returns each round."""
+    rounds: list[Struck] = []
     for _ in range(KILL_ROUNDS):  # killing a parent can reveal a child that was just being made
         living = look()
         if not living:
             break
         rounds.append(send(living, signal.SIGKILL))
-        killed += len(living)
         _wait(living, KILL_SECONDS)
-    return killed, rounds
+    return rounds
 
 
 def _together(parts: Sequence[Struck]) -> Struck:

@@ -229,12 +229,12 @@ class LocalRuntime(HostedRuntime[LabState]):
         """Kill a service. Raises RefusedError in a process of the service, as stop and pause do."""
         self.refuse_own(service)
         current = self._check_runs(service)
-        return processes.end(current.leaders.get(service), self._layout.mark(service), grace=0).struck
+        return processes.end(current.leaders.get(service), self._layout.mark(service), grace=0)
 
     def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
         self.refuse_own(service)
         current = self._check_runs(service)
-        return processes.end(current.leaders.get(service), self._layout.mark(service), grace=timeout).struck
+        return processes.end(current.leaders.get(service), self._layout.mark(service), grace=timeout)
 
     def pause(self, service: str) -> Struck:
         self.refuse_own(service)

@@ -96,10 +96,9 @@ class Gateway:
         log: Callable[[str], None],
         *,
         pool: PoolManager | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         """`log` gets one line per error; `pool` is the urllib3 pool to use. Asks nothing yet."""
-        self._upstream, self._keys, self._log, self._now = upstream, keys, log, now
+        self._upstream, self._keys, self._log = upstream, keys, log
         self._pool = pool or upstream.pool()
         key = upstream.credentials
         self._key = botocore.credentials.Credentials(key.access_key, key.secret_key)
@@ -126,7 +125,7 @@ class Gateway:
         if path == METRICS_PATH and request.method == "GET":  # the other store's are not the lab's to read
             check_token(self._keys, request.headers.get("Authorization", ""))
             return Response("", content_type="text/plain; version=0.0.4; charset=utf-8")
-        asked = verified(request, self._keys, self._now())
+        asked = verified(request, self._keys, datetime.now(timezone.utc))
         if (changed_key := changes_user(request, asked, self._keys)) is not None:
             return changed_key
         if not asked.bucket and request.method in ("GET", "HEAD"):

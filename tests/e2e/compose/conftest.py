@@ -9,7 +9,7 @@ import pytest
 
 from tests.docker import needs_docker
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
-from tests.e2e.harness import UP
+from tests.e2e.harness import UP, Shell
 
 HERE = Path(__file__).resolve().parent
 
@@ -46,6 +46,11 @@ def containers(engine: None, home: Path) -> Iterator[ContainerBench]:
     bench = ContainerBench(home, "box")
     with bench.up(*UP):
         yield bench
+
+
+@pytest.fixture
+def shell(box: ContainerBench) -> Shell:
+    return box
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from lab.services import HEAD
 from tests.e2e.chaos import ChaosTests
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
-from tests.e2e.harness import PATIENCE, UP, Shell
+from tests.e2e.harness import PATIENCE, UP
 from tests.e2e.receipts import assert_valid
 from tests.waiting import eventually
 
@@ -35,10 +35,6 @@ class TestChaos(ChaosTests):
         "s3-down": {"for": 5},
         "checkpoint-corrupt": {},
     }
-
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> Shell:
-        return box
 
 
 class TestHead:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.course import CourseTests
 
 
 @pytest.mark.rare
 class TestCourse(CourseTests):
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> ContainerBench:
-        return box
+    """In containers."""

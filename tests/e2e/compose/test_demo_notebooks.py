@@ -11,10 +11,6 @@ from tests.e2e.jupyter import Jupyter, Kernel
 
 
 class TestDemoNotebooks(InteractiveDemos):
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> ContainerBench:
-        return box
-
     @pytest.mark.rare
     def test_demo_3_tunes_three_trials_of_two_workers_and_runs_at_once_what_fits(
         self, shell: Shell, jupyter: Jupyter, kernel: Kernel

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from lab.services import HEAD
 from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.families import FamilyTests
@@ -11,10 +9,6 @@ from tests.e2e.harness import Shell
 
 
 class TestFamilies(FamilyTests):
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> ContainerBench:
-        return box
-
     def python(self, shell: Shell, code: str) -> str:
         assert isinstance(shell, ContainerBench)
         return shell.exec(HEAD, "python", "-c", code)

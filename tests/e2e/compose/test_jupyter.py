@@ -6,17 +6,11 @@ import urllib.error
 import uuid
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.jupyter import Jupyter, JupyterTests
 
 
 class TestJupyter(JupyterTests):
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> ContainerBench:
-        return box
-
     def test_a_file_made_in_jupyter_belongs_to_its_user_or_status_says_that_it_cannot_be_made(
         self, box: ContainerBench, jupyter: Jupyter
     ) -> None:

@@ -12,7 +12,3 @@ from tests.e2e.llm import LanguageModelTests
 class TestLanguageModel(LanguageModelTests):
     def on_head(self, shell: ContainerBench, *argv: str) -> str:
         return shell.exec("ray-head", *argv)
-
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> ContainerBench:
-        return box

@@ -10,9 +10,7 @@ from tests.e2e.metrics import MetricsTests
 
 @pytest.mark.long
 class TestMetrics(MetricsTests):
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> ContainerBench:
-        return box
+    """In containers."""
 
 
 def test_promtool_accepts_the_configuration(box: ContainerBench) -> None:

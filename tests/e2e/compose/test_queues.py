@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.queues import QueueTests
 
 
 @pytest.mark.rare  # the controller is the same on both runtimes
 class TestQueues(QueueTests):
-    @pytest.fixture
-    def shell(self, box: ContainerBench) -> ContainerBench:
-        return box
+    """In containers."""

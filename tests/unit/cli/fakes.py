@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import create_autospec
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 from lab.api.receipt import AttemptDocument, CheckpointProof, Timeline
 from lab.cli.context import App
 from lab.cli.main import cli
+from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
 from lab.evidence.receipt import FaultRecord, Receipt, Verdict
 from lab.evidence.receipt.model import CheckResult
@@ -21,10 +23,8 @@ from lab.faults import Traits
 from lab.flows.recovery import Moment
 from lab.lab import Lab
 from lab.topology import GpuPlan, LabSpec, Vendor
-from tests.fakes import FakeRuntime
-from tests.fakes.store import FakeObjectStore
 from tests.unit.data.stories import CHECKS
-from tests.unit.fakes import AT, FakeApi, FakeJobs
+from tests.unit.fakes import AT, FakeJobs, FakeLab
 
 SERVICES = ("minio", "ray-head", "queue", "jupyter", "ray-worker-0", "ray-worker-1")
 PLAN = GpuPlan(Vendor.NONE, (), "no GPU here")
@@ -66,17 +66,33 @@ MOMENTS = (
 )
 
 
-class Labctl:
+class FollowedJobs(FakeJobs):
+    """Jobs whose log is all there is when it is followed, whatever becomes of them."""
+
+    interrupt: BaseException | None = None
+    """Raised at the end of a log that is followed."""
+
+    def follow(
+        self, submission_id: str, on_poll: Callable[[Job], None] = lambda _: None, **more: Any
+    ) -> Iterator[str]:
+        on_poll(self.get(submission_id))
+        yield from self.logs(submission_id).splitlines()
+        if self.interrupt is not None:
+            raise self.interrupt
+
+
+class Labctl(FakeLab):
     """Runs command lines on a lab that is up."""
 
+    jobs: FollowedJobs
+
     def __init__(self, patch: pytest.MonkeyPatch, home: Path) -> None:
+        super().__init__(jobs=FollowedJobs())
         self.env: dict[str, str | None] = {"RAYLAB_NAME": None, "RAYLAB_RUNTIME": None}
         self.opened: list[tuple[str, str]] = []
         """Runtime and name of each lab that was opened."""
-        self.runtime = FakeRuntime("raylab")
         self.runtime.up(LabSpec(gpu=PLAN))
         self.runtime.host.journal.clear()
-        self.api, self.jobs, self.store = FakeApi(self.runtime.nodes), FakeJobs(), FakeObjectStore()
         self._patch = patch
         none = Queues("", "")  # a lab without a controller of queues
         self._use(Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store, queues=none))

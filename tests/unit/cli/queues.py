@@ -26,16 +26,16 @@ from lab.host.clock import Clock
 from lab.host.loops import Loops
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
-from tests.unit.cli.fakes import Labctl
+from tests.unit.cli.fakes import FollowedJobs, Labctl
 from tests.unit.daemons.queue.world import AtOnce
-from tests.unit.fakes import FakeJobs, job
+from tests.unit.fakes import job
 
 TOKEN = "secret"
 GPU = "nvidia.com/gpu"
 SIMULATED = GpuPlan(Vendor.SIMULATED, tuple(GpuAssignment(f"ray-worker-{n}") for n in (0, 1)), "asked for")
 
 
-class Jobs(FakeJobs):
+class Jobs(FollowedJobs):
     """Jobs of which each attempt that is followed ends as `ends` says, the last one for all others."""
 
     def __init__(self) -> None:

@@ -103,7 +103,7 @@ def test_external_commands_are_echoed_with_verbose(labctl: Labctl) -> None:
         command.run(["true", "a b"], timeout=60)
         return 0
 
-    labctl.stub("lab.flows.testing.run_tests", runs)
+    labctl.stub("tests.run.run_tests", runs)
     assert labctl("test", "--verbose").stderr == "$ true 'a b'\n"
     assert labctl("test").stderr == ""
     assert not command.log.handlers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from lab.flows.doctor import Check
 from lab.lab import Lab
+from tests.run import PARTS, Selection
 from tests.unit.cli.fakes import Labctl
 
 GOOD = Check("python", "passed", "3.11.9")
@@ -127,22 +128,22 @@ def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -
 def ending(labctl: Labctl, code: int) -> Any:
     """Tests that end with this exit code."""
 
-    def run(arguments: Sequence[str], *, terminal: object, say: Callable[[str], None]) -> int:
+    def run(selection: Selection, *, terminal: object, say: Callable[[str], None]) -> int:
         say("== ruff check")
         return code
 
-    return labctl.stub("lab.flows.testing.run_tests", run)
+    return labctl.stub("tests.run.run_tests", run)
 
 
-def test_test_passes_its_options_on(labctl: Labctl) -> None:
+def test_test_passes_its_options_on(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
     run = ending(labctl, 0)
     assert labctl.ok("test") == "== ruff check\n"
     flags = ("--unit", "--lint", "--all", "--no-skips", "--in-turn")
     labctl.ok("test", *flags, "-k", "name", "--", "-x", "--json")
-    assert [each.args[0] for each in run.call_args_list] == [
-        ["--"],
-        ["--lint", "--unit", "--all", "--no-skips", "--in-turn", "-k", "name", "--", "-x", "--json"],
-    ]
+    first, second = (call.args[0] for call in run.call_args_list)
+    assert first == Selection(lint=True, parts=PARTS)
+    assert second == Selection(True, ("unit",), "name", True, True, True, ("-x", "--json"))
     assert run.call_args.kwargs["terminal"].to_stderr is False
 
 

@@ -182,9 +182,9 @@ def test_nothing_is_submitted_where_no_queue_may_preempt_the_job(teams: Teams) -
     teams.pass_time(1.0)
     own = teams.submit("red", "1")
     before = len(teams.ray.orders)
-    with pytest.raises(RefusedError, match="no queue may preempt bob/"):  # a GPU is free, so all would fit
+    with pytest.raises(RefusedError, match="bob/"):  # a GPU is free, so all would fit
         find_fault("preemption").inject(scene(teams, own))
-    with pytest.raises(RefusedError, match="holds no quota: it is Finished"):
+    with pytest.raises(RefusedError, match="Finished"):
         find_fault("preemption").inject(scene(teams, teams.job))
     with pytest.raises(RefusedError, match="is in no queue"):
         find_fault("preemption").inject(scene(teams, "raysubmit_x"))

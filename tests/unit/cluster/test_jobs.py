@@ -98,7 +98,7 @@ def test_what_is_not_asked_for_is_not_sent() -> None:
 def test_a_refusal_gives_the_last_line_of_rays_reason() -> None:
     jobs, _, _ = jobs_with({"POST /api/jobs/": (500, "Traceback ...\n  File\nValueError: j1 exists\n\n")})
 
-    with pytest.raises(UsageError, match="Ray refused the job: ValueError: j1 exists"):
+    with pytest.raises(UsageError, match="ValueError: j1 exists"):
         jobs.submit(Submission(("true",)))
 
 
@@ -131,7 +131,7 @@ def test_a_working_directory_that_ray_does_not_take_is_an_error(tmp_path: Path) 
         def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> ApiReply:
             return ApiReply(500 if method == "PUT" else 404, b"no room")
 
-    with pytest.raises(ClusterError, match=r"did not take the working directory .*: no room"):
+    with pytest.raises(ClusterError, match="no room"):
         Jobs(NoPackages({})).submit(Submission(("true",), working_dir=tmp_path))
 
 
@@ -250,7 +250,7 @@ def test_everything_has_drivers_that_were_not_submitted_and_the_list_has_not() -
 @pytest.mark.parametrize("rows", [[{"submission_id": "a"}], [3], 3, None])
 def test_a_list_of_an_unknown_shape_is_a_cluster_error(rows: Any) -> None:
     jobs, _, _ = jobs_with({"GET /api/jobs/": rows})
-    with pytest.raises(ClusterError, match="list of jobs has an unknown shape"):
+    with pytest.raises(ClusterError, match="list of jobs"):
         jobs.list()
 
 
@@ -298,7 +298,7 @@ def test_waiting_too_long_shows_the_last_ten_lines() -> None:
     text = "".join(f"line {i}\n" for i in range(20))
     jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": {"logs": text}})
 
-    with pytest.raises(WaitTimeoutError, match="j1 is still RUNNING after 5 s") as caught:
+    with pytest.raises(WaitTimeoutError, match=r"j1 .*RUNNING after 5 s") as caught:
         jobs.wait("j1", 5)
     assert clock.now >= 5
     assert "line 10\n" in caught.value.message
@@ -337,7 +337,7 @@ def test_stopping_waits_for_the_end_and_leaves_an_ended_job_alone() -> None:
 def test_a_job_that_cannot_be_stopped_is_an_error() -> None:
     jobs, _, _ = jobs_with({"GET /api/jobs/j1": job(), "POST /api/jobs/j1/stop": (500, "agent is gone")})
 
-    with pytest.raises(ClusterError, match="could not stop job j1: agent is gone"):
+    with pytest.raises(ClusterError, match="j1: agent is gone"):
         jobs.stop("j1")
 
 
@@ -372,7 +372,7 @@ def test_a_waiting_job_whose_place_cannot_be_given_up_is_an_error() -> None:
     failed = job("helper", status="FAILED", message="no such actor")
     waiting = job(status="PENDING")
     jobs, _, _ = jobs_with({**HELPER, "GET /api/jobs/j1": waiting, "GET /api/jobs/helper": failed})
-    with pytest.raises(ClusterError, match="could not stop job j1: no such actor"):
+    with pytest.raises(ClusterError, match="j1: no such actor"):
         jobs.stop("j1")
 
 
@@ -417,7 +417,7 @@ def test_what_cannot_be_given_back_is_an_error_with_the_way_out() -> None:
     jobs, _, _ = jobs_with(
         {**HELPER, "GET /api/jobs/j1": ended, "GET /api/jobs/helper": failed, GROUPS: left}
     )
-    with pytest.raises(ClusterError, match="j1 has ended, but Ray still reserves") as caught:
+    with pytest.raises(ClusterError, match="still reserves") as caught:
         jobs.stop("j1")
     assert "labctl restart ray-head" in caught.value.hint
 
@@ -468,5 +468,5 @@ def test_files_that_ray_has_forgotten_are_sent_again_only_when_they_are_the_same
 
 def test_a_job_that_ray_does_not_take_again_is_an_error() -> None:
     jobs, _, _ = jobs_with({"GET /api/jobs/j1": ran(), PACKAGE: "", "POST /api/jobs/": (500, "x\nno room")})
-    with pytest.raises(ClusterError, match="refused to run job j1 again: no room"):
+    with pytest.raises(ClusterError, match="j1 again: no room"):
         jobs.submit_again("j1", {})

@@ -51,7 +51,7 @@ def test_settings_win_over_defaults(tmp_path: Path) -> None:
 def test_an_unknown_parameter_lists_the_known_ones(tmp_path: Path) -> None:
     recipe = load_recipe(manifest(tmp_path / "w", GOOD))
 
-    with pytest.raises(UsageError, match=r"-p epoch=\.\.\.: w has no such parameter") as caught:
+    with pytest.raises(UsageError, match=r"-p epoch=") as caught:
         recipe.arguments({"epoch": "3"})
     assert "epochs, lr, gpus, tag" in caught.value.hint
 
@@ -146,7 +146,7 @@ def test_the_ranks_of_a_recipe_and_what_each_asks_for_follow_its_settings() -> N
 def test_ranks_and_resources_name_parameters_that_exist(tmp_path: Path) -> None:
     document = {"summary": "s", "command": ["python"], "resources": {"GPU": "gpus"}}
 
-    with pytest.raises(UsageError, match="there is no parameter 'gpus'"):
+    with pytest.raises(UsageError, match="'gpus'"):
         load_recipe(manifest(tmp_path / "w", document))
 
 
@@ -168,7 +168,7 @@ def test_a_way_to_survive_faults_has_its_own_command_and_changes_some_parameters
     assert found.arguments({}) == ("python", "survivors.py", "--epochs", "7", "--lr", "0.001")
     with pytest.raises(UsageError, match="no such parameter"):
         found.arguments({"tag": "y"})
-    with pytest.raises(UsageError, match="--fault-tolerance magic: the recipe w has no such way"):
+    with pytest.raises(UsageError, match="--fault-tolerance magic"):
         recipe.tolerating("magic")
 
 

@@ -100,7 +100,7 @@ def test_a_part_larger_than_the_file_begins_anew(part: Path) -> None:
 
 def test_a_connection_that_brings_nothing_any_more_is_given_up_and_the_part_stays(part: Path) -> None:
     server, clock = Server(CONTENT, breaks=(1000, *[0] * FRUITLESS)), FakeClock()
-    with pytest.raises(UnreachableError, match=f"1000 of {len(CONTENT)} bytes are here and stay"):
+    with pytest.raises(UnreachableError, match=f"1000 of {len(CONTENT)} bytes"):
         download(server, part, clock).fetch()
 
     assert part.stat().st_size == 1000
@@ -185,9 +185,7 @@ def test_a_secret_is_not_shown(url: str, said: str) -> None:
 
 
 def test_an_error_about_an_address_shows_no_secret() -> None:
-    with pytest.raises(
-        UsageError, match=r"--url ftp://example\.org/x: not an address of http or https"
-    ) as caught:
+    with pytest.raises(UsageError, match=r"--url ftp://example\.org/x") as caught:
         check_url("ftp://me:s3cret@example.org/x?s3cret")
     assert "s3cret" not in caught.value.message
 

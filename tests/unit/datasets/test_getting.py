@@ -144,7 +144,7 @@ def test_no_two_drawn_pictures_are_equal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, -1, 2001])
 def test_a_number_of_pictures_that_makes_no_sense_is_refused(shelf: Shelf, number: int) -> None:
-    with pytest.raises(UsageError, match=f"--synthetic {number}: not 1 to 2000"):
+    with pytest.raises(UsageError, match=f"--synthetic {number}"):
         draw_food11(shelf, number)
     assert not shelf.folder.exists()
 
@@ -375,7 +375,7 @@ def test_a_full_disk_leaves_no_data_set_and_keeps_the_download(
         raise OSError(28, "No space left on device", "/data/x.jpg")
 
     monkeypatch.setattr("lab.datasets.food11.store", full)
-    with pytest.raises(SetupError, match=r"cannot write /data/x\.jpg: No space left") as caught:
+    with pytest.raises(SetupError, match=r"/data/x\.jpg: No space") as caught:
         get(shelf, Server(published()))
     assert caught.value.hint == "free some space"
     assert shelf.all() == ()
@@ -542,7 +542,7 @@ def test_a_removed_data_set_takes_its_downloads_along_and_no_other_ones(shelf: S
     assert shelf.remove("food11") == there
     assert shelf.all() == ()
     assert names(shelf.downloads) == set(OTHERS)
-    with pytest.raises(NotFoundError, match="there is no data set 'food11'"):
+    with pytest.raises(NotFoundError, match="'food11'"):
         shelf.remove("food11")
 
 
@@ -552,7 +552,7 @@ def test_a_download_without_a_data_set_is_known_and_can_be_removed(shelf: Shelf)
     assert shelf.arrived("food11") == Partial("Food-11", 10)
     assert shelf.remove("food11") is None
     assert names(shelf.downloads) == {OTHERS[0]}
-    with pytest.raises(NotFoundError, match="there is no data set 'food11'"):
+    with pytest.raises(NotFoundError, match="'food11'"):
         shelf.remove("food11")
 
 

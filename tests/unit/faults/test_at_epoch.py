@@ -60,7 +60,7 @@ def test_an_epoch_that_has_passed_is_refused(
 ) -> None:
     there = scene(up(), parameters={"epoch": float(epoch)}, store=ledger(reached))
     if refused:
-        with pytest.raises(RefusedError, match=f"too late for epoch {epoch}, job j has reported {reached}"):
+        with pytest.raises(RefusedError, match=f"epoch {epoch}, .* {reached}"):
             find_fault(name).refuse(there)
     else:
         find_fault(name).refuse(there)
@@ -75,7 +75,7 @@ def test_a_late_command_is_refused_before_the_rank_is_told() -> None:
 
 def test_an_epoch_that_never_comes_is_refused() -> None:
     there = scene(up(), parameters={"epoch": 21.0}, store=ledger(3))
-    with pytest.raises(RefusedError, match="epoch 21 never comes, job j ends with 20"):
+    with pytest.raises(RefusedError, match=r"epoch 21 .* 20"):
         find_fault(NAMES[0]).refuse(there)
 
 

@@ -56,12 +56,12 @@ def test_nothing_is_thawed_on_a_node_that_the_lab_has_no_more() -> None:
 def test_a_process_that_is_no_rank_is_refused_with_the_reason() -> None:
     runtime = up()
     probe(runtime, "rank", "kill", PID, problem="process 4711 is not a rank of Ray Train: bash", exit_code=3)
-    with pytest.raises(RefusedError, match="ray-worker-0: process 4711 is not a rank of Ray Train: bash"):
+    with pytest.raises(RefusedError, match="4711 is not a rank"):
         find_fault("rank-kill").inject(scene(runtime))
 
 
 def test_a_rank_that_is_not_on_the_target_is_refused() -> None:
-    with pytest.raises(RefusedError, match="ray-worker-0 runs no rank 3 of job j"):
+    with pytest.raises(RefusedError, match="no rank 3"):
         find_fault("rank-kill").inject(scene(up(), parameters={"rank": 3}))
 
 
@@ -71,7 +71,7 @@ def test_a_rank_that_is_not_on_the_target_is_refused() -> None:
 def test_a_command_that_breaks_is_told_by_its_last_line(output: str, why: str) -> None:
     runtime = up()
     runtime.answer(W0, ["python", "-m", "raylab_faults.rank", "kill", "1"], output, 1)
-    with pytest.raises(ServiceError, match=f"failed on ray-worker-0: {why}"):
+    with pytest.raises(ServiceError, match=why):
         tell(scene(runtime), "rank", "kill", 1)
 
 

@@ -58,7 +58,7 @@ def test_what_the_machine_cannot_do_is_refused_and_the_rest_is_not(
 ) -> None:
     runtime.lack(lacks, "the kernel has no netem")
     fault.refuse(scene(runtime, rate=5))
-    with pytest.raises(UnsupportedError, match=f"{name} is not possible here: the kernel has no netem"):
+    with pytest.raises(UnsupportedError, match="no netem"):
         fault.refuse(scene(runtime, **{name: 1.0}))
 
 
@@ -69,5 +69,5 @@ def test_a_fault_that_would_slow_down_nothing_is_refused(runtime: FakeRuntime, f
 
 def test_where_nodes_share_a_network_it_is_refused(runtime: FakeRuntime, fault: SlowNetwork) -> None:
     runtime.lack(Feature.NETWORK, "one loopback for all")
-    with pytest.raises(UnsupportedError, match="slow-network is not possible here: one loopback for all"):
+    with pytest.raises(UnsupportedError, match="one loopback"):
         fault.refuse(scene(runtime))

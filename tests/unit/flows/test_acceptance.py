@@ -20,7 +20,7 @@ from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.fakes import FakeRuntime
 from tests.fakes.host import FakeClock
-from tests.unit.fakes import FakeApi, FakeJobs, job
+from tests.unit.fakes import FakeJobs, FakeLab, job
 
 GPU = "GPU-5c0d"
 PLAN = GpuPlan(Vendor.NVIDIA, tuple(GpuAssignment(f"ray-worker-{i}", f"{GPU}{i}", "H100") for i in range(2)))
@@ -80,13 +80,13 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def lab_with(plan: GpuPlan, patch: pytest.MonkeyPatch) -> Lab:
-    runtime = FakeRuntime("raylab")
-    runtime.up(LabSpec(gpu=plan, workers=len(plan.assignments)))
-    runtime.answer("ray-worker-0", ("python", "-c", questions.SOFTWARE), f"a warning\n{SOFTWARE}\n")
+    parts = FakeLab()
+    parts.runtime.up(LabSpec(gpu=plan, workers=len(plan.assignments)))
+    parts.runtime.answer("ray-worker-0", ("python", "-c", questions.SOFTWARE), f"a warning\n{SOFTWARE}\n")
     patch.setattr("lab.flows.doctor.pinning.look", lambda runtime, nodes: ())
     receipt = SimpleNamespace(verdict="recovered", reason="it resumed")
     patch.setattr(questions, "inject", lambda *_: SimpleNamespace(receipt=receipt))
-    return Lab(runtime, api=FakeApi(runtime.nodes), jobs=FakeJobs())
+    return parts.lab
 
 
 class Made:
@@ -234,7 +234,7 @@ def test_a_lab_without_gpus_is_refused() -> None:
 
 def test_a_lab_with_a_job_is_refused(lab: Lab) -> None:
     lab.jobs.put(job("job-7", "RUNNING"), job("job-8"))  # type: ignore[attr-defined]
-    with pytest.raises(RefusedError, match=r"1 job of lab raylab would be disturbed: job-7$"):
+    with pytest.raises(RefusedError, match=r"1 job .*: job-7$"):
         acceptance.Acceptance(lab)
 
 

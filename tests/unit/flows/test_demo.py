@@ -14,7 +14,8 @@ from lab.flows.demo import BREAK_AFTER_EPOCH, DemoRequest, DemoResult, run_demo
 from lab.lab import Lab
 from lab.runtime.base import ignore_progress
 from lab.topology import LabSpec
-from tests.unit.flows.world import W0, W1, FakeJobs, Training, World
+from tests.unit.fakes import FakeJobs
+from tests.unit.flows.world import W0, W1, Training, World
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)
 
@@ -124,7 +125,7 @@ def test_a_request_that_makes_no_sense_is_refused_before_the_boot(
 def test_a_job_that_fails_before_it_trains_is_told(world: World, submitted: list[Training]) -> None:
     world.clock.after(1.0, lambda: world.jobs.become("FAILED", "demo-0", at=world.clock()))
 
-    with pytest.raises(JobError, match=r"demo-0 ended \(FAILED\) before it trained"):
+    with pytest.raises(JobError, match=r"demo-0 .*FAILED"):
         run(world, DemoRequest())
 
 
@@ -133,9 +134,7 @@ def test_a_job_that_is_never_placed_is_told(
 ) -> None:
     monkeypatch.setattr(Training, "begin", lambda self: None)
 
-    with pytest.raises(
-        WaitTimeoutError, match="demo-0 has no worker after 300 s; it is RUNNING; nothing has moved"
-    ):
+    with pytest.raises(WaitTimeoutError, match=r"demo-0 .*300 s; it is RUNNING; nothing has moved"):
         run(world, DemoRequest())
 
 

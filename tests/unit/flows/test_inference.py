@@ -19,7 +19,7 @@ from tests.unit.evidence.test_inference import evidence
 from tests.unit.flows.lessons.world import NODES, job
 
 
-class World:
+class BatchLab:
     """A lab with a batch that gets an answer each time it is looked at, and ends when an attempt was lost.
 
     `idle` kills hit no prompt. A killed node is one again, with its replica, after some looks.
@@ -76,71 +76,71 @@ class World:
 
 
 def test_a_node_with_a_replica_is_killed_once_answers_are_there_and_started_again() -> None:
-    world, said = World(), list[str]()
-    receipt = lose_node(world, "j", "", 4, said.append, FakeClock())  # type: ignore[arg-type]
-    assert world.done == ["kill ray-worker-0", "start ray-worker-0"]
+    batch, said = BatchLab(), list[str]()
+    receipt = lose_node(batch, "j", "", 4, said.append, FakeClock())  # type: ignore[arg-type]
+    assert batch.done == ["kill ray-worker-0", "start ray-worker-0"]
     assert said[0] == "4 answers are there; ray-worker-0 is killed"
     assert receipt.verdict.value == "recovered"
 
 
 @pytest.mark.parametrize("target", ["", "ray-worker-1"])
 def test_a_kill_that_hits_no_prompt_is_repeated_once_the_node_is_back(target: str) -> None:
-    world, said, clock = World(total=99, idle=2), list[str](), FakeClock()
-    lose_node(world, "j", target, 4, said.append, clock)  # type: ignore[arg-type]
+    batch, said, clock = BatchLab(total=99, idle=2), list[str](), FakeClock()
+    lose_node(batch, "j", target, 4, said.append, clock)  # type: ignore[arg-type]
     name = target or "ray-worker-0"
-    assert world.done == [f"kill {name}", f"start {name}"] * 3
+    assert batch.done == [f"kill {name}", f"start {name}"] * 3
     assert said.count(f"no prompt was in work on {name}") == 2
-    assert world.status == "SUCCEEDED"
+    assert batch.status == "SUCCEEDED"
 
 
 def test_kills_that_hit_nothing_come_to_an_end() -> None:
-    world = World(total=200, idle=99)
-    lose_node(world, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
-    assert world.done == ["kill ray-worker-0", "start ray-worker-0"] * 5
-    assert world.status == "SUCCEEDED"
+    batch = BatchLab(total=200, idle=99)
+    lose_node(batch, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert batch.done == ["kill ray-worker-0", "start ray-worker-0"] * 5
+    assert batch.status == "SUCCEEDED"
 
 
 def test_a_batch_that_ends_before_the_node_is_back_is_not_broken_again() -> None:
-    world = World(total=14, idle=99)
-    world.nodes = lambda: [replace(node, alive=not world.done) for node in NODES]  # type: ignore[method-assign]
-    world.api.nodes = world.nodes
+    batch = BatchLab(total=14, idle=99)
+    batch.nodes = lambda: [replace(node, alive=not batch.done) for node in NODES]  # type: ignore[method-assign]
+    batch.api.nodes = batch.nodes
     said = list[str]()
-    lose_node(world, "j", "", 1, said.append, FakeClock())  # type: ignore[arg-type]
-    assert world.done == ["kill ray-worker-0", "start ray-worker-0"]
+    lose_node(batch, "j", "", 1, said.append, FakeClock())  # type: ignore[arg-type]
+    assert batch.done == ["kill ray-worker-0", "start ray-worker-0"]
     assert said[-1] == "job j has ended: SUCCEEDED"
 
 
 def test_the_node_that_was_asked_for_is_killed_or_refused() -> None:
-    world = World()
-    lose_node(world, "j", "ray-worker-1", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
-    assert world.done[0] == "kill ray-worker-1"
-    world = World()
-    world.replicas = ["ray-worker-0"]
-    with pytest.raises(RefusedError, match="ray-worker-1 runs no replica"):
-        lose_node(world, "j", "ray-worker-1", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
-    world.replicas = []
+    batch = BatchLab()
+    lose_node(batch, "j", "ray-worker-1", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert batch.done[0] == "kill ray-worker-1"
+    batch = BatchLab()
+    batch.replicas = ["ray-worker-0"]
+    with pytest.raises(RefusedError, match="ray-worker-1"):
+        lose_node(batch, "j", "ray-worker-1", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    batch.replicas = []
     with pytest.raises(NotFoundError, match="has no replica"):
-        lose_node(world, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
-    assert world.done == []
+        lose_node(batch, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert batch.done == []
 
 
 def test_a_batch_that_has_ended_is_not_broken() -> None:
-    world = World(total=2)
+    batch = BatchLab(total=2)
     with pytest.raises(RefusedError, match="has ended"):
-        lose_node(world, "j", "", 5, lambda _: None, FakeClock())  # type: ignore[arg-type]
-    assert world.done == []
+        lose_node(batch, "j", "", 5, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert batch.done == []
 
 
 def test_the_node_is_started_again_when_the_kill_fails() -> None:
-    world = World()
+    batch = BatchLab()
 
     def broken(name: str) -> None:
         raise RuntimeError("bug")
 
-    world.control.kill = broken
+    batch.control.kill = broken
     with pytest.raises(RuntimeError, match="bug"):
-        lose_node(world, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
-    assert world.done == ["start ray-worker-0"]
+        lose_node(batch, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert batch.done == ["start ray-worker-0"]
 
 
 def test_a_batch_has_the_name_that_it_was_given_or_that_of_its_job() -> None:

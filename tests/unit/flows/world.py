@@ -8,124 +8,36 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from lab.cluster.api import Node, RayApi
-from lab.cluster.jobs import Job, Jobs
-from lab.errors import ClusterError, NotFoundError, StoreError
+from lab.errors import StoreError
 from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
 from lab.flows.recovery.repeated import inject_and_repeat
-from lab.host.clock import MONOTONIC, Clock
-from lab.lab import Lab
 from lab.services import worker
 from lab.topology import LEDGER_PREFIX, LabSpec, State
-from tests.fakes import FakeHost, FakeRuntime
 from tests.fakes.ledger import Streams
-from tests.fakes.store import FakeObjectStore
+from tests.unit.fakes import FakeLab
 
 JOB = "j1"
 RUN = "run"
 W0, W1 = worker(0), worker(1)
 
 
-class FakeApi(RayApi):
-    """The node list of a fake lab; silent while `silent`."""
-
-    def __init__(self, runtime: FakeRuntime) -> None:
-        super().__init__("http://127.0.0.1:1", "")
-        self.runtime = runtime
-        self.silent: bool | ClusterError | None = False
-        """The error in place of every answer; true: that of a dashboard that does not answer."""
-
-    def nodes(self) -> tuple[Node, ...]:
-        if self.silent:
-            silence = ClusterError("Ray's dashboard does not answer")
-            raise self.silent if isinstance(self.silent, ClusterError) else silence
-        return self.runtime.nodes()
-
-
-class FakeJobs(Jobs):
-    """Jobs as a test sets them."""
-
-    def __init__(self, clock: Clock = MONOTONIC) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock)
-        self.jobs: dict[str, Job] = {}
-        self.output: dict[str, str] = {}
-        """Job -> what its entrypoint wrote."""
-        self.later: dict[str, list[tuple[Job, str]]] = {}
-        self.unstoppable: set[str] = set()
-
-    def put(self, job: Job, output: str = "") -> None:
-        """There is this job now, with this output."""
-        self.jobs[job.submission_id], self.output[job.submission_id] = job, output
-
-    def then(self, job: Job, output: str) -> None:
-        """The next look at the job finds this."""
-        self.later.setdefault(job.submission_id, []).append((job, output))
-
-    def become(
-        self,
-        status: str,
-        submission_id: str = JOB,
-        *,
-        at: float = 0.0,
-        node_id: str = "",
-        message: str = "",
-    ) -> None:
-        """The job, which may be a new one, has this status now, and its output still."""
-        ended = at if status in ("SUCCEEDED", "FAILED", "STOPPED") else None
-        self.jobs[submission_id] = Job(
-            submission_id, status, "python train.py", message, 0.0, ended, node_id, None, {}
-        )
-
-    def list(self) -> tuple[Job, ...]:
-        return tuple(sorted(self.jobs.values(), key=lambda job: job.started_at or 0.0, reverse=True))
-
-    def logs(self, submission_id: str) -> str:
-        return self.output.get(self._known(submission_id).submission_id, "")
-
-    def get(self, submission_id: str) -> Job:
-        if self.later.get(submission_id):
-            self.put(*self.later[submission_id].pop(0))
-        return self._known(submission_id)
-
-    def stop(self, submission_id: str) -> Job:
-        if submission_id in self.unstoppable:
-            raise ClusterError(f"Ray could not stop job {submission_id}")
-        job = self._known(submission_id)
-        self.jobs[submission_id] = dataclasses.replace(
-            job, status="STOPPED", ended_at=(job.started_at or 0.0) + 60
-        )
-        return self.jobs[submission_id]
-
-    def _known(self, submission_id: str) -> Job:
-        if submission_id not in self.jobs:
-            raise NotFoundError(f"there is no job {submission_id!r}")
-        return self.jobs[submission_id]
-
-
-class World:
+class World(FakeLab):
     """A lab of two workers with 2 CPUs each that is up, and everything the flow reads."""
 
     def __init__(self) -> None:
-        self.host = FakeHost()
-        self.clock = self.host.clock
-        self.runtime = FakeRuntime("raylab", self.host)
+        super().__init__()
+        self.jobs.text = ""
         self.runtime.up(LabSpec(workers=2, cpus_per_worker=2))
         self.clock.sleep(5)
         self.begin = self.clock()
         self.host.journal.clear()
-        self.api, self.jobs, self.store = (
-            FakeApi(self.runtime),
-            FakeJobs(),
-            FakeObjectStore(clock=self.clock),
-        )
-        self.lab = Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store)
         self.moments: list[Moment] = []
         self._written = 0
         self._streams = Streams()
 
     def silence(self, on: bool) -> None:
         """Let neither Ray nor the store answer, or both again."""
-        self.api.silent = on
+        self.api.silence(on)
         self.store.failure = StoreError("cannot be reached") if on else None
 
     def node_id(self, service: str) -> str:

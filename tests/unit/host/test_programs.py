@@ -13,10 +13,8 @@ import pytest
 
 from lab.errors import SetupError, UnsupportedError
 from lab.host.programs import (
-    ALERTMANAGER,
     MINIO,
     MINIO_RELEASE,
-    PROMETHEUS,
     Machine,
     Program,
     SourcesError,
@@ -24,8 +22,10 @@ from lab.host.programs import (
     cache,
 )
 from lab.runtime.compose.images.model import ALERTMANAGER_IMAGE, PROMETHEUS_IMAGE, S3_IMAGE, defaults
+from tests.built import ALERTMANAGER, PROMETHEUS, ModuleProgram
 
 TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
+OF_MODULE = ModuleProgram(**vars(TOOL), module="example.org/tool")
 
 
 class Go:
@@ -72,7 +72,7 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
 
 
 def test_a_module_that_go_install_refuses_is_built_in_its_own_folder(folder: Path) -> None:
-    program, calls = built_of(folder, replace(TOOL, module="example.org/tool"), {"Dir": "/mod/tool"})
+    program, calls = built_of(folder, OF_MODULE, {"Dir": "/mod/tool"})
     (download, _), (listed, _), (made, environment) = calls
     assert program == "program"
     assert download == ("go", "mod", "download", "-json", "example.org/tool@v1.2.3")
@@ -88,7 +88,7 @@ def test_files_that_a_module_lacks_are_added_to_a_copy_of_it(folder: Path, tmp_p
     (module / "ui").mkdir(parents=True)
     (module / "ui" / "embed.go").write_text("package ui")
     (module / "ui").chmod(0o555)
-    own = replace(TOOL, module="example.org/tool", added={"ui/app/index.html": "a page"})
+    own = replace(OF_MODULE, added={"ui/app/index.html": "a page"})
     _, calls = built_of(folder, own, {"Dir": str(module)})
     made = calls[-1][0]
     assert made[3] != str(module)
@@ -96,7 +96,7 @@ def test_files_that_a_module_lacks_are_added_to_a_copy_of_it(folder: Path, tmp_p
 
 
 def built_of(
-    folder: Path, program: Program, module: dict[str, str]
+    folder: Path, program: ModuleProgram, module: dict[str, str]
 ) -> tuple[str, list[tuple[tuple[str, ...], dict[str, str]]]]:
     """What is built of a module that Go says to be there, and the calls of Go."""
     go = Go()
@@ -117,7 +117,7 @@ def built_of(
 
 def test_build_tags_and_programs_of_one_module_are_told_to_go() -> None:
     assert "-tags" not in TOOL.argv
-    tagged = replace(TOOL, tags=("a", "b")).argv
+    tagged = replace(OF_MODULE, tags=("a", "b")).options
     assert tagged[tagged.index("-tags") + 1] == "a,b"
 
 
@@ -138,7 +138,7 @@ def test_one_that_is_there_needs_no_go(folder: Path) -> None:
 
 
 def test_a_machine_without_go_is_told(folder: Path) -> None:
-    with pytest.raises(UnsupportedError, match="tool cannot be built: no `go` on PATH"):
+    with pytest.raises(UnsupportedError, match="no `go` on PATH"):
         build(TOOL, lambda _: None, Machine(which=lambda _: None))
     assert not folder.exists()
 

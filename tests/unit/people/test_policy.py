@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.people.policy import TABLE, Action, Role, Whose, allowed, as_markdown, relation
+from lab.people.policy import ALL, TABLE, Action, Role, Whose, allowed, relation
 from tests.conftest import ROOT
 
 STUDENT, ASSISTANT, TEACHER = Role
@@ -48,6 +48,20 @@ def test_relation_to_a_thing(owner: str, whose: Whose) -> None:
 def test_nobody_may_do_more_than_who_teaches() -> None:
     for action, cells in TABLE.items():
         assert cells[STUDENT] <= cells[ASSISTANT] <= cells[TEACHER], action
+
+
+def as_markdown() -> str:
+    """The table as docs/class.md shows it."""
+    head = ("action", *(role.value for role in Role))
+    rows = [(action.value, *(_cell(cells[role]) for role in Role)) for action, cells in TABLE.items()]
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(whose: frozenset[Whose]) -> str:
+    if whose == ALL:
+        return "all"
+    return ", ".join(kind.value for kind in Whose if kind in whose) or "-"
 
 
 def test_the_documents_have_this_table() -> None:

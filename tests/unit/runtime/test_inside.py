@@ -245,12 +245,12 @@ def test_a_wait_in_vain_names_the_services_and_the_command_for_the_host(
 
 
 def test_another_lab_is_out_of_reach_from_inside(environment: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedError, match="lab other cannot be reached from inside lab mine"):
+    with pytest.raises(UnsupportedError, match=r"lab other .*lab mine"):
         InsideView("other", environment)
 
 
 def test_outside_of_a_container_it_says_what_is_missing() -> None:
-    with pytest.raises(UnsupportedError, match="RAY_API_SERVER_ADDRESS is not set"):
+    with pytest.raises(UnsupportedError, match="RAY_API_SERVER_ADDRESS"):
         InsideView("raylab", NONE)
 
 

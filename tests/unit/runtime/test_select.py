@@ -62,7 +62,7 @@ def test_a_lab_of_processes_is_found_without_its_state_file(
     monkeypatch.setattr(processes, "services_of", lambda of: {"minio"} if of in marked else set())
 
     assert chosen("auto", folder, docker).why == "auto: the lab is up as plain processes"
-    with pytest.raises(RefusedError, match="lab other is up on the local runtime"):
+    with pytest.raises(RefusedError, match="on the local runtime"):
         chosen("compose", folder, docker)
     marked.clear()
     assert chosen("auto", folder, docker).kind == "compose"
@@ -83,7 +83,7 @@ def test_a_lab_of_containers_is_found_without_its_state_file(
     with pytest.raises(StateError, match="but lab other runs: minio"):
         choice.view.status()
     if content is not None:
-        with pytest.raises(RefusedError, match="lab other is up on the compose runtime"):
+        with pytest.raises(RefusedError, match="on the compose runtime"):
             chosen("local", folder, docker)
 
 
@@ -127,7 +127,7 @@ def test_a_lab_that_is_up_as_processes_stays_there(folder: Path, docker: FakeDoc
     up_locally(folder)
 
     assert chosen("auto", folder, docker).why == "auto: the lab is up as plain processes"
-    with pytest.raises(RefusedError, match=r"lab other is up on the local runtime") as caught:
+    with pytest.raises(RefusedError, match="on the local runtime") as caught:
         chosen("compose", folder, docker)
     assert "--lab" in caught.value.hint
 
@@ -137,7 +137,7 @@ def test_a_lab_that_is_up_in_containers_stays_there(folder: Path, docker: FakeDo
     docker.add(LAB, folder, "minio")
 
     assert chosen("auto", folder, docker).why == "auto: the lab was started in containers"
-    with pytest.raises(RefusedError, match=r"lab other is up on the compose runtime"):
+    with pytest.raises(RefusedError, match="on the compose runtime"):
         chosen("local", folder, docker)
 
 
@@ -154,7 +154,7 @@ def test_nothing_is_chosen_in_place_of_containers_that_may_run(folder: Path, doc
     lab_state(folder, LAB)
     docker.busy = True
 
-    with pytest.raises(EngineError, match="does not answer within 30 s"):
+    with pytest.raises(EngineError, match="within 30 s"):
         chosen("local", folder, docker)
 
 
@@ -165,7 +165,7 @@ def test_objects_in_containers_are_not_called_deleted_by_the_other_runtime(
     docker.down = True
     kept = sorted(path.name for path in folder.iterdir())
 
-    with pytest.raises(RefusedError, match="was started in containers, which hold its objects"):
+    with pytest.raises(RefusedError, match="in containers"):
         Lab(chosen("local", folder, docker).view).down(volumes=True)
     assert sorted(path.name for path in folder.iterdir()) == kept
 

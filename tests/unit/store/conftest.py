@@ -9,7 +9,12 @@ from tests.unit.store.s3_wsgi import Server
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "objects")
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "objects"
+
+
+@pytest.fixture
+def server(root: Path) -> Iterator[Server]:
+    server = Server(root)
     yield server
     server.die()

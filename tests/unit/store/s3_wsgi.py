@@ -104,3 +104,18 @@ class WsgiPool(urllib3.PoolManager):
             preload_content=kw.get("preload_content", True),
             request_method=method,
         )
+
+
+class AnswerPool(urllib3.PoolManager):
+    """A urllib3 pool whose server always gives this answer, which may be an error; a function makes each."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer, self.asked = answer, list[str]()
+
+    def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+        self.asked.append(url)
+        answer = self.answer() if callable(self.answer) else self.answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

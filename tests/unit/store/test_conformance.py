@@ -15,7 +15,7 @@ from lab.errors import StoreError
 from lab.store.conformance import QUESTIONS, SigningClient, examine
 from lab.store.conformance.requests import values
 from lab.topology import Check, Credentials
-from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
+from tests.unit.store.s3_wsgi import HOST, TRAINING, AnswerPool, Server, WsgiPool
 
 OVER_HTTP = tuple(question for question in QUESTIONS if question.name != "pyarrow")
 """pyarrow needs a socket: tests/e2e asks it."""
@@ -151,26 +151,14 @@ def test_a_bucket_that_cannot_be_used_is_told_and_the_rest_is_skipped(
     assert {f.outcome for f in found.values() if f.name != "bucket"} == {"skipped"}
 
 
-class Fixed(urllib3.PoolManager):
-    def __init__(self, answer: Callable[[], Any]) -> None:
-        super().__init__()
-        self.answer = answer
-
-    def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
-        return self.answer()
-
-
 def test_something_else_at_that_port_is_told() -> None:
-    found = findings(Fixed(lambda: response(200, b"<html>hello</html>")))
+    found = findings(AnswerPool(lambda: response(200, b"<html>hello</html>")))
     assert found["bucket"].outcome == "failed"
     assert "is it an S3 server?" in found["bucket"].hint
 
 
 def test_a_server_that_is_not_there_is_told() -> None:
-    def refuse() -> Any:
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    found = findings(Fixed(refuse))
+    found = findings(AnswerPool(ConnectionRefusedError(111, "Connection refused")))
     assert (found["bucket"].outcome, "cannot be reached" in found["bucket"].detail) == ("failed", True)
 
 

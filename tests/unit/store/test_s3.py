@@ -15,7 +15,7 @@ from lab.errors import StoreError, UsageError
 from lab.store import MissingObjectError, ObjectStore, Store
 from lab.topology import Credentials
 from tests.fakes.store import FakeObjectStore
-from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, Server, WsgiPool
+from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, AnswerPool, Server, WsgiPool
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -26,24 +26,6 @@ def store(request: pytest.FixtureRequest, server: Server) -> Store:
     store = ObjectStore(HOST, CREDENTIALS, http=WsgiPool(server))
     store.ensure_bucket()
     return store
-
-
-class Pool(urllib3.PoolManager):
-    """A pool in which nothing answers, or something that is no S3 server."""
-
-    def __init__(self, answer: Callable[[], Any]) -> None:
-        super().__init__()
-        self.answer = answer
-
-    def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
-        return self.answer()
-
-
-def raiser(error: Exception) -> Callable[[], Any]:
-    def answer() -> Any:
-        raise error
-
-    return answer
 
 
 def test_what_is_put_can_be_got(store: Store) -> None:
@@ -123,15 +105,6 @@ def test_ping_says_what_answered(store: Store) -> None:
     assert store.ping().split()[0] in ("moto", "fake")
 
 
-def test_a_fake_can_be_made_to_fail() -> None:
-    store = FakeObjectStore()
-    store.put("a", b"x")
-    store.failure = StoreError("down")
-    for call in (store.ping, store.list, lambda: store.get("a"), lambda: store.put("b", b"")):
-        with pytest.raises(StoreError, match="down"):
-            call()
-
-
 def calls(store: ObjectStore) -> tuple[Callable[[], Any], ...]:
     return (
         store.ensure_bucket,
@@ -172,7 +145,7 @@ def test_a_full_store_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(StoreError, match="cannot store anything more: the disk is full") as caught:
+    with pytest.raises(StoreError, match="the disk is full") as caught:
         store.put("a", b"x")
     assert "make room" in caught.value.hint
 
@@ -182,8 +155,8 @@ def test_a_store_that_is_down_is_told(index: int) -> None:
     pool = urllib3.connectionpool.HTTPConnectionPool("127.0.0.1", 9000)
     refused = NewConnectionError(HTTPConnection("127.0.0.1", 9000), "Failed to establish a new connection")
     refused.__cause__ = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-    store = ObjectStore(HOST, CREDENTIALS, http=Pool(raiser(MaxRetryError(pool, "/ray", refused))))
-    with pytest.raises(StoreError, match="cannot be reached: Connection refused") as caught:
+    store = ObjectStore(HOST, CREDENTIALS, http=AnswerPool(MaxRetryError(pool, "/ray", refused)))
+    with pytest.raises(StoreError, match="Connection refused") as caught:
         calls(store)[index]()
     assert (HOST in caught.value.message, "labctl status" in caught.value.hint) == (True, True)
 
@@ -191,7 +164,7 @@ def test_a_store_that_is_down_is_told(index: int) -> None:
 def test_a_store_that_hangs_is_told() -> None:
     pool = urllib3.connectionpool.HTTPConnectionPool("127.0.0.1", 9000)
     late = ConnectTimeoutError(pool, "Connection to 127.0.0.1 timed out. (connect timeout=3.0)")
-    store = ObjectStore(HOST, CREDENTIALS, http=Pool(raiser(MaxRetryError(pool, "/ray", late))))
+    store = ObjectStore(HOST, CREDENTIALS, http=AnswerPool(MaxRetryError(pool, "/ray", late)))
     with pytest.raises(StoreError, match="no connection within 3 s"):
         store.list()
 
@@ -202,7 +175,7 @@ def test_something_else_at_that_port_is_told() -> None:
             io.BytesIO(b"<html>hello</html>"), headers={"content-type": "text/html"}, status=404
         )
 
-    store = ObjectStore(HOST, CREDENTIALS, http=Pool(page))
+    store = ObjectStore(HOST, CREDENTIALS, http=AnswerPool(page))
     with pytest.raises(StoreError, match="not an object store"):
         store.list()
 

@@ -8,6 +8,7 @@ from lab.flows.kubernetes.clusters import RAY, RayCluster, clusters, inside
 from lab.flows.kubernetes.manifests import (
     APP_WRAPPER,
     ERROR,
+    KUEUE,
     NOTE,
     QUEUE_NAME,
     WARNING,
@@ -21,7 +22,6 @@ from lab.flows.kubernetes.manifests import (
 from lab.host.reading import parse_json
 
 SELECTOR_KEY = "ray.io/cluster"
-KUEUE = "kueue.x-k8s.io"
 ELASTIC = "kueue.x-k8s.io/elastic-job"
 MOST_POD_SETS = 18
 NAME_OF_HEAD = "head"

@@ -140,13 +140,13 @@ def workload(manifest: Manifest, wanted: Sequence[Need]) -> dict[str, Any]:
     return {"apiVersion": VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
 
 
-def as_workload(manifest: Manifest, wanted: Sequence[Need], name: str = "asked") -> Workload | None:
+def as_workload(manifest: Manifest, wanted: Sequence[Need]) -> Workload | None:
     """The same as the queues take it; None where its pods cannot be understood."""
     import yaml
 
     given = workload(manifest, wanted)
     given["spec"].pop("priorityClassRef", None)
-    given["metadata"]["name"] = name
+    given["metadata"]["name"] = "asked"
     file = yaml.safe_dump(given, sort_keys=False)
     read = read_objects(documents(file, "", Problems()), manifest.namespace)
     return read.workloads[0] if read.workloads else None

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
 from lab.flows.kubernetes.lint.tables import APP_WRAPPERS
-from lab.flows.kubernetes.manifests import ERROR, NOTE, Finding, Manifest, Path_, mapping
+from lab.flows.kubernetes.manifests import ERROR, KUEUE, NOTE, Finding, Manifest, Path_, mapping
 
 RULE = "schema"
 KUBERNETES = "1.37"
 """The release whose schemas are asked."""
-KUEUE = "kueue.x-k8s.io"
 
 Validate = Callable[[Mapping[str, object]], "tuple[Path_, str] | None"]
 """Says what is wrong with an object of Kubernetes, and where; None when it is right. Raises NoSchemaError."""

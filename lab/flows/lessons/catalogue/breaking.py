@@ -10,6 +10,9 @@ from lab.flows.recovery import FaultRequest, inject
 from lab.host.clock import poll
 from lab.lab import Lab
 
+INJECT = "type the command of the notebook on the host while the job trains"
+"""Hint of checks that found nothing broken."""
+
 START_SECONDS = 600.0
 """Timeout for the notebook's job to begin training."""
 

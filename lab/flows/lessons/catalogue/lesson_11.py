@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.api.receipt import ReceiptDocument, Verdict
-from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
+from lab.flows.lessons.catalogue.breaking import INJECT, break_for, wait_for_training
 from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, answer, failed
 from lab.flows.recovery import FaultRequest
@@ -14,8 +14,6 @@ PART = "sick"
 FAULT = "gpu-sick"
 AFTER_EPOCH = 3
 """labctl lets the GPU fall sick once this epoch is stored."""
-
-INJECT = "type the command of the notebook on the host while the job trains"
 
 
 def receipt_of(evidence: Evidence) -> ReceiptDocument | None:

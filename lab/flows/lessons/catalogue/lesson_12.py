@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.api.receipt import ReceiptDocument
-from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
+from lab.flows.lessons.catalogue.breaking import INJECT, break_for, wait_for_training
 from lab.flows.lessons.catalogue.training import SUBMIT, succeeded
 from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, answer, failed
 from lab.flows.recovery import FaultRequest
@@ -14,8 +14,6 @@ from lab.topology import Check
 
 CHECKPOINT, TORCHFT = "checkpoint", "torchft"
 FAULT = "rank-kill"
-
-INJECT = "type the command of the notebook on the host while the job trains"
 
 
 def receipt_of(evidence: Evidence, part: str) -> ReceiptDocument | None:

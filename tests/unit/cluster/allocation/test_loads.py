@@ -189,12 +189,12 @@ def test_who_waits_comes_oldest_first() -> None:
 def test_a_report_of_an_unknown_shape_is_a_cluster_error_that_names_the_node(
     reports: tuple[Row, ...],
 ) -> None:
-    with pytest.raises(ClusterError, match="report on ray-worker-0 has an unknown shape"):
+    with pytest.raises(ClusterError, match="report on ray-worker-0"):
         read_top(Dashboard(reports=reports), GpuPlan(Vendor.NVIDIA))
 
 
 def test_a_summary_of_an_unknown_shape_is_a_cluster_error() -> None:
-    with pytest.raises(ClusterError, match="summary of the nodes has an unknown shape"):
+    with pytest.raises(ClusterError, match="summary of the nodes"):
         read_top(Dashboard(reports=(3,)), SIMULATED)  # type: ignore[arg-type]
 
 
@@ -210,5 +210,5 @@ def test_reports_of_the_nodes_in_brief_leave_out_gpus_of_others() -> None:
 
 def test_reports_in_brief_of_an_unknown_shape_are_an_error() -> None:
     api = Dashboard(reports=(report("ray-head", mem=[1]),))
-    with pytest.raises(ClusterError, match="report on ray-head has an unknown shape"):
+    with pytest.raises(ClusterError, match="report on ray-head"):
         node_reports(api, SIMULATED)

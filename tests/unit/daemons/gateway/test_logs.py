@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from lab.daemons.gateway.upstream import UnansweredError
 from tests.unit.daemons.gateway.classes import Class
-
-
-@pytest.fixture
-def school(tmp_path: Path) -> Iterator[Class]:
-    made = Class(tmp_path)
-    yield made
-    made.world.close()
 
 
 def test_the_log_of_a_job_that_waits_says_why_and_then_goes_on(school: Class) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +19,6 @@ JOB: dict[str, Any] = {
     "workers": {"count": 1, "cpus": 1},
     "runtime_env": {"env_vars": {"WORK": "9", "GPUS": "0"}},
 }
-
-
-@pytest.fixture
-def school(tmp_path: Path) -> Iterator[Class]:
-    made = Class(tmp_path)
-    yield made
-    made.world.close()
 
 
 @pytest.mark.parametrize("queue", ["", "default", "ann/default"])

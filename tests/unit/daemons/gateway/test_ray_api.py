@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +14,6 @@ from tests.unit.daemons.queue.test_routes import ZIP_OF_A
 FOLDER: dict[str, Any] = {
     "runtime_env": {"working_dir": "gcs://_ray_pkg_1.zip", "env_vars": {"WORK": "3", "GPUS": "0"}}
 }
-
-
-@pytest.fixture
-def school(tmp_path: Path) -> Iterator[Class]:
-    made = Class(tmp_path)
-    yield made
-    made.world.close()
 
 
 def test_a_job_goes_through_its_owners_queue(school: Class) -> None:

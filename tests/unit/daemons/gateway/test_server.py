@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -45,10 +44,8 @@ class Gate:
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    school = Class(tmp_path)
-    yield Gate(school)
-    school.world.close()
+def gate(school: Class) -> Gate:
+    return Gate(school)
 
 
 def test_who_bears_a_token_is_let_in(gate: Gate) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -72,10 +71,8 @@ class Street:
 
 
 @pytest.fixture
-def street(tmp_path: Path) -> Iterator[Street]:
-    school = Class(tmp_path)
-    yield Street(school)
-    school.world.close()
+def street(school: Class) -> Street:
+    return Street(school)
 
 
 def on(street: Street, use: Callable[[Street], Awaitable[Any]]) -> Any:

@@ -17,21 +17,9 @@ from lab.daemons.health.monitor import TRIAL_SECONDS, HealthMonitor
 from lab.errors import ClusterError, NotFoundError, StateError, UsageError
 from tests.conftest import ROOT
 from tests.dashboard import cells
+from tests.fakes.host import FakeClock
 
 NODE, GPU = "ray-worker-0", "gpu-0"
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Disk:
@@ -52,11 +40,11 @@ class Disk:
         self.document = json.loads(json.dumps(document))
 
 
-class World:
+class Watched:
     """A monitor, its disk, and a Ray of which every node is free or not."""
 
     def __init__(self) -> None:
-        self.clock, self.disk, self.said = Clock(), Disk(), list[str]()
+        self.clock, self.disk, self.said = FakeClock(1000.0), Disk(), list[str]()
         self.free: bool | None = True
         self.asked = 0
         self.monitor = self.open()
@@ -100,8 +88,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> Watched:
+    return Watched()
 
 
 def result(state: str = PASS, check: str = "ecc", device: str = GPU, **more: Any) -> dict[str, Any]:
@@ -111,7 +99,7 @@ def result(state: str = PASS, check: str = "ecc", device: str = GPU, **more: Any
 ECC = {"node": NODE, "device": GPU, "check": "ecc"}
 
 
-def test_what_an_agent_reports_is_shown(world: World) -> None:
+def test_what_an_agent_reports_is_shown(world: Watched) -> None:
     world.report(result(EVICT, value=2, unit="errors", message="2 errors", evidence={"ecc": "2"}, at=990.0))
     (gpu, cpu) = plain(world.monitor.view())["devices"]
     assert (gpu["state"], gpu["reason"], gpu["message"], gpu["model"]) == (
@@ -128,7 +116,7 @@ def test_what_an_agent_reports_is_shown(world: World) -> None:
     ]
 
 
-def test_the_answer_has_the_time_and_the_other_nodes_that_speak(world: World) -> None:
+def test_the_answer_has_the_time_and_the_other_nodes_that_speak(world: Watched) -> None:
     world.report(node="ray-head")
     world.report(node="ray-worker-1")
     answer = world.report()
@@ -138,7 +126,7 @@ def test_the_answer_has_the_time_and_the_other_nodes_that_speak(world: World) ->
     assert world.report()["peers"] == {}
 
 
-def test_an_ordered_check_is_told_once(world: World) -> None:
+def test_an_ordered_check_is_told_once(world: Watched) -> None:
     world.report()
     assert world.post("run", node=NODE)["ordered"] == {NODE: ["ecc", "shm"]}, "gpumem has to be named"
     assert world.report()["run"] == ["ecc", "shm"]
@@ -147,7 +135,7 @@ def test_an_ordered_check_is_told_once(world: World) -> None:
     assert world.report()["run"] == ["gpumem"]
 
 
-def test_an_override_is_told_until_it_is_lifted_and_outlives_the_controller(world: World) -> None:
+def test_an_override_is_told_until_it_is_lifted_and_outlives_the_controller(world: Watched) -> None:
     world.report()
     order = world.post("override", **ECC, state=EVICT, message="a\nfault")
     assert order["message"] == "a fault"
@@ -158,7 +146,7 @@ def test_an_override_is_told_until_it_is_lifted_and_outlives_the_controller(worl
     assert world.report()["overrides"] == []
 
 
-def test_a_result_that_has_to_be_confirmed_is_asked_for_again(world: World) -> None:
+def test_a_result_that_has_to_be_confirmed_is_asked_for_again(world: Watched) -> None:
     world.report(result(PASS, worse_after=2))
     assert world.report(result(WARN, worse_after=2))["confirm"] == ["ecc"]
     assert world.report(result(WARN, worse_after=2))["confirm"] == []
@@ -178,7 +166,7 @@ def test_a_result_that_has_to_be_confirmed_is_asked_for_again(world: World) -> N
     ],
 )
 def test_what_is_wrong_is_refused_and_changes_nothing(
-    world: World, page: str, body: dict[str, Any], error: type[Exception], told: str
+    world: Watched, page: str, body: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     world.report(result())
     before = plain(world.monitor.view())
@@ -187,13 +175,13 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
     assert plain(world.monitor.view()) == before
 
 
-def test_a_report_with_another_state_is_refused(world: World) -> None:
+def test_a_report_with_another_state_is_refused(world: Watched) -> None:
     with pytest.raises(UsageError, match="FINE"):
         world.report(result("FINE"))
     assert plain(world.monitor.view())["devices"] == []
 
 
-def test_states_are_kept_when_they_change_and_not_with_every_report(world: World) -> None:
+def test_states_are_kept_when_they_change_and_not_with_every_report(world: Watched) -> None:
     world.report(result(EVICT))
     written = world.disk.writes
     for _ in range(20):
@@ -204,7 +192,7 @@ def test_states_are_kept_when_they_change_and_not_with_every_report(world: World
     assert world.state() == EVICT
 
 
-def test_a_full_disk_does_not_hide_a_state(world: World) -> None:
+def test_a_full_disk_does_not_hide_a_state(world: Watched) -> None:
     world.disk.full = True
     world.report(result(EVICT))
     assert world.state() == EVICT
@@ -216,7 +204,7 @@ def test_a_full_disk_does_not_hide_a_state(world: World) -> None:
     assert world.disk.document is not None, "what could not be written is written later"
 
 
-def test_a_silent_agent_is_noticed_by_time(world: World) -> None:
+def test_a_silent_agent_is_noticed_by_time(world: Watched) -> None:
     world.report(result())
     for _ in range(16):
         world.second()
@@ -226,7 +214,7 @@ def test_a_silent_agent_is_noticed_by_time(world: World) -> None:
 WISH = [{"check": "gpumem", "device": GPU}]
 
 
-def test_an_invasive_check_gets_its_device_once_two_looks_found_it_free(world: World) -> None:
+def test_an_invasive_check_gets_its_device_once_two_looks_found_it_free(world: Watched) -> None:
     assert world.report(result(), wishes=WISH)["granted"] == []
     world.second()
     assert world.state() == TESTING
@@ -238,7 +226,7 @@ def test_an_invasive_check_gets_its_device_once_two_looks_found_it_free(world: W
     assert world.state() == PASS
 
 
-def test_a_node_that_is_busy_is_not_tested(world: World) -> None:
+def test_a_node_that_is_busy_is_not_tested(world: Watched) -> None:
     world.free = False
     world.report(result(), wishes=WISH)
     for _ in range(4):
@@ -246,7 +234,7 @@ def test_a_node_that_is_busy_is_not_tested(world: World) -> None:
     assert world.state() == PASS
 
 
-def test_a_job_that_came_first_has_the_device_back(world: World) -> None:
+def test_a_job_that_came_first_has_the_device_back(world: Watched) -> None:
     world.report(result(), wishes=WISH)
     world.second()
     world.free = False
@@ -255,14 +243,14 @@ def test_a_job_that_came_first_has_the_device_back(world: World) -> None:
     assert world.state() == PASS
 
 
-def test_while_ray_is_away_nothing_is_tested(world: World) -> None:
+def test_while_ray_is_away_nothing_is_tested(world: Watched) -> None:
     world.free = None
     world.report(result(), wishes=WISH)
     world.second()
     assert (world.state(), world.asked) == (PASS, 1)
 
 
-def test_a_trial_without_an_end_is_ended(world: World) -> None:
+def test_a_trial_without_an_end_is_ended(world: Watched) -> None:
     world.report(result(), wishes=WISH)
     world.second()
     world.clock.now += TRIAL_SECONDS
@@ -271,7 +259,7 @@ def test_a_trial_without_an_end_is_ended(world: World) -> None:
     assert world.state() == PASS
 
 
-def test_listeners_hear_of_a_change_under_the_lock(world: World) -> None:
+def test_listeners_hear_of_a_change_under_the_lock(world: Watched) -> None:
     heard = list[Change]()
     world.monitor.board.listen(heard.extend)
     world.report(result(EVICT))
@@ -281,7 +269,7 @@ def test_listeners_hear_of_a_change_under_the_lock(world: World) -> None:
 # Metrics
 
 
-def samples(world: World) -> dict[tuple[str, ...], float]:
+def samples(world: Watched) -> dict[tuple[str, ...], float]:
     """(metric, values of its labels in the order of their names) -> value."""
     return {
         (each.name, *(each.labels[name] for name in sorted(each.labels))): each.value
@@ -290,7 +278,7 @@ def samples(world: World) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_the_gauge_has_autopilots_name_labels_and_values(world: World) -> None:
+def test_the_gauge_has_autopilots_name_labels_and_values(world: Watched) -> None:
     world.report(result(EVICT), result(PASS, "pciebw", value=12.5, unit="GB/s"), result(PASS, "shm", "cpu"))
     found = {key[1:]: value for key, value in samples(world).items() if key[0] == "autopilot_health_checks"}
     assert found == {  # cpumodel, deviceid, gpumodel, health, node
@@ -300,7 +288,7 @@ def test_the_gauge_has_autopilots_name_labels_and_values(world: World) -> None:
     }
 
 
-def test_a_bandwidth_that_was_not_measured_raises_no_alert(world: World) -> None:
+def test_a_bandwidth_that_was_not_measured_raises_no_alert(world: Watched) -> None:
     world.report(result(PASS, "pciebw"))
     key = ("autopilot_health_checks", "a processor", GPU, "simulated", "pciebw", NODE)
     assert not samples(world)[key] <= 4
@@ -308,7 +296,7 @@ def test_a_bandwidth_that_was_not_measured_raises_no_alert(world: World) -> None
     assert samples(world)[key] <= 4
 
 
-def test_a_silent_node_has_a_state_and_no_checks(world: World) -> None:
+def test_a_silent_node_has_a_state_and_no_checks(world: Watched) -> None:
     world.report(result())
     world.clock.now += 20
     world.monitor.tick()
@@ -318,7 +306,7 @@ def test_a_silent_node_has_a_state_and_no_checks(world: World) -> None:
     assert not [key for key in found if key[0] == "autopilot_health_checks"]
 
 
-def test_dashboard_and_alerts_ask_only_for_metrics_that_are_served(world: World) -> None:
+def test_dashboard_and_alerts_ask_only_for_metrics_that_are_served(world: Watched) -> None:
     world.report(result(value=1.0))
     served = {key[0] for key in samples(world)}
     for path in ("grafana/dashboards/health.json", "prometheus/health.rules.yml"):

@@ -77,7 +77,7 @@ def test_a_list_of_one_queue() -> None:
     state = State(given, *two)
     assert len(names(state, queue="default")) == 2
     assert len(names(state, queue="ben/default")) == 1
-    with pytest.raises(NotFoundError, match="there is no LocalQueue eva/default"):
+    with pytest.raises(NotFoundError, match="eva/default"):
         plain(views.workloads(state, queue="eva/default"))
 
 

@@ -566,28 +566,28 @@ def test_a_job_that_has_ended_is_refused(world: World) -> None:
 
 def test_a_job_that_never_trains_is_waited_for_and_refused(world: World) -> None:
     world.jobs.become("PENDING")
-    with pytest.raises(WaitTimeoutError, match="training has not gone on for 300 s"):
+    with pytest.raises(WaitTimeoutError, match="300 s"):
         chaos(world, steps("kill"))
 
 
 def test_a_job_that_ends_before_it_trains_is_refused(world: World) -> None:
     world.jobs.become("RUNNING")
     world.clock.after(5.0, lambda: world.jobs.become("FAILED", at=world.clock()))
-    with pytest.raises(RefusedError, match=r"ended \(FAILED\) before any fault"):
+    with pytest.raises(RefusedError, match=r"\(FAILED\) before any fault"):
         chaos(world, steps("kill"))
 
 
 def test_what_cannot_be_on_this_runtime_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world, epochs=LONG)
     monkeypatch.setattr(type(world.runtime), "missing", lambda self, feature: "one network for all")
-    with pytest.raises(UnsupportedError, match="partition is not possible here: one network for all"):
+    with pytest.raises(UnsupportedError, match="one network"):
         chaos(world, random_plan(("kill", "partition")))
     assert world.calls() == []
 
 
 def test_a_step_with_an_unknown_target_is_refused(world: World) -> None:
     Training(world, epochs=LONG)
-    with pytest.raises(NotFoundError, match="has no service 'ray-worker-9'"):
+    with pytest.raises(NotFoundError, match="'ray-worker-9'"):
         chaos(world, Plan(written=(Step(1.0, "kill", "ray-worker-9"),)))
 
 
@@ -629,7 +629,7 @@ def test_a_lab_that_is_stopped_meanwhile_is_told(world: World, monkeypatch: pyte
 
     def down() -> None:
         world.runtime.down()
-        world.api.silent = True
+        world.api.silence()
 
     world.clock.after(5.0, down)
     with pytest.raises(LabDownError, match="was taken down meanwhile"):

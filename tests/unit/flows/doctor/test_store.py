@@ -58,7 +58,7 @@ def test_the_aws_file_of_the_environment_counts_too(tmp_path: Path) -> None:
 
 
 def test_a_strangers_store_does_not_get_the_labs_key() -> None:
-    with pytest.raises(UsageError, match="no key for the object store at http://example") as caught:
+    with pytest.raises(UsageError, match=r"no key .*http://example") as caught:
         find_key("http://example:9000", None, {}, lab)
     assert "--s3-credentials" in caught.value.hint
 
@@ -91,7 +91,7 @@ def test_a_bucket_that_may_not_be_used_fails_with_what_to_do(server: Server, tmp
 
 
 def test_an_address_that_is_none_is_a_wrong_use() -> None:
-    with pytest.raises(UsageError, match=r"--s3 'minio:9000' is not an address"):
+    with pytest.raises(UsageError, match="--s3 'minio:9000'"):
         store_checks("minio:9000", "ray", environment={})
 
 

@@ -173,7 +173,7 @@ def test_a_manifest_that_is_no_file_is_refused(tmp_path: Path, kind: bytes, targ
         entry("other.json").tobuf() + entry("manifest.json", kind, target).tobuf() + tar()
     )
     docker = FakeDocker()
-    with pytest.raises(UsageError, match=r"its manifest\.json is not a regular file"):
+    with pytest.raises(UsageError, match=r"manifest\.json"):
         archive.load(tmp_path / "i.tar", docker.engine, quiet())
     assert not docker.calls("load")
 

@@ -28,22 +28,18 @@ from lab.flows.recovery import Outcome
 from lab.flows.report.model import StepRow
 from lab.lab import Lab
 from lab.runtime.base import ignore_progress
-from tests.fakes import FakeRuntime
-from tests.fakes.store import FakeObjectStore
 from tests.unit.cli.fakes import receipt
-from tests.unit.fakes import FakeApi, FakeJobs, job
+from tests.unit.fakes import FakeApi, FakeJobs, FakeLab, job
 
 ROWS = (StepRow(0, (-1.0, 3.0), (), (-1.0, 3.0)), StepRow(1, (-1.0, 3.0), ()))
 COST = Measured(0.7, 4.0, 3.0, 20, 1000, 0, 100.0, ROWS)
 
 
-class FakeLadder:
+class FakeLadder(FakeLab):
     """A ladder whose rungs answer with a measure, or an error."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.runtime = FakeRuntime("raylab-ladder")
-        api, self.jobs = FakeApi(self.runtime.nodes), FakeJobs()
-        self.lab = Lab(self.runtime, api=api, jobs=self.jobs, store=FakeObjectStore())
+        super().__init__("raylab-ladder")
         self.errors: dict[str, LabError | KeyboardInterrupt] = {}
         self.verdict = "recovered"
         self.climbed: list[tuple[str, bool]] = []
@@ -133,7 +129,7 @@ def test_a_lab_that_does_not_start_is_the_reason_of_all_its_rungs(
 
 def test_a_lab_that_is_up_is_left_alone(fake_ladder: FakeLadder) -> None:
     fake_ladder.lab.up_to_train(run.spec("raylab-ladder", False))
-    with pytest.raises(RefusedError, match="the lab raylab-ladder is up"):
+    with pytest.raises(RefusedError, match="raylab-ladder is up"):
         fake_ladder.climb("forked")
     assert fake_ladder.lab.status().up
 
@@ -146,8 +142,7 @@ def test_its_lab_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
 def test_the_trainings_differ_in_their_way_alone(rung: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Submission] = []
-    runtime = FakeRuntime("raylab-ladder")
-    lab = Lab(runtime, api=FakeApi(runtime.nodes), jobs=FakeJobs(), store=FakeObjectStore())
+    lab = FakeLab("raylab-ladder").lab
 
     def take(made: Submission) -> Submitted:
         given.append(made)
@@ -188,15 +183,15 @@ def trains(ranks: int, checkpoints: int) -> History:
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A lab with two workers and one job; its history is what the test says."""
     nodes = tuple(Node(f"node-{n}", f"ray-worker-{n}", True, False, {}, 1.0, None, "") for n in (0, 1))
-    runtime, jobs = FakeRuntime("raylab-ladder"), FakeJobs(job("j", "RUNNING"))
-    lab = Lab(runtime, api=FakeApi(lambda: nodes), jobs=jobs, store=FakeObjectStore())
+    parts = FakeLab(api=FakeApi(lambda: nodes), jobs=FakeJobs(job("j", "RUNNING")))
+    lab = parts.lab
 
     def after(*histories: History) -> str:
         left = list(histories)
         monkeypatch.setattr(lab, "history", lambda _: left.pop(0) if len(left) > 1 else left[0])
-        return wait_for_last_rank(lab, "j", runtime.clock)
+        return wait_for_last_rank(lab, "j", parts.clock)
 
-    after.jobs = jobs  # type: ignore[attr-defined]
+    after.jobs = parts.jobs  # type: ignore[attr-defined]
     return after
 
 
@@ -207,10 +202,10 @@ def test_the_last_rank_is_lost_once_enough_is_saved(waiting: Any) -> None:
 
 def test_a_job_that_ends_before_its_rank_could_be_lost_is_named(waiting: Any) -> None:
     waiting.jobs.known["j"] = job("j", "FAILED")
-    with pytest.raises(RefusedError, match=r"job j ended \(FAILED\) before its rank could be lost"):
+    with pytest.raises(RefusedError, match=r"j ended \(FAILED\)"):
         waiting(History(()))
 
 
 def test_a_training_that_does_not_come_so_far_is_given_up(waiting: Any) -> None:
-    with pytest.raises(WaitTimeoutError, match=f"{CHECKPOINTS} checkpoints of job j"):
+    with pytest.raises(WaitTimeoutError, match=f"{CHECKPOINTS} checkpoints"):
         waiting(trains(2, 0))

@@ -30,7 +30,7 @@ def test_only_jobs_of_this_lesson_since_it_began_count(world: World) -> None:
         job("lesson-02"),
         job("raysubmit_abc", "RUNNING"),
     ):
-        world.jobs.put(each, f"log of {each.submission_id}")
+        world.jobs.add(each, f"log of {each.submission_id}")
     found = gather(world.lab, find_lesson(2))
     assert [each.submission_id for each in found.jobs] == [name(2, "plain")]
     assert found.logs == {name(2, "plain"): f"log of {name(2, 'plain')}"}
@@ -41,7 +41,7 @@ def test_only_jobs_of_this_lesson_since_it_began_count(world: World) -> None:
 
 
 def test_what_an_entrypoint_asked_for_is_known_though_it_has_ended(world: World) -> None:
-    world.jobs.put(job(name(3, "infeasible"), "FAILED"))
+    world.jobs.add(job(name(3, "infeasible"), "FAILED"))
     world.api.demands = {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}, "other": {"CPU": 1.0}}
     found = gather(world.lab, find_lesson(3))
     assert found.demands == {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}}
@@ -49,7 +49,7 @@ def test_what_an_entrypoint_asked_for_is_known_though_it_has_ended(world: World)
 
 def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> None:
     mine = name(2, "plain")
-    world.jobs.put(job(mine))
+    world.jobs.add(job(mine))
     for key, verdict in ((f"{mine}-100", "failed"), (f"{mine}-200", "recovered"), ("other-300", "recovered")):
         world.clock.sleep(1)
         world.store.put(
@@ -61,7 +61,7 @@ def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> Non
 
 def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: World) -> None:
     mine = name(2, "plain")
-    world.jobs.put(job(mine))
+    world.jobs.add(job(mine))
     write_records(world.store, 2, AT, {})
     ledger = ROOT / "tests" / "unit" / "data" / "ledger_kill.jsonl"
     world.store.put(f".raylab/ledger/{mine}/a.jsonl", ledger.read_bytes())
@@ -82,7 +82,7 @@ def test_damaged_records_are_none(world: World, data: bytes) -> None:
 
 
 def test_a_list_of_actors_of_another_shape_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.jobs.put(job(name(2, "plain")))
+    world.jobs.add(job(name(2, "plain")))
     monkeypatch.setattr(
         world.api, "get", lambda path: {"data": None} if "actors" in path else {"ray_version": "2.60.0"}
     )

@@ -161,11 +161,11 @@ def test_the_node_that_trains_is_broken_once_the_job_trains(
     world, run = World(), killed()
     first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
     lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
-    world.jobs.put(job(name(7, "break", "20270114-080000"), "SUCCEEDED"))
+    world.jobs.add(job(name(7, "break", "20270114-080000"), "SUCCEEDED"))
 
     def submitted(second: int) -> None:
         if second == 5:
-            world.jobs.put(job(JOB, "RUNNING", started_at=AT + 5))
+            world.jobs.add(job(JOB, "RUNNING", started_at=AT + 5))
 
     played = Played(submitted)
     break_a_node(lab, played.task)
@@ -183,8 +183,8 @@ def test_a_job_of_another_run_that_still_trains_is_left_alone(
     world, run = World(), killed()
     first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
     lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
-    world.jobs.put(job(name(7, "break", "20270114-080000"), "RUNNING"))
-    played = Played(lambda second: world.jobs.put(job(JOB, "RUNNING")) if second == 3 else None)
+    world.jobs.add(job(name(7, "break", "20270114-080000"), "RUNNING"))
+    played = Played(lambda second: world.jobs.add(job(JOB, "RUNNING")) if second == 3 else None)
     break_a_node(lab, played.task)
     assert [request.job for request in asked] == [JOB]
 
@@ -194,10 +194,10 @@ def test_a_job_that_never_trains_is_not_waited_for_for_ever(
 ) -> None:
     world = World()
     lab = trains(monkeypatch, world, History(()))
-    with pytest.raises(WaitTimeoutError, match="not after 600 s: the notebook has submitted no job"):
+    with pytest.raises(WaitTimeoutError, match=r"600 s: .*no job"):
         break_a_node(lab, Played().task)
-    played = Played(lambda second: world.jobs.put(job(JOB, "PENDING")))
-    with pytest.raises(WaitTimeoutError, match=f"job {JOB} is PENDING and does not train"):
+    played = Played(lambda second: world.jobs.add(job(JOB, "PENDING")))
+    with pytest.raises(WaitTimeoutError, match=f"{JOB} is PENDING"):
         break_a_node(lab, played.task)
     assert played.slept == START_SECONDS
     assert asked == []

@@ -52,7 +52,7 @@ def test_a_part_that_would_be_no_id_is_refused(world: World, part: str) -> None:
 def test_waiting_prints_the_log_as_it_grows_and_returns_the_job(world: World) -> None:
     begun = session(world)
     world.said.clear()
-    world.jobs.put(job("j", "PENDING"))
+    world.jobs.add(job("j", "PENDING"))
     world.jobs.then(job("j", "RUNNING"), "one\nhal")
     world.jobs.then(job("j", "RUNNING"), "one\nhalf\n")
     world.jobs.then(job("j"), "one\nhalf\nlast")
@@ -62,7 +62,7 @@ def test_waiting_prints_the_log_as_it_grows_and_returns_the_job(world: World) ->
 
 def test_a_job_that_was_submitted_a_moment_ago_is_waited_for(world: World) -> None:
     begun = session(world)
-    world.clock.after(5, lambda: world.jobs.put(job("late"), "here\n"))
+    world.clock.after(5, lambda: world.jobs.add(job("late"), "here\n"))
     assert begun.wait("late").submission_id == "late"
     with pytest.raises(NotFoundError):
         begun.wait("never")
@@ -70,7 +70,7 @@ def test_a_job_that_was_submitted_a_moment_ago_is_waited_for(world: World) -> No
 
 def test_a_failed_job_raises_with_its_last_lines(world: World) -> None:
     begun = session(world)
-    world.jobs.put(job("j", "FAILED", message="exit code 1"), "first\nno pictures in /mnt\n")
+    world.jobs.add(job("j", "FAILED", message="exit code 1"), "first\nno pictures in /mnt\n")
     with pytest.raises(JobError, match=r"(?s)FAILED: exit code 1.*no pictures in /mnt") as caught:
         begun.wait("j")
     assert "from its first cell: an id can be used once" in caught.value.hint
@@ -78,7 +78,7 @@ def test_a_failed_job_raises_with_its_last_lines(world: World) -> None:
 
 def test_a_job_that_does_not_end_raises_after_its_deadline_with_what_to_do(world: World) -> None:
     begun = session(world)
-    world.jobs.put(job("j", "PENDING"))
+    world.jobs.add(job("j", "PENDING"))
     with pytest.raises(WaitTimeoutError, match="still PENDING after 30 s") as caught:
         begun.wait("j", seconds=30)
     assert "labctl jobs show j" in caught.value.hint
@@ -105,7 +105,7 @@ def test_a_value_that_is_no_json_is_refused_and_the_others_stay(world: World, va
 
 def test_why_a_job_waits_is_told_in_a_sentence(world: World) -> None:
     begun = session(world, 3)
-    world.jobs.put(job("j", "PENDING"))
+    world.jobs.add(job("j", "PENDING"))
     assert begun.why("j") == ""
     reason = "no node has 2 GPU; the largest has 1"
     world.waits["j"] = Waiting("j", "infeasible", "entrypoint", {"GPU": 2.0}, 1, reason)
@@ -114,7 +114,7 @@ def test_why_a_job_waits_is_told_in_a_sentence(world: World) -> None:
 
 def test_the_self_check_prints_a_table_and_keeps_the_result(world: World) -> None:
     begun = session(world)
-    world.jobs.put(job(name(2, "plain")), "epoch 1  val_accuracy 0.8182\n")
+    world.jobs.add(job(name(2, "plain")), "epoch 1  val_accuracy 0.8182\n")
     world.api.demands[name(2, "plain")] = {"GPU": 1.0, "CPU": 8.0}
     world.said.clear()
     result = begun.check()
@@ -126,7 +126,7 @@ def test_the_self_check_prints_a_table_and_keeps_the_result(world: World) -> Non
 
 def test_what_only_the_host_can_ask_stays_open_in_a_notebook(world: World) -> None:
     begun = session(world, 9)
-    world.jobs.put(job(name(9, "forgotten"), "STOPPED"))
+    world.jobs.add(job(name(9, "forgotten"), "STOPPED"))
     begun.record("kept", {"objects": 12, "bytes": 3400})
     world.said.clear()
     result = begun.check()

@@ -9,18 +9,14 @@ from typing import Any
 
 from lab.api.receipt import ReceiptDocument, Timeline
 from lab.cluster.allocation.snapshot import SUPERVISOR
-from lab.cluster.api import Node, RayApi
+from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.evidence.ledger import History
 from lab.flows.lessons.model import Evidence, Lesson, LessonCheck
 from lab.flows.lessons.results import ask
-from lab.lab import Lab
 from lab.topology import Check, LabSpec
-from tests.fakes import FakeHost, FakeRuntime
-from tests.fakes.host import FakeClock
-from tests.fakes.store import FakeObjectStore
 from tests.unit.cli.fakes import receipt
-from tests.unit.flows.world import FakeJobs
+from tests.unit.fakes import FakeApi, FakeLab
 
 AT = 1_800_000_000.0
 """When the lesson began, in seconds since the epoch."""
@@ -83,16 +79,13 @@ def answer(check: LessonCheck, found: Evidence) -> Check:
     return told
 
 
-class WorldApi(RayApi):
+class WorldApi(FakeApi):
     """Ray's HTTP API in memory."""
 
     def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:1", "")
+        super().__init__(lambda: self.all)
         self.all = NODES
         self.demands: dict[str, Mapping[str, float]] = {}
-
-    def nodes(self) -> tuple[Node, ...]:
-        return self.all
 
     def get(self, path: str, *, timeout: float = 10.0) -> Any:
         if path == "/api/version":
@@ -105,37 +98,24 @@ class WorldApi(RayApi):
         return {"data": {"result": {"result": [*rows, {"name": None, "required_resources": None}]}}}
 
 
-class WorldLab(Lab):
-    """A lab on a fake runtime with these parts."""
-
-    def __init__(self, runtime: FakeRuntime, world: World) -> None:
-        super().__init__(runtime, api=world.api, jobs=world.jobs, store=world.store, queues=world.queues)
-        self.world = world
-
-    def waiting(self, submission_id: str) -> Any:
-        self.jobs.get(submission_id)
-        return self.world.waits.get(submission_id)
-
-
-class World:
+class World(FakeLab):
     """One lab and its clock. It is up unless `up` is false."""
 
+    api: WorldApi
+
     def __init__(self, *, up: bool = True) -> None:
-        self.clock = FakeClock(AT)
-        self.host = FakeHost(self.clock)
-        self.runtime = FakeRuntime("raylab", self.host)
-        self.jobs, self.api, self.store = FakeJobs(self.clock), WorldApi(), FakeObjectStore(clock=self.clock)
-        self.queues: Any = None
-        """The controller, where a lesson has one."""
+        super().__init__(at=AT, api=WorldApi())
+        self.jobs.text = ""
         self.waits: dict[str, Any] = {}
         self.said: list[str] = []
+        self.lab.waiting = self._waiting  # type: ignore[method-assign]
         if up:
             self.runtime.up(LabSpec())
             self.host.objects["raylab"]["something"] = b"stored"
 
-    @property
-    def lab(self) -> WorldLab:
-        return WorldLab(self.runtime, self)
+    def _waiting(self, submission_id: str) -> Any:
+        self.jobs.get(submission_id)
+        return self.waits.get(submission_id)
 
     def notebook(self, argv: Sequence[str], *events: Mapping[str, Any], exit_code: int = 0) -> None:
         """The command that executes a notebook in Jupyter prints these events."""

@@ -278,7 +278,7 @@ def test_a_fault_of_a_lab_that_is_taken_down_meanwhile_is_left_to_nobody(world: 
 
     def down() -> None:
         world.runtime.down()
-        world.api.silent = True
+        world.api.silence()
 
     world.clock.after(8.0, down)
     receipt = world.inject(after_epoch=2).receipt
@@ -403,7 +403,7 @@ def test_without_a_receipt_an_interrupted_fault_is_on_record_all_the_same(world:
 
 def test_a_job_that_vanishes_has_a_receipt(world: World) -> None:
     Training(world, takeover=1000.0)
-    world.clock.after(8.0, world.jobs.jobs.clear)
+    world.clock.after(8.0, world.jobs.known.clear)
 
     receipt = world.inject(after_epoch=2).receipt
 
@@ -828,7 +828,8 @@ def test_a_cluster_that_falls_silent_for_good_is_a_problem(world: World) -> None
 
     def cut_off(moment: Moment) -> None:
         world.moments.append(moment)
-        world.api.silent = world.api.silent or moment.key == "fault"
+        if moment.key == "fault":
+            world.api.silence()
 
     receipt = world.inject(after_epoch=2, on_moment=cut_off, timeout=20.0).receipt
 

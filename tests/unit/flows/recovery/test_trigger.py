@@ -78,7 +78,7 @@ def test_without_a_running_job_there_is_nothing_to_break(world: World) -> None:
     world.jobs.become("SUCCEEDED")
     with pytest.raises(RefusedError, match="no job is running"):
         world.inject()
-    with pytest.raises(RefusedError, match=r"j1 has ended \(SUCCEEDED\)"):
+    with pytest.raises(RefusedError, match=r"j1 .*SUCCEEDED"):
         world.inject(job=JOB)
 
 
@@ -86,7 +86,7 @@ def test_of_several_running_jobs_one_must_be_chosen(world: World) -> None:
     Training(world)
     world.jobs.become("RUNNING", "j2")
 
-    with pytest.raises(RefusedError, match="2 jobs are running: j1, j2"):
+    with pytest.raises(RefusedError, match="j1, j2"):
         world.inject()
     assert world.inject(job=JOB).receipt is not None
 
@@ -137,9 +137,7 @@ def test_seconds_do_not_count_before_the_job_trains(world: World) -> None:
 def test_a_target_without_a_rank_is_refused_at_once_and_told_where_the_job_runs(world: World) -> None:
     Training(world)
 
-    with pytest.raises(
-        RefusedError, match="ray-worker-1 runs no part of job j1; the job runs on ray-worker-0"
-    ) as caught:
+    with pytest.raises(RefusedError, match=r"ray-worker-1 runs no part .*on ray-worker-0") as caught:
         world.inject(W1, after_epoch=10)
     assert caught.value.hint == "labctl fault-inject ray-worker-0"
     assert world.clock() - world.begin < 2.0
@@ -166,9 +164,7 @@ def test_a_target_that_runs_only_the_entrypoint_is_refused_with_the_reason(world
     Training(world)
     world.jobs.become("RUNNING", node_id=world.node_id(W1))
 
-    with pytest.raises(
-        RefusedError, match=r"ray-worker-1 runs only the entrypoint .*ranks run on ray-worker-0"
-    ):
+    with pytest.raises(RefusedError, match=r"only the entrypoint .*on ray-worker-0"):
         world.inject(W1)
 
 
@@ -198,9 +194,7 @@ def test_a_job_that_failed_too_early_is_told_with_the_cause(world: World) -> Non
     world.clock.after(5.0, lambda: world.jobs.become("FAILED", at=world.clock(), message=FAILED))
     world.jobs.output[JOB] = LOGS["module"][0]
 
-    with pytest.raises(
-        RefusedError, match=r"j1 ended \(FAILED\) before .*: a Python module is missing"
-    ) as caught:
+    with pytest.raises(RefusedError, match=r"FAILED\) before .*module is missing") as caught:
         world.inject()
     assert "(ModuleNotFoundError: No module named 'torchmetrics')" in caught.value.message
     assert "docs/troubleshooting.md#a-python-module-is-missing-where-the-job-ran" in caught.value.hint
@@ -210,16 +204,14 @@ def test_a_job_that_failed_too_early_is_told_with_the_cause(world: World) -> Non
 def test_a_job_that_had_failed_is_refused_with_the_cause(world: World) -> None:
     world.jobs.become("FAILED", message=f"{FAILED}{LOGS['tuner-trainer'][0]}")
 
-    with pytest.raises(RefusedError, match=r"j1 has ended \(FAILED\): tune.Tuner was given a trainer"):
+    with pytest.raises(RefusedError, match=r"FAILED.*tune.Tuner"):
         world.inject(job="j1")
 
 
 def test_a_job_that_ends_too_early_is_told(world: World) -> None:
     Training(world, epochs=3)
 
-    with pytest.raises(
-        RefusedError, match=r"j1 ended \(SUCCEEDED\) before the checkpoint of epoch 9"
-    ) as caught:
+    with pytest.raises(RefusedError, match=r"SUCCEEDED.*epoch 9") as caught:
         world.inject(after_epoch=9)
     assert "epochs=" in caught.value.hint
     assert not world.calls()
@@ -230,7 +222,7 @@ def test_a_wait_that_is_too_long_says_how_far_the_job_is(world: World) -> None:
 
     with pytest.raises(
         WaitTimeoutError,
-        match=r"waited 5 s for the checkpoint of epoch 50; job j1 is RUNNING, .* is of epoch 4",
+        match=r"5 s .*epoch 50; .*RUNNING, .*epoch 4",
     ):
         world.inject(after_epoch=50, timeout=5.0)
     assert not world.calls()
@@ -239,7 +231,7 @@ def test_a_wait_that_is_too_long_says_how_far_the_job_is(world: World) -> None:
 def test_an_epoch_numbered_zero_is_a_checkpoint(world: World) -> None:
     Training(world, first=0, epochs=100)
 
-    with pytest.raises(WaitTimeoutError, match="the newest checkpoint is of epoch 0"):
+    with pytest.raises(WaitTimeoutError, match="epoch 0"):
         world.inject(after_epoch=50, timeout=2.5)
 
 
@@ -294,16 +286,16 @@ def test_a_wait_ends_soon_when_its_lab_is_taken_down(world: World, monkeypatch: 
 
     def down() -> None:
         world.runtime.down()
-        world.api.silent = True
+        world.api.silence()
 
     world.clock.after(5.0, down)
-    with pytest.raises(LabDownError, match="lab raylab was taken down meanwhile, and job j1 with it"):
+    with pytest.raises(LabDownError, match="j1"):
         world.inject(after_epoch=500)
     assert world.clock() - world.begin < 5.0 + 2 * GONE_SECONDS + 1.0
 
 
 def test_a_head_that_is_silent_is_no_lab_that_is_gone(world: World) -> None:
     Training(world)
-    world.clock.after(2.0, lambda: setattr(world.api, "silent", True))
-    world.clock.after(20.0, lambda: setattr(world.api, "silent", False))
+    world.clock.after(2.0, world.api.silence)
+    world.clock.after(20.0, lambda: world.api.silence(False))
     assert world.inject(after_epoch=2).receipt is not None

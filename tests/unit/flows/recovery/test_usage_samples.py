@@ -81,7 +81,7 @@ def test_what_cannot_be_measured_is_said_and_does_not_raise(
 def test_a_cluster_that_is_silent_leaves_what_the_runtime_measures(
     world: World, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.api.silent = True
+    world.api.silence()
     sampler = Sampler(world.lab, clock=world.clock)
     sampler.look()
 

@@ -293,7 +293,7 @@ def test_a_failed_installation_says_why_and_where_the_log_lies(
 
 
 def test_too_little_space_is_told_with_numbers_before_anything_is_done(fake: FakeMachine) -> None:
-    with pytest.raises(SetupError, match=r"has 0\.05 GB free; installing cli needs 0\.2 GB"):
+    with pytest.raises(SetupError, match=r"0\.05 GB .*cli needs 0\.2 GB"):
         install(fake, free_bytes=lambda _: 0.05e9)
     assert not fake.did("venv$|pip install")
 
@@ -398,7 +398,7 @@ def test_without_an_answer_from_torchs_index_pypi_stands_in_and_that_is_said(fak
 
 def test_nothing_stands_in_for_an_index_that_was_asked_for(fake: FakeMachine) -> None:
     fake.answers["--no-deps"] = (1, "ERROR: No matching distribution found for torch==2.13.0")
-    with pytest.raises(SetupError, match="installing torch from https://x/rocm failed"):
+    with pytest.raises(SetupError, match="torch from https://x/rocm"):
         install(fake, "local", environ={pip.TORCH_INDEX: "https://x/rocm"})
 
 

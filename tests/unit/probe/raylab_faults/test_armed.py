@@ -55,7 +55,7 @@ def test_an_exception_comes_instead_of_the_report_of_its_epoch(tmp_path: Path) -
     subject.train(1)
     armed.arm(PID, "exception", 3, tmp_path)
 
-    with pytest.raises(RuntimeError, match="raylab: an exception on purpose, at epoch 3"):
+    with pytest.raises(RuntimeError, match="on purpose, at epoch 3"):
         subject.train(2, 3, 4)
 
     assert subject.reported == [1, 2]

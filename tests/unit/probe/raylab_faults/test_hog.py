@@ -12,21 +12,10 @@ from pathlib import Path
 import pytest
 
 from raylab_faults import hog, rank
+from tests.fakes.host import FakeClock
 
 MIB = 1 << 20
 LIMIT = 512 * MIB
-
-
-class Time:
-    """A clock that only sleeping moves."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Thing:
@@ -44,10 +33,10 @@ class Thing:
 
 
 def run(
-    gone: Callable[[Time], bool], told: Callable[[Time], bool] = lambda _: False
-) -> tuple[Thing, Time, int]:
+    gone: Callable[[FakeClock], bool], told: Callable[[FakeClock], bool] = lambda _: False
+) -> tuple[Thing, FakeClock, int]:
     """Hold until then; returns what was held, the clock, and how often it said that it was full."""
-    thing, time, full = Thing(), Time(), []
+    thing, time, full = Thing(), FakeClock(0.0), []
     hog.hold(
         thing, [1, 2], lambda: told(time), lambda: full.append(1), time, time.sleep, lambda pid: gone(time)
     )  # fmt: skip
@@ -78,7 +67,7 @@ def test_ranks_that_are_gone_at_once_leave_nothing_taken() -> None:
 
 
 def test_one_rank_that_lives_keeps_it_held() -> None:
-    thing, time = Thing(), Time()
+    thing, time = Thing(), FakeClock(0.0)
     hog.hold(
         thing, [1, 2], lambda: False, lambda: None, time, time.sleep, lambda pid: pid == 1 or time.now >= 9
     )  # fmt: skip

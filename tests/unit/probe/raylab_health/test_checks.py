@@ -252,8 +252,7 @@ def found(case: Case, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     return examine(check, device, node)
 
 
-def test_at_least_forty_failures_are_faked_and_each_check_fails_in_one() -> None:
-    assert len(FAILURES) >= 40
+def test_each_check_fails_in_one_of_these_failures() -> None:
     others = {
         "object-store",
         "oom-kills",

@@ -13,6 +13,7 @@ pytest.importorskip("ray")
 from ray.train.v2._internal.exceptions import WorkerHealthCheckTimeoutError
 
 from raylab_liveness import train
+from tests.fakes.host import FakeClock
 
 TIMEOUT_SECONDS = 30.0
 
@@ -20,7 +21,7 @@ TIMEOUT_SECONDS = 30.0
 class Group:
     """Ray's group of two ranks: it counts by the clock, as Ray does."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
         self._worker_health_check_timeout_s = TIMEOUT_SECONDS
         self._world_rank_to_ongoing_poll: dict[int, float] = {}
@@ -37,20 +38,11 @@ class Group:
         ]
 
 
-class Clock:
-    """Time that passes as the test says."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Controller:
     """A controller that polls its group."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = FakeClock(0.0)
         patched = type("Patched", (Group,), {})
         train.count_own_time(patched, self.clock)
         self.group = patched(self.clock)

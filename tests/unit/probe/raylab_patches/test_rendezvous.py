@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("ray")
 
 from raylab_patches import connects, rendezvous
+from tests.fakes.host import FakeClock
 
 
 class RayTorch:
@@ -57,30 +58,15 @@ def test_a_second_change_changes_nothing() -> None:
     assert ray_torch.join(1, "tcp://h:1") == [("h", 1), "joined"]
 
 
-class Clock:
-    """Time that passes only while something sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-
 def test_the_look_ends_with_the_first_answer_and_its_pauses_grow() -> None:
-    clock = Clock()
+    clock = FakeClock(0.0)
     answers: Iterator[bool] = iter([False] * 6 + [True])
     rendezvous.wait_for_listener("h", 1, lambda *_: next(answers), clock, clock.sleep)
     assert clock.slept == [0.005, 0.01, 0.02, 0.04, 0.05, 0.05]
 
 
 def test_a_rank_0_that_never_listens_is_left_to_torch() -> None:
-    clock = Clock()
+    clock = FakeClock(0.0)
     rendezvous.wait_for_listener("h", 1, lambda *_: False, clock, clock.sleep)
     assert rendezvous.PATIENCE_SECONDS <= clock.now < rendezvous.PATIENCE_SECONDS + 0.1
 

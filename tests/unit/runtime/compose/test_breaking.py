@@ -69,7 +69,7 @@ def test_the_policy_that_the_store_has_anyway_is_left_to_it(up: ComposeRuntime, 
 
 def test_what_has_no_python_in_its_image_cannot_be_crashed(up: ComposeRuntime, docker: FakeDocker) -> None:
     docker.pythonless.add(STORE)
-    with pytest.raises(UnsupportedError, match="minio cannot be crashed: its image has no Python"):
+    with pytest.raises(UnsupportedError, match=r"minio .*no Python"):
         up.crash(STORE)
 
 
@@ -138,11 +138,9 @@ def test_a_network_is_slowed_down_from_a_container_beside_it(up: ComposeRuntime,
 
 def test_what_the_kernel_cannot_do_is_refused_with_its_reason(up: ComposeRuntime, docker: FakeDocker) -> None:
     docker.helped = (1, "noise\na delay needs netem\n")
-    with pytest.raises(
-        UnsupportedError, match="ray-worker-0 cannot be slowed down like this: a delay needs netem"
-    ):
+    with pytest.raises(UnsupportedError, match="a delay needs netem"):
         up.impair(WORKER, delay_ms=10)
-    with pytest.raises(EngineError, match="the network of ray-worker-0 is still slow"):
+    with pytest.raises(EngineError, match="ray-worker-0 is still slow"):
         up.unimpair(WORKER)
 
 
@@ -165,7 +163,7 @@ def test_what_a_network_can_do_is_tried_out_once(up: ComposeRuntime, docker: Fak
 @pytest.mark.parametrize("said", ["", "no JSON", '{"delay": ""}'])
 def test_an_answer_that_cannot_be_read_is_an_error(up: ComposeRuntime, docker: FakeDocker, said: str) -> None:
     docker.helped = (0, said)
-    with pytest.raises(EngineError, match="cannot find out which network faults this kernel can make"):
+    with pytest.raises(EngineError, match="network faults"):
         up.missing(Feature.NETWORK)
 
 
@@ -204,7 +202,7 @@ def test_an_unknown_service_and_a_lab_that_is_down_are_told(
     up: ComposeRuntime, docker: FakeDocker, call: str
 ) -> None:
     docker.journal.clear()
-    with pytest.raises(NotFoundError, match="no service 'ray-worker-9'"):
+    with pytest.raises(NotFoundError, match="'ray-worker-9'"):
         getattr(up, call)("ray-worker-9")
     up.down()
     with pytest.raises(LabDownError, match="lab lab is not up"):

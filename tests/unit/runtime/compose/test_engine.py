@@ -92,7 +92,7 @@ def test_what_keeps_docker_from_being_used_is_said_with_its_cure(
 
 
 def test_a_missing_docker_is_said() -> None:
-    with pytest.raises(EngineError, match="the command `no-such-docker` is not installed"):
+    with pytest.raises(EngineError, match="`no-such-docker`"):
         DockerEngine(("no-such-docker",)).check_engine()
 
 
@@ -104,9 +104,9 @@ def test_an_engine_that_hangs_is_an_error() -> None:
         raise subprocess.TimeoutExpired(argv, timeout)
 
     hanging = DockerEngine((sys.executable,), run, timeout=5.0)
-    with pytest.raises(EngineError, match="does not answer within 5 s"):
+    with pytest.raises(EngineError, match="within 5 s"):
         hanging.check_engine()
-    with pytest.raises(WaitTimeoutError, match="`sleep 9` has not ended after 1 s"):
+    with pytest.raises(WaitTimeoutError, match=r"`sleep 9` .*1 s"):
         hanging.execute("c", ["sleep", "9"], 1)
     assert asked == [5.0, 1]
 
@@ -222,9 +222,9 @@ def test_an_action_that_hangs_is_an_error_that_names_it() -> None:
         raise subprocess.TimeoutExpired(argv, timeout)
 
     hanging = DockerEngine((sys.executable,), run)
-    with pytest.raises(EngineError, match="`docker stop` has not ended after 65 s"):
+    with pytest.raises(EngineError, match=r"`docker stop` .*65 s"):
         hanging.act("stop", ["abc"], grace=5)
-    with pytest.raises(EngineError, match="`docker compose create` has not ended after 300 s"):
+    with pytest.raises(EngineError, match=r"compose create` .*300 s"):
         hanging.create([Path("/a.yaml")], Path("/c.env"))
 
 

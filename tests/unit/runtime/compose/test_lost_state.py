@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lab.errors import EngineError, LabDownError, StateError
 from lab.runtime.compose import state
-from lab.runtime.compose.runtime import ComposeRuntime
 from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
-from tests.unit.runtime.damages import damages
+from tests.unit.runtime.damages import check_down, check_refused, damages
 
 ALL = {STORE, HEAD, QUEUE, JUPYTER, METRICS, PROMETHEUS, worker(0), worker(1)}
 
@@ -32,19 +30,6 @@ def folder(docker: FakeDocker, tmp_path: Path) -> Path:
     return tmp_path / "lab"
 
 
-def calls(runtime: ComposeRuntime) -> list[Callable[[], object]]:
-    return [
-        runtime.status,
-        runtime.spec,
-        runtime.endpoints,
-        lambda: runtime.up(spec()),
-        lambda: runtime.prepare(spec()),
-        lambda: list(runtime.logs(HEAD)),
-        lambda: runtime.kill(worker(0)),
-        lambda: runtime.start(worker(0)),
-    ]
-
-
 @pytest.mark.parametrize("alive", [ALL, {STORE}, {worker(1), JUPYTER}], ids=len)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_runs_is_named_left_alone_and_ended_by_down(
@@ -58,12 +43,9 @@ def test_what_runs_is_named_left_alone_and_ended_by_down(
     docker.journal.clear()
     before = dict(docker.containers)
 
-    for call in calls(docker.runtime(folder)):
-        with pytest.raises(StateError) as caught:
-            call()
-        assert caught.value.message.startswith(f"the state file {path} {said}")
-        assert caught.value.message.endswith(f"but lab lab runs: {', '.join(sorted(alive))}")
-        assert caught.value.hint.startswith("`labctl down --lab lab` stops them and keeps")
+    check_refused(docker.runtime(folder), spec(), path, said, alive)
+    with pytest.raises(StateError):
+        docker.runtime(folder).prepare(spec())
     assert (docker.containers, docker.journal) == (before, [])
 
     assert set(docker.runtime(folder).down()) == alive
@@ -82,17 +64,7 @@ def test_where_nothing_runs_the_lab_is_down_and_up_starts_it_anew(
     for service in ALL:
         docker.change(docker.find(service).id, state="exited")
     act(folder / state.FILE)
-    runtime = docker.runtime(folder)
-
-    status = runtime.status()
-
-    assert (status.up, status.services) == (False, ())
-    notes = [said, "nothing of the lab runs, `labctl up` starts it anew"] if damage != "deleted" else []
-    assert all(note in "".join(status.notes) for note in notes)
-    assert bool(status.notes) is bool(notes)
-    with pytest.raises(LabDownError):
-        runtime.spec()
-    assert runtime.up(spec()).healthy
+    check_down(docker.runtime(folder), spec(), damage, said)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "deleted"])

@@ -194,7 +194,7 @@ def test_a_node_that_would_be_open_without_a_patch_has_an_error_of_its_own(
 ) -> None:
     docker.dies[HEAD] = Container("", "", "exited", exit_code=PatchError.exit_code)
     docker.logs[HEAD] = "raylab: the patch redis_password does not fit Ray 2.61.0: services has no f"
-    with pytest.raises(PatchError, match=r"redis_password does not fit .*services has no f.*password"):
+    with pytest.raises(PatchError, match=r"redis_password .*services has no f"):
         runtime.up(spec())
 
 
@@ -210,7 +210,7 @@ def test_a_set_up_that_fails_is_an_error_like_any_other(runtime: ComposeRuntime,
 def test_a_service_that_never_serves_is_given_up(runtime: ComposeRuntime, docker: FakeDocker) -> None:
     docker.never.add(HEAD)
     begin = docker.clock()
-    with pytest.raises(WaitTimeoutError, match=r"ray-head is running: .* after 180 s"):
+    with pytest.raises(WaitTimeoutError, match=r"ray-head .*180 s"):
         runtime.up(spec())
     assert docker.clock() - begin == pytest.approx(START_SECONDS, abs=10)
 
@@ -219,7 +219,7 @@ def test_a_port_that_was_taken_meanwhile_is_named(runtime: ComposeRuntime, docke
     docker.refuses[STORE] = EngineError(
         "docker failed: Bind for 127.0.0.1:1 failed: port is already allocated"
     )
-    with pytest.raises(PortTakenError, match=r"minio cannot serve: its port \d+ \(s3\) was taken meanwhile"):
+    with pytest.raises(PortTakenError, match=r"minio .*\(s3\)"):
         runtime.up(spec())
 
 
@@ -228,7 +228,7 @@ def test_a_port_that_the_engine_publishes_to_the_network_ends_the_start(
     runtime: ComposeRuntime, docker: FakeDocker, address: str
 ) -> None:
     docker.publishes[STORE] = (("127.0.0.1", 9000), (address, 9001))
-    with pytest.raises(ServiceError, match=f"minio listens on {address} port 9001: the network can reach it"):
+    with pytest.raises(ServiceError, match=f"minio .*{address} port 9001"):
         runtime.up(spec())
     assert not [each for each in docker.containers.values() if each.alive]
 
@@ -399,7 +399,7 @@ def test_a_project_of_that_name_that_is_no_lab_is_never_touched(
 ) -> None:
     docker.add("lab", "", "web", "running", theirs="1")
     for action in (lambda: runtime.up(spec()), runtime.down, lambda: runtime.down(volumes=True)):
-        with pytest.raises(RefusedError, match="project raylab-lab exists already and is not a lab's"):
+        with pytest.raises(RefusedError, match="raylab-lab exists already"):
             action()
     assert docker.journal == []
     assert not runtime.status().up
@@ -451,7 +451,7 @@ def test_a_worker_that_may_train_is_left_alone_while_ray_does_not_answer(
 ) -> None:
     docker.never.add(HEAD)
     began = docker.clock()
-    with pytest.raises(WaitTimeoutError, match=f"{WORKER} was left alone: .* does not answer"):
+    with pytest.raises(WaitTimeoutError, match=f"{WORKER} was left alone"):
         up.start(WORKER)
     assert docker.done() == []
     assert docker.clock() - began == 30

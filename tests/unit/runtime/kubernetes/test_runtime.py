@@ -59,7 +59,7 @@ def test_a_pod_that_nobody_replaces_is_a_revert_that_failed(
 ) -> None:
     cluster.replaces = False
     runtime.kill("w-0")
-    with pytest.raises(WaitTimeoutError, match=f"has 1 ready pod after {BACK_SECONDS:g} s, and had 2"):
+    with pytest.raises(WaitTimeoutError, match=f"1 ready pod after {BACK_SECONDS:g} s"):
         runtime.start("w-0")
 
 
@@ -81,7 +81,7 @@ def test_a_machine_that_was_cordoned_before_is_left_to_whoever_did_that(
 ) -> None:
     cluster.unschedulable.add("machine-w-1")
     scene, fault = Scene(runtime, "w-1"), find_fault("cordon")
-    with pytest.raises(RefusedError, match="machine-w-1 of pod w-1 is cordoned already"):
+    with pytest.raises(RefusedError, match=r"machine-w-1 .*cordoned"):
         fault.inject(scene)
     fault.revert(scene)
     assert cluster.unschedulable == {"machine-w-1"}
@@ -92,7 +92,7 @@ def test_without_the_rights_nothing_is_deleted_or_cordoned(
     cluster: FakeCluster, runtime: KubernetesControl
 ) -> None:
     cluster.forbidden = {"delete", "patch"}
-    with pytest.raises(KubernetesError, match="no right to delete pods in namespace ann"):
+    with pytest.raises(KubernetesError, match="delete pods in namespace ann"):
         runtime.kill("w-0")
     with pytest.raises(KubernetesError, match="no right to patch nodes"):
         find_fault("cordon").refuse(Scene(runtime, "w-0"))
@@ -116,7 +116,7 @@ def test_other_faults_are_refused_before_anything_is_asked(
 def test_labctl_neither_starts_nor_stops_a_cluster(cluster: FakeCluster, runtime: KubernetesControl) -> None:
     lab = Lab(runtime)
     for call in (lambda: lab.up(LabSpec()), lab.down, lab.endpoints, runtime.spec, lambda: lab.logs("w-0")):
-        with pytest.raises(UnsupportedError, match="labctl does not run the cluster school/ann"):
+        with pytest.raises(UnsupportedError, match="school/ann"):
             call()
     cluster.pods.clear()
     with pytest.raises(LabDownError, match="school/ann has no pod"):

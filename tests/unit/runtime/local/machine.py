@@ -23,7 +23,7 @@ from lab.runtime import ports
 from lab.runtime.health import World
 from lab.runtime.local import boot, forks, processes, state
 from lab.runtime.local.layout import Layout
-from lab.runtime.local.processes import Ended, Identity
+from lab.runtime.local.processes import Identity
 from lab.runtime.local.runtime import LocalRuntime
 from lab.services import HEAD, REDIS, SERVICES, is_node
 from lab.store import setup
@@ -157,7 +157,7 @@ class Machine:
     def members(self, leader: Identity | None, mark: str) -> list[FakeProcess]:
         return [p for p in self.running.values() if p.mark == mark]
 
-    def end(self, leader: Identity | None, mark: str, *, grace: float) -> Ended:
+    def end(self, leader: Identity | None, mark: str, *, grace: float) -> Struck:
         found = self.members(leader, mark)
         for process in found:
             del self.running[process.pid]
@@ -165,7 +165,7 @@ class Machine:
             service = mark.rpartition(":")[2]
             self.journal.append(("end", service))
             self.graces[service] = grace
-        return Ended(len(found), Struck(self.clock(), self.clock()))
+        return Struck(self.clock(), self.clock())
 
     def send(self, found: Sequence[FakeProcess], number: signal.Signals) -> Struck:
         for process in found:

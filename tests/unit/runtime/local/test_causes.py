@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import PatchError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.host.files import size_of
 from lab.host.listening import Listening
 from lab.runtime import logtail
 from lab.runtime.local import output
@@ -107,7 +108,7 @@ def test_a_node_that_would_be_open_without_a_patch_has_an_error_of_its_own(
     machine.last_words[HEAD] = (
         "raylab: the patch ray_start does not fit Ray 2.61.0: services has no f; without it Ray would\n"
     )
-    with pytest.raises(PatchError, match=r"ray_start does not fit .*services has no f.* every interface"):
+    with pytest.raises(PatchError, match=r"ray_start .*services has no f"):
         machine.runtime(tmp_path).up(SPEC)
 
 
@@ -151,7 +152,7 @@ def test_the_last_lines_are_fit_to_be_read(tmp_path: Path) -> None:
     assert lines == ("(raylet) caf\ufffd", "y" * logtail.LINE_LENGTH + "...", "last")
     assert output.last_lines(path, 1) == ("last",)
     assert output.last_lines(tmp_path / "none", 3) == ()
-    assert (output.size(path), output.size(tmp_path / "none")) == (len(path.read_bytes()), 0)
+    assert (size_of(path), size_of(tmp_path / "none")) == (len(path.read_bytes()), 0)
 
 
 @pytest.mark.parametrize("service", [STORE, JUPYTER])
@@ -187,7 +188,7 @@ def test_a_service_that_holds_its_own_ports_is_waited_for(machine: Machine, tmp_
     machine.unready.add(HEAD)
     machine.on_spawn[HEAD] = lambda: machine.listeners.update({8265: (7, machine.pid_of(HEAD))})
 
-    with pytest.raises(WaitTimeoutError, match="ray-head is not healthy after 120 s"):
+    with pytest.raises(WaitTimeoutError, match=r"ray-head .*120 s"):
         machine.runtime(tmp_path).up(SPEC)
 
 

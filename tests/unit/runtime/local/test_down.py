@@ -67,7 +67,7 @@ def test_what_cannot_be_deleted_is_named(
             raise OSError(16, "Device or resource busy", str(path))
 
     monkeypatch.setattr("lab.runtime.local.runtime.shutil.rmtree", busy)
-    with pytest.raises(SetupError, match=rf"cannot delete {lab}/\w+: Device or resource busy") as caught:
+    with pytest.raises(SetupError, match=rf"{lab}/\w+: Device or resource busy") as caught:
         machine.runtime(tmp_path).down(volumes=True)
     assert "mount point" in caught.value.hint
     monkeypatch.undo()

@@ -62,7 +62,7 @@ def test_redis_listens_on_loopback_and_has_its_password_from_a_file(up: LocalRun
 def test_without_redis_on_the_machine_it_is_refused_before_anything_starts(
     machine: Machine, tmp_path: Path
 ) -> None:
-    with pytest.raises(UnsupportedError, match="no `redis-server` or `valkey-server` on PATH") as caught:
+    with pytest.raises(UnsupportedError, match="`redis-server`") as caught:
         machine.runtime(tmp_path).up(FT)
     assert "apt-get install" in caught.value.hint
     assert machine.journal == []
@@ -135,7 +135,7 @@ def test_only_a_cluster_has_machines_to_cordon(up: LocalRuntime) -> None:
 
 def test_the_network_of_a_process_cannot_be_touched(machine: Machine, up: LocalRuntime) -> None:
     for act in (up.disconnect, up.reconnect, up.unimpair, up.impair):
-        with pytest.raises(UnsupportedError, match="share the machine's loopback network") as caught:
+        with pytest.raises(UnsupportedError, match="loopback") as caught:
             act(W0)
         assert caught.value.hint == "use --runtime compose"
     assert machine.journal == []

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lab.errors import LabDownError, StateError
 from lab.runtime.local import processes, state
-from lab.runtime.local.runtime import LocalRuntime
 from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
-from tests.unit.runtime.damages import damages
+from tests.unit.runtime.damages import check_down, check_refused, damages
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 ALL = {STORE, HEAD, QUEUE, JUPYTER, worker(0), worker(1)}
@@ -28,18 +25,6 @@ def folder(machine: Machine, tmp_path: Path) -> Path:
     return tmp_path / "raylab"
 
 
-def calls(runtime: LocalRuntime) -> list[Callable[[], object]]:
-    return [
-        runtime.status,
-        runtime.spec,
-        runtime.endpoints,
-        lambda: runtime.up(SPEC),
-        lambda: list(runtime.logs(HEAD)),
-        lambda: runtime.kill(worker(0)),
-        lambda: runtime.start(worker(0)),
-    ]
-
-
 @pytest.mark.parametrize("alive", [ALL, {STORE}, {worker(1), JUPYTER}], ids=len)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_runs_is_named_left_alone_and_ended_by_down(
@@ -54,12 +39,7 @@ def test_what_runs_is_named_left_alone_and_ended_by_down(
     act(path)
     before = dict(machine.running)
 
-    for call in calls(machine.runtime(tmp_path)):
-        with pytest.raises(StateError) as caught:
-            call()
-        assert caught.value.message.startswith(f"the state file {path} {said}")
-        assert caught.value.message.endswith(f"but lab raylab runs: {', '.join(sorted(alive))}")
-        assert caught.value.hint.startswith("`labctl down --lab raylab` stops them and keeps")
+    check_refused(machine.runtime(tmp_path), SPEC, path, said, alive)
     assert (machine.running, machine.journal) == (before, [])
 
     assert set(machine.runtime(tmp_path).down()) == alive
@@ -77,17 +57,7 @@ def test_where_nothing_runs_the_lab_is_down_and_up_starts_it_anew(
     act, said = DAMAGES[damage]
     machine.running = {pid: p for pid, p in machine.running.items() if not p.mark.startswith(f"{folder}:")}
     act(folder / state.FILE)
-    runtime = machine.runtime(tmp_path)
-
-    status = runtime.status()
-
-    assert (status.up, status.services) == (False, ())
-    notes = [f"{said}", "nothing of the lab runs, `labctl up` starts it anew"] if damage != "deleted" else []
-    assert all(note in "".join(status.notes) for note in notes)
-    assert bool(status.notes) is bool(notes)
-    with pytest.raises(LabDownError):
-        runtime.spec()
-    assert runtime.up(SPEC).healthy
+    check_down(machine.runtime(tmp_path), SPEC, damage, said)
 
 
 def test_a_lab_that_never_was_has_no_state_to_miss(machine: Machine, tmp_path: Path) -> None:

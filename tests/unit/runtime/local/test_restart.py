@@ -72,7 +72,7 @@ def test_a_worker_is_restarted_alone_and_without_a_warning(machine: Machine, lab
 def test_no_worker_is_started_without_a_head(machine: Machine, lab: Lab) -> None:
     machine.dies.add(HEAD)
 
-    with pytest.raises(ServiceError, match="ray-head ended while starting"):
+    with pytest.raises(ServiceError, match="ray-head ended"):
         lab.restart(HEAD)
     assert machine.services("spawn") == [HEAD]
 
@@ -99,7 +99,7 @@ def test_a_notebook_cannot_end_the_service_it_runs_in(
 ) -> None:
     monkeypatch.setenv(processes.MARK, f"{tmp_path}/raylab:{JUPYTER}")
 
-    with pytest.raises(RefusedError, match="this process runs in jupyter and would end with it") as caught:
+    with pytest.raises(RefusedError, match="runs in jupyter") as caught:
         act(lab)
     assert caught.value.hint == "in a shell of the machine: labctl restart jupyter --lab raylab"
     assert machine.journal == []
@@ -112,7 +112,7 @@ def test_a_job_on_a_worker_cannot_restart_the_head_with_which_it_ends(
 ) -> None:
     monkeypatch.setenv(processes.MARK, f"{tmp_path}/raylab:{W0}")
 
-    with pytest.raises(RefusedError, match="this process runs in ray-worker-0") as caught:
+    with pytest.raises(RefusedError, match="runs in ray-worker-0") as caught:
         lab.restart(HEAD)
     assert "labctl restart ray-head" in caught.value.hint
     assert machine.journal == [], "not even the other worker was stopped"

@@ -33,7 +33,7 @@ from lab.runtime.ports import is_free as really_free
 from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
 from lab.store import upstream
 from lab.store.upstream import Upstream
-from lab.topology import Credentials, LabSpec, Progress, S3Place, State
+from lab.topology import Credentials, LabSpec, Progress, S3Place, State, Struck
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 FT = dataclasses.replace(SPEC, gcs_ft=True)
@@ -167,7 +167,7 @@ def test_a_lab_with_other_settings_is_left_as_it_is(machine: Machine, tmp_path: 
     machine.runtime(tmp_path).up(SPEC)
     before = dict(machine.running)
 
-    with pytest.raises(RefusedError, match=r"up with other settings \(2 workers, 2 CPUs each"):
+    with pytest.raises(RefusedError, match=r"other settings \(2 workers, 2 CPUs"):
         machine.runtime(tmp_path).up(other)
     assert machine.running == before
     assert machine.runtime(tmp_path).spec() == SPEC
@@ -216,7 +216,7 @@ def test_a_lab_of_an_earlier_labctl_is_whole_without_queues_and_gets_them_by_up(
 def test_a_port_of_an_earlier_lab_is_not_given_to_its_queues(machine: Machine, tmp_path: Path) -> None:
     lab = earlier(machine, tmp_path)
     machine.die(JUPYTER)  # its port is free now, and still its own
-    with pytest.raises(PortTakenError, match="port 8888 for queue is reserved"):
+    with pytest.raises(PortTakenError, match="8888 for queue"):
         lab.up(dataclasses.replace(SPEC, ports=(("queue", 8888),)))
     assert lab.endpoints().queue == ""
 
@@ -264,7 +264,7 @@ def test_a_failed_repair_stops_only_what_it_started(machine: Machine, tmp_path: 
     machine.die(worker(1))
     machine.dies.add(worker(1))
 
-    with pytest.raises(ServiceError, match="ray-worker-1 ended while starting"):
+    with pytest.raises(ServiceError, match="ray-worker-1 ended"):
         machine.runtime(tmp_path).up(SPEC)
     assert machine.alive == [STORE, QUEUE, JUPYTER, HEAD, worker(0)]
     states = {s.service: s.state for s in machine.runtime(tmp_path).status().services}
@@ -278,7 +278,7 @@ def test_a_service_that_dies_at_its_start_takes_up_back(
 ) -> None:
     machine.dies.add(service)
 
-    with pytest.raises(ServiceError, match=f"{service} ended while starting") as caught:
+    with pytest.raises(ServiceError, match=f"{service} ended") as caught:
         machine.runtime(tmp_path).up(SPEC)
     assert f"{service} says hello" in caught.value.message
     assert f"{service}.log" in caught.value.hint
@@ -290,7 +290,7 @@ def test_a_service_that_never_serves_takes_up_back(machine: Machine, tmp_path: P
     machine.unready.add(service)
     begin = machine.now
 
-    with pytest.raises(WaitTimeoutError, match=f"{service} is not healthy after 120 s: .*not a"):
+    with pytest.raises(WaitTimeoutError, match=f"{service} .*120 s: .*not a"):
         machine.runtime(tmp_path).up(SPEC)
     assert machine.now - begin == pytest.approx(120, abs=1)
     assert nothing_left(machine, tmp_path)
@@ -303,7 +303,7 @@ def test_a_program_that_cannot_be_run_takes_up_back(machine: Machine, tmp_path: 
 
     machine.on_spawn[service] = missing
 
-    with pytest.raises(ServiceError, match=f"{service} could not be started: .*No such file"):
+    with pytest.raises(ServiceError, match=f"{service} .*No such file"):
         machine.runtime(tmp_path).up(SPEC)
     assert nothing_left(machine, tmp_path)
 
@@ -325,7 +325,7 @@ def test_a_second_ctrl_c_does_not_stop_the_cleanup(
 ) -> None:
     from lab.runtime.local import processes
 
-    def interrupted_end(*args: object, grace: float) -> processes.Ended:
+    def interrupted_end(*args: object, grace: float) -> Struck:
         if machine.services("spawn")[-1:] == [worker(1)]:
             signal.raise_signal(signal.SIGINT)
         return machine.end(*args, grace=grace)  # type: ignore[arg-type]
@@ -519,7 +519,7 @@ def test_a_port_that_another_program_listens_on_is_refused(
         other.listen()
         port = int(other.getsockname()[1])
 
-        with pytest.raises(PortTakenError, match=f"port {port} for s3 is in use"):
+        with pytest.raises(PortTakenError, match=f"{port} for s3"):
             machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", port),)))
     assert not machine.running
 
@@ -658,7 +658,7 @@ def test_a_failed_repair_keeps_what_it_has_made_healthy(machine: Machine, tmp_pa
     machine.dies.add("ray-worker-1")
     machine.unready.add(JUPYTER)
 
-    with pytest.raises(ServiceError, match="ray-worker-1 ended while starting"):
+    with pytest.raises(ServiceError, match="ray-worker-1 ended"):
         machine.runtime(tmp_path).up(SPEC)
 
     states = {s.service: s.state for s in machine.runtime(tmp_path).status().services}
@@ -768,7 +768,7 @@ def test_a_lab_on_a_store_that_is_there_says_so_and_knows_it_when_it_is_down(
     assert [note for note in status.notes if note.startswith("S3 server")] == [THERE.note]
     assert runtime.spec().s3 == THERE
     assert key.exists()
-    with pytest.raises(RefusedError, match=r"objects in bucket course at http://there:8333"):
+    with pytest.raises(RefusedError, match="course at http://there:8333"):
         runtime.up(SPEC)
     runtime.down()
     assert runtime.foreign_store() == THERE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,10 @@ PATIENCE = 20.0
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "objects"
-
-
-@pytest.fixture
-def server(root: Path) -> Iterator[Server]:
-    server = Server(root)
+def server(server: Server) -> Server:
     assert server("PUT", "/ray").status_code == 200
     server.flushed.clear()
-    yield server
-    server.die()
+    return server
 
 
 def inode(path: Path) -> int:

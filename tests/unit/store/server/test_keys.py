@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,11 @@ from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPo
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(server: Server) -> Server:
     """With the buckets `ray` and `other`, each of which holds an object `a`."""
-    server = Server(tmp_path / "objects")
     for path in ("/ray", "/other", "/ray/a", "/other/a"):
         assert server("PUT", path, b"secret" if path.endswith("a") else b"").status_code == 200
-    yield server
-    server.die()
+    return server
 
 
 @pytest.mark.parametrize(
@@ -205,5 +202,5 @@ def test_minios_own_client_switches_the_key(server: Server) -> None:
     assert server("GET", "/ray?list-type=2", credentials=TRAINING).status_code == 403
     root.set_user_enabled(TRAINING.access_key, True)
     assert server("GET", "/ray?list-type=2", credentials=TRAINING).status_code == 200
-    with pytest.raises(StoreError, match="did not disable the training key: XMinioAdminNoSuchUser"):
+    with pytest.raises(StoreError, match="XMinioAdminNoSuchUser"):
         root.set_user_enabled("nobody", False)

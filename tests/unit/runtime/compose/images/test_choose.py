@@ -184,7 +184,7 @@ def test_without_docker_the_error_says_so() -> None:
     def run(argv: Sequence[str], on_line: OnLine, **_: Any) -> subprocess.CompletedProcess[str]:
         raise FileNotFoundError(argv[0])
 
-    with pytest.raises(EngineError, match="`docker` is not installed"):
+    with pytest.raises(EngineError, match="`docker`"):
         choose.missing(SPEC, {}, DockerEngine(stream=run))
 
 

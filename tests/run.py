@@ -7,22 +7,22 @@ the one before it has ended, so it reads as if they had run in turn.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnsupportedError, UsageError
+from lab.errors import UnsupportedError
 from lab.host import environment, programs
 from lab.host.clock import MONOTONIC, Clock
-from lab.host.lanes import Terminal
 from lab.host.quantities import format_duration
 from lab.host.reading import read_json
+from tests.built import TESTED
+from tests.lanes import Terminal
 
 PARTS = ("unit", "contract", "e2e")
 """The folders of tests/, in the order in which they are summed up."""
@@ -71,37 +71,16 @@ class Selection:
     """Passed on to pytest."""
 
     @classmethod
-    def parse(cls, arguments: Sequence[str], environ: Mapping[str, str]) -> Selection:
-        """From the command line of `labctl test`. Raises UsageError."""
-        parser = argparse.ArgumentParser(
-            prog="labctl test", add_help=False, allow_abbrev=False, exit_on_error=False
+    def of(cls, chosen: Collection[str], ci: str = "", **options: Any) -> Selection:
+        """`chosen` of lint and PARTS, everything without any. `ci` is the variable CI: no skips then."""
+        parts = tuple(part for part in PARTS if part in chosen)
+        everything = not chosen
+        selection = cls(
+            lint="lint" in chosen or (everything and not options.get("expression")),
+            parts=PARTS if everything else parts,
+            **options,
         )
-        for part in ("lint", *PARTS):
-            parser.add_argument(f"--{part}", action="store_true")
-        parser.add_argument("-k", dest="expression", default="")
-        parser.add_argument("--all", action="store_true")
-        parser.add_argument("--no-skips", action="store_true")
-        parser.add_argument("--in-turn", action="store_true")
-        own = list(arguments)
-        rest: list[str] = []
-        if "--" in own:
-            split = own.index("--")
-            own, rest = own[:split], own[split + 1 :]
-        try:
-            flags, unknown = parser.parse_known_args(own)
-        except argparse.ArgumentError as error:
-            raise UsageError(f"labctl test: {error}") from None
-        chosen = tuple(part for part in PARTS if getattr(flags, part))
-        everything = not (chosen or flags.lint)
-        return cls(
-            lint=flags.lint or (everything and not flags.expression),
-            parts=PARTS if everything else chosen,
-            expression=flags.expression,
-            long=flags.all,
-            no_skips=flags.no_skips or environ.get("CI", "").lower() in ("true", "1"),
-            in_turn=flags.in_turn,
-            arguments=(*unknown, *rest),
-        )
+        return replace(selection, no_skips=True) if ci.lower() in ("true", "1") else selection
 
 
 @dataclass(frozen=True)
@@ -191,26 +170,19 @@ def _order(folder: str) -> tuple[int, str]:
 
 
 def run_tests(
-    arguments: Sequence[str],
+    selection: Selection,
     *,
     terminal: Terminal | None = None,
     say: Callable[[str], None] = print,
     environ: Mapping[str, str] | None = None,
     clock: Clock = MONOTONIC,
 ) -> int:
-    """Run the tests that `arguments` select; 0 when all of them passed.
+    """Run the tests selected; 0 when all of them passed.
 
-    `[--unit] [--contract] [--e2e] [--lint] [-k EXPR] [--all] [--no-skips] [--in-turn] [PYTEST ARGUMENTS]`:
-    all four parts unless some are named. Raises UsageError; SetupError when the `test` group cannot be
-    installed.
+    Raises SetupError when the `test` group cannot be installed.
     """
     environ = os.environ if environ is None else environ
     terminal = Terminal() if terminal is None else terminal
-    selection = Selection.parse(arguments, environ)
-    if environment.packaged():
-        raise UnsupportedError(
-            "an installed labctl has no tests", "run them in a checkout: python3 labctl.py test"
-        )
     environment.ensure("test")
     env = {k: v for k, v in environ.items() if k not in UNWANTED}
     if (selection.long or selection.no_skips) and {"contract", "e2e"}.intersection(selection.parts):
@@ -249,7 +221,7 @@ def build_programs(say: Callable[[str], None]) -> None:
     Those of a program are left out where there is no Go, or its sources cannot be had. Raises SetupError
     where it cannot be built of them.
     """
-    for program in programs.TESTED:
+    for program in TESTED:
         try:
             programs.build(program, say)
         except (UnsupportedError, programs.SourcesError) as error:

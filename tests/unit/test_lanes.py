@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lab.host import command
-from lab.host.lanes import TEARDOWN_SECONDS, Terminal
 from tests.fakes.host import FakeClock
+from tests.lanes import TEARDOWN_SECONDS, Terminal
 
 
 class Terminated(KeyboardInterrupt):

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from lab.errors import SetupError, UnsupportedError, UsageError
-from lab.flows.testing import PARTS, Counts, Selection, exit_code, run_tests
+from lab.errors import SetupError, UnsupportedError
 from lab.host import environment, programs
 from tests.conftest import counted, forbid_skip, needs_go
 from tests.fakes.host import FakeClock
+from tests.run import PARTS, Counts, Selection, exit_code, run_tests
 
 
 @pytest.fixture(autouse=True)
@@ -75,45 +75,37 @@ class FakeTerminal:
 
 
 def ran(
-    *arguments: str, codes: Mapping[str, int] | None = None, ci: str = ""
+    *chosen: str, codes: Mapping[str, int] | None = None, **options: Any
 ) -> tuple[int, list[str], list[str]]:
     """Exit code, what was done with which command lines after `python -m`, and lines that were said."""
     said: list[str] = []
     terminal: Any = FakeTerminal(codes or {})
-    code = run_tests(arguments, terminal=terminal, say=said.append, environ={"CI": ci}, clock=FakeClock())
+    selection = Selection.of(chosen, **options)
+    code = run_tests(selection, terminal=terminal, say=said.append, environ={}, clock=FakeClock())
     return code, terminal.journal, said
 
 
 CASES = [
-    ((), True, PARTS),
-    (("--lint",), True, ()),
-    (("--unit",), False, ("unit",)),
-    (("--e2e", "--unit"), False, ("unit", "e2e")),
-    (("--lint", "--contract"), True, ("contract",)),
-    (("-k", "stamp"), False, PARTS),
-    (("-x", "--", "--unit"), True, PARTS),
+    ((), "", True, PARTS),
+    (("lint",), "", True, ()),
+    (("unit",), "", False, ("unit",)),
+    (("e2e", "unit"), "", False, ("unit", "e2e")),
+    (("lint", "contract"), "", True, ("contract",)),
+    ((), "stamp", False, PARTS),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "lint", "parts"), CASES, ids=str)
-def test_what_is_selected(arguments: tuple[str, ...], lint: bool, parts: tuple[str, ...]) -> None:
-    selection = Selection.parse(arguments, {})
+@pytest.mark.parametrize(("chosen", "expression", "lint", "parts"), CASES, ids=str)
+def test_what_is_selected(
+    chosen: tuple[str, ...], expression: str, lint: bool, parts: tuple[str, ...]
+) -> None:
+    selection = Selection.of(chosen, expression=expression)
     assert (selection.lint, selection.parts) == (lint, parts)
-
-
-def test_what_it_does_not_know_goes_to_pytest() -> None:
-    selection = Selection.parse(["--unit", "-x", "--durations=5", "--", "-k", "inner"], {})
-    assert selection.arguments == ("-x", "--durations=5", "-k", "inner")
-
-
-def test_an_expression_that_is_missing_is_told() -> None:
-    with pytest.raises(UsageError, match="-k"):
-        Selection.parse(["-k"], {})
 
 
 @pytest.mark.parametrize(("ci", "expected"), [("true", True), ("1", True), ("", False), ("false", False)])
 def test_in_ci_no_test_may_be_skipped(ci: str, expected: bool) -> None:
-    assert ("--no-skips" in ran("--unit", ci=ci)[1][0]) is expected
+    assert ("--no-skips" in ran("unit", ci=ci)[1][0]) is expected
 
 
 PROCESSES = "pytest tests/e2e -o cache_dir=.pytest_cache/processes --lane=processes"
@@ -145,11 +137,11 @@ def test_labs_run_beside_the_linters_and_the_unit_tests() -> None:
 
 
 def test_in_turn_there_is_one_pytest() -> None:
-    assert ran("--in-turn", "--unit", "--e2e", "--", "--pdb")[1] == ["pytest tests/unit tests/e2e --pdb"]
+    assert ran("unit", "e2e", in_turn=True, arguments=("--pdb",))[1] == ["pytest tests/unit tests/e2e --pdb"]
 
 
 def test_without_a_lab_there_is_one_lane() -> None:
-    assert ran("--unit")[1] == ["pytest tests/unit -o cache_dir=.pytest_cache/unit"]
+    assert ran("unit")[1] == ["pytest tests/unit -o cache_dir=.pytest_cache/unit"]
 
 
 @pytest.mark.parametrize(
@@ -184,19 +176,20 @@ def test_a_failed_linter_does_not_keep_the_tests_from_running() -> None:
 
 def test_an_interrupt_ends_the_lanes_beside() -> None:
     terminal: Any = FakeTerminal({}, KeyboardInterrupt())
+    selection = Selection.of(("unit", "e2e"))
     with pytest.raises(KeyboardInterrupt):
-        run_tests(("--unit", "--e2e"), terminal=terminal, say=lambda _: None, environ={}, clock=FakeClock())
+        run_tests(selection, terminal=terminal, say=lambda _: None, environ={}, clock=FakeClock())
     assert terminal.journal[-1] == "stopped"
 
 
 def test_a_lane_that_broke_off_is_told() -> None:
-    code, _, said = ran("--e2e", codes={"lane=containers": -9})
+    code, _, said = ran("e2e", codes={"lane=containers": -9})
     assert code == -9
     assert said[-2] == "tests, containers: ended with exit code -9, nothing is counted"
 
 
 def test_the_linters_alone_say_how_they_ended() -> None:
-    code, _, said = ran("--lint", codes={"mypy": 1})
+    code, _, said = ran("lint", codes={"mypy": 1})
     assert code == 1
     assert said[-3:] == [
         "ruff check: passed in 0.0 s",
@@ -208,7 +201,7 @@ def test_the_linters_alone_say_how_they_ended() -> None:
 def test_the_test_group_is_installed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(environment, "ensure", asked.append)
-    ran("--lint")
+    ran("lint")
     assert asked == ["test"]
 
 
@@ -261,18 +254,23 @@ def test_the_summary_has_a_line_for_each_part_in_order() -> None:
 
 
 def test_long_tests_run_when_they_are_asked_for() -> None:
-    assert ran("--e2e", "--all", "--in-turn")[1][-1] == "pytest tests/e2e --all"
+    assert ran("e2e", long=True, in_turn=True)[1][-1] == "pytest tests/e2e --all"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "builds"),
-    [(("--all",), True), (("--no-skips",), True), (("--e2e",), False), (("--unit", "--all"), False)],
+    ("chosen", "options", "builds"),
+    [
+        ((), {"long": True}, True),
+        ((), {"no_skips": True}, True),
+        (("e2e",), {}, False),
+        (("unit",), {"long": True}, False),
+    ],
 )
 def test_minio_is_built_for_all_tests_and_in_ci_and_its_absence_is_told(
-    arguments: tuple[str, ...], builds: bool
+    chosen: tuple[str, ...], options: dict[str, Any], builds: bool
 ) -> None:
     told = "minio cannot be built: no `go` on PATH: its tests are left out"
-    assert (told in ran(*arguments)[2]) is builds
+    assert (told in ran(*chosen, **options)[2]) is builds
 
 
 NO_SOURCES = programs.SourcesError("minio cannot be built: its sources are not here after 10 min")
@@ -287,10 +285,10 @@ def test_a_minio_whose_sources_are_out_of_reach_is_left_out_and_one_that_does_no
 
     monkeypatch.setattr(programs, "build", build)
     why: Exception = NO_SOURCES
-    assert f"{NO_SOURCES.message}: its tests are left out" in ran("--all")[2]
+    assert f"{NO_SOURCES.message}: its tests are left out" in ran(long=True)[2]
     why = BROKEN
     with pytest.raises(SetupError, match="undefined: x"):
-        ran("--all")
+        ran(long=True)
 
 
 def test_what_needs_go_is_skipped_for_want_of_sources_and_fails_where_it_does_not_build(
