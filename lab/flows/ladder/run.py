@@ -24,8 +24,8 @@ from lab.topology import LabSpec, Vendor
 RECIPE = "digits"
 RANKS = 2
 SAVE_EVERY = 16
-"""Epochs from one report and checkpoint to the next: five seconds on two idle cores. The speed before the loss
-is measured over as many, and stock Ray's controller takes up one report every 2 s."""
+"""Epochs from one report and checkpoint to the next: five seconds on two idle cores. The speed before the
+loss is measured over as many, and stock Ray's controller takes up one report every 2 s."""
 
 CHECKPOINTS = 1
 """Number of checkpoints after which the rank is lost: some seconds of training."""
