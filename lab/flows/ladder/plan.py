@@ -9,17 +9,20 @@ from itertools import groupby
 from lab.flows.ladder.rungs import Rung
 from lab.host.quantities import plural
 
-EPOCHS = {"rank-kill": 48, "kill": 112}
+EPOCHS = {"rank-kill": 36, "kill": 108}
 """Length of every training, by the fault: the same on every rung, enough to be whole again before the end.
 
 After the loss of a node the survivors of some rungs go on alone until another node is there.
 """
 
-EPOCH_SECONDS = 0.35
+EPOCH_SECONDS = 0.33
 """An epoch on two idle cores."""
 
-BOOT_SECONDS = 13.0
-"""Start and end of a lab on two idle cores."""
+BOOT_SECONDS = {True: 15.0, False: 10.0}
+"""Start and end of a lab on two idle cores: with stock Ray, and as `up` starts it."""
+
+USUAL_SECONDS = 30.0
+"""Time for which this machine is taken to be as fast as two idle cores, before it has shown its own pace."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,16 @@ def seconds_of(climbs: Sequence[Climb], fault: str) -> float:
     return sum(climb.rung.seconds + EPOCHS[fault] * EPOCH_SECONDS for climb in climbs)
 
 
+def seconds_with_labs(climbs: Sequence[Sequence[Climb]], fault: str) -> float:
+    """Return the seconds that these take together with the labs that are started for them."""
+    return sum(BOOT_SECONDS[lab[0].rung.stock_ray] + seconds_of(lab, fault) for lab in climbs)
+
+
 class Pace:
     """Estimates the time left: by what everything takes on two idle cores, and by this machine so far."""
 
     def __init__(self) -> None:
-        self._planned = self._took = 0.0
+        self._planned = self._took = USUAL_SECONDS
 
     def took(self, planned: float, seconds: float) -> None:
         """Note that something which takes `planned` seconds on two idle cores took `seconds` here."""
@@ -68,7 +76,7 @@ class Pace:
 
     def left(self, planned: float) -> float:
         """Return the seconds that this will take here."""
-        return planned * (self._took / self._planned if self._planned else 1.0)
+        return planned * self._took / self._planned
 
 
 def about(seconds: float) -> str:

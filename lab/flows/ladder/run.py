@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from lab.cluster.recipes import find_recipe
 from lab.errors import JobError, LabError, RefusedError, SetupError, UnsupportedError
 from lab.flows.ladder.measure import measure
-from lab.flows.ladder.plan import BOOT_SECONDS, EPOCHS, Climb, Pace, about, in_order, labs, seconds_of
+from lab.flows.ladder.plan import (
+    BOOT_SECONDS,
+    Climb,
+    Pace,
+    about,
+    in_order,
+    labs,
+    seconds_of,
+    seconds_with_labs,
+)
 from lab.flows.ladder.result import Attempted, Ladder
 from lab.flows.ladder.rungs import Rung, rungs_named
-from lab.flows.recovery import FaultRequest, OnMoment, ended, inject
+from lab.flows.ladder.training import RANKS, RECIPE, submit, wait_for_last_rank
+from lab.flows.recovery import FaultRequest, OnMoment, inject
 from lab.host.clock import WALL, Clock, poll, settle
 from lab.host.gpus import GpuRequest, plan
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.services import HEAD
 from lab.topology import LabSpec, Vendor
-
-RECIPE = "digits"
-RANKS = 2
-SAVE_EVERY = 16
-"""Epochs from one report and checkpoint to the next: five seconds on two idle cores. The speed before the
-loss is measured over as many, and stock Ray's controller takes up one report every 2 s."""
-
-CHECKPOINTS = 1
-"""Number of checkpoints after which the rank is lost: some seconds of training."""
-
-EACH_STEP = "RAYLAB_EACH_STEP"
-"""Environment variable of a job that lets the ledger have every step (raylab_ledger.survivors)."""
-
-START_SECONDS = 600.0
-"""Deadline for a training to come so far."""
 
 FORKS_READY = ("sh", "-c", 'test -z "$RAYLAB_FORK_FOLDER" || test -S "$RAYLAB_FORK_FOLDER/train.sock"')
 NOT_YET = 1
@@ -144,14 +138,13 @@ class _Ascent:
         `later` climbs are for other labs. Raises what fails of the lab.
         """
         stock_ray = left[0].rung.stock_ray
-        self._say(
-            f"a lab {'of stock Ray' if stock_ray else 'as `up` starts it'} ({self._left(left, later, 1)})"
-        )
+        kind = "of stock Ray" if stock_ray else "as `up` starts it"
+        self._say(f"a lab {kind} ({self._left((), [left, *later])})")
         begin = self._clock()
         with own_lab(self._lab, stock_ray, self._on_progress):
             if not stock_ray:
                 await_forks(self._lab, self._clock)
-            self._pace.took(BOOT_SECONDS, self._clock() - begin)
+            self._pace.took(BOOT_SECONDS[stock_ray], self._clock() - begin)
             while left:
                 climb = left[0]
                 self._climbed += 1
@@ -171,11 +164,10 @@ class _Ascent:
                 if left:
                     _make_whole(self._lab, stock_ray, self._on_progress, self._clock)
 
-    def _left(self, climbs: Sequence[Climb], later: Sequence[tuple[Climb, ...]], boots: int = 0) -> str:
-        """Return how long these and later climbs take, in words; `boots` labs are to be started for these."""
-        rest = [*climbs, *chain.from_iterable(later)]
-        planned = seconds_of(rest, self._request.fault) + (boots + len(later)) * BOOT_SECONDS
-        return about(self._pace.left(planned))
+    def _left(self, climbs: Sequence[Climb], later: Sequence[Sequence[Climb]]) -> str:
+        """Return how long these climbs take in the lab that is up, and `later` ones with theirs, in words."""
+        fault = self._request.fault
+        return about(self._pace.left(seconds_of(climbs, fault) + seconds_with_labs(later, fault)))
 
 
 def lacking(lab: Lab, rungs: Sequence[Rung]) -> dict[str, str]:
@@ -258,47 +250,3 @@ def _attempt(lab: Lab, rung: Rung, run: int, fault: str, on_moment: OnMoment, cl
         return replace(made, reason=error.message, impossible=True)
     except LabError as error:
         return replace(made, reason=error.message)
-
-
-def submit(lab: Lab, rung: Rung, fault: str) -> str:
-    """Submit the training of a rung, as long as the fault needs it. Raises what Lab.submit_recipe raises."""
-    length = {"epochs": str(EPOCHS[fault]), "save-every": str(SAVE_EVERY)}
-    settings = {"workers": str(RANKS), **length, **rung.settings}
-    return submit_counted(lab, RECIPE, rung.way, settings, rung.environment)
-
-
-def submit_counted(
-    lab: Lab, recipe: str, way: str, settings: Mapping[str, str], environment: Mapping[str, str]
-) -> str:
-    """Submit a recipe, `way` as --fault-tolerance has it, whose ledger has every step. Returns the job.
-
-    Raises what Lab.submit_recipe raises.
-    """
-    chosen = find_recipe(recipe).tolerating(way)
-    lab.runtime.provide(chosen.packages)
-    made = chosen.submission(settings)
-    counted = {"env_vars": {EACH_STEP: "1", **environment}}
-    return lab.submit(replace(made, runtime_env=counted)).submission_id
-
-
-def wait_for_last_rank(lab: Lab, job: str, clock: Clock) -> str:
-    """Return the service of the last rank, once all train and enough checkpoints are saved.
-
-    Raises RefusedError for a job that has ended before, WaitTimeoutError.
-    """
-
-    def last_rank() -> str | None:
-        known = lab.jobs.get(job)
-        if known.final:
-            raise ended(lab, known, f"labctl jobs logs {job}", "its rank could be lost")
-        runs = lab.history(job).runs
-        attempt = runs[-1].attempts[-1] if runs and runs[-1].attempts else None
-        if attempt is None or len(attempt.nodes) < RANKS or len(runs[-1].checkpoints) < CHECKPOINTS:
-            return None
-        services = {node.node_id: node.service for node in lab.api.nodes()}
-        return services.get(attempt.nodes[max(attempt.nodes)])
-
-    return poll(
-        last_rank, timeout=START_SECONDS, waited_for=f"{CHECKPOINTS} checkpoints of job {job}", clock=clock,
-        hint=f"labctl jobs logs {job}",
-    )  # fmt: skip

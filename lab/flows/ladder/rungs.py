@@ -30,7 +30,7 @@ class Rung:
 
 
 RUNGS = (
-    Rung("stock", "stock Ray", "Ray as it is", stock_ray=True, seconds=40.0),
+    Rung("stock", "stock Ray", "Ray as it is", stock_ray=True, seconds=55.0),
     Rung(
         "settings",
         "settings tuned",
@@ -41,7 +41,7 @@ RUNGS = (
     Rung("forked", "processes forked", "and forked processes: a lab as `up` starts it"),
     Rung("elastic", "fewer ranks go on", "and goes on with fewer ranks", settings={"min-workers": "1"}),
     Rung("memory", "state in a neighbour's memory", "the newest state in a neighbour's memory", way="memory"),
-    Rung("torchft", "nobody else stops", "nobody stops but the lost rank", way="torchft"),
+    Rung("torchft", "nobody else stops", "nobody stops but the lost rank", way="torchft", seconds=15.0),
 )
 """All of them, the lowest first."""
 

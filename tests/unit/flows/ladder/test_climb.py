@@ -23,18 +23,10 @@ from lab.errors import (
 from lab.evidence.ledger import Event, History
 from lab.flows.ladder import FAULTS, RUNGS, Ladder, LadderRequest, climb, lab_of, picture, plan, run
 from lab.flows.ladder.measure import Measured
-from lab.flows.ladder.plan import BOOT_SECONDS, EPOCHS, seconds_of
-from lab.flows.ladder.run import (
-    CHECKPOINTS,
-    EACH_STEP,
-    FORKS_READY,
-    FORKS_SECONDS,
-    RANKS,
-    SAVE_EVERY,
-    submit,
-    wait_for_last_rank,
-)
+from lab.flows.ladder.plan import EPOCHS, seconds_with_labs
+from lab.flows.ladder.run import FORKS_READY, FORKS_SECONDS
 from lab.flows.ladder.rungs import rungs_named
+from lab.flows.ladder.training import CHECKPOINTS, EACH_STEP, RANKS, SAVE_EVERY, submit, wait_for_last_rank
 from lab.flows.recovery import Outcome
 from lab.flows.report.model import StepRow
 from lab.lab import Lab
@@ -185,7 +177,7 @@ def test_progress_says_how_many_rungs_and_minutes_are_left(fake_ladder: FakeLadd
     fake_ladder.rung_seconds = 120.0
     fake_ladder.climb("stock", "forked", "elastic")
     climbs = plan.in_order(rungs_named(("stock", "forked", "elastic")), 1)
-    planned = seconds_of(climbs, "rank-kill") + 2 * BOOT_SECONDS
+    planned = seconds_with_labs(plan.labs(climbs), "rank-kill")
     first, *said = fake_ladder.said
     assert first == f"a lab of stock Ray ({plan.about(planned)})"
     assert [line.partition(" (")[0] for line in said] == [
@@ -354,5 +346,5 @@ def test_a_job_that_ends_before_its_rank_could_be_lost_is_named(waiting: Any) ->
 
 
 def test_a_training_that_does_not_come_so_far_is_given_up(waiting: Any) -> None:
-    with pytest.raises(WaitTimeoutError, match=f"{CHECKPOINTS} checkpoints of job j"):
+    with pytest.raises(WaitTimeoutError, match="1 checkpoint of job j"):
         waiting(trains(2, 0))

@@ -6,15 +6,18 @@ import pytest
 
 from lab.flows.ladder import FAULTS, RUNGS
 from lab.flows.ladder.plan import (
+    BOOT_SECONDS,
     EPOCHS,
+    USUAL_SECONDS,
     Climb,
     Pace,
     about,
     in_order,
     labs,
     seconds_of,
+    seconds_with_labs,
 )
-from lab.flows.ladder.run import CHECKPOINTS, SAVE_EVERY
+from lab.flows.ladder.training import CHECKPOINTS, SAVE_EVERY
 
 STOCK, FORKED, TORCHFT = RUNGS[0], RUNGS[2], RUNGS[-1]
 
@@ -64,13 +67,21 @@ def test_a_longer_training_takes_longer() -> None:
     assert seconds_of((), "kill") == 0
 
 
+def test_a_lab_of_stock_ray_takes_longer_to_start() -> None:
+    stock, ours = labs(in_order((STOCK, FORKED), 1))
+    both = seconds_with_labs((stock, ours), "kill")
+    assert both == pytest.approx(seconds_of((*stock, *ours), "kill") + sum(BOOT_SECONDS.values()))
+    assert seconds_with_labs((), "kill") == 0
+    assert BOOT_SECONDS[True] > BOOT_SECONDS[False]
+
+
 def test_time_left_is_as_planned_until_this_machine_has_shown_its_pace() -> None:
     pace = Pace()
     assert pace.left(240.0) == 240.0
-    pace.took(10.0, 30.0)
-    assert pace.left(200.0) == pytest.approx(600.0)
-    pace.took(50.0, 60.0)  # 60 s of the plan took 90
-    assert pace.left(100.0) == pytest.approx(150.0)
+    pace.took(USUAL_SECONDS, 3 * USUAL_SECONDS)
+    assert pace.left(100.0) == pytest.approx(200.0)  # a first lab that starts slowly is half of what is known
+    pace.took(100 * USUAL_SECONDS, 300 * USUAL_SECONDS)
+    assert pace.left(100.0) == pytest.approx(300.0, rel=0.02)
 
 
 @pytest.mark.parametrize(
