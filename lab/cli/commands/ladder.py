@@ -42,8 +42,8 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
     """Lose the same rank under six ways of recovery, side by side.
 
     It has a lab of its own, NAME-ladder, which is taken down at the end, also after Ctrl-C, which shows what
-    was measured until then; yours is left alone. A rung takes some minutes. Exits with 10 if one went
-    wrong; what this machine cannot do is no failure, and is named with the reason.
+    was measured until then; yours is left alone. Progress says how many minutes are left. Exits with 10 if
+    a rung went wrong; what this machine cannot do is no failure, and is named with the reason.
     """
     from lab.flows.ladder import LadderRequest, climb, lab_of, picture
     from lab.host import environment

@@ -2,8 +2,9 @@
 
 from lab.flows.ladder.picture import picture
 from lab.flows.ladder.result import Attempted, Ladder
-from lab.flows.ladder.run import LadderRequest, climb, lab_of, submit, submit_counted
+from lab.flows.ladder.run import LadderRequest, climb, lab_of
 from lab.flows.ladder.rungs import FAULTS, RUNGS, Rung
+from lab.flows.ladder.training import submit, submit_counted
 
 __all__ = [
     "FAULTS",

@@ -10,10 +10,19 @@ from lab.flows.report.draw.steps import draw_row
 from lab.flows.report.draw.style import QUIET, fault_line, figure, legend, render, styled
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from lab.flows.report.model import StepRow
 
 BEFORE, AFTER = 2.0, 2.0
 """Seconds that are shown before the loss, and after all are back on the slowest rung."""
+
+ROOM = 0.15
+"""Share of the width that the words at the end of a row need."""
+
+SAME_SECONDS = 1.0
+"""Ranks whose last steps are this close have ended together."""
 
 LANE = 0.27
 """Inches of one rank."""
@@ -21,11 +30,15 @@ LANE = 0.27
 
 def picture(ladder: Ladder) -> bytes | None:
     """Return the picture as PNG; None where no rung was measured."""
-    shown = [(rung, typical) for rung in ladder.rungs if (typical := ladder.typical(rung)) is not None]
-    if not shown:
-        return None
     with styled():
-        return render(_draw(ladder.fault, [(rung.title, typical) for rung, typical in shown]), "png")
+        drawn = draw(ladder)
+        return None if drawn is None else render(drawn, "png")
+
+
+def draw(ladder: Ladder) -> Figure | None:
+    """Draw the typical run of each rung; None where none was measured."""
+    shown = [(rung.title, typical) for rung in ladder.rungs if (typical := ladder.typical(rung)) is not None]
+    return _draw(ladder.fault, shown) if shown else None
 
 
 def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Figure:
@@ -36,8 +49,11 @@ def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Figure:
     labels: list[tuple[int, str]] = []
     place = lanes - 1
     for title, measured in shown:
+        over = max(map(_last, measured.rows), default=end)
         for number, row in enumerate(measured.rows):
             draw_row(axes, place, within(row, -BEFORE, end))
+            if end - over > ROOM * (end + BEFORE) and over - _last(row) < SAME_SECONDS:
+                _say_over(axes, place, over)
             labels.append((place, f"{'' if number else title}   rank {row.rank}"))
             place -= 1
         axes.axhline(place, color=QUIET, linewidth=0.3)
@@ -51,3 +67,16 @@ def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Figure:
     axes.set_xlabel("seconds after the loss of the rank")
     legend(drawn, [axes], "lower left")
     return drawn
+
+
+def _last(row: StepRow) -> float:
+    """Return the seconds of the last step of a rank."""
+    return max((*row.together, *row.alone), default=-BEFORE)
+
+
+def _say_over(axes: Axes, place: int, over: float) -> None:
+    """Write beside a row that its training is over, where slower ones go on: it has not stood still."""
+    axes.annotate(
+        "training over", (over, place), xytext=(4, 0), textcoords="offset points", color=QUIET, fontsize=8,
+        va="center",
+    )  # fmt: skip

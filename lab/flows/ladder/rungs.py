@@ -25,15 +25,23 @@ class Rung:
     settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     stock_ray: bool = False
+    seconds: float = 10.0
+    """All but the steps on two idle cores: start of the training, loss, return, end."""
 
 
 RUNGS = (
-    Rung("stock", "stock Ray", "Ray as it is", stock_ray=True),
-    Rung("settings", "settings tuned", "the lab's settings and patches", environment={OFF_VARIABLE: "forks"}),
+    Rung("stock", "stock Ray", "Ray as it is", stock_ray=True, seconds=55.0),
+    Rung(
+        "settings",
+        "settings tuned",
+        "the lab's settings and patches",
+        environment={OFF_VARIABLE: "forks"},
+        seconds=30.0,
+    ),
     Rung("forked", "processes forked", "and forked processes: a lab as `up` starts it"),
     Rung("elastic", "fewer ranks go on", "and goes on with fewer ranks", settings={"min-workers": "1"}),
     Rung("memory", "state in a neighbour's memory", "the newest state in a neighbour's memory", way="memory"),
-    Rung("torchft", "nobody else stops", "nobody stops but the lost rank", way="torchft"),
+    Rung("torchft", "nobody else stops", "nobody stops but the lost rank", way="torchft", seconds=15.0),
 )
 """All of them, the lowest first."""
 

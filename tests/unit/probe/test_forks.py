@@ -79,7 +79,7 @@ def test_what_the_queues_tell_a_job_does_not_keep_it_from_being_forked() -> None
 
 
 def test_recording_every_step_does_not_keep_a_job_from_being_forked() -> None:
-    from lab.flows.ladder.run import EACH_STEP
+    from lab.flows.ladder.training import EACH_STEP
     from raylab_ledger import survivors
 
     assert survivors.EACH_STEP == EACH_STEP

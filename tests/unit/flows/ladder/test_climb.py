@@ -21,13 +21,17 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.evidence.ledger import Event, History
-from lab.flows.ladder import RUNGS, Ladder, LadderRequest, climb, lab_of, picture, run
+from lab.flows.ladder import FAULTS, RUNGS, Ladder, LadderRequest, climb, lab_of, picture, plan, run
 from lab.flows.ladder.measure import Measured
-from lab.flows.ladder.run import CHECKPOINTS, EACH_STEP, EPOCHS, submit, wait_for_last_rank
+from lab.flows.ladder.plan import EPOCHS, seconds_with_labs
+from lab.flows.ladder.run import FORKS_READY, FORKS_SECONDS
+from lab.flows.ladder.rungs import rungs_named
+from lab.flows.ladder.training import CHECKPOINTS, EACH_STEP, RANKS, SAVE_EVERY, submit, wait_for_last_rank
 from lab.flows.recovery import Outcome
 from lab.flows.report.model import StepRow
 from lab.lab import Lab
-from lab.runtime.base import ignore_progress
+from lab.runtime.base import Execution, ignore_progress
+from lab.services import HEAD
 from tests.unit.cli.fakes import receipt
 from tests.unit.fakes import FakeApi, FakeJobs, FakeLab, job
 
@@ -40,6 +44,13 @@ class FakeLadder(FakeLab):
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         super().__init__("raylab-ladder")
+        self.forks_serve(True)
+        self.provided: list[str] = []
+        self.unprovided: LabError | None = None
+        """Raised where packages are asked for."""
+        self.rung_seconds = 0.0
+        """Time that each rung takes, by the runtime's clock."""
+        patch.setattr(self.runtime, "provide", self.provide)
         self.errors: dict[str, LabError | KeyboardInterrupt] = {}
         self.verdict = "recovered"
         self.climbed: list[tuple[str, bool]] = []
@@ -49,7 +60,22 @@ class FakeLadder(FakeLab):
         patch.setattr(run, "inject", lambda *_, **__: Outcome(receipt().fault, receipt(self.verdict)))
         patch.setattr(run, "measure", lambda *_: COST)
 
-    def submit(self, lab: Lab, rung: Any) -> str:
+    def forks_serve(self, served: bool) -> None:
+        """Let the fork servers have all that trainings need, or not yet."""
+        for service in (HEAD, *(f"ray-worker-{n}" for n in range(RANKS))):
+            key = (self.runtime.lab, service, FORKS_READY)
+            self.runtime.host.answers[key] = Execution(0 if served else 1, "")
+
+    def provide(self, group: str) -> None:
+        """Take the place of Runtime.provide."""
+        assert not self.lab.status().up
+        if group:
+            self.provided.append(group)
+            if self.unprovided is not None:
+                raise self.unprovided
+
+    def submit(self, lab: Lab, rung: Any, fault: str) -> str:
+        self.runtime.clock.sleep(self.rung_seconds)
         self.climbed.append((rung.name, lab.runtime.spec().stock_ray))
         if rung.name in self.errors:
             raise self.errors[rung.name]
@@ -57,7 +83,14 @@ class FakeLadder(FakeLab):
 
     def climb(self, *names: str, runs: int = 1) -> Ladder:
         request = LadderRequest(names, runs=runs)
-        return climb(self.lab, request, ignore_progress, lambda _: None, self.said.append)
+        return climb(
+            self.lab, request, ignore_progress, lambda _: None, self.said.append, clock=self.runtime.clock
+        )
+
+    @property
+    def labs(self) -> int:
+        """Number of labs that were started and taken down."""
+        return len(self.runtime.calls("down"))
 
 
 @pytest.fixture
@@ -83,14 +116,87 @@ def test_rungs_are_climbed_from_below_and_as_often_as_asked(fake_ladder: FakeLad
         fake_ladder.climb("nope")
 
 
+def test_runs_share_labs_where_they_can(fake_ladder: FakeLadder) -> None:
+    fake_ladder.climb("stock", "forked", runs=2)
+    assert [name for name, _ in fake_ladder.climbed] == ["stock", "forked", "forked", "stock"]
+    assert fake_ladder.labs == 3
+
+
+def test_what_the_trainings_need_is_installed_once_before_any_lab(fake_ladder: FakeLadder) -> None:
+    fake_ladder.climb("stock", "forked", "torchft", runs=2)
+    assert fake_ladder.provided == ["torchft"]
+
+
 def test_what_a_machine_cannot_do_is_named_and_no_failure(fake_ladder: FakeLadder) -> None:
-    fake_ladder.errors = {"torchft": UnsupportedError("torchft has no packages for this machine")}
+    fake_ladder.unprovided = UnsupportedError("torchft has no packages for this machine")
     found = fake_ladder.climb("forked", "torchft")
-    last = found.attempts[-1]
+    (last,) = found.of(RUNGS[-1])
     assert (last.reason, last.impossible, last.failed) == (
         "torchft has no packages for this machine", True, False
     )  # fmt: skip
+    assert [name for name, _ in fake_ladder.climbed] == ["forked"]
     assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
+
+
+def test_no_lab_is_started_for_a_rung_that_this_machine_cannot_do(fake_ladder: FakeLadder) -> None:
+    fake_ladder.unprovided = UnsupportedError("torchft has no packages for this machine")
+    found = fake_ladder.climb("torchft", runs=2)
+    assert [each.impossible for each in found.attempts] == [True, True]
+    assert fake_ladder.labs == 0
+
+
+def test_a_rung_waits_for_fork_servers_that_import(fake_ladder: FakeLadder) -> None:
+    fake_ladder.forks_serve(False)
+    began = fake_ladder.runtime.clock()
+    fake_ladder.runtime.clock.after(9.0, lambda: fake_ladder.forks_serve(True))
+    fake_ladder.climb("forked")
+    assert 9.0 <= fake_ladder.runtime.clock() - began < FORKS_SECONDS
+    assert fake_ladder.climbed
+
+
+def test_a_fork_server_that_never_serves_is_waited_for_no_longer_than_its_time(
+    fake_ladder: FakeLadder,
+) -> None:
+    fake_ladder.forks_serve(False)
+    began = fake_ladder.runtime.clock()
+    found = fake_ladder.climb("forked", "elastic")
+    assert fake_ladder.runtime.clock() - began == pytest.approx(2 * FORKS_SECONDS, abs=5.0)
+    assert not found.failures
+
+
+def test_every_rung_waits_for_the_fork_server_of_a_node_that_came_back(fake_ladder: FakeLadder) -> None:
+    fake_ladder.climb("forked", "elastic")
+    assert len(fake_ladder.runtime.calls("execute")) == 2 * (RANKS + 1)
+
+
+def test_stock_ray_has_no_fork_server_to_wait_for(fake_ladder: FakeLadder) -> None:
+    fake_ladder.climb("stock")
+    assert not fake_ladder.runtime.calls("execute")
+
+
+def test_progress_says_how_many_rungs_and_minutes_are_left(fake_ladder: FakeLadder) -> None:
+    fake_ladder.rung_seconds = 120.0
+    fake_ladder.climb("stock", "forked", "elastic")
+    climbs = plan.in_order(rungs_named(("stock", "forked", "elastic")), 1)
+    planned = seconds_with_labs(plan.labs(climbs), "rank-kill")
+    first, *said = fake_ladder.said
+    assert first == f"a lab of stock Ray ({plan.about(planned)})"
+    assert [line.partition(" (")[0] for line in said] == [
+        "1 of 3, stock: Ray as it is",
+        "a lab as `up` starts it",
+        "2 of 3, forked: and forked processes: a lab as `up` starts it",
+        "3 of 3, elastic: and goes on with fewer ranks",
+    ]
+    left = [int(line.rpartition("about ")[2].split()[0]) for line in said[1:]]
+    assert left == sorted(left, reverse=True)
+    assert 1 <= left[-1] <= 3  # one of these rungs takes two minutes here
+
+
+def test_progress_of_several_runs_says_which(fake_ladder: FakeLadder) -> None:
+    fake_ladder.climb("forked", runs=2)
+    assert [line.partition(":")[0] for line in fake_ladder.said[1:]] == [
+        "1 of 2, forked, run 1", "2 of 2, forked, run 2",
+    ]  # fmt: skip
 
 
 def test_a_rung_that_goes_wrong_leaves_the_others(fake_ladder: FakeLadder) -> None:
@@ -127,6 +233,31 @@ def test_a_lab_that_does_not_start_is_the_reason_of_all_its_rungs(
     assert [each.reason for each in found.failures] == ["the lab: ray-head did not start"] * 3
 
 
+def test_after_a_lab_that_fails_the_next_run_has_another_one(
+    fake_ladder: FakeLadder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [ServiceError("ray-worker-1 did not come back")]
+
+    def fails(*_: Any) -> None:
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(run, "_make_whole", fails)
+    found = fake_ladder.climb("forked", "elastic", "torchft", runs=2)
+    assert [(each.rung.name, each.run) for each in found.failures] == [("elastic", 1), ("torchft", 1)]
+    assert [name for name, _ in fake_ladder.climbed] == ["forked", "forked", "elastic", "torchft"]
+    assert fake_ladder.labs == 2
+
+
+def test_a_lab_is_made_whole_only_for_another_rung(
+    fake_ladder: FakeLadder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repaired: list[bool] = []
+    monkeypatch.setattr(run, "_make_whole", lambda lab, stock_ray, *_: repaired.append(stock_ray))
+    fake_ladder.climb("stock", "forked", "elastic")
+    assert repaired == [False]
+
+
 def test_a_lab_that_is_up_is_left_alone(fake_ladder: FakeLadder) -> None:
     fake_ladder.lab.up_to_train(run.spec("raylab-ladder", False))
     with pytest.raises(RefusedError, match="raylab-ladder is up"):
@@ -139,8 +270,11 @@ def test_its_lab_has_a_name_of_its_own() -> None:
     assert lab_of("a-name-of-20-letters") == "a-name-of-20--ladder"
 
 
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
-def test_the_trainings_differ_in_their_way_alone(rung: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trainings_differ_in_their_way_alone(
+    rung: Any, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[Submission] = []
     lab = FakeLab("raylab-ladder").lab
 
@@ -149,13 +283,18 @@ def test_the_trainings_differ_in_their_way_alone(rung: Any, monkeypatch: pytest.
         return Submitted("job")
 
     monkeypatch.setattr(lab, "submit", take)
-    assert submit(lab, rung) == "job"
+    assert submit(lab, rung, fault) == "job"
     (made,) = given
     words = list(made.command)
     assert words[:4] == ["python", "steps.py", "--way", rung.way]
     assert made.runtime_env["env_vars"][EACH_STEP] == "1"
     assert ("--min-workers" in words) == (rung.name == "elastic")
-    wanted = {"--epochs": str(EPOCHS), "--save-every": "20", "--workers": "2", "--seed": "7"}
+    wanted = {
+        "--epochs": str(EPOCHS[fault]),
+        "--save-every": str(SAVE_EVERY),
+        "--workers": "2",
+        "--seed": "7",
+    }
     assert {option: words[words.index(option) + 1] for option in wanted} == wanted
 
 
@@ -207,5 +346,5 @@ def test_a_job_that_ends_before_its_rank_could_be_lost_is_named(waiting: Any) ->
 
 
 def test_a_training_that_does_not_come_so_far_is_given_up(waiting: Any) -> None:
-    with pytest.raises(WaitTimeoutError, match=f"{CHECKPOINTS} checkpoints"):
+    with pytest.raises(WaitTimeoutError, match="1 checkpoint of job j"):
         waiting(trains(2, 0))
