@@ -5,7 +5,19 @@ from __future__ import annotations
 import json
 import sys
 
-from lab.api import chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe
+from lab.api import (
+    chaos,
+    health,
+    inference,
+    ladder,
+    lesson,
+    people,
+    queue,
+    queue_requests,
+    quotas,
+    receipt,
+    recipe,
+)
 from lab.api.base import schemas
 
 DOCUMENTS: tuple[type[object], ...] = (
@@ -23,6 +35,7 @@ DOCUMENTS: tuple[type[object], ...] = (
     queue.DryRun,
     queue.QueueEvent,
     quotas.QueuesView,
+    people.Bearer,
     health.AgentReport,
     health.Orders,
     health.CheckRequest,

@@ -61,7 +61,11 @@ def details(row: Row, job: Row | None) -> dict[str, Any]:
         "driver_agent_http_address": None,
         "driver_node_id": None,
         "driver_exit_code": None,
-        "metadata": {"job_name": row["job_name"], WORKLOAD: row["workload"]},
+        "metadata": {
+            "job_name": row["job_name"],
+            WORKLOAD: row["workload"],
+            **({"raylab_recipe": row["recipe"]} if row.get("recipe") else {}),
+        },
         "runtime_env": {},
         **known,
         "submission_id": row["name"],

@@ -14,6 +14,7 @@ from lab.api import (
     inference,
     ladder,
     lesson,
+    people,
     queue,
     queue_requests,
     quotas,
@@ -22,7 +23,7 @@ from lab.api import (
 )
 from tests.conftest import ROOT
 
-MODULES = (chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe)
+MODULES = (chaos, health, inference, ladder, lesson, people, queue, queue_requests, quotas, receipt, recipe)
 FILE = ROOT / "lab" / "api" / "schema.json"
 
 
