@@ -51,6 +51,8 @@ class Served:
         return runner
 
     def close(self) -> None:
+        if not self._loop.is_running():
+            return
         self._do(self._runner.cleanup())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
@@ -191,8 +193,8 @@ def test_her_jobs_are_shown_with_what_they_wait_for_and_their_logs(street: Stree
     first = street.submit("ann", "--num-cpus", "2")
     street.clock.sleep(1)
     second = street.submit("ann", "--num-cpus", "2")
-    street.clock.sleep(1)
-    street.clock.sleep(1)
+    for _ in range(3):
+        street.clock.sleep(1)
     listed = street("ann", "jobs")
     assert (listed.exit_code, listed.stderr) == (0, "")
     assert f"job {second} waits" in listed.stdout
@@ -201,7 +203,7 @@ def test_her_jobs_are_shown_with_what_they_wait_for_and_their_logs(street: Stree
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert "problem" not in shown.stdout
     assert "python train.py" in shown.stdout
-    assert "waits for" in street.ok("ann", "jobs", "show", second)
+    assert "2 more CPUs are needed" in street.ok("ann", "jobs", "show", second)
     assert second in street.ok("ann", "queue", "why", second)
     assert f"log of {first}" in street.ok("ann", "jobs", "logs", first)
     assert f"log of {first}" in street.ok("ann", "jobs", "logs", "-f", first.removeprefix("ann-"))
@@ -345,7 +347,22 @@ def test_something_else_answers_there(unchanged: Street, command: str, status: i
     assert f"what answers at {other.url} is not the gateway of a class (HTTP {status})" in said
 
 
-def test_a_gateway_that_goes_away_while_a_log_is_followed(street: Street) -> None:
+def test_a_log_is_followed_while_the_queues_are_away_for_a_moment(street: Street) -> None:
     job = street.submit("ann")
+    street.clock.after(1, lambda: setattr(street.school.queue, "away", 3))
+    assert f"log of {job}" in street.ok("ann", "jobs", "logs", "-f", job)
     street.school.queue.away = 10**6
     assert "the queues are away" in street.refused(16, "ann", "jobs", "logs", "-f", job)
+
+
+def test_a_gateway_that_goes_away_while_a_log_is_followed(street: Street) -> None:
+    job = street.submit("ann")
+    street.clock.after(0.5, street.served.close)
+    said = street.refused(5, "ann", "jobs", "logs", "-f", job)
+    assert f"the gateway of the class at {street.served.url} does not answer" in said
+
+
+def test_a_token_that_ends_while_a_log_is_followed(street: Street) -> None:
+    job = street.submit("ann")
+    street.clock.after(0.5, lambda: street.school.registry.reset("ann"))
+    assert "refused the token (HTTP 403)" in street.refused(16, "ann", "jobs", "logs", "-f", job)
