@@ -96,7 +96,7 @@ class RayApi:
         Of a `gateway` both are what a person of a class has.
         """
         self.url, self._gateway = url.rstrip("/"), gateway
-        self._headers = http.bearer(token)
+        self._headers = {**http.bearer(token), **({http.ATTEMPTS_HEADER: "1"} if gateway else {})}
         self._pool: Any = None
 
     def request(

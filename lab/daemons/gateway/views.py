@@ -61,11 +61,7 @@ def details(row: Row, job: Row | None) -> dict[str, Any]:
         "driver_agent_http_address": None,
         "driver_node_id": None,
         "driver_exit_code": None,
-        "metadata": {
-            "job_name": row["job_name"],
-            WORKLOAD: row["workload"],
-            **({"raylab_recipe": row["recipe"]} if row.get("recipe") else {}),
-        },
+        "metadata": {"job_name": row["job_name"], WORKLOAD: row["workload"]},
         "runtime_env": {},
         **known,
         "submission_id": row["name"],

@@ -162,6 +162,26 @@ def test_a_command_goes_through_her_queue_and_is_followed_to_its_end(street: Str
     assert f"job {key} succeeded" in result.stderr
 
 
+def test_each_attempt_is_followed_once(street: Street) -> None:
+    (street.folder / "env.json").write_text(json.dumps({"env_vars": {**WORK, "WORK": "9", "BREAKS": "1"}}))
+    place = ("--working-dir", str(street.folder), "--runtime-env", str(street.folder / "env.json"))
+    result = street("ann", "submit", "--retry-limit", "1", "--retry-pause", "2s", *place, *SCRIPT)
+    assert result.exit_code == 0, result.output
+    (record,) = street.school.world.controller.records.values()
+    first, second = (attempt.submission_id for attempt in record.job.attempts)
+    assert result.stdout.splitlines() == [f"log of {first}", f"log of {second}"]
+    assert f"attempt 2 of job {record.key} begins: {second}" in result.stderr
+    assert street.ok("ann", "jobs", "logs", first).splitlines() == [f"log of {first}", f"log of {second}"]
+    assert street.ok("ann", "jobs", "logs", second).splitlines() == [f"log of {second}"]
+
+
+def test_a_job_that_fails_is_shown_with_its_last_lines(street: Street) -> None:
+    (street.folder / "env.json").write_text(json.dumps({"env_vars": {**WORK, "FAILS": "1"}}))
+    place = ("--working-dir", str(street.folder), "--runtime-env", str(street.folder / "env.json"))
+    said = street.refused(9, "ann", "submit", *place, *SCRIPT)
+    assert "its whole log: labctl jobs logs ann-" in said
+
+
 def test_a_command_that_says_nothing_counts_as_one_worker_and_others_as_what_they_say(street: Street) -> None:
     taken = {}
     for name, options in {
@@ -186,7 +206,7 @@ def test_a_recipe_asks_for_what_its_ranks_take(street: Street) -> None:
     job = street.ok("ann", "submit", "digits", "--detach", "-p", "workers=2", "-p", "gpus=0").strip()
     (pods,) = street.school.world.controller.engine.items[f"ann/{job}"].workload.pod_sets
     assert (pods.count, dict(pods.requests)) == (2, {"cpu": 1000})
-    assert "digits" in street.ok("ann", "jobs")
+    assert "digits" in street.ok("ann", "queue")
 
 
 def test_her_jobs_are_shown_with_what_they_wait_for_and_their_logs(street: Street) -> None:
@@ -256,7 +276,8 @@ def test_the_queues(street: Street) -> None:
 
 def test_the_status_is_what_the_gateway_shows(street: Street) -> None:
     job = street.submit("ben")
-    street.clock.sleep(1)
+    for _ in range(3):
+        street.clock.sleep(1)
     document = json.loads(street.ok("ann", "status", "--check", "--json"))
     assert [(s["service"], s["state"]) for s in document["services"]] == [
         *(("gateway", "healthy"), ("ray-head", "healthy"), ("ray-worker-0", "healthy")),
