@@ -47,7 +47,7 @@ class Lab:
         store: Store | None = None,
         queues: Queues | None = None,
     ) -> None:
-        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, `class`, or a LabView (it has a name).
+        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, `class`, or a LabView with a name.
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
         `auto`. `api`, `jobs`, `store` and `queues` are used instead of connections to the lab's own services.
