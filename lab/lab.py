@@ -18,7 +18,7 @@ from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
 from lab.cluster.summary import details, only_running
-from lab.errors import EngineError, LabDownError, NotFoundError, RefusedError, StoreError, UsageError
+from lab.errors import EngineError, LabDownError, LabError, NotFoundError, RefusedError, UsageError
 from lab.runtime import leases
 from lab.runtime.base import LabView, NodeControl, OnProgress, Runtime, control_of, host_of, ignore_progress
 from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus
@@ -47,7 +47,7 @@ class Lab:
         store: Store | None = None,
         queues: Queues | None = None,
     ) -> None:
-        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, or a LabView, which has a name.
+        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, `class`, or a LabView with a name.
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
         `auto`. `api`, `jobs`, `store` and `queues` are used instead of connections to the lab's own services.
@@ -191,7 +191,7 @@ class Lab:
     def api(self) -> RayApi:
         """Ray's HTTP API. Raises LabDownError."""
         endpoints = self.endpoints()
-        return RayApi(endpoints.dashboard, endpoints.ray_token)
+        return RayApi(endpoints.dashboard, endpoints.ray_token, gateway=endpoints.by_gateway)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -200,10 +200,12 @@ class Lab:
 
     @cached_property
     def store(self) -> Store:
-        """The object store. Raises LabDownError."""
+        """The object store. Raises LabDownError, UnsupportedError where it is out of reach."""
         from lab.store import ObjectStore
 
         endpoints = self.endpoints()
+        if not endpoints.s3:
+            raise self.view.refusal("read stored objects", "jobs checkpoints")
         return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
 
     @cached_property
@@ -212,7 +214,7 @@ class Lab:
         from lab.cluster.queues import Queues
 
         endpoints = self.endpoints()
-        return Queues(endpoints.queue, endpoints.ray_token)
+        return Queues(endpoints.queue, endpoints.ray_token, gateway=endpoints.by_gateway)
 
     @cached_property
     def health(self) -> HealthClient:
@@ -230,14 +232,14 @@ class Lab:
         try:
             return self.jobs.get(submission_id)
         except NotFoundError:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(LabError):
                 earlier = earlier_job(self.store, submission_id)
                 if earlier is not None:
                     return earlier
             raise
 
     def earlier_jobs(self, known: Sequence[Job]) -> tuple[Job, ...]:
-        """The newest jobs that Ray does not know, from their ledgers. Raises StoreError."""
+        """The newest jobs that Ray does not know, from their ledgers. Raises StoreError, UnsupportedError."""
         from lab.cluster.earlier import earlier_jobs
 
         return earlier_jobs(self.store, {job.submission_id for job in known})
@@ -270,6 +272,7 @@ class Lab:
             raise UsageError("Lab.submit: a submission and a command", "give one or the other")
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
+        queue = queue_request.usual(queue, self.view.queue, submission)
         job = submission if queue is None else queue_request.of_command(submission, queue)
         return self._start(job, fail_if_infeasible)
 
@@ -293,6 +296,7 @@ class Lab:
         recipe = find_recipe(name).tolerating(fault_tolerance)
         if isinstance(self.view, Runtime):  # else the image of the nodes has them
             self.view.provide(recipe.packages)
+        queue = queue_request.usual(queue, self.view.queue)
         if queue is None:
             submission = recipe.submission(settings, num_cpus, num_gpus, job_name, submission_id)
             return self._start(submission, fail_if_infeasible, recipe.demand(settings))

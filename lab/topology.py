@@ -333,6 +333,11 @@ class Endpoints:
     gateway: str = ""
     """Ray's Jobs API and the queues for people with tokens of their own; empty but in a class."""
 
+    @property
+    def by_gateway(self) -> bool:
+        """True where a person of a class asks: for Ray and the queues there is only the gateway."""
+        return self.dashboard == self.gateway
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lab.host.environment.progress import Printer
     from lab.lab import Lab
 
-RUNTIMES = ("local", "compose", "auto")
+RUNTIMES = ("local", "compose", "class", "auto")
 KUBERNETES = "kubernetes"
 """The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
@@ -194,7 +194,8 @@ def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[clic
     )  # fmt: skip
     yield option(
         "--runtime", type=RuntimeName(runtimes), envvar="RAYLAB_RUNTIME" if root else None,
-        help="What runs the services: plain processes, or Docker Compose. [default: $RAYLAB_RUNTIME or auto]",
+        help="What runs the services: plain processes, or Docker Compose; or somebody else's lab of a "
+        "class. [default: $RAYLAB_RUNTIME or auto]",
     )  # fmt: skip
     yield option("--json", is_flag=True, help="Print JSON on stdout; progress stays on stderr.")
     yield option("--verbose", is_flag=True, help="Say more; echo commands; show tracebacks.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
+from lab.cluster import gateway as words
 from lab.errors import ClusterError, HeadDownError, RefusedError
 from lab.host import http
 from lab.host.reading import parse_json
@@ -92,10 +93,13 @@ class RayApi:
     The gateway of a class stands in for it; what a person may not do there raises RefusedError.
     """
 
-    def __init__(self, url: str, token: str) -> None:
-        """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token."""
-        self.url = url.rstrip("/")
-        self._headers = http.bearer(token)
+    def __init__(self, url: str, token: str, *, gateway: bool = False) -> None:
+        """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token.
+
+        Of a `gateway` both are what a person of a class has.
+        """
+        self.url, self._gateway = url.rstrip("/"), gateway
+        self._headers = {**http.bearer(token), **({http.ATTEMPTS_HEADER: "1"} if gateway else {})}
         self._pool: PoolManager | None = None
 
     def request(
@@ -113,6 +117,8 @@ class RayApi:
                 method, self.url + path, body=body, headers=headers, timeout=timeout, pool=self._pool
             )
         except http.NoAnswerError as error:
+            if self._gateway:
+                raise ClusterError(*words.silent(self.url, error)) from error
             if error.nobody:
                 raise HeadDownError(
                     f"the head is down: Ray's dashboard at {self.url} takes no connection ({error})",
@@ -124,6 +130,8 @@ class RayApi:
             ) from error
         if http.REFUSED_HEADER in reply.headers:
             raise RefusedError(reply.data[:300].decode(errors="replace"))
+        if reply.status in (401, 403) and self._gateway:
+            raise ClusterError(*words.refused(self.url, reply.status))
         if reply.status in (401, 403):
             raise ClusterError(
                 f"Ray's dashboard at {self.url} refused the token (HTTP {reply.status})",

@@ -110,6 +110,18 @@ class QueuedSubmission:
     recipe: Recipe | None = None
 
 
+def usual(asked: QueueRequest | None, queue: str, command: Submission | None = None) -> QueueRequest | None:
+    """The request of a job in a lab whose jobs go into `queue` when they name none; no-op if that is empty.
+
+    A command that does not say what it takes counts as one worker then.
+    """
+    if not queue or (asked is not None and asked.queue):
+        return asked
+    silent = command is not None and not command.num_cpus and not command.num_gpus
+    request = QueueRequest(queue) if asked is None else replace(asked, queue=queue)
+    return replace(request, workers=1) if silent else request
+
+
 def refuse_past_queues(spec: LabSpec) -> None:
     """Refuse a job past the queues in a lab that takes jobs only through them. Raises RefusedError."""
     if spec.queued_only:

@@ -26,6 +26,7 @@ from lab.api.queue_requests import (
     Refused,
 )
 from lab.api.quotas import QueuesView
+from lab.cluster import gateway as words
 from lab.cluster.queue_request import QueuedSubmission, owner
 from lab.cluster.submission import Submitted, package
 from lab.errors import ClusterError, LabDownError, LabError, UnsupportedError, UsageError
@@ -81,9 +82,15 @@ class Queues:
     Raises LabDownError where the controller does not answer, and what it refuses as the error that it names.
     """
 
-    def __init__(self, url: str, token: str, pool: PoolManager | None = None) -> None:
-        """`url` is the controller's, empty in a lab that has none; `token` is Ray's; see http.make_pool."""
+    def __init__(
+        self, url: str, token: str, pool: PoolManager | None = None, *, gateway: bool = False
+    ) -> None:
+        """`url` is the controller's, empty in a lab that has none; `token` is Ray's; see http.make_pool.
+
+        Of a `gateway` both are what a person of a class has.
+        """
         self._url, self._headers, self._pool = url.rstrip("/"), http.bearer(token), pool
+        self._gateway = gateway
 
     # Jobs
 
@@ -210,11 +217,15 @@ class Queues:
                 method, self._url + path, headers=self._headers, body=body, timeout=timeout, pool=self._pool
             )
         except http.NoAnswerError as error:
+            if self._gateway:
+                raise LabDownError(*words.silent(self._url, error)) from error
             raise LabDownError(
                 f"the queues' controller at {self._url} does not answer ({error})",
                 "look at `labctl status` and `labctl logs queue`; `labctl up` starts it again",
             ) from error
         if reply.status in (401, 403) and http.REFUSED_HEADER not in reply.headers:
+            if self._gateway:
+                raise ClusterError(*words.refused(self._url, reply.status))
             raise ClusterError(
                 f"the queues' controller at {self._url} refused the token (HTTP {reply.status})",
                 "somebody else started that lab, or its token was replaced: `labctl down`, then `labctl up`",

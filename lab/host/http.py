@@ -29,6 +29,9 @@ UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 REFUSED_HEADER = "x-raylab-refused"
 """Header of an answer 403 that refuses the act, and not the token, which was right."""
 
+ATTEMPTS_HEADER = "x-raylab-attempts"
+"""Header of a request to the gateway of a class for which a job is one attempt, as it is for Ray."""
+
 
 class NoAnswerError(Exception):
     """No answer came; the message says why, in a few words."""

@@ -73,9 +73,11 @@ class LabView(ABC):
     """One lab, to look at: its status, settings and addresses."""
 
     kind: str
-    """`local`, `compose`, `inside`, `kubernetes` or `outside`."""
+    """`local`, `compose`, `class`, `inside`, `kubernetes` or `outside`."""
     needs_engine: bool = False
     """True where it is a Docker Engine of this machine that runs the services."""
+    queue: str = ""
+    """LocalQueue of jobs that name none; empty where those go to Ray past the queues."""
     not_asked: Mapping[Source, str] = MappingProxyType({})
     """Sources of a receipt that are out of reach by design -> the reason."""
 

@@ -13,6 +13,7 @@ from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, ServiceError, UnsupportedError, UsageError
 from lab.host.reading import SMALL, read_text
 from lab.host.secrets import key_from
+from lab.runtime import nodes as seen
 from lab.runtime.base import LabView
 from lab.runtime.health import World
 from lab.services import (
@@ -25,7 +26,6 @@ from lab.services import (
     QUEUE,
     SERVICES,
     STORE,
-    is_worker,
     row,
     worker,
 )
@@ -33,8 +33,6 @@ from lab.topology import (
     DEFAULT_LAB,
     Credentials,
     Endpoints,
-    GpuAssignment,
-    GpuPlan,
     LabSpec,
     LabStatus,
     ServiceStatus,
@@ -84,9 +82,9 @@ class InsideView(LabView):
             why = ""
         except (ClusterError, ServiceError) as error:
             nodes, why = (), error.message
-        statuses = [self._store(), *self._optional(), *self._queue(), *_node_states(nodes, why)]
+        statuses = [self._store(), *self._optional(), *self._queue(), *seen.states(nodes, why)]
         if not why:  # a head that was restarted has forgotten its workers
-            listed = _newest(nodes)
+            listed = seen.newest(nodes)
             statuses += [
                 ServiceStatus(name, State.STARTING, "not in Ray's node list")
                 for name in map(worker, range(self._expected()))
@@ -98,7 +96,8 @@ class InsideView(LabView):
         ]
         statuses.append(ServiceStatus(JUPYTER, State.HEALTHY, "this process runs in it", self._url(JUPYTER)))
         up = not why
-        return LabStatus(self.lab, self.kind, up, tuple(statuses), self._plan(nodes), notes)
+        plan = seen.plan(nodes, self._vendor)
+        return LabStatus(self.lab, self.kind, up, tuple(statuses), plan, notes)
 
     def spec(self) -> LabSpec:
         """Settings of the lab as Ray's node list has them, without the ports and the GPUs' names.
@@ -112,14 +111,7 @@ class InsideView(LabView):
                 f"lab {self.lab} does not answer: {error.message}",
                 f"on the host: labctl up --lab {self.lab}",
             ) from error
-        workers = _newest(nodes)
-        cpus = {int(node.resources.get("CPU", 0)) for name, node in workers.items() if is_worker(name)}
-        return LabSpec(
-            self.lab,
-            self._plan(nodes),
-            workers=self._expected() or max(1, sum(1 for name in workers if is_worker(name))),
-            cpus_per_worker=max({1, *cpus}),
-        )
+        return seen.settings(self.lab, nodes, self._vendor, self._expected())
 
     def endpoints(self) -> Endpoints:
         """Addresses on the lab's own network. Raises ServiceError."""
@@ -185,17 +177,10 @@ class InsideView(LabView):
         replies = (self._world.http(base + path, {}) for path in paths if path)
         return any(reply is not None and reply.status == 200 for reply in replies)
 
-    def _plan(self, nodes: Sequence[Node]) -> GpuPlan:
-        having = [
-            name
-            for name, node in _newest(nodes).items()
-            if is_worker(name) and node.resources.get("GPU", 0) > 0
-        ]
-        if not having:
-            return GpuPlan(Vendor.NONE, reason="no node offers a GPU")
+    @property
+    def _vendor(self) -> Vendor:
         known = {vendor.value: vendor for vendor in (Vendor.NVIDIA, Vendor.AMD)}
-        vendor = known.get(self._env.get("RAYLAB_GPU", ""), Vendor.SIMULATED)
-        return GpuPlan(vendor, tuple(GpuAssignment(name) for name in having), "what the nodes offer")
+        return known.get(self._env.get("RAYLAB_GPU", ""), Vendor.SIMULATED)
 
     def _token(self) -> str:
         path = self._env["RAY_AUTH_TOKEN_PATH"]
@@ -213,21 +198,3 @@ class InsideView(LabView):
         if key is None:
             raise ServiceError("no key of the object store: AWS_SHARED_CREDENTIALS_FILE is not set")
         return key
-
-
-def _newest(nodes: Sequence[Node]) -> dict[str, Node]:
-    """The newest node of each service, services in order."""
-    newest = {node.service: node for node in sorted(nodes, key=lambda node: node.started_at or 0.0)}
-    return dict(sorted(newest.items()))
-
-
-def _node_states(nodes: Sequence[Node], why: str) -> list[ServiceStatus]:
-    """The head and every worker that Ray ever knew; without an answer only the head, and `why`."""
-    if why:
-        return [ServiceStatus(HEAD, State.EXITED, why)]
-    return [
-        ServiceStatus(name, State.HEALTHY, f"node {node.node_id[:8]} is alive in Ray")
-        if node.alive
-        else ServiceStatus(name, State.EXITED, f"its node is dead in Ray: {node.reason or 'no reason given'}")
-        for name, node in _newest(nodes).items()
-    ]

@@ -20,7 +20,10 @@ from lab.topology import DEFAULT_LAB, check_lab_name
 if TYPE_CHECKING:
     from lab.runtime.compose.engine import DockerEngine
 
-KINDS = ("auto", "local", "compose")
+CLASS = "class"
+"""The kind of a person of a class, who has an address and a token."""
+
+KINDS = ("auto", "local", "compose", CLASS)
 """Kinds that a person may ask for."""
 
 INSIDE = "inside"
@@ -51,7 +54,7 @@ class Choice:
     """A lab as this process has it, and the reason for its runtime."""
 
     view: LabView
-    """A Runtime, but for the lab that this process runs in."""
+    """A Runtime, but for the lab that this process runs in, and that of a class."""
     kind: str
     why: str
 
@@ -100,6 +103,10 @@ def choose(
         from lab.runtime.inside import InsideView
 
         return Choice(InsideView(lab), INSIDE, "this process runs in the lab")
+    if kind == CLASS:
+        from lab.runtime.classroom import ClassView
+
+        return Choice(ClassView(lab), CLASS, "asked for")
     if kind not in KINDS:
         raise UsageError(f"--runtime {kind}: unknown", f"known: {', '.join(KINDS)}")
     folder = folder or home() / lab

@@ -1,4 +1,4 @@
-"""A class: ann and ben submit with Ray's own tool, and neither reaches the other's job."""
+"""A class: ann and ben submit with Ray's own tool and with labctl, and neither reaches the other's job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.errors import ClusterError, LabDownError, RefusedError, UnsupportedError, UsageError
 from lab.lab import Lab
 from lab.store import ObjectStore
 from lab.store.base import AccessDeniedError
 from lab.topology import REGION
-from tests.e2e.harness import PATIENCE, UP, Bench
+from tests.e2e.harness import PATIENCE, ROOT, UP, Bench
 
 RAY = str(Path(sys.executable).parent / "ray")
 
@@ -40,14 +41,28 @@ class Student:
     def __init__(self, gateway: str, token: str, folder: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY", "AWS_", "PYTHONPATH"))}
         own = {"RAY_ADDRESS": gateway, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
-        self._environment, self._folder = {**kept, **own}, folder
+        labctl = {
+            "RAYLAB_RUNTIME": "class",
+            "RAYLAB_HOME": str(folder.parent / "home"),
+            "LABCTL_NO_VENV": "1",
+        }
+        self._environment, self.folder = {**kept, **own, **labctl}, folder
 
     def __call__(self, *argv: str) -> tuple[int, str]:
         """`ray job ...`: its exit code, and all that it prints."""
+        return self._type(RAY, "job", *argv)
+
+    def labctl(self, *argv: str) -> tuple[int, str]:
+        """`labctl ...`: the same. It never shows a traceback."""
+        code, said = self._type(sys.executable, str(ROOT / "labctl.py"), *argv)
+        assert "Traceback" not in said, said
+        return code, said
+
+    def _type(self, *argv: str) -> tuple[int, str]:
         ended = subprocess.run(
-            (RAY, "job", *argv),
+            argv,
             env=self._environment,
-            cwd=self._folder,
+            cwd=self.folder,
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -85,12 +100,51 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     assert "STOPPED" in ben("status", "long")[1].upper()
 
     _check_keys(bench.lab)
+    _check_labctl(bench.lab, handed["gateway"], ann, ben)
     code, said = ann("list")
     again = bench.labctl("class", "reset", "ann", "--json").document["people"][0]["token"]
     assert ann("list")[0] != 0
+    assert ann.labctl("jobs")[0] == ClusterError.exit_code
     assert Student(handed["gateway"], again, folder)("list")[0] == 0
     gone = bench.labctl("class", "remove", "ann", "--json").document
     assert (gone["deleted"], gone["objects"] > 0) == (False, True)
+
+
+def _check_labctl(lab: Lab, gateway: str, ann: Student, ben: Student) -> None:
+    """Both type labctl: their own jobs from the queue to the end, and nothing of the other's."""
+    said = [
+        ann.labctl(*command.split())
+        for command in ("status --check", "submit digits -p epochs=2", "jobs", "queue")
+    ]
+    assert [code for code, _ in said] == [0, 0, 0, 0], said
+    assert "the token is that of ann (student)" in said[0][1]
+    assert "succeeded" in said[1][1]
+    assert "ann-first" in said[2][1]
+    assert any("checkpoint" in item.key for item in lab.store.list("people/ann/")), "it has no checkpoint"
+
+    code, printed = ben.labctl("submit", "--detach", "--quiet", "--", "python", "train.py", "600")
+    assert code == 0, printed
+    job = printed.strip()
+    for command in ("jobs stop", "jobs logs", "jobs show", "queue cancel"):
+        code, printed = ann.labctl(*command.split(), job)
+        assert (code, "this job is ben's" in printed) == (RefusedError.exit_code, True), printed
+    assert job in ann.labctl("jobs")[1]
+    for command in ("jobs show", "queue why", "jobs stop"):
+        code, printed = ben.labctl(*command.split(), job)
+        assert code == 0, printed
+    assert "STOPPED" in printed
+
+    for command in ("down", "fault-inject kill", "class list", "jobs checkpoints"):
+        assert ann.labctl(*command.split())[0] == UnsupportedError.exit_code
+    folder = ann.folder
+    for address, token, error, words in (
+        (gateway, "wrong", ClusterError, "refused the token (HTTP 403)"),
+        (lab.endpoints().dashboard, "wrong", ClusterError, "is not the gateway of a class"),
+        ("http://127.0.0.1:9", "wrong", LabDownError, "does not answer"),
+        (gateway, "", UsageError, "RAY_AUTH_TOKEN is not set"),
+    ):
+        code, printed = Student(address, token, folder).labctl("submit", "digits")
+        assert (code, words in printed) == (error.exit_code, True), printed
 
 
 def _check_keys(lab: Lab) -> None:

@@ -54,7 +54,7 @@ PROBE = (
 LIBRARIES = {"forkserver": ROOT / "forkserver", "kueue": ROOT}
 """Those beside lab/, each with its import root: they import nothing of the project."""
 
-RUNTIMES = ("compose", "inside", "local")
+RUNTIMES = ("classroom", "compose", "inside", "local")
 """Each behind `lab.runtime.base`: only `lab.runtime.select` may know them, and none another."""
 
 EXEMPT = {

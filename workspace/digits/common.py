@@ -109,7 +109,9 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--lr", type=float, default=1e-3)
     made.add_argument("--dropout", type=float, default=0.25)
     made.add_argument("--seed", type=int, default=7)
-    made.add_argument("--storage", default="s3://ray", help="where checkpoints go")
+    made.add_argument(
+        "--storage", default=os.environ.get("RAYLAB_STORAGE", "s3://ray"), help="where checkpoints go"
+    )
     made.add_argument("--max-failures", type=int, default=3)
     return made
 

@@ -224,7 +224,8 @@ def main() -> None:
             num_workers=args.workers, use_gpu=args.gpus > 0, resources_per_worker=resources
         ),
         run_config=RunConfig(
-            storage_path="s3://ray", failure_config=FailureConfig(max_failures=args.max_failures)
+            storage_path=os.environ.get("RAYLAB_STORAGE", "s3://ray"),
+            failure_config=FailureConfig(max_failures=args.max_failures),
         ),
     )
     metrics = trainer.fit().metrics

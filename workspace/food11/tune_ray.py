@@ -214,7 +214,7 @@ def trial(config: dict[str, Any]) -> None:
         ),
         run_config=RunConfig(
             name=f"{context.get_experiment_name()}-{context.get_trial_id()}",  # after a restart: the same run
-            storage_path="s3://ray",
+            storage_path=os.environ.get("RAYLAB_STORAGE", "s3://ray"),
             failure_config=FailureConfig(max_failures=config["max_failures"]),
             callbacks=[TuneReportCallback()],
         ),
@@ -266,7 +266,7 @@ def main() -> None:
             scheduler=ASHAScheduler("epoch", max_t=args.epochs + 1, grace_period=1, reduction_factor=2),
         ),
         run_config=tune.RunConfig(
-            storage_path="s3://ray",
+            storage_path=os.environ.get("RAYLAB_STORAGE", "s3://ray"),
             failure_config=tune.FailureConfig(max_failures=args.max_failures),
             callbacks=[table],
             verbose=0,

@@ -166,7 +166,9 @@ def settled(kernel: str) -> str:
 def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the settings of an endpoint."""
     parser.add_argument("--from", required=True, help="checkpoint (URI), or run, of the model")
-    parser.add_argument("--storage", default="s3://ray", help="where runs are")
+    parser.add_argument(
+        "--storage", default=os.environ.get("RAYLAB_STORAGE", "s3://ray"), help="where runs are"
+    )
     parser.add_argument("--model", default="llm", help="the name that requests give")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--slots", type=int, default=16, help="requests that a replica computes at once")

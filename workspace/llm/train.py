@@ -311,7 +311,9 @@ def settings() -> argparse.ArgumentParser:
     parser.add_argument("--lora-rank", type=int, default=0, help="0: train all parameters")
     parser.add_argument("--lora-alpha", type=float, default=16)
     parser.add_argument("--lora-targets", default=",".join(lora.TARGETS), help="layers, with commas between")
-    parser.add_argument("--storage", default="s3://ray", help="where checkpoints go")
+    parser.add_argument(
+        "--storage", default=os.environ.get("RAYLAB_STORAGE", "s3://ray"), help="where checkpoints go"
+    )
     parser.add_argument("--max-failures", type=int, default=3)
     return parser
 

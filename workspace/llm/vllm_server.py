@@ -83,7 +83,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description="Serve a model of the recipe llm with vLLM.")
     parser.add_argument("--from", required=True, help="checkpoint (URI), or run, of the model")
-    parser.add_argument("--storage", default="s3://ray")
+    parser.add_argument("--storage", default=os.environ.get("RAYLAB_STORAGE", "s3://ray"))
     parser.add_argument("--folder", type=Path, required=True, help="folder for the exported model")
     parser.add_argument("--model", default="llm")
     parser.add_argument("--slots", type=int, default=16)

@@ -169,7 +169,8 @@ def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, cla
         app.out.note("each token is shown this once; `labctl class reset NAME` makes another one")
     else:
         app.out.line(f"{plural(len(records), 'token')} in {out}, which only you can read")
-    app.out.note(f"a person types: export RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...")
+    variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=..."
+    app.out.note(f"a person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
 
 
 def _without_token(record: Invited) -> Invited:

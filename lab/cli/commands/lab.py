@@ -146,7 +146,7 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     from lab.runtime.spec import spec_of
 
     lab = app.open(announce=True)
-    spec = spec_of(lab.view, asked)
+    spec = spec_of(lab.runtime, asked)
     say_plan(app, spec.gpu)
     if not lab.status().up:
         look_back(app, lab, spec, named=asked.s3 is not None)

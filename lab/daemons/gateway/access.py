@@ -30,6 +30,8 @@ class Asked:
     path: str
     query: str = ""
     body: Body = b""
+    attempts: bool = False
+    """Jobs are Ray's own, the attempts: labctl puts them together itself."""
 
     @property
     def target(self) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import unquote
 
+from lab.api.base import plain
+from lab.api.people import Bearer
 from lab.daemons.gateway.access import Access, Asked, ForbiddenError
 from lab.daemons.gateway.bodies import SlowError, TooLargeError, TooManyError
 from lab.daemons.gateway.queue_api import QueuePages
@@ -44,7 +46,11 @@ class Routes:
         async def why(asked: Asked, space: str, name: str) -> Reply:
             return await queues.workload(asked, space, name, "/why")
 
+        async def person(asked: Asked) -> Reply:
+            return document(plain(Bearer(asked.person.name, asked.person.role.value)))
+
         self._routes: tuple[tuple[str, str, Handler], ...] = (
+            ("GET", "/person", person),
             ("GET", "/api/version", jobs.version),
             ("GET", "/api/v0/(?:nodes|tasks|actors|placement_groups)", jobs.cluster),
             ("GET", "/api/packages/gcs/([A-Za-z0-9._-]{1,200})", jobs.has_package),

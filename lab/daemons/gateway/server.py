@@ -16,6 +16,7 @@ from lab.daemons.gateway.tokens import Seldom, Slowdown, token_of
 from lab.daemons.gateway.upstream import Body, HttpUpstream, Reply
 from lab.errors import LabError, StateError
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.http import ATTEMPTS_HEADER
 from lab.host.loops import HEALTH
 from lab.people.registry import Person, Registry
 
@@ -190,7 +191,8 @@ async def _gone(socket: web.WebSocketResponse) -> None:
 
 def _asked(request: web.Request, person: Person, body: Body = b"") -> Asked:
     url = request.rel_url
-    return Asked(person, request.method, url.raw_path, url.raw_query_string, body)
+    attempts = ATTEMPTS_HEADER in request.headers
+    return Asked(person, request.method, url.raw_path, url.raw_query_string, body, attempts)
 
 
 def _refusal(request: web.Request, error: LabError) -> web.Response:

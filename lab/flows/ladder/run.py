@@ -73,10 +73,10 @@ def climb(
 
     A rung that cannot be measured is part of the result, with its reason. After an interrupt the result has
     what was measured until then, and `interrupt` is set. Raises UsageError for a rung that does not exist,
-    RefusedError when the lab is up already.
+    RefusedError when the lab is up already, UnsupportedError where none can be started.
     """
     rungs = rungs_named(request.rungs)
-    if lab.status().up:
+    if lab.runtime.status().up:
         raise RefusedError(
             f"the lab {lab.name} is up: another ladder runs, or one was killed",
             f"wait for it, or: labctl down --lab {lab.name}",

@@ -15,6 +15,7 @@ from lab.api import (
     inference,
     ladder,
     lesson,
+    people,
     queue,
     queue_requests,
     quotas,
@@ -26,7 +27,7 @@ from lab.api import (
 from tests.conftest import ROOT
 
 MODULES = (
-    *(chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe),
+    *(chaos, health, inference, ladder, lesson, people, queue, queue_requests, quotas, receipt, recipe),
     *(shown, shown_here),
 )
 FILE = ROOT / "lab" / "api" / "schema.json"

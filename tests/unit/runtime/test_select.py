@@ -173,7 +173,7 @@ def test_objects_in_containers_are_not_called_deleted_by_the_other_runtime(
 def test_an_unknown_runtime_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match="--runtime docker: unknown") as caught:
         choose("docker", "raylab")
-    assert caught.value.hint == "known: auto, local, compose"
+    assert caught.value.hint == "known: auto, local, compose, class"
 
 
 def test_windows_is_refused_with_the_reason(

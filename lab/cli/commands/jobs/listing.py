@@ -9,7 +9,7 @@ import click
 
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.context import App, LabCommand, pass_app
-from lab.errors import LabError, StoreError, UnsupportedError
+from lab.errors import LabError, RefusedError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
     from lab.api.queue import Row
@@ -30,6 +30,8 @@ def overview(app: App) -> None:
     missing = ""
     try:
         listed = (*listed, *lab.earlier_jobs(listed))
+    except UnsupportedError:  # the ledgers are out of reach
+        pass
     except StoreError as error:
         missing = f"jobs of an earlier cluster are not known: {error.message}"
     queued, silent = _in_queues(lab)
@@ -80,6 +82,8 @@ def waiting_of(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
         return {}, ""
     try:
         return lab.waiting_jobs(), ""
+    except RefusedError:  # a person of a class does not see who holds what; the queues say why a job waits
+        return {}, ""
     except LabError as error:
         return {}, error.message
 

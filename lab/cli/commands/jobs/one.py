@@ -12,7 +12,7 @@ from lab.cli.commands.jobs.listing import waiting_of
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
-from lab.errors import LabError, NotFoundError
+from lab.errors import LabError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from lab.api.queue import Description
@@ -43,11 +43,15 @@ def show(app: App, job_id: str) -> None:
     if not selected.final:
         try:
             placement = lab.placement(job_id)
+        except UnsupportedError:  # its ledger is out of reach
+            pass
         except LabError as error:
             problem = error.message
     lost: tuple[str, ...] = ()
     try:
         lost = lost_without_fault(lab.history(job_id), recorded_faults(lab.store, job_id))
+    except UnsupportedError:
+        pass
     except LabError as error:
         problem = problem or error.message
     if app.out.json_wanted:

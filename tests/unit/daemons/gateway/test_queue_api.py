@@ -79,6 +79,11 @@ def test_orders_are_for_her_own(school: Class, verb: str) -> None:
     assert school.ok("ann", "POST", f"/workloads/*/x/{verb}", {})["workload"] == "ann/ann-x"
 
 
+def test_whose_token_it_is(school: Class) -> None:
+    assert school.ok("ann", "GET", "/person") == {"name": "ann", "role": "student"}
+    assert school.ok("tom", "GET", "/person") == {"name": "tom", "role": "teacher"}
+
+
 def test_packages(school: Class) -> None:
     path = f"/packages/{hashlib.sha256(ZIP_OF_A).hexdigest()}"
     assert school.ask("ann", "GET", path).status == 404

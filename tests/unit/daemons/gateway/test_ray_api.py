@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lab.daemons.gateway.upstream import Reply
 from lab.host.http import REFUSED_HEADER
 from tests.unit.daemons.gateway.classes import Class
 from tests.unit.daemons.queue.test_routes import ZIP_OF_A
@@ -172,6 +175,28 @@ def test_a_job_that_the_queues_have_forgotten_is_its_owners(school: Class) -> No
         assert (reply.status, reply.text.startswith("this job is ann's")) == (403, True)
     assert school.ok("ann", "GET", "/api/jobs/ann-old/logs") == {"logs": "log of ann-old\n"}
     school.ok("ann", "DELETE", "/api/jobs/ann-old")
+
+
+def test_attempts_have_the_rights_of_their_job(school: Class) -> None:
+    waits = school.submit("ann", "waits", work=99, entrypoint_num_cpus=9)
+    name = school.submit("ann", "x", work=99)
+    school.world.run(5)
+
+    def ask(person: str, path: str) -> Reply:
+        asked = replace(school.asked(person, "GET", path), attempts=True)
+        return asyncio.run(school.routes.answer(asked))
+
+    (own,) = ask("ann", "/api/jobs/").json()
+    assert own == ask("ann", f"/api/jobs/{name}").json()
+    assert (own["submission_id"], own["message"]) == (name, "as Ray says it")
+    assert school.registry.get("ann").key.access_key not in str(own)
+    (closed,) = ask("ben", "/api/jobs/").json()
+    assert (closed["submission_id"], closed["status"], closed["entrypoint"]) == (name, "RUNNING", "")
+    assert ask("ann", f"/api/jobs/{name}/logs").json() == {"logs": f"log of {name}\n"}
+    assert (ask("ben", f"/api/jobs/{name}/logs").status, ask("ann", f"/api/jobs/{waits}").status) == (
+        403,
+        404,
+    )
 
 
 def test_keys_of_who_was_removed_are_not_shown(school: Class) -> None:
