@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+from typing_extensions import is_typeddict
+
 from lab.api import (
     chaos,
     health,
@@ -17,6 +19,8 @@ from lab.api import (
     quotas,
     receipt,
     recipe,
+    shown,
+    shown_here,
 )
 from lab.api.base import schemas
 
@@ -51,6 +55,7 @@ DOCUMENTS: tuple[type[object], ...] = (
     recipe.RecipeManifest,
     chaos.ScheduleForm,
     chaos.ChaosDocument,
+    *filter(is_typeddict, (*vars(shown).values(), *vars(shown_here).values())),
 )
 """Every document that stands alone; those inside them come along."""
 

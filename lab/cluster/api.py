@@ -9,13 +9,16 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from lab.cluster import gateway as words
 from lab.errors import ClusterError, HeadDownError, RefusedError
 from lab.host import http
 from lab.host.reading import parse_json
+
+if TYPE_CHECKING:
+    from urllib3 import PoolManager
 
 TIMEOUT_SECONDS = 10.0
 """Deadline of one request. The dashboard answers in milliseconds unless the machine is overloaded."""
@@ -97,7 +100,7 @@ class RayApi:
         """
         self.url, self._gateway = url.rstrip("/"), gateway
         self._headers = {**http.bearer(token), **({http.ATTEMPTS_HEADER: "1"} if gateway else {})}
-        self._pool: Any = None
+        self._pool: PoolManager | None = None
 
     def request(
         self, method: str, path: str, *, body: object = None, timeout: float = TIMEOUT_SECONDS
