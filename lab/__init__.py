@@ -7,7 +7,7 @@ docs/python.md has the rest. Nothing heavy is imported before `Lab` is asked for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.version import __version__
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Lab", "__version__"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "Lab":
         from lab.lab import Lab
 

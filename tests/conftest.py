@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselect(config, items, left)
 
 
-MOVED = ("test_forks.py", "test_scripts.py")
+MOVED = ("test_forks.py", "test_scripts.py", "test_kueue.py")
 """Tests with labs of processes that run in the lane of containers, which has less to do."""
 
 

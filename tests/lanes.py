@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from lab.host import command, environment
 from lab.host.clock import MONOTONIC, Clock
@@ -29,7 +28,7 @@ class Beside:
         with contextlib.ExitStack() as stack:
             kept = stack.enter_context(tempfile.NamedTemporaryFile(prefix="raylab-"))
             self._written = stack.enter_context(open(kept.name, "rb"))
-            self.child: subprocess.Popen[Any] = command.start(
+            self.child = command.start(
                 argv,
                 cwd=environment.ROOT,
                 env=dict(env),
@@ -58,7 +57,7 @@ class Terminal:
         """`colored`: what is kept shall be in colour, too."""
         self.to_stderr, self.colored, self._clock = to_stderr, colored, clock
         self._out = sys.stderr if to_stderr else sys.stdout
-        self._foreground: subprocess.Popen[Any] | None = None
+        self._foreground: subprocess.Popen[bytes] | None = None
         self._beside: list[Beside] = []
 
     def run(self, argv: Sequence[str], env: Mapping[str, str]) -> int:

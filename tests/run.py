@@ -137,7 +137,7 @@ class Counts:
         for why, left in other["left_out"].items():
             self.left_out.setdefault(why, Counter()).update(left)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return it as JSON."""
         return {"ended": self.ended, "seconds": self.seconds, "left_out": self.left_out}
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 import json
 import sys
 
-from lab.api import chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe
+from typing_extensions import is_typeddict
+
+from lab.api import (
+    chaos,
+    health,
+    inference,
+    ladder,
+    lesson,
+    queue,
+    queue_requests,
+    quotas,
+    receipt,
+    recipe,
+    shown,
+    shown_here,
+)
 from lab.api.base import schemas
 
 DOCUMENTS: tuple[type[object], ...] = (
@@ -38,6 +53,7 @@ DOCUMENTS: tuple[type[object], ...] = (
     recipe.RecipeManifest,
     chaos.ScheduleForm,
     chaos.ChaosDocument,
+    *filter(is_typeddict, (*vars(shown).values(), *vars(shown_here).values())),
 )
 """Every document that stands alone; those inside them come along."""
 

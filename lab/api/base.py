@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
@@ -60,12 +60,14 @@ class Limits:
         """`limits` are those of pydantic's core."""
         self._limits = limits
 
-    def __get_pydantic_core_schema__(self, source: Plain, handler: Plain) -> Plain:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], Mapping[str, object]]
+    ) -> Mapping[str, object]:
         return {**handler(source), **self._limits}
 
 
 def parse(
-    model: type[M], data: Plain, what: str, error: type[LabError] = UsageError, *, newer: bool = False
+    model: type[M], data: object, what: str, error: type[LabError] = UsageError, *, newer: bool = False
 ) -> M:
     """The document that plain data is, such as `parse_json` returns; `what` is its name in messages.
 
@@ -87,7 +89,7 @@ def parse(
     return document
 
 
-def plain(document: Plain) -> Plain:
+def plain(document: object) -> Plain:
     """Plain data of a document, its fields in the order of their declaration; the way back is `parse`."""
     if document is None or isinstance(document, str | int | float):  # most values: this is what is fast
         return document
@@ -106,13 +108,12 @@ def schemas(models: Iterable[type[object]]) -> dict[str, Plain]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):
-        def field_title_should_be_set(self, schema: Plain) -> bool:
+        def field_title_should_be_set(self, schema: object) -> bool:
             return False
 
     inputs: Plain = [(model, "validation", _adapter(cast("Plain", model))) for model in models]
     _, made = TypeAdapter.json_schemas(inputs, schema_generator=Untitled)
-    schemas: dict[str, Plain] = made["$defs"]
-    return schemas
+    return dict(made["$defs"])
 
 
 @cache
@@ -139,7 +140,7 @@ def _why(misfit: ErrorDetails) -> str:
     return f"{re.sub(UNSAID, '', misfit['msg'])}, not {quoted(misfit['input'])}"
 
 
-def quoted(value: Plain) -> str:
+def quoted(value: object) -> str:
     """A value as a message quotes it."""
     text = repr(value)
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}…"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from lab.api.base import Number, Plain
+from lab.api.base import Number
 from lab.api.receipt import Verdict
 
 BATCH_RECEIPT: Final = "inference-receipt/1"
@@ -54,7 +54,7 @@ class BatchEvidence:
     schema: Literal["inference-evidence/1"]
     job: str
     batch: str
-    plan: Mapping[str, Plain]
+    plan: Mapping[str, object]
     """What was asked for, by the script's own names; the receipt repeats it."""
     prompts: tuple[str, ...]
     """Ids of those that were to be answered."""
@@ -63,7 +63,7 @@ class BatchEvidence:
     lost_nodes: tuple[LostNode, ...]
     reference: Mapping[str, str]
     """Prompt -> SHA-256 of its answer when computed once more."""
-    figures: Mapping[str, Plain] | None
+    figures: Mapping[str, object] | None
     """What the script measured; the receipt repeats it."""
 
 
@@ -93,7 +93,7 @@ class BatchReceipt:
     schema: Literal["inference-receipt/1"] = field(default=BATCH_RECEIPT)
     job: str
     batch: str
-    plan: Mapping[str, Plain]
+    plan: Mapping[str, object]
     verdict: Verdict
     lost_nodes: tuple[LostNode, ...]
     checks: tuple[BatchCheck, ...]
@@ -101,4 +101,4 @@ class BatchReceipt:
     lost_attempts: int
     ttft_ms: Mapping[str, Tail | None]
     """Time to the first token of prompts that were sent once, sent again, and of all."""
-    figures: Mapping[str, Plain] | None
+    figures: Mapping[str, object] | None

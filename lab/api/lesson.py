@@ -64,7 +64,7 @@ class ResultDocument(Strict):
     at: Number
     passed: bool
     checks: tuple[CheckRecord, ...]
-    measured: Mapping[str, Plain]
+    measured: Mapping[str, object]
     """What the notebook measured, by name."""
     jobs: tuple[JobRecord, ...]
     """Newest first."""
@@ -90,7 +90,7 @@ class ReportDocument(Strict):
 Signed = TypeVar("Signed", ResultDocument, ReportDocument)
 
 
-def written(shape: Plain) -> Plain:
+def written(shape: object) -> Plain:
     """Plain data of a shape; a field that is None is left out, and what was measured stays as it is."""
     if is_dataclass(shape):
         return {name: written(value) for name, value in vars(shape).items() if value is not None}

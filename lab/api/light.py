@@ -18,13 +18,14 @@ from lab.api.base import Plain, parse, quoted
 from lab.errors import LabError
 
 M = TypeVar("M")
+T = TypeVar("T")
 
 _hints = functools.cache(get_type_hints)
 _dataclass_fields = functools.cache(dataclasses.fields)
 
 
 @functools.cache
-def _taken_apart(hint: Plain) -> tuple[Plain, tuple[Plain, ...]]:
+def _taken_apart(hint: type) -> tuple[type | None, tuple[type, ...]]:
     return get_origin(hint), get_args(hint)
 
 
@@ -36,7 +37,7 @@ class _MisfitError(Exception):
         self.why, self.place = why, place
 
 
-def restore(model: type[M], data: Plain) -> M:
+def restore(model: type[M], data: object) -> M:
     """The dataclass that `dataclasses.asdict`, or a person, made this plain data of.
 
     A field that is missing has its default, an unknown one is passed over, and no value is converted but a
@@ -51,7 +52,7 @@ def restore(model: type[M], data: Plain) -> M:
         raise ValueError(str(error)) from error
 
 
-def answer(model: type[M], data: Plain, what: str, error: type[LabError]) -> M:
+def answer(model: type[M], data: object, what: str, error: type[LabError]) -> M:
     """What `parse` reads of an answer, and says of one that does not fit. Limits are not looked at.
 
     pydantic is imported for an answer that does not fit, and for a type that is none of `restore`'s.
@@ -62,15 +63,15 @@ def answer(model: type[M], data: Plain, what: str, error: type[LabError]) -> M:
         return parse(model, data, what, error, newer=True)
 
 
-def _at(place: str, hint: Plain, value: Plain) -> Plain:
+def _at(place: str, hint: type, value: object) -> object:
     try:
         return _value(hint, value)
     except _MisfitError as misfit:
         raise _MisfitError(misfit.why, place + misfit.place) from misfit
 
 
-def _value(hint: Plain, value: Plain) -> Plain:
-    if hint is Plain or (hint in (str, bool, int) and type(value) is hint):
+def _value(hint: type, value: object) -> object:
+    if (hint in (str, bool, int) and type(value) is hint) or hint in (object, Plain):
         return value
     origin, inner = _taken_apart(hint)
     if origin in (Union, types.UnionType):
@@ -86,12 +87,12 @@ def _value(hint: Plain, value: Plain) -> Plain:
         return _member(hint, value)
     if hint is float and type(value) is int:
         return float(value)
-    if type(value) is not hint or (hint is float and not math.isfinite(value)):
+    if type(value) is not hint or (isinstance(value, float) and not math.isfinite(value)):
         raise _misfit(hint.__name__, value)
     return value
 
 
-def _fields(model: Plain, document: Mapping[str, Plain]) -> Iterator[tuple[str, Plain]]:
+def _fields(model: type, document: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     hints = _hints(model)
     for field in _dataclass_fields(model):
         if field.name in document:
@@ -100,7 +101,7 @@ def _fields(model: Plain, document: Mapping[str, Plain]) -> Iterator[tuple[str, 
             raise _MisfitError("is missing", f".{field.name}")
 
 
-def _one_of(hints: tuple[Plain, ...], value: Plain) -> Plain:
+def _one_of(hints: tuple[type, ...], value: object) -> object:
     known = [hint for hint in hints if hint is not type(None)]
     if value is None and len(known) < len(hints):
         return None
@@ -109,7 +110,7 @@ def _one_of(hints: tuple[Plain, ...], value: Plain) -> Plain:
     return _value(known[0] if len(known) == 1 else type(value), value)
 
 
-def _parts(hints: tuple[Plain, ...], value: Plain) -> Iterator[Plain]:
+def _parts(hints: tuple[Plain, ...], value: object) -> Iterator[object]:
     parts = _typed(value, (list, tuple), "a list")
     kinds = hints[:1] * len(parts) if hints[-1] is Ellipsis else hints
     if len(kinds) != len(parts):
@@ -118,18 +119,18 @@ def _parts(hints: tuple[Plain, ...], value: Plain) -> Iterator[Plain]:
         yield _at(f"[{number}]", hint, part)
 
 
-def _member(hint: type[Enum], value: Plain) -> Enum:
+def _member(hint: type[Enum], value: object) -> Enum:
     try:
         return hint(value)
     except ValueError:
         raise _misfit(f"one of {', '.join(str(member.value) for member in hint)}", value) from None
 
 
-def _typed(value: Plain, kind: Plain, words: str) -> Plain:
+def _typed(value: object, kind: type[T] | tuple[type[T], ...], words: str) -> T:
     if not isinstance(value, kind):
         raise _misfit(words, value)
     return value
 
 
-def _misfit(wanted: str, value: Plain) -> _MisfitError:
+def _misfit(wanted: str, value: object) -> _MisfitError:
     return _MisfitError(f"should be {wanted}, not {quoted(value)}")

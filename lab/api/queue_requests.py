@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
-from lab.api.base import Limits, Plain, Strict
+from lab.api.base import Limits, Strict
 
 CEILING_SECONDS = 24 * 3600.0
 """The longest period that a person may give, as in AppWrapper; the time to live after success has none."""
@@ -76,7 +76,7 @@ class JobRequest(Strict):
     name: Annotated[str, Limits(pattern="^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
     queue: Annotated[str, Limits(max_length=510)] = ""
     package: Annotated[str, Limits(pattern="^([0-9a-f]{64})?$")] = ""
-    runtime_env: Mapping[str, Plain] = field(default_factory=dict)
+    runtime_env: Mapping[str, object] = field(default_factory=dict)
     """Ray's own, which is open."""
     metadata: Annotated[
         Mapping[Annotated[str, Limits(max_length=200)], Annotated[str, Limits(max_length=1000)]],

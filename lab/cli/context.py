@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -185,7 +185,7 @@ def shared_options(command: click.Command, *, root: bool = False, clusters: bool
 
 
 def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[click.Command], click.Command]]:
-    def option(*flags: str, **attributes: Any) -> Callable[[click.Command], click.Command]:
+    def option(*flags: str, **attributes: object) -> Callable[[click.Command], click.Command]:
         return click.option(*flags, cls=SharedOption, expose_value=False, callback=_store, **attributes)
 
     yield option(

@@ -1,16 +1,17 @@
-"""JSON documents of --json. These shapes are a public contract; the tests pin them."""
+"""JSON documents of --json, in the shapes of `lab.api.shown`: a public contract, which the tests pin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.api.base import Plain, plain
+from lab.api.base import plain
 from lab.cli import format
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lab.api import shown, shown_here
     from lab.api.health import DeviceView
     from lab.api.lesson import ResultDocument
     from lab.cluster.alerts import Alert, Silence
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
     from lab.people.registry import Person
     from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 
-Document = dict[str, Plain]
 
-
-def service(status: ServiceStatus) -> Document:
+def service(status: ServiceStatus) -> shown.ShownService:
     """One service."""
     return {
         "service": status.service, "state": status.state.value, "detail": status.detail,
@@ -47,36 +46,24 @@ def service(status: ServiceStatus) -> Document:
     }  # fmt: skip
 
 
-def image(need: ImageNeed) -> Document:
+def image(need: ImageNeed) -> shown_here.ShownImage:
     """One image that a lab needs. Its size in bytes, 0 when it is absent."""
     return {
-        "name": need.name,
-        "role": need.role,
-        "variable": need.variable,
-        "present": need.present,
-        "out_of_date": need.stale,
-        "local_name": need.local_name,
-        "size": need.size,
-        "get": need.how,
-    }
+        "name": need.name, "role": need.role, "variable": need.variable, "present": need.present,
+        "out_of_date": need.stale, "local_name": need.local_name, "size": need.size, "get": need.how,
+    }  # fmt: skip
 
 
-def dataset(item: Dataset) -> Document:
+def dataset(item: Dataset) -> shown_here.ShownDataset:
     """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
     return {
-        "name": item.name,
-        "folder": str(item.folder),
-        "pictures": item.pictures,
-        "counts": plain(item.counts),
-        "bytes": item.bytes,
-        "source": item.source,
-        "sha256": item.sha256,
-        "synthetic": item.synthetic,
-        "missing": item.missing,
-    }
+        "name": item.name, "folder": str(item.folder), "pictures": item.pictures,
+        "counts": plain(item.counts), "bytes": item.bytes, "source": item.source, "sha256": item.sha256,
+        "synthetic": item.synthetic, "missing": item.missing,
+    }  # fmt: skip
 
 
-def alert(item: Alert) -> Document:
+def alert(item: Alert) -> shown.ShownAlert:
     """One alert that fires. `since` in seconds since the epoch."""
     return {
         "name": item.name, "severity": item.severity, "since": item.since, "labels": dict(item.labels),
@@ -84,12 +71,12 @@ def alert(item: Alert) -> Document:
     }  # fmt: skip
 
 
-def silence(item: Silence) -> Document:
+def silence(item: Silence) -> shown.ShownSilence:
     """One silence. `until` in seconds since the epoch."""
     return {"id": item.id, "alert": item.alert, "until": item.until}
 
 
-def node(item: Node) -> Document:
+def node(item: Node) -> shown.ShownNode:
     """One Ray node. Times are seconds since the epoch, resources as Ray counts them."""
     return {
         "service": item.service, "node_id": item.node_id, "alive": item.alive, "head": item.head,
@@ -98,25 +85,37 @@ def node(item: Node) -> Document:
     }  # fmt: skip
 
 
-def job(item: Job) -> Document:
+def job(item: Job) -> shown.ShownJob:
     """One job. Times are seconds since the epoch."""
     return {
-        "submission_id": item.submission_id,
-        "name": item.metadata.get("job_name", ""),
-        "status": item.status,
-        "earlier": item.earlier,
-        "recipe": item.recipe,
-        "entrypoint": item.entrypoint,
-        "message": item.message,
-        "started_at": item.started_at,
-        "ended_at": item.ended_at,
-        "exit_code": item.exit_code,
-        "num_cpus": item.num_cpus,
+        "submission_id": item.submission_id, "name": item.metadata.get("job_name", ""),
+        "status": item.status, "earlier": item.earlier, "recipe": item.recipe,
+        "entrypoint": item.entrypoint, "message": item.message, "started_at": item.started_at,
+        "ended_at": item.ended_at, "exit_code": item.exit_code, "num_cpus": item.num_cpus,
         "num_gpus": item.num_gpus,
+    }  # fmt: skip
+
+
+def described_job(
+    item: Job,
+    waits: Waiting | None = None,
+    where: Placement | None = None,
+    lost: Sequence[str] = (),
+    problem: str = "",
+    why: Explanation | None = None,
+) -> shown.DescribedJob:
+    """One job, whether it waits, where it runs, and the attempts that it lost without a recorded fault."""
+    return {
+        **job(item),
+        "waiting": waiting(waits),
+        "placement": placement(where) if where else None,
+        "lost_attempts": lost,
+        "problem": problem,
+        "explanation": explanation(why),
     }
 
 
-def explanation(item: Explanation | None) -> Document | None:
+def explanation(item: Explanation | None) -> shown.ShownExplanation | None:
     """Cause of a failed job, or null; `line` is the evidence."""
     if item is None:
         return None
@@ -132,7 +131,7 @@ def lab(
     jobs: Iterable[Job] = (),
     problems: Iterable[str] = (),
     health: Iterable[DeviceView] = (),
-) -> Document:
+) -> shown.ShownLab:
     """The whole lab. `problems` lists the questions that got no answer, `health` is of Health.view."""
     return {
         "name": status.name,
@@ -153,28 +152,30 @@ def lab(
     }
 
 
-def _device(device: DeviceView) -> Document:
+def _device(device: DeviceView) -> shown.ShownDevice:
     return {
         "node": device.node, "device": device.device, "state": device.state, "reason": device.reason,
         "message": device.message, "since": device.since,
     }  # fmt: skip
 
 
-def _assignment(gpu: GpuAssignment) -> Document:
+def _assignment(gpu: GpuAssignment) -> shown.ShownAssignment:
     return {"service": gpu.service, "gpu": gpu.gpu, "name": gpu.name}
 
 
-def holding(item: Holding) -> Document:
+def holding(item: Holding) -> shown.ShownHolding:
     """Resources of a service that a part of a job holds. Memory in bytes."""
     return {
         "job": item.job, "service": item.service, "what": item.what, "resources": dict(item.resources)
     }  # fmt: skip
 
 
-def waiting(item: Waiting | None) -> Document | None:
+def waiting(item: Waiting | None) -> shown.ShownWaiting | None:
     """Reason why a job, or a part of it, waits; null when it does not."""
-    if item is None:
-        return None
+    return None if item is None else _waiting(item)
+
+
+def _waiting(item: Waiting) -> shown.ShownWaiting:
     return {
         "kind": item.kind,
         "reason": item.reason,
@@ -186,7 +187,7 @@ def waiting(item: Waiting | None) -> Document | None:
     }
 
 
-def top(view: TopView) -> Document:
+def top(view: TopView) -> shown.ShownLoad:
     """Nodes, what runs there, and who waits. Memory in bytes, 100 percent of CPU is one core."""
     return {
         "at": view.at,
@@ -206,51 +207,48 @@ def top(view: TopView) -> Document:
             }
             for n in view.nodes
         ],
-        "waiting": [{"job": w.job, **(waiting(w) or {})} for w in view.waiting],
+        "waiting": [{"job": w.job, **_waiting(w)} for w in view.waiting],
         "notes": list(view.notes),
     }
 
 
-def placement(item: Placement) -> Document:
+def placement(item: Placement) -> shown.ShownPlacement:
     """Placement of a job: services of the driver and of each Ray Train rank."""
-    workers = [{"rank": rank, "service": where} for rank, where in item.workers]
-    return {"driver": item.driver, "workers": workers}
-
-
-def checkpoint(item: CheckpointInfo) -> Document:
-    """One checkpoint. Size in bytes, time in seconds since the epoch."""
     return {
-        "uri": item.uri,
-        "run": item.run,
-        "job": item.job,
-        "name": item.name,
-        "epoch": item.epoch,
-        "files": len(item.files),
-        "size": item.size,
-        "modified": format.epoch_seconds(item.modified),
-        "sha256": item.sha256,
-    }
-
-
-def recipe(item: Recipe) -> Document:
-    """One recipe and its `-p` parameters."""
-    parameters = [
-        {
-            "name": parameter.name,
-            "type": parameter.type,
-            "default": parameter.default,
-            "minimum": parameter.minimum,
-            "maximum": parameter.maximum,
-            "help": parameter.help,
-        }
-        for parameter in item.parameters
-    ]
-    return {
-        "name": item.name, "summary": item.summary, "parameters": parameters, "fault_tolerance": [*item.ways]
+        "driver": item.driver, "workers": [{"rank": rank, "service": where} for rank, where in item.workers]
     }  # fmt: skip
 
 
-def fault_kind(item: FaultKind) -> Document:
+def checkpoint(item: CheckpointInfo) -> shown.ShownCheckpoint:
+    """One checkpoint. Size in bytes, time in seconds since the epoch."""
+    return {
+        "uri": item.uri, "run": item.run, "job": item.job, "name": item.name, "epoch": item.epoch,
+        "files": len(item.files), "size": item.size, "modified": format.epoch_seconds(item.modified),
+        "sha256": item.sha256,
+    }  # fmt: skip
+
+
+def recipe(item: Recipe) -> shown.ShownRecipe:
+    """One recipe and its `-p` parameters."""
+    return {
+        "name": item.name,
+        "summary": item.summary,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "type": parameter.type,
+                "default": parameter.default,
+                "minimum": parameter.minimum,
+                "maximum": parameter.maximum,
+                "help": parameter.help,
+            }
+            for parameter in item.parameters
+        ],
+        "fault_tolerance": [*item.ways],
+    }
+
+
+def fault_kind(item: FaultKind) -> shown.ShownKind:
     """One kind of fault."""
     return {
         "name": item.name,
@@ -274,12 +272,12 @@ def fault_kind(item: FaultKind) -> Document:
     }
 
 
-def fault(item: FaultRecord) -> Document:
+def fault(item: FaultRecord) -> shown.ShownFault:
     """A fault that was injected. Times are seconds since the epoch."""
     return {"kind": item.kind, "target": item.target, "at": item.at, "reverted_at": item.reverted_at}
 
 
-def healed(item: Healed) -> Document:
+def healed(item: Healed) -> shown.ShownRevert:
     """A fault that was left behind; `problem` is null when it was undone."""
     return {
         "kind": item.kind, "target": item.target, "job": item.job, "at": item.at,
@@ -287,7 +285,7 @@ def healed(item: Healed) -> Document:
     }  # fmt: skip
 
 
-def gpu(item: Gpu, holder: GpuHolder | None) -> Document:
+def gpu(item: Gpu, holder: GpuHolder | None) -> shown_here.ShownGpu:
     """A GPU or MIG slice of this machine. Memory in bytes, 0 when unknown; `lab` is null when it is free."""
     return {
         "vendor": item.vendor.value, "index": item.index, "uuid": item.uuid, "name": item.name,
@@ -296,7 +294,7 @@ def gpu(item: Gpu, holder: GpuHolder | None) -> Document:
     }  # fmt: skip
 
 
-def gpu_plan(plan: GpuPlan) -> Document:
+def gpu_plan(plan: GpuPlan) -> shown_here.ShownPlan:
     """GPU of each worker."""
     return {
         "vendor": plan.vendor.value,
@@ -308,7 +306,7 @@ def gpu_plan(plan: GpuPlan) -> Document:
     }
 
 
-def worker_view(view: WorkerView) -> Document:
+def worker_view(view: WorkerView) -> shown_here.ShownWorker:
     """GPUs that a worker of a running lab sees. `ray_gpus` is null without a living node."""
     return {
         "service": view.service,
@@ -319,47 +317,38 @@ def worker_view(view: WorkerView) -> Document:
     }
 
 
-def check(item: Check) -> Document:
+def check(item: Check) -> shown_here.ShownCheck:
     """One answer of `doctor`."""
     return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
 
 
-def lesson(item: Lesson, result: ResultDocument | None) -> Document:
+def lesson(item: Lesson, result: ResultDocument | None) -> shown_here.ShownLesson:
     """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
     return {
-        "number": item.number,
-        "name": item.name,
-        "title": item.title,
-        "notebook": item.notebook,
-        "minutes": item.minutes,
-        "needs": list(item.needs),
-        "passed": result.passed if result else None,
+        "number": item.number, "name": item.name, "title": item.title, "notebook": item.notebook,
+        "minutes": item.minutes, "needs": list(item.needs), "passed": result.passed if result else None,
         "at": result.at if result else None,
-    }
+    }  # fmt: skip
 
 
-def report(data: ReportData, written: Written) -> Document:
+def report(data: ReportData, written: Written) -> shown.ShownReport:
     """A report that was written."""
     return {
-        "job": data.job,
-        "verdict": data.verdict or None,
-        "folder": str(written.folder),
-        "page": str(written.page),
-        "pictures": [str(picture) for picture in written.pictures],
-        "control": data.control_job or None,
-        "missing": list(written.missing),
-    }
+        "job": data.job, "verdict": data.verdict or None, "folder": str(written.folder),
+        "page": str(written.page), "pictures": [str(picture) for picture in written.pictures],
+        "control": data.control_job or None, "missing": list(written.missing),
+    }  # fmt: skip
 
 
 # A class
 
 
-def invited(gateway: str, people: Iterable[Mapping[str, str]]) -> Document:
+def invited(gateway: str, people: Sequence[shown_here.Invited]) -> shown_here.ShownInvitations:
     """The class's address, and people with their tokens unless those are in a file."""
-    return {"gateway": gateway, "people": [dict(one) for one in people]}
+    return {"gateway": gateway, "people": people}
 
 
-def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> Document:
+def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> shown_here.ShownPeople:
     """The people of a class. Times are seconds since the epoch; `jobs` has the unfinished ones of each."""
     return {
         "people": [
@@ -372,7 +361,7 @@ def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> Document:
     }  # fmt: skip
 
 
-def removal(done: Removal) -> Document:
+def removal(done: Removal) -> shown_here.ShownRemoval:
     """What became of a person who was removed, of her jobs and her stored objects."""
     return {
         "name": done.name, "stopped": [*done.stopped], "objects": done.objects, "deleted": done.deleted
@@ -382,17 +371,17 @@ def removal(done: Removal) -> Document:
 # Manifests
 
 
-def linted(report: LintReport) -> Document:
+def linted(report: LintReport) -> shown_here.LintDocument:
     """Findings on a set of manifests."""
     return {"schema": "lint/1", "good": not report.errors, **_findings(report)}
 
 
-def exported(folder: Path, files: tuple[str, ...], report: LintReport) -> Document:
+def exported(folder: Path, files: tuple[str, ...], report: LintReport) -> shown_here.ExportDocument:
     """A folder of manifests, with what the checks said."""
     return {"schema": "export/1", "folder": str(folder), "files": sorted(files), **_findings(report)}
 
 
-def _findings(report: LintReport) -> Document:
+def _findings(report: LintReport) -> shown_here.ShownFindings:
     return {
         "objects": dict(report.objects),
         "findings": plain(report.findings),

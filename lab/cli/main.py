@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NoReturn
 
 import click
 
@@ -54,9 +54,11 @@ class TerminatedError(KeyboardInterrupt):
 class Root(LabGroup):
     """The command line as a whole."""
 
-    def main(self, args: Sequence[str] | None = None, *_: object, **extra: Any) -> Any:
+    def main(
+        self, args: Sequence[str] | None = None, *_: object, obj: App | None = None, **__: object
+    ) -> NoReturn:
         """Run one command line and exit with its code."""
-        sys.exit(main(args, extra.get("obj")))
+        sys.exit(main(args, obj))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

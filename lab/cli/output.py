@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -18,6 +18,7 @@ from lab.errors import LabError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from lab.api.shown import ShownError
     from lab.cluster.explain import Explanation
 
 PLAIN_WIDTH = 400
@@ -62,9 +63,10 @@ class Output:
 
     def document(self, document: object, *, compact: bool = False) -> None:
         """Print a JSON document, also of lab.api's shapes. `compact` puts it on one line, for streams."""
-        text = json.dumps(plain(document), ensure_ascii=False, default=str, indent=None if compact else 2)
+        data, indent = plain(document), None if compact else 2
+        text = json.dumps(data, ensure_ascii=False, default=str, indent=indent)
         if not encodable(text) or HOSTILE.search(text):
-            text = json.dumps(document, default=str, indent=None if compact else 2)
+            text = json.dumps(data, default=str, indent=indent)
         click.echo(text)
         sys.stdout.flush()
         self.documents += 1
@@ -136,7 +138,7 @@ class Output:
             self._tell(hint, "  -> ")
 
     def complain(
-        self, error: LabError, extra: dict[str, Any] | None = None, *, document: bool = True
+        self, error: LabError, extra: Mapping[str, object] | None = None, *, document: bool = True
     ) -> None:
         """Print an error and its hint, a line each; with --json also a document that holds `extra`."""
         shown = describe(error)
@@ -168,7 +170,7 @@ class Output:
         return click.style(text, fg=colour, bold=True) if coloured(sys.stderr) else text
 
 
-def describe(error: LabError) -> dict[str, Any]:
+def describe(error: LabError) -> ShownError:
     """Describe an error in JSON, with overlong values cut."""
     return {
         "code": type(error).__name__,

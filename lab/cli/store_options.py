@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -64,8 +64,8 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(command)
     def with_store(
         *args: object, url: str | None, key_file: Path | None, ca_file: Path | None, bucket: str | None,
-        yes: bool, no_s3: bool, **rest: Any,
-    ) -> Any:  # fmt: skip
+        yes: bool, no_s3: bool, **rest: object,
+    ) -> object:  # fmt: skip
         given = dict(zip(BELONG, (key_file, ca_file, bucket, yes), strict=True))
         if url is None and (stray := next((option for option, value in given.items() if value), "")):
             raise UsageError(f"{stray} belongs to --s3", "labctl up --s3 URL --s3-credentials FILE")

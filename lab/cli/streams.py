@@ -11,16 +11,17 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 
 class Guarded:
     """A text stream that remembers why writing failed."""
 
-    def __init__(self, stream: Any, *, strict: bool) -> None:
+    def __init__(self, stream: TextIO | None, *, strict: bool) -> None:
         """`stream` is None where Python found it closed. Without `strict` nothing is raised."""
         closed = OSError(errno.EBADF, os.strerror(errno.EBADF))
-        self._stream, self._strict, self._closed = stream, strict, closed if stream is None else None
+        self._stream, self._strict = cast(TextIO, stream), strict
+        self._closed = closed if stream is None else None
         self.error: OSError | None = None
         """Reason why writing failed, once it has."""
 
@@ -44,15 +45,16 @@ class Guarded:
     def encoding(self) -> str:
         return getattr(self._stream, "encoding", None) or "utf-8"
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._stream, name)
 
-    def _try(self, what: str, *arguments: object, stream: object = None) -> Any:
+    def _try(self, what: str, *arguments: object, stream: object = None) -> int | None:
         try:
             if self.error is None and self._closed is None:
-                return getattr(stream or self._stream, what)(*arguments)
+                written: int | None = getattr(stream or self._stream, what)(*arguments)
+                return written
             if self.error is None and what == "write" and arguments[0]:
                 raise cast(OSError, self._closed)
         except OSError as error:
@@ -75,11 +77,11 @@ class _Bytes:
     def flush(self) -> None:
         self._owner._try("flush", stream=self._stream)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 
-def _let_go(stream: Any) -> None:
+def _let_go(stream: TextIO) -> None:
     """Discard what is still buffered: else the interpreter fails on it when it exits."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -55,10 +55,11 @@ class Place(click.Path):
     def __init__(self, *, dir_okay: bool = True) -> None:
         super().__init__(dir_okay=dir_okay, path_type=Path)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
         """The path. Raises UsageError."""
-        _filled(value, param)
-        return super().convert(value, param, ctx)
+        return super().convert(_filled(value, param), param, ctx)
 
 
 class LabName(click.ParamType[str]):

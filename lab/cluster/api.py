@@ -9,12 +9,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from lab.errors import ClusterError, HeadDownError, RefusedError
 from lab.host import http
 from lab.host.reading import parse_json
+
+if TYPE_CHECKING:
+    from urllib3 import PoolManager
 
 TIMEOUT_SECONDS = 10.0
 """Deadline of one request. The dashboard answers in milliseconds unless the machine is overloaded."""
@@ -93,7 +96,7 @@ class RayApi:
         """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token."""
         self.url = url.rstrip("/")
         self._headers = http.bearer(token)
-        self._pool: Any = None
+        self._pool: PoolManager | None = None
 
     def request(
         self, method: str, path: str, *, body: object = None, timeout: float = TIMEOUT_SECONDS

@@ -10,7 +10,7 @@ The message is two fields, so it is written here: the classes for it come only w
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Callable
 
 from lab.errors import ClusterError
 
@@ -28,7 +28,7 @@ class NodeSizes:
     def __init__(self, address: str, token: str) -> None:
         """Without an address every call is refused."""
         self._address, self._token = address, token
-        self._call: Any = None
+        self._call: Callable[..., object] | None = None
 
     def set_cpus(self, node_id: str, cpus: float) -> None:
         """Let Ray give out so many CPUs of a node, or as many as are in use. Raises ClusterError."""

@@ -31,8 +31,7 @@ RECORDER = "raylab_ledger.train.Ledger"
 @cache
 def patches() -> tuple[Any, ...]:
     """PATCHES of the table; `raylab_switches.Patch` says what each entry has."""
-    table: tuple[Any, ...] = runpy.run_path(str(TABLE))["PATCHES"]
-    return table
+    return tuple(runpy.run_path(str(TABLE))["PATCHES"])
 
 
 def callbacks() -> str:

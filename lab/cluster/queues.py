@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlencode
 
 from lab.api.base import plain
@@ -31,6 +31,9 @@ from lab.cluster.submission import Submitted, package
 from lab.errors import ClusterError, LabDownError, LabError, UnsupportedError, UsageError
 from lab.host import http
 from lab.host.reading import parse_json
+
+if TYPE_CHECKING:
+    from urllib3 import PoolManager
 
 M = TypeVar("M")
 
@@ -78,7 +81,7 @@ class Queues:
     Raises LabDownError where the controller does not answer, and what it refuses as the error that it names.
     """
 
-    def __init__(self, url: str, token: str, pool: Any = None) -> None:
+    def __init__(self, url: str, token: str, pool: PoolManager | None = None) -> None:
         """`url` is the controller's, empty in a lab that has none; `token` is Ray's; see http.make_pool."""
         self._url, self._headers, self._pool = url.rstrip("/"), http.bearer(token), pool
 
@@ -150,10 +153,13 @@ class Queues:
         request = DeleteRequest(tuple(ObjectName(*names) for names in objects))
         return self.ask(Changed, "POST", "/delete", request)
 
-    def objects(self) -> tuple[dict[str, Any], ...]:
+    def objects(self) -> tuple[dict[str, object], ...]:
         """Every object, in Kueue's v1beta2."""
         return answer(
-            tuple[dict[str, Any], ...], self._answer("GET", "/objects"), "the queues' objects", ClusterError
+            tuple[dict[str, object], ...],
+            self._answer("GET", "/objects"),
+            "the queues' objects",
+            ClusterError,
         )
 
     def events(self, since: int = 0) -> tuple[QueueEvent, ...]:
@@ -184,7 +190,7 @@ class Queues:
         what = f"the answer of the queues' controller to {path.partition('?')[0]}"
         return answer(model, self._answer(method, path, request), what, ClusterError)
 
-    def _answer(self, method: str, path: str, request: object = None) -> Any:
+    def _answer(self, method: str, path: str, request: object = None) -> object:
         reply = self._request(method, path, None if request is None else _sent(request))
         if reply.status >= 300:
             raise _error(reply)
@@ -250,7 +256,7 @@ def _path(job: str) -> str:
     return f"/workloads/{quote(space, safe='*')}/{quote(name, safe='')}"
 
 
-def _parsed(reply: http.Reply) -> Any:
+def _parsed(reply: http.Reply) -> object:
     try:
         return parse_json(reply.data)
     except ValueError as error:

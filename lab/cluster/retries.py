@@ -96,7 +96,7 @@ def of_annotations(annotations: Mapping[str, Any], where: str) -> tuple[dict[str
 
     Annotations of others are passed over. Raises UsageError that names the annotation.
     """
-    policy: dict[str, Any] = {}
+    policy: dict[str, object] = {}
     left_out = []
     for name, value in annotations.items():
         if not str(name).startswith(PREFIX):

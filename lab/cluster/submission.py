@@ -101,7 +101,7 @@ def described(
     working_dir: str | Path | None = None,
     num_cpus: float = 0,
     num_gpus: float = 0,
-    runtime_env: Mapping[str, Any] | str | Path | None = None,
+    runtime_env: Mapping[str, object] | str | Path | None = None,
     name: str = "",
 ) -> Submission:
     """A submission of a command, checked: it is split as a shell would, and the script must be there.
@@ -130,8 +130,8 @@ def described(
             ) from error
         check_command(words, folder)
         environment.pop("working_dir", None)
-    if isinstance(environment.get("pip"), str):
-        requirements = (folder or Path.cwd()) / environment["pip"]
+    if isinstance(pip := environment.get("pip"), str):
+        requirements = (folder or Path.cwd()) / pip
         environment["pip"] = _requirements(requirements, "runtime_env")
     if name:
         check_job_name(name)
@@ -217,7 +217,7 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
         ) from error
 
 
-def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> None:
+def check_startable(command: Sequence[str], runtime_env: Mapping[str, object]) -> None:
     """Refuse what the system starts no program with: Ray would try for many minutes. Raises UsageError."""
     line = shlex.join(command)
     if "\0" in line:
@@ -240,7 +240,7 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> N
             raise UsageError(message, "files belong into the working directory")
 
 
-def read_runtime_env(path: Path) -> dict[str, Any]:
+def read_runtime_env(path: Path) -> dict[str, object]:
     """The runtime environment in a JSON file; a relative `pip` file in it is read beside it.
 
     Raises NotFoundError, UsageError with the line.

@@ -106,7 +106,7 @@ def _of_its_checkpoint(evidence: BatchEvidence) -> BatchCheck:
         )
     if not asked or not all(sha256 for _, sha256 in named):
         return BatchCheck(name, None, "the endpoint did not name the checkpoint that answered")
-    return BatchCheck(name, True, f"each names SHA-256 {asked[:16]}")
+    return BatchCheck(name, True, f"each names SHA-256 {str(asked)[:16]}")
 
 
 def _same(evidence: BatchEvidence) -> BatchCheck:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -38,7 +37,7 @@ class ActiveFault:
     started: float
     """Start time of that process: an id alone names nothing."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    memo: Mapping[str, Any] = field(default_factory=dict)
+    memo: Mapping[str, object] = field(default_factory=dict)
     """JSON values that the revert needs."""
     source: str = ""
     """File of a fault of one's own, where it is found again; empty for the lab's own faults."""

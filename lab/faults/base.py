@@ -191,7 +191,7 @@ class Scene:
     on_progress: OnProgress = ignore_progress
     """Receives the steps of a revert that starts services."""
 
-    def note(self, **values: Any) -> None:
+    def note(self, **values: object) -> None:
         """Add to the memo, on disk too."""
         self.memo.update(values)
         self.remember()

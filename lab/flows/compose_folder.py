@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lab.host.files import ROOT
 from lab.host.secrets import RANDOM_IN_SHELL
 from lab.runtime.compose import project
+from lab.runtime.compose.gpus import Override
 from lab.runtime.compose.images.building import TORCH_INDEXES
 from lab.runtime.compose.images.model import variant
 from lab.runtime.compose.state import ComposeState
@@ -85,7 +85,7 @@ def numbered(spec: LabSpec) -> GpuPlan:
     return GpuPlan(vendor, tuple(gpus))
 
 
-def relative(override: dict[str, Any], spec: LabSpec) -> dict[str, Any]:
+def relative(override: Override, spec: LabSpec) -> Override:
     """The override with files beside it, and with groups that the other machine names."""
     for service in override.get("services", {}).values():
         if "extends" in service:

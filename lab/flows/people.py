@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kueue.writing import VERSION, key_of, objects
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
@@ -177,7 +177,7 @@ class Classroom:
             )
         return tuple(stopped.values())
 
-    def _missing_queues(self, names: Iterable[str]) -> list[Mapping[str, Any]]:
+    def _missing_queues(self, names: Iterable[str]) -> list[Mapping[str, object]]:
         """The objects that these people's queues lack: those that are there are the teacher's."""
         there = {key_of(one) for one in self._lab.queues.objects()}
         queues = [_local_queue(name) for name in names if ("LocalQueue", name, QUEUE) not in there]
@@ -185,7 +185,7 @@ class Classroom:
             return queues
         return [*(one for one in self._shared() if key_of(one) not in there), *queues]
 
-    def _shared(self) -> list[Mapping[str, Any]]:
+    def _shared(self) -> list[Mapping[str, object]]:
         """What all queues of a class share, sized by this lab."""
         from kueue.reading import read
         from lab.flows.queues.examples import example
@@ -221,7 +221,7 @@ def _take_key(admin: MinioAdministration, person: Person) -> None:
     admin.remove_person(person.key.access_key, policy_name(person.name))
 
 
-def _local_queue(namespace: str) -> Mapping[str, Any]:
+def _local_queue(namespace: str) -> Mapping[str, object]:
     return {
         "apiVersion": VERSION,
         "kind": "LocalQueue",

@@ -6,7 +6,12 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+
+    import urllib3
 
 TIMEOUT_SECONDS = 2.0
 """Deadline of a request to a service of a lab, unless a caller has another."""
@@ -45,7 +50,7 @@ class Reply:
     data: bytes
 
 
-def make_pool(retries: int = 0, *, read: float = POOL_READ_SECONDS, ca: str = "") -> Any:
+def make_pool(retries: int = 0, *, read: float = POOL_READ_SECONDS, ca: str = "") -> urllib3.PoolManager:
     """A urllib3 pool that soon gives up where nobody answers, and keeps connections for further requests.
 
     `read` is the longest silence in seconds, `ca` certificates (PEM) to trust besides those of the system.
@@ -55,15 +60,15 @@ def make_pool(retries: int = 0, *, read: float = POOL_READ_SECONDS, ca: str = ""
 
     import urllib3
 
-    own: dict[str, Any] = {}
+    context: ssl.SSLContext | None = None
     if ca:
-        own["ssl_context"] = ssl.create_default_context()
-        own["ssl_context"].load_verify_locations(cadata=ca)
+        context = ssl.create_default_context()
+        context.load_verify_locations(cadata=ca)
     return urllib3.PoolManager(
         timeout=urllib3.Timeout(connect=POOL_CONNECT_SECONDS, read=read),
         retries=urllib3.Retry(retries, read=min(1, retries), redirect=0, status=0, backoff_factor=0.2),
         maxsize=POOL_CONNECTIONS,
-        **own,
+        ssl_context=context,
     )
 
 
@@ -74,7 +79,7 @@ def request(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     timeout: float | None = TIMEOUT_SECONDS,
-    pool: Any = None,
+    pool: urllib3.PoolManager | None = None,
 ) -> Reply:
     """Ask, and return the answer whatever its status; a redirection is an answer, too.
 
@@ -83,10 +88,10 @@ def request(
     import urllib3
 
     own = make_pool() if pool is None else None
-    options = {} if timeout is None else {"timeout": urllib3.Timeout(timeout)}
+    options: dict[str, Any] = {} if timeout is None else {"timeout": urllib3.Timeout(timeout)}
     try:
         with explained():
-            response = (own or pool).request(
+            response = (pool or own or make_pool()).request(
                 method, url, body=body, headers=dict(headers or {}), redirect=False, **options
             )
             return Reply(

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 from lab.host.files import FOLDER, home
+
+T = TypeVar("T")
 
 HIDDEN = "…"
 
@@ -61,11 +63,14 @@ class Redaction:
                 text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", HIDDEN, text)
         return text
 
-    def everything(self, value: Any) -> Any:
+    def everything(self, value: T) -> T:
         """The same of every text in a value of dataclasses, mappings, lists and tuples.
 
         Fields that are called a SHA-256 stay as they are.
         """
+        return cast("T", self._everything(value))
+
+    def _everything(self, value: object) -> object:
         if isinstance(value, str):
             return self.text(value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -73,13 +78,13 @@ class Redaction:
         if isinstance(value, Mapping):
             return self._fields(value)
         if isinstance(value, (tuple, list)):
-            parts = [self.everything(part) for part in value]
+            parts = [self._everything(part) for part in value]
             return tuple(parts) if isinstance(value, tuple) else parts
         return value
 
-    def _fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _fields(self, fields: Mapping[str, object]) -> dict[str, object]:
         return {
-            name: value if name.endswith("sha256") else self.everything(value)
+            name: value if name.endswith("sha256") else self._everything(value)
             for name, value in fields.items()
         }
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
     from _typeshed import WriteableBuffer
+    from _typeshed.wsgi import WSGIEnvironment
 
-Environ: TypeAlias = dict[str, Any]
+Environ: TypeAlias = "WSGIEnvironment"
 """The environment of a request, as WSGI has it: texts under the names of CGI, and objects of any type."""
 
 StartResponse: TypeAlias = Callable[..., Any]
@@ -164,7 +165,7 @@ class Lasting:
 class Paced:
     """Deadlines for a handler of http.server: put before it among the base classes."""
 
-    rfile: Any
+    rfile: io.BufferedIOBase
     connection: socket.socket
 
     def setup(self) -> None:
@@ -197,7 +198,7 @@ def make_server(host: str, port: int, app: App) -> WSGIServer:
             self.setup_environ()
 
     class Handler(Paced, WSGIRequestHandler):
-        def get_stderr(self) -> Any:
+        def get_stderr(self) -> Log:
             """Let a page that fails be answered although that cannot be logged."""
             return Log()
 

@@ -112,7 +112,7 @@ def policy(bucket: str, mine: KeyRights) -> dict[str, Any]:
     }
 
 
-def _allow(resource: str, *actions: str) -> dict[str, Any]:
+def _allow(resource: str, *actions: str) -> dict[str, object]:
     return {"Effect": "Allow", "Action": list(actions), "Resource": [resource]}
 
 

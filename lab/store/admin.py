@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lab.errors import StoreError
@@ -21,6 +21,7 @@ from lab.topology import REGION, Credentials
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
+    from urllib3 import PoolManager
 
 NOT_THERE = ("404", "405", "501")
 """HTTP statuses of a server that does not know the admin API."""
@@ -34,7 +35,7 @@ class MinioAdministration:
     """The users and policies of the store at `endpoint_url`, as its root key sees them."""
 
     def __init__(
-        self, endpoint_url: str, root: Credentials, region: str = REGION, *, http: Any = None
+        self, endpoint_url: str, root: Credentials, region: str = REGION, *, http: PoolManager | None = None
     ) -> None:
         """`http` is the urllib3 pool to use. Nothing is asked of the server yet."""
         self.endpoint_url = endpoint_url

@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from lab.errors import CertificateError, StoreError
@@ -26,6 +26,7 @@ from lab.topology import BUCKET, REGION, Credentials
 if TYPE_CHECKING:
     from botocore.client import BaseClient
     from botocore.exceptions import ClientError
+    from urllib3 import PoolManager
 
 RETRIES = 2
 BUCKET_IN_HOST = "{bucket}"
@@ -44,7 +45,7 @@ class ObjectStore(Store):
         region: str = REGION,
         bucket: str = BUCKET,
         *,
-        http: Any = None,
+        http: PoolManager | None = None,
     ) -> None:
         """`endpoint_url` is http(s)://host:port. Nothing is asked of the server yet.
 
@@ -117,7 +118,7 @@ class ObjectStore(Store):
         return str(health.headers.get("Server") or "an S3 server that does not say which")
 
     @cached_property
-    def _http(self) -> Any:
+    def _http(self) -> PoolManager:
         return make_pool(RETRIES) if self._given_http is None else self._given_http
 
     @cached_property

@@ -28,6 +28,8 @@ from lab.store.base import LOG_HINT, AccessDeniedError, NoAdminApiError, Store, 
 from lab.topology import BUCKET, REGION, Credentials
 
 if TYPE_CHECKING:
+    from urllib3 import PoolManager
+
     from lab.store.admin import MinioAdministration
 
 POLICY = "raylab-training"
@@ -168,7 +170,7 @@ def main(
     environment: Mapping[str, str] = os.environ,
     *,
     say: Callable[[str], None] | None = None,
-    http: Any = None,
+    http: PoolManager | None = None,
     clock: Clock = MONOTONIC,
 ) -> int:
     """`python -m lab.store.setup`; returns the exit code. `http` is the urllib3 pool to use."""
@@ -200,7 +202,7 @@ def run(
     region: str = REGION,
     *,
     say: Callable[[str], None] = lambda _: None,
-    http: Any = None,
+    http: PoolManager | None = None,
     clock: Clock = MONOTONIC,
 ) -> tuple[str, ...]:
     """Wait for the store at `url` and set it up; returns what was done, a line each.

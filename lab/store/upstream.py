@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.api.light import restore
 from lab.errors import RefusedError, StoreError, UsageError
@@ -25,6 +25,8 @@ from lab.store.s3 import RETRIES, parse_address
 from lab.topology import REGION, Credentials, S3Place
 
 if TYPE_CHECKING:
+    from urllib3 import PoolManager
+
     from lab.store.conformance import SigningClient
     from lab.store.conformance.requests import S3Reply
 
@@ -57,7 +59,7 @@ class Upstream:
         """Its bucket, without the key."""
         return S3Place(self.url, self.bucket)
 
-    def pool(self, retries: int = RETRIES, read: float = READ_SECONDS) -> Any:
+    def pool(self, retries: int = RETRIES, read: float = READ_SECONDS) -> PoolManager:
         """A urllib3 pool for it. Raises UsageError when `ca` holds no certificates."""
         return pool_for(self.ca, retries, read)
 
@@ -116,7 +118,7 @@ def read_certificates(file: Path | None) -> str:
         raise UsageError(f"--s3-ca {file} cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
-def pool_for(ca: str, retries: int, read: float) -> Any:
+def pool_for(ca: str, retries: int, read: float) -> PoolManager:
     """A urllib3 pool that trusts these certificates (PEM) too. Raises UsageError where there are none."""
     try:
         return make_pool(retries, read=read, ca=ca)
@@ -125,7 +127,11 @@ def pool_for(ca: str, retries: int, read: float) -> Any:
 
 
 def check(
-    upstream: Upstream, agree: Callable[[str], None], *, pool: Any = None, clock: Clock = MONOTONIC
+    upstream: Upstream,
+    agree: Callable[[str], None],
+    *,
+    pool: PoolManager | None = None,
+    clock: Clock = MONOTONIC,
 ) -> None:
     """Try out whether a lab can use it: the key may list, write, read and delete in the bucket, fast enough.
 

@@ -19,6 +19,7 @@ from lab.people import roster
 from lab.people.policy import Role
 
 if TYPE_CHECKING:
+    from lab.api.shown_here import Invited
     from lab.flows.people import Classroom
     from lab.people.registry import Invitation, Newcomer
 
@@ -155,7 +156,7 @@ def _refuse_existing(out: Path | None) -> None:
 def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:
     """Show the tokens, or write them."""
     address = classroom.address
-    records = [
+    records: list[Invited] = [
         {"name": one.person.name, "role": one.person.role.value, "token": one.token} for one in invitations
     ]
     if out is not None:
@@ -171,11 +172,11 @@ def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, cla
     app.out.note(f"a person types: export RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...")
 
 
-def _without_token(record: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in record.items() if name != "token"}
+def _without_token(record: Invited) -> Invited:
+    return {"name": record["name"], "role": record["role"]}
 
 
-def _csv(records: Sequence[dict[str, str]]) -> str:
+def _csv(records: Sequence[Invited]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, ("name", "role", "token"))
     writer.writeheader()

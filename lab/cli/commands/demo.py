@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -65,7 +65,7 @@ def demo(
     find_fault(kind)
     warn_of_broken(app)
     lab, spec = prepare(app, asked)
-    chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    chosen: dict[str, int] = {} if epochs is None else {"epochs": epochs}
     wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
     try:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from lab.runtime.spec import Asked
 from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
+    from lab.api.shown_here import GpusHere
     from lab.flows.doctor.pinning import WorkerView
     from lab.host.gpus import Detection, GpuHolder
 
@@ -29,7 +30,9 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command --gpu, --gpus and --share-gpu, as the one argument `asked`."""
 
     @functools.wraps(command)
-    def with_asked(*args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
+    def with_asked(
+        *args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: object
+    ) -> object:
         return command(*args, asked=Asked(gpu, values.gpu_names(gpus), share_gpu), **rest)
 
     wrapped: Callable[..., object] = with_asked
@@ -111,7 +114,7 @@ def _document(
     plan: GpuPlan | None,
     name: str,
     views: Sequence[WorkerView] | None,
-) -> documents.Document:
+) -> GpusHere:
     return {
         "gpus": [
             documents.gpu(gpu, held.get(gpu.device)) for detection in detections for gpu in detection.gpus

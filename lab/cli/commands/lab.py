@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +28,7 @@ from lab.topology import Endpoints, LabSpec, LabStatus
 
 if TYPE_CHECKING:
     from lab.api.health import DeviceView
+    from lab.api.shown import ShownAddress
     from lab.cluster.api import Node
     from lab.cluster.jobs import Job
     from lab.lab import Lab
@@ -303,8 +304,8 @@ def _addresses(app: App, lab: Lab, seen: LabStatus, show_secrets: bool) -> None:
         app.out.line(render.headline(seen))
         app.out.note("start it with: labctl up")
         return
-    columns = ("service", "state", "what", "url")
-    app.out.show(render.table([c.upper() for c in columns], ([row[c] for c in columns] for row in rows)))
+    columns = ("SERVICE", "STATE", "WHAT", "URL")
+    app.out.show(render.table(columns, ((r["service"], r["state"], r["what"], r["url"]) for r in rows)))
     secrets = [row for row in rows if row["secret_file"] or row.get("secret")]
     if secrets:
         app.out.line()
@@ -314,16 +315,18 @@ def _addresses(app: App, lab: Lab, seen: LabStatus, show_secrets: bool) -> None:
             app.out.line(f"  {name}: {value}")
 
 
-def _service(name: str, state: str, url: str, endpoints: Endpoints | None, reveal: bool) -> dict[str, Any]:
+def _service(name: str, state: str, url: str, endpoints: Endpoints | None, reveal: bool) -> ShownAddress:
     known = find_row(name)
-    row: dict[str, Any] = {"service": name, "state": state, "what": known.what}
-    row |= {"url": format.without_secrets(url), "secret_file": ""}
+    row: ShownAddress = {
+        "service": name, "state": state, "what": known.what,
+        "url": format.without_secrets(url), "secret_file": "",
+    }  # fmt: skip
     if endpoints is None:
         return row
     if known.secret and endpoints.ray_token_file:  # all lie in one folder
         row["secret_file"] = os.path.join(os.path.dirname(endpoints.ray_token_file), known.secret)
     if reveal:
-        secret = {
+        row["secret"] = {
             HEAD: {"token": endpoints.ray_token},
             STORE: {
                 "access_key": endpoints.credentials.access_key,
@@ -332,7 +335,6 @@ def _service(name: str, state: str, url: str, endpoints: Endpoints | None, revea
             JUPYTER: {"url": endpoints.jupyter},
             GRAFANA: {"user": "admin", "password": endpoints.grafana_password},
         }.get(name)
-        row["secret"] = secret
     return row
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,9 @@ from lab.errors import CheckError, RefusedError, UnsupportedError, UsageError
 from lab.host import environment
 from lab.host.files import write_private
 from lab.topology import BUCKET, Check
+
+if TYPE_CHECKING:
+    from lab.api.shown_here import Diagnosis
 
 REPORT = "gpu-acceptance.json"
 
@@ -90,12 +93,11 @@ def doctor(
         checks = run_checks(name, runtime)
     checks = _with_lab(app, checks)
     ok = all(check.outcome != "failed" for check in checks)
-    document: Mapping[str, Any] = {"ok": ok, "checks": [documents.check(check) for check in checks]}
+    document: Diagnosis = {"ok": ok, "checks": [documents.check(check) for check in checks]}
     if bug_report:
         from lab.flows.doctor import report
 
-        document = report.bug_report(document["checks"])
-        app.out.document(document)
+        app.out.document(report.bug_report(document["checks"]))
     _show(app, checks, document, shown=bug_report)
 
 

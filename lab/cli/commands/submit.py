@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,6 +21,8 @@ from lab.errors import JobError, LabError, UsageError
 from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
+    from lab.api.queue import Description
+    from lab.api.shown import SubmittedJob
     from lab.cli.output import Output
     from lab.cluster.jobs import Job
     from lab.cluster.queue_request import QueuedSubmission
@@ -224,7 +224,9 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     """Follow a job from its queue to its end."""
     job_id, workload, out = submitted.submission_id, submitted.workload, app.out
     out.note(f"submitted job {workload}")
-    document = {"submission_id": job_id, "waits": submitted.waits, "job": None, "workload": workload}
+    document: SubmittedJob = {
+        "submission_id": job_id, "waits": submitted.waits, "job": None, "workload": workload
+    }  # fmt: skip
     _warn(out, submitted)
     if detach:
         if not out.as_json(document):
@@ -247,7 +249,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
         out.note(f"job {workload} succeeded")
         return
     if job.status == "FAILED" and described.status == "Finished":
-        _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": described})
+        _failed(app, lab, job, submitted.waits, described)
     error = JobError(
         f"job {workload}: {described.status}, {queue_words.explained(described)}",
         f"what happened: labctl queue describe {job_id}",
@@ -292,9 +294,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     _failed(app, lab, job, submitted.waits)
 
 
-def _failed(
-    app: App, lab: Lab, job: Job, waits: str, more: Mapping[str, object] = MappingProxyType({})
-) -> NoReturn:
+def _failed(app: App, lab: Lab, job: Job, waits: str, queued: Description | None = None) -> NoReturn:
     """Say that the job failed, with its last lines, and exit with 9."""
     try:
         last = lab.jobs.logs(job.submission_id).splitlines()[-LAST_LINES:]
@@ -309,15 +309,16 @@ def _failed(
         f"its whole log: labctl jobs logs {job.submission_id}",
     )
     explanation = lab.why_failed(job)
-    extra = {
+    document: SubmittedJob = {
         "submission_id": job.submission_id,
         "waits": waits,
         "job": documents.job(job),
         "last_lines": last,
         "explanation": documents.explanation(explanation),
-        **more,
     }
-    app.out.complain(error, extra)
+    if queued is not None:
+        document["workload"], document["queue"] = queued.workload, queued
+    app.out.complain(error, document)
     app.out.explain(explanation)
     raise click.exceptions.Exit(error.exit_code)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 from lab.daemons.gateway import views
@@ -68,7 +67,7 @@ class Access:
         if not allowed(person.role, action, Whose.SHARED):
             raise ForbiddenError(f"a {person.role.value} may not {action.value}", _hint(action))
 
-    async def find(self, person: Person, action: Action, key: str) -> dict[str, Any] | None:
+    async def find(self, person: Person, action: Action, key: str) -> Row | None:
         """The job of the queues that a person means, once she may do this to it; None where there is none.
 
         `key` is NAMESPACE/NAME, a name, or the id of an attempt. Her own jobs need not be called by the
@@ -82,14 +81,14 @@ class Access:
             self.check(person, action, self.owner(str(row["namespace"])), "this job")
         return row
 
-    async def get(self, person: Person, action: Action, key: str) -> dict[str, Any]:
+    async def get(self, person: Person, action: Action, key: str) -> Row:
         """`find`, of a job that must be there. Raises NotFoundError, too."""
         row = await self.find(person, action, key)
         if row is None:
             raise NotFoundError(f"there is no job {key.removeprefix('*/')!r} in the queues")
         return row
 
-    async def _described(self, key: str) -> dict[str, Any] | None:
+    async def _described(self, key: str) -> Row | None:
         space, _, name = key.rpartition("/")
         if not name:
             return None
@@ -99,13 +98,13 @@ class Access:
             return None
         return dict(good(reply).json())
 
-    async def attempt(self, row: Row) -> dict[str, Any] | None:
+    async def attempt(self, row: Row) -> Row | None:
         """The latest attempt of a job as Ray knows it; None where it knows none."""
         if not row["submission_id"]:
             return None
         return await self.submission(str(row["submission_id"]))
 
-    async def submission(self, submission_id: str) -> dict[str, Any] | None:
+    async def submission(self, submission_id: str) -> Row | None:
         """A job of Ray's; None where it knows none of this id."""
         reply = await self.ray.ask("GET", job_path(submission_id))
         return None if reply.status == 404 else dict(good(reply).json())

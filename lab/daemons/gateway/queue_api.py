@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, workload_path
@@ -21,7 +20,7 @@ class QueuePages:
     async def submit(self, asked: Asked) -> Reply:
         """`POST /jobs` and `/dry-run`, in this person's name."""
         request = submission.from_queue(asked.person, submission.body(asked.body))
-        space = request["queue"].partition("/")[0]
+        space = str(request["queue"]).partition("/")[0]
         owner = self._access.owner(space)
         self._access.check(asked.person, Action.SUBMIT, owner, f"queue {request['queue']}")
         return await self._access.queue.ask("POST", asked.path, json.dumps(request).encode())
@@ -63,7 +62,7 @@ class QueuePages:
             return reply
         return document([self._event(asked, event) for event in reply.json()])
 
-    def _event(self, asked: Asked, event: dict[str, Any]) -> dict[str, Any]:
+    def _event(self, asked: Asked, event: dict[str, object]) -> dict[str, object]:
         space, slash, _ = str(event["workload"]).partition("/")
         if not slash or self._access.may(asked.person, Action.READ, self._access.owner(space)):
             return event

@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, job_path, workload_path
 from lab.daemons.gateway.upstream import Reply, TooLongError, UnansweredError, document
+from lab.daemons.gateway.views import Row
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.people.policy import Action
 from lab.topology import JOB_FINAL
@@ -84,7 +84,7 @@ class RayJobs:
             return self._package(person.name, name)
 
         request = submission.from_ray(person, submission.body(asked.body), package)
-        space = request["queue"].partition("/")[0]
+        space = str(request["queue"]).partition("/")[0]
         self._access.check(person, Action.SUBMIT, self._access.owner(space), f"queue {request['queue']}")
         reply = await self._access.queue.ask("POST", "/jobs", json.dumps(request).encode())
         if not reply.good:
@@ -119,14 +119,14 @@ class RayJobs:
         job = views.details(row, await self._access.attempt(row))
         return document(self._shown(asked, job, self._access.owner(row["namespace"])))
 
-    def _shown(self, asked: Asked, job: dict[str, Any], owner: str) -> dict[str, Any]:
+    def _shown(self, asked: Asked, job: Row, owner: str) -> dict[str, object]:
         """The part of a job that this person may see."""
         if not self._access.may(asked.person, Action.READ, owner):
             return views.closed(job)
         person, environment = self._access.registry.people().get(owner), job.get("runtime_env") or {}
         return {**job, "runtime_env": submission.without_variables(person, environment)}
 
-    async def _unqueued(self, asked: Asked, action: Action, name: str) -> dict[str, Any]:
+    async def _unqueued(self, asked: Asked, action: Action, name: str) -> Row:
         """A job that the queues do not know, or not any more. Raises NotFoundError, ForbiddenError."""
         job = await self._access.submission(name)
         if job is None:

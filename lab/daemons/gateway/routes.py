@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
 from urllib.parse import unquote
 
 from lab.daemons.gateway.access import Access, Asked, ForbiddenError
@@ -108,6 +107,6 @@ def failure(path: str, error: LabError) -> Reply:
     if path.startswith(RAY):
         text = f"{error.message} ({error.hint})" if error.hint else error.message
         return Reply(status, text.encode(), "text/plain", headers)
-    said: dict[str, Any] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+    said: dict[str, object] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
     reply = document({"error": said}, status)
     return Reply(status, reply.data, reply.kind, headers)

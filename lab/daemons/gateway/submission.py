@@ -7,7 +7,6 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from lab.cluster.queues import RESERVED
 from lab.daemons.gateway.upstream import Body
@@ -42,7 +41,7 @@ Packages = Callable[[str], str]
 """Gives the SHA-256 of a person's package by Ray's name for it; empty where she sent none of that name."""
 
 
-def body(data: Body) -> dict[str, Any]:
+def body(data: Body) -> dict[str, object]:
     """The JSON object of a request. Raises UsageError."""
     try:
         value = parse_json(bytes(data) or b"{}")
@@ -81,7 +80,7 @@ def variables(person: Person) -> dict[str, str]:
     }
 
 
-def with_variables(person: Person, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+def with_variables(person: Person, runtime_env: Mapping[str, object]) -> dict[str, object]:
     """Her runtime environment with these variables; what she sets herself counts. Raises UsageError."""
     given = runtime_env.get("env_vars") or {}
     if not isinstance(given, Mapping):
@@ -89,16 +88,17 @@ def with_variables(person: Person, runtime_env: Mapping[str, Any]) -> dict[str, 
     return {**runtime_env, "env_vars": {**variables(person), **given}}
 
 
-def without_variables(person: Person | None, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+def without_variables(person: Person | None, runtime_env: Mapping[str, object]) -> dict[str, object]:
     """A runtime environment as its owner gave it, if she is known, and without keys of any store."""
     ours = {} if person is None else variables(person)
-    given = runtime_env.get("env_vars") or {}
-    kept = {n: v for n, v in given.items() if not n.startswith(KEYS) and ours.get(n) != v}
+    given = runtime_env.get("env_vars")
+    kept = dict(given) if isinstance(given, Mapping) else {}
+    kept = {n: v for n, v in kept.items() if not n.startswith(KEYS) and ours.get(n) != v}
     rest = {name: value for name, value in runtime_env.items() if name != "env_vars"}
     return {**rest, "env_vars": kept} if kept else rest
 
 
-def from_queue(person: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
+def from_queue(person: Person, asked: Mapping[str, object]) -> dict[str, object]:
     """A request of the controller's own form, in this person's name. Raises UsageError."""
     name, queue = asked.get("name") or "", asked.get("queue") or ""
     runtime_env = asked.get("runtime_env") or {}
@@ -113,7 +113,7 @@ def from_queue(person: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def from_ray(person: Person, asked: Mapping[str, Any], packages: Packages) -> dict[str, Any]:
+def from_ray(person: Person, asked: Mapping[str, object], packages: Packages) -> dict[str, object]:
     """A request of Ray's Jobs API as one to the controller. Raises UsageError for what no queue can hold."""
     if unqueued := next((name for name in UNQUEUED if asked.get(name)), ""):
         raise UsageError(f"{unqueued}: no quota counts that", "ask for CPUs or GPUs")
@@ -154,7 +154,7 @@ def _command(entrypoint: str) -> list[str]:
     return words if words and shlex.join(words) == entrypoint else ["bash", "-c", entrypoint]
 
 
-def _package(runtime_env: Mapping[str, Any], packages: Packages) -> tuple[dict[str, Any], str]:
+def _package(runtime_env: Mapping[str, object], packages: Packages) -> tuple[dict[str, object], str]:
     """The environment without the working folder that was sent, and the SHA-256 of that."""
     rest = dict(runtime_env)
     modules = rest.get("py_modules") or []
@@ -188,7 +188,7 @@ def _workers(metadata: dict[str, str]) -> dict[str, int | float]:
     return workers
 
 
-def _strings(value: Any, where: str) -> dict[str, str]:
+def _strings(value: object, where: str) -> dict[str, str]:
     given = value or {}
     if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
         raise UsageError(f"the request: {where} must be an object whose values are strings")

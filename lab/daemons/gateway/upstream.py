@@ -6,11 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.errors import ClusterError, LabError
 from lab.host.http import bearer
 from lab.host.reading import parse_json
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession, StreamReader
 
 TIMEOUT_SECONDS = 30.0
 UPLOAD_SECONDS = 120.0
@@ -59,7 +62,7 @@ class Reply:
         return self.data[:8000].decode(errors="replace")[:2000]
 
 
-def document(value: Any, status: int = 200) -> Reply:
+def document(value: object, status: int = 200) -> Reply:
     """An answer with a JSON document."""
     return Reply(status, json.dumps(value).encode())
 
@@ -97,7 +100,9 @@ class TooLongError(ClusterError):
 class HttpUpstream:
     """The real one, over aiohttp."""
 
-    def __init__(self, session: Any, url: str, token: str, tails: Any = None) -> None:
+    def __init__(
+        self, session: ClientSession, url: str, token: str, tails: ClientSession | None = None
+    ) -> None:
         """`session` is aiohttp's, `token` the one that the service wants; `tails` a session for streams."""
         self._session, self._url, self._headers = session, url.rstrip("/"), bearer(token)
         self._tails = tails or session
@@ -124,7 +129,7 @@ class HttpUpstream:
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
             raise self._unanswered(error) from error
 
-    async def _read(self, content: Any, most: int) -> bytes:
+    async def _read(self, content: StreamReader, most: int) -> bytes:
         data = bytearray()
         while chunk := await content.readany():
             data += chunk

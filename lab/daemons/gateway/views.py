@@ -48,7 +48,7 @@ def status_of(row: Row, job: Row | None) -> str:
     return "PENDING"
 
 
-def details(row: Row, job: Row | None) -> dict[str, Any]:
+def details(row: Row, job: Row | None) -> Row:
     """The JobDetails of a job of the queues. It is called by its name, whichever attempt it is at."""
     known = dict(job or {})
     status = status_of(row, job)
@@ -78,7 +78,7 @@ def workload_of(job: Row) -> str:
     return str((job.get("metadata") or {}).get(WORKLOAD, ""))
 
 
-def closed(job: Row) -> dict[str, Any]:
+def closed(job: Row) -> dict[str, object]:
     """A job of Ray's with only what everybody sees."""
     shown = {name: job.get(name) for name in SHOWN_OF_ALL}
     hidden = {name: None for name in job if name not in shown}
@@ -87,7 +87,7 @@ def closed(job: Row) -> dict[str, Any]:
     return {**hidden, **shown, "entrypoint": "", "metadata": metadata, "runtime_env": {}}
 
 
-def closed_row(row: Row) -> dict[str, Any]:
+def closed_row(row: Row) -> dict[str, object]:
     """A row of the queues with only what everybody sees."""
     return {name: value if name in SHOWN_OF_ALL_IN_QUEUES else "" for name, value in row.items()}
 
@@ -102,12 +102,12 @@ def log_in(head: bytes) -> str | None:
     return None
 
 
-def closed_event(event: Row) -> dict[str, Any]:
+def closed_event(event: Row) -> dict[str, object]:
     """An event of a job with only what everybody sees: its message may hold what the job printed."""
     return {**event, "message": ""}
 
 
-def without_environments(value: Any) -> Any:
+def without_environments(value: object) -> object:
     """A document of Ray's without the runtime environments in it, which hold keys."""
     if isinstance(value, dict):
         kept = {name: inner for name, inner in value.items() if "runtime_env" not in name}

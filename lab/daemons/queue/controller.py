@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 from kueue.calls import Call, begin, perform
 from kueue.engine import Engine
@@ -179,7 +178,7 @@ class Draft:
         """True once anything was changed."""
         return bool(self._called or self._touched or self.changes)
 
-    def call(self, name: str, **arguments: Any) -> list[Change]:
+    def call(self, name: str, **arguments: object) -> list[Change]:
         """Make one of kueue.calls.CALLS, and let the jobs follow; returns what it changed."""
         self._called = True  # first: a call that fails half way must not be kept in memory
         changes = perform(self._controller.engine, Call(self.now, name, arguments))

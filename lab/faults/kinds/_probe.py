@@ -48,7 +48,7 @@ def tell_if_up(scene: Scene, module: str, *arguments: object) -> None:
         return
 
 
-def _answer(output: str) -> dict[str, Any] | None:
+def _answer(output: str) -> dict[str, object] | None:
     """Return the last line that is a JSON object; warnings may stand around it."""
     for line in reversed(output.splitlines()):
         try:

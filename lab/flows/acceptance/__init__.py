@@ -8,7 +8,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from lab.errors import LabError, RefusedError
 from lab.flows.acceptance.questions import COMPUTES, Question, all_questions
@@ -68,7 +67,7 @@ class Acceptance:
         """Every check, also those that have not been made."""
         return tuple(answer.check for answer in self._answers.values())
 
-    def run(self, on_progress: Callable[[str], None], keep: Callable[[dict[str, Any]], None]) -> None:
+    def run(self, on_progress: Callable[[str], None], keep: Callable[[dict[str, object]], None]) -> None:
         """Ask every question. `keep` gets the report before the first one and after each.
 
         What fails is an answer; what was started is ended, whatever happens.
@@ -88,7 +87,7 @@ class Acceptance:
             took = "" if answer.seconds is None else f" after {answer.seconds:.1f} s"
             on_progress(f"{question.name}: {answer.check.outcome}{took}")
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, object]:
         """The document to send, as far as it is known: without secrets, addresses, or the machine's name."""
         return {
             "schema": SCHEMA,

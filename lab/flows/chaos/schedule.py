@@ -120,7 +120,7 @@ class _Document:
         self._key_lines: dict[Place, int] = {}
         self.data: Plain = self._plain(root, ())
 
-    def _plain(self, node: Plain, place: Place) -> Plain:
+    def _plain(self, node: Plain, place: Place) -> object:
         self._lines[place] = node.start_mark.line + 1
         if len(self._lines) > MAX_NODES:
             raise self.wrong("not a schedule: it is too large", place)
@@ -128,7 +128,7 @@ class _Document:
             return str(node.value).strip()
         if node.id == "sequence":
             return [self._plain(child, (*place, number)) for number, child in enumerate(node.value)]
-        values: dict[str, Plain] = {}
+        values: dict[str, object] = {}
         for key, value in node.value:
             name = str(key.value)
             inner = (*place, name)
@@ -181,7 +181,7 @@ class _Document:
         given = f", not {value!r}" if isinstance(value, str) else ""
         return self.wrong(f"{what} {must}{given}", place)
 
-    def _at(self, place: Place) -> Plain:
+    def _at(self, place: Place) -> object:
         value: Plain = self.data
         for key in place:
             value = value[key]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lab.api.base import Plain
 from lab.host import environment, redaction
 from lab.version import __version__
 
+if TYPE_CHECKING:
+    from lab.api.shown_here import BugReport, ShownCheck
+
 
 def bug_report(
-    checks: Sequence[Mapping[str, Plain]], *, labs: Path | None = None, user: Path | None = None
-) -> Plain:
+    checks: Sequence[ShownCheck], *, labs: Path | None = None, user: Path | None = None
+) -> BugReport:
     """The document of `doctor --report`. `labs` is the folder of all labs, `user` the user's home."""
-    document = {
+    document: BugReport = {
         "labctl": __version__,
         "installed": environment.packaged(),
         "python": platform.python_version(),

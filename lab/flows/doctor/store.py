@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.errors import LabError, StoreError, UsageError
 from lab.host.http import POOL_READ_SECONDS
@@ -13,6 +13,8 @@ from lab.host.secrets import key_from, read_key
 from lab.topology import REGION, Check, Credentials, Endpoints
 
 if TYPE_CHECKING:
+    from urllib3 import PoolManager
+
     from lab.store.conformance import Question
 
 HOW = "give it with --s3-credentials FILE, or in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -48,7 +50,7 @@ def store_checks(
     endpoints: Callable[[], Endpoints | None] = lambda: None,
     environment: Mapping[str, str] = os.environ,
     questions: tuple[Question, ...] | None = None,
-    http: Any = None,
+    http: PoolManager | None = None,
 ) -> tuple[Check, ...]:
     """Every question of `lab.store.conformance`, asked of the bucket at `url`.
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from kueue.quantity import parse
 from lab.flows.kubernetes.manifests import Manifest, Path_, items, mapping, text
@@ -134,7 +133,7 @@ def clusters(manifest: Manifest) -> Iterator[RayCluster]:
 
 def inside(value: Mapping[str, object], path: Path_) -> Mapping[str, object]:
     """The mapping at this path; an empty one where there is none."""
-    inner: Any = value
+    inner: object = value
     for part in path:
         inner = mapping(inner).get(str(part))
     return mapping(inner)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kueue.reading import DEFAULT_NAMESPACE
 from kueue.reading.nodes import BOOL, FLOAT, INT, NULL, At, Problems, documents
@@ -112,7 +111,7 @@ def mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def items(value: object) -> list[Any]:
+def items(value: object) -> list[object]:
     """The value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
@@ -141,14 +140,14 @@ def line_of(root: At, path: Sequence[str | int]) -> int:
     return int(line)
 
 
-def plain(at: At) -> Any:
+def plain(at: At) -> object:
     """The value in Python's types; merge keys are resolved, and times stay texts."""
     if at.node.id == "sequence":
         return [plain(item) for item in at.items()]
     if at.node.id == "mapping":
         given = at.mapping()
         merged = plain(given.pop("<<")) if "<<" in given else {}
-        merged_in: dict[str, Any] = {}
+        merged_in: dict[str, object] = {}
         for inherited in reversed(merged if isinstance(merged, list) else [merged]):
             merged_in.update(mapping(inherited))
         return merged_in | {key: plain(value) for key, value in given.items()}
@@ -180,7 +179,7 @@ def values(content: str) -> list[object]:
     return read
 
 
-def value_of(content: str) -> Any:
+def value_of(content: str) -> object:
     """The one document of a YAML text, None of an empty one. Raises ValueError as `values` does."""
     read = values(content)
     if len(read) > 1:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.api.base import parse
 from lab.api.inference import BatchEvidence
@@ -40,7 +40,7 @@ def records_key(lesson: int) -> str:
     return f"{folder(lesson)}/session.json"
 
 
-def read_records(store: Store, lesson: int) -> tuple[float | None, dict[str, Any]]:
+def read_records(store: Store, lesson: int) -> tuple[float | None, dict[str, object]]:
     """The begin of a lesson (seconds since the epoch) and its records. Raises StoreError."""
     try:
         document = parse_json(store.get(records_key(lesson)))
@@ -50,7 +50,7 @@ def read_records(store: Store, lesson: int) -> tuple[float | None, dict[str, Any
         return None, {}
 
 
-def write_records(store: Store, lesson: int, began_at: float, records: Mapping[str, Any]) -> None:
+def write_records(store: Store, lesson: int, began_at: float, records: Mapping[str, object]) -> None:
     """Keep both. Raises StoreError; TypeError, ValueError for what is no JSON."""
     document = {"lesson": lesson, "began_at": began_at, "records": dict(records)}
     store.put(records_key(lesson), json.dumps(document, allow_nan=False).encode())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.api.base import Plain, parse
+from lab.api.base import parse
 from lab.api.lesson import RESULT_SCHEMA, ReportDocument, ResultDocument, Versions, digest, written
 from lab.errors import UsageError
 from lab.flows.lessons.catalogue import numbers
@@ -156,7 +156,7 @@ def _rank(document: ResultDocument) -> tuple[bool, float]:
     return document.passed, document.at
 
 
-def _result(document: Plain, lesson: int) -> ResultDocument | None:
+def _result(document: object, lesson: int) -> ResultDocument | None:
     """The document if it is an intact result of this lesson."""
     try:
         result = parse(ResultDocument, document, "the result")

@@ -6,7 +6,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.cluster.jobs import Job
 from lab.errors import ClusterError, JobError, LabError, NotFoundError, UsageError
@@ -50,7 +50,7 @@ class Session:
         self.lab, self._say, self._clock = lab, say, clock
         self.began_at = clock()
         """Seconds since the epoch."""
-        self._records: dict[str, Any] = {}
+        self._records: dict[str, object] = {}
         self._named: set[str] = set()
         write_records(self.lab.store, number, self.began_at, {})
         say(f"Lesson {number}: {self.lesson.title} (lab {self.lab.name})")

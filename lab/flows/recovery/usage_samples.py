@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from lab.api.base import Plain
 from lab.api.light import restore
 from lab.errors import LabError
 from lab.host.clock import WALL, Clock
@@ -48,7 +47,7 @@ class Samples:
     samples: tuple[Sample, ...] = ()
     problem: str = ""
 
-    def to_json(self) -> Plain:
+    def to_json(self) -> dict[str, object]:
         """The document that is kept beside a receipt."""
         return {"schema": SCHEMA, "samples": [asdict(sample) for sample in self.samples]}
 
@@ -158,7 +157,7 @@ class Sampler:
         }
 
 
-def _sample(row: Plain) -> Sample | None:
+def _sample(row: object) -> Sample | None:
     try:
         return restore(Sample, row)
     except ValueError:

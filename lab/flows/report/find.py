@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.api.base import parse
 from lab.api.ledger import RunStarted
@@ -83,7 +84,7 @@ def parse_receipt(data: bytes, where: str) -> ReceiptDocument:
 
     Raises UsageError that says what is wrong with `where`.
     """
-    document: Any = None
+    document: object = None
     lines = [line for line in data.splitlines() if line.strip()]
     for text in (data, lines[-1] if lines else b""):
         try:
@@ -130,7 +131,7 @@ def _receipts(lab: Lab) -> list[str]:
     return [match[0] for match in sorted(matches, key=lambda m: int(m["at"]))]
 
 
-def _listed(names: Any) -> str:
+def _listed(names: Iterable[str]) -> str:
     listed = list(names)
     more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
     return (", ".join(listed[:LISTED]) + more) or "none"
@@ -164,21 +165,17 @@ class _Reader:
         if not self._is_ours(history):
             why = f"the receipt is not of lab {lab.name}, whose object store has no ledger of the job"
             return ReportEvidence(subject, missing=(f"{why}: this is the receipt alone",))
-        cluster = self._cluster()
-        return ReportEvidence(
+        evidence = ReportEvidence(
             subject,
             history=history,
             steps=_steps(events, subject),
-            **cluster,
-            **self._control(history),
-            faults=self._faults(),
             lab=lab.name,
             runtime=lab.view.kind,
-            samples=self._samples(),
             machine=_machine(events),
-            **self._lab_itself(cluster),
-            missing=tuple(self._missing),
         )
+        evidence = self._with_control(self._with_cluster(evidence))
+        evidence = replace(evidence, faults=self._faults(), samples=self._samples())
+        return replace(self._with_settings(evidence), missing=tuple(self._missing))
 
     def _is_ours(self, history: History | None) -> bool:
         """Tell if the subject is of this lab: in its store, or a file that tells what its ledger tells."""
@@ -220,8 +217,8 @@ class _Reader:
             return recorded_faults(self._lab.store, self._subject.job)
         return ()
 
-    def _cluster(self) -> dict[str, Any]:
-        """Service of each node, and status, entrypoint and recipe of the job."""
+    def _with_cluster(self, evidence: ReportEvidence) -> ReportEvidence:
+        """With the service of each node, and status, entrypoint and recipe of the job."""
         with self._noted("Ray did not answer"):
             nodes = self._lab.api.nodes()
             name = self._subject.job
@@ -230,14 +227,15 @@ class _Reader:
             submitted = [{"status": j.status, "entrypoint": j.entrypoint, "recipe": j.recipe} for j in jobs]
             services = {node.node_id: node.service for node in nodes}
             workers = tuple(sorted(filter(is_worker, set(services.values()))))
-            return {"services": services, **({"workers": workers, "job": submitted[0]} if submitted else {})}
-        return {}
+            evidence = replace(evidence, services=services)
+            return replace(evidence, workers=workers, job=submitted[0]) if submitted else evidence
+        return evidence
 
-    def _control(self, history: History | None) -> dict[str, Any]:
-        """The control run that the receipt names, or the newest one of the job."""
+    def _with_control(self, evidence: ReportEvidence) -> ReportEvidence:
+        """With the control run that the receipt names, or the newest one of the job."""
         from lab.evidence.receipt import compare_curves
 
-        known = self._subject.receipt and self._subject.receipt.control
+        history, known = evidence.history, self._subject.receipt and self._subject.receipt.control
         named, tolerance = (known.submission_id, known.curves.tolerance) if known else ("", 0.0)
         with self._noted("the control run could not be read"):
             newest = control_of(self._lab.jobs.list(), self._subject.job) if not named else None
@@ -245,8 +243,8 @@ class _Reader:
             control = self._lab.history(job) if job else None
             if control is not None and control.runs and history is not None:
                 curves = compare_curves(history, control, tolerance)
-                return {"control_job": job, "control": control, "curves": curves}
-        return {}
+                return replace(evidence, control_job=job, control=control, curves=curves)
+        return evidence
 
     def _samples(self) -> tuple[Sample, ...]:
         key = key_of(self._subject.key)
@@ -257,19 +255,20 @@ class _Reader:
                 return samples.samples
         return ()
 
-    def _lab_itself(self, cluster: Mapping[str, Any]) -> dict[str, Any]:
-        """GPUs and settings of the lab, where it was not started anew since the job: then it had others."""
-        if not cluster.get("job"):
+    def _with_settings(self, evidence: ReportEvidence) -> ReportEvidence:
+        """With GPUs and settings of the lab, unless it was started anew since the job: then it had others."""
+        if not evidence.job:
             self._missing.append(
                 "Ray does not know the job: GPUs and settings of the lab are of another start"
             )
-            return {}
+            return evidence
         with self._noted("the lab's settings could not be read"):
             spec = self._lab.view.spec()
             size = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
             changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
-            return {"gpus": _gpus(spec.gpu), "settings": (("nodes", size), ("settings of Ray", changed))}
-        return {}
+            settings = (("nodes", size), ("settings of Ray", changed))
+            return replace(evidence, gpus=_gpus(spec.gpu), settings=settings)
+        return evidence
 
 
 def _gpus(plan: GpuPlan) -> str:

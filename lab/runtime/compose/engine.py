@@ -380,7 +380,7 @@ class DockerEngine:
             return ()
         answer = self._answer(*question, *names)
         try:
-            rows: list[Mapping[str, Any]] = parse_json(answer.stdout or "[]")
+            rows = list(parse_json(answer.stdout or "[]"))
         except ValueError as error:
             raise no_answer(answer.stderr or str(error)) from error
         if answer.returncode and "no such" not in answer.stderr.lower():

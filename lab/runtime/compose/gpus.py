@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from lab.services import HEAD, JUPYTER, worker
 from lab.topology import GpuAssignment, GpuPlan, Vendor
@@ -39,6 +39,26 @@ NVIDIA_CAPABILITIES = "compute,utility"
 """The parts of NVIDIA's driver that a worker gets: CUDA, and NVML with nvidia-smi."""
 
 
+class ServiceOverride(TypedDict, total=False):
+    """What the override says of a service, in Compose's words."""
+
+    extends: dict[str, str]
+    profiles: list[str]
+    hostname: str
+    command: list[str]
+    environment: dict[str, str]
+    image: str
+    deploy: dict[str, dict[str, dict[str, list[dict[str, object]]]]]
+    devices: list[str]
+    group_add: list[str]
+
+
+class Override(TypedDict, total=False):
+    """The Compose file that the lab makes where those of compose/ do not suffice."""
+
+    services: dict[str, ServiceOverride]
+
+
 @dataclass(frozen=True)
 class GpuFragment:
     """The additions of a GPU plan to a lab's Compose project."""
@@ -47,8 +67,8 @@ class GpuFragment:
     """Files of compose/, after lab.yaml and before the override."""
     env: dict[str, str] = field(default_factory=dict)
     """Variables of the env file."""
-    override: dict[str, Any] = field(default_factory=dict)
-    """`{"services": {...}}`: image, devices, groups and environment, to be merged into what the override says
+    override: Override = field(default_factory=Override)
+    """Image, devices, groups and environment, to be merged into what the override says
     of these services. The command stays the override's: it needs `--num-gpus` as `gpus_per_worker` says."""
     gpus_per_worker: int = 0
     """GPUs that each worker offers to Ray."""
@@ -58,7 +78,7 @@ def compose_gpu(plan: GpuPlan, workers: int) -> GpuFragment:
     """The additions of `plan` to the project of a lab with so many workers."""
     if plan.vendor is Vendor.NONE:
         return GpuFragment()
-    services: dict[str, Any] = {}
+    services: dict[str, ServiceOverride] = {}
     if plan.shared:  # Ray Train's controller, which chooses between NCCL and Gloo, runs beside the driver
         services = {service: {"environment": dict(SHARED)} for service in (HEAD, JUPYTER)}
     for index in range(workers):
@@ -103,18 +123,22 @@ def _groups(plan: GpuPlan) -> dict[str, str]:
     return {"LAB_VIDEO_GID": str(video), "LAB_RENDER_GID": str(render)}
 
 
-def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> dict[str, Any]:
+def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> ServiceOverride:
     """The override of one worker."""
     environment: dict[str, str] = dict(SHARED) if plan.shared else {}
     if pinned_by_file or assignment is None:
         return {"environment": environment} if environment else {}
     environment["RAYLAB_GPU"] = plan.vendor.value
-    service: dict[str, Any] = {"environment": environment}
+    service: ServiceOverride = {"environment": environment}
     if plan.vendor in VARIANTS:
         service["image"] = image(plan.vendor)
     if plan.vendor is Vendor.NVIDIA:
         environment["NVIDIA_DRIVER_CAPABILITIES"] = NVIDIA_CAPABILITIES
-        device = {"driver": "nvidia", "device_ids": [assignment.gpu], "capabilities": ["gpu"]}
+        device: dict[str, object] = {
+            "driver": "nvidia",
+            "device_ids": [assignment.gpu],
+            "capabilities": ["gpu"],
+        }
         service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
     elif plan.vendor is Vendor.AMD:
         service["devices"] = [f"{node}:{node}" for node in assignment.device_nodes]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from lab.cluster import patches, ray_settings
 from lab.host.environment import packaged
 from lab.host.files import ROOT, data_folder
 from lab.host.workspace import workspace_path
 from lab.people.registry import FOLDER
-from lab.runtime.compose.gpus import WORKERS_IN_FILES, compose_gpu
+from lab.runtime.compose.gpus import WORKERS_IN_FILES, Override, compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import HEAD, PORTS, SERVICES, WORKER, worker
 from lab.topology import DEFAULT_LAB, OBJECT_STORE_BYTES, LabSpec
@@ -140,19 +139,17 @@ def _quoted(value: str) -> str:
     return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
 
 
-def override(state: ComposeState) -> dict[str, Any]:
+def override(state: ComposeState) -> Override:
     """The override: other workers, shared GPUs, services that are left out. Empty for the usual lab."""
     spec = state.spec
     fragment = compose_gpu(spec.gpu, spec.workers)
-    added: dict[str, Any] = {
-        name: dict(service) for name, service in fragment.override.get("services", {}).items()
-    }
+    added = dict(fragment.override.get("services", {}))
     spare = [worker(index) for index in range(spec.workers, WORKERS_IN_FILES)]
     for name in (*spare, *(() if state.offline else state.left_out)):
         added[name] = {"profiles": ["left-out"]}
     for index in range(WORKERS_IN_FILES, spec.workers):
         name = worker(index)
-        service = added.setdefault(name, {})
+        service = added.get(name, {})
         environment = {
             **(ray_settings.stock_environment() if spec.stock_ray else {}),
             **(REDIS_PATCH if spec.gcs_ft else {}),
@@ -160,12 +157,13 @@ def override(state: ComposeState) -> dict[str, Any]:
             **service.get("environment", {}),
             "RAYLAB_SERVICE_NAME": name,
         }
-        service.update(
-            extends={"file": str(COMPOSE / "lab.yaml").replace("$", "$$"), "service": worker(0)},
-            hostname=name,
-            command=list(worker_command(name, fragment.gpus_per_worker)),
-            environment=environment,
-        )
+        added[name] = {
+            **service,
+            "extends": {"file": str(COMPOSE / "lab.yaml").replace("$", "$$"), "service": worker(0)},
+            "hostname": name,
+            "command": list(worker_command(name, fragment.gpus_per_worker)),
+            "environment": environment,
+        }
     return {"services": added} if added else {}
 
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from lab.errors import KubernetesError, LabError, NotFoundError
 from lab.host import command
@@ -91,7 +90,7 @@ class Kubectl:
         """Let it take pods again."""
         self._ask("uncordon", machine)
 
-    def _json(self, *words: str) -> Mapping[str, Any]:
+    def _json(self, *words: str) -> Mapping[str, object]:
         said = self._ask(*words, "--output=json")
         try:
             document = parse_json(said.encode())
@@ -152,8 +151,8 @@ class Kubectl:
         )
 
 
-def _pod(row: Mapping[str, Any]) -> Pod:
-    def part(name: str) -> Mapping[str, Any]:
+def _pod(row: Mapping[str, object]) -> Pod:
+    def part(name: str) -> Mapping[str, object]:
         value = row.get(name)
         return value if isinstance(value, dict) else {}
 

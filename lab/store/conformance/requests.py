@@ -8,7 +8,7 @@ import html
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -17,6 +17,9 @@ from lab.host import http
 from lab.store.base import UnreachableStoreError
 from lab.store.s3 import RETRIES, address, check_trusted, parse_address
 from lab.topology import REGION, Credentials
+
+if TYPE_CHECKING:
+    from urllib3 import PoolManager
 
 
 class S3Reply(http.Reply):
@@ -55,7 +58,7 @@ class SigningClient:
         region: str = REGION,
         *,
         ca_file: Path | None = None,
-        pool: Any = None,
+        pool: PoolManager | None = None,
     ) -> None:
         """`pool` is the urllib3 pool to use, `ca_file` (PEM) for clients that bring their own.
 

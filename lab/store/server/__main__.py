@@ -26,7 +26,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.secrets import read_key, read_secret
@@ -103,7 +103,7 @@ def make_server(host: str, port: int, app: App, access_log: bool) -> BaseWSGISer
         raise PortTakenError(f"port {port} of {host} is in use", "choose another with --port") from error
 
 
-def make_app(args: argparse.Namespace, keys: Keyring) -> tuple[Any, str]:
+def make_app(args: argparse.Namespace, keys: Keyring) -> tuple[App, str]:
     """The application, and what it serves in words. Raises LabError."""
     if args.upstream is not None:
         from lab.store.server.gateway import Gateway
@@ -154,8 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     log(f"serving {what} on http://{args.host}:{server.server_port}")
     serve(server)
-    if args.root is not None:
-        app.lock.acquire(timeout=STOP_SECONDS)
+    if (lock := getattr(app, "lock", None)) is not None:
+        lock.acquire(timeout=STOP_SECONDS)
     log("ended on request")
     return 0
 

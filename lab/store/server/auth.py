@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
@@ -63,7 +62,7 @@ class Signature:
 class _ClaimedAuth(S3SigV4Auth):
     """botocore's signer, over exactly the headers that the client says it signed."""
 
-    def headers_to_sign(self, request: Any) -> Any:
+    def headers_to_sign(self, request: AWSRequest) -> HTTPHeaders:
         return request.headers
 
 

@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from lab.errors import RefusedError, StoreError
 from lab.host.files import take_lock
@@ -311,7 +311,7 @@ def _read(path: Path) -> DiskObject | None:
 def _check_layout(marker: Path) -> None:
     text = marker.read_bytes()
     try:
-        layout: Any = parse_json(text)["layout"] if text else LAYOUT
+        layout: object = parse_json(text)["layout"] if text else LAYOUT
     except (ValueError, KeyError, TypeError):
         layout = "unreadable"
     if layout != LAYOUT:

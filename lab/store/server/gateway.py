@@ -40,7 +40,7 @@ from lab.store.upstream import HEALTH_SECONDS, Upstream
 from lab.topology import BUCKET
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
+    from urllib3 import BaseHTTPResponse, PoolManager
 
 NAME = "gateway"
 
@@ -95,7 +95,7 @@ class Gateway:
         keys: Keyring,
         log: Callable[[str], None],
         *,
-        pool: Any = None,
+        pool: PoolManager | None = None,
     ) -> None:
         """`log` gets one line per error; `pool` is the urllib3 pool to use. Asks nothing yet."""
         self._upstream, self._keys, self._log = upstream, keys, log
@@ -150,7 +150,7 @@ class Gateway:
         query: Iterable[tuple[str, str]] = (),
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        **options: object,
+        **options: Any,
     ) -> BaseHTTPResponse:
         """The other store's answer, of which only the headers have come. Raises NoAnswerError."""
         name = quote(key.encode(errors="surrogateescape"), safe="/~")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import jsonschema
+from typing_extensions import is_typeddict
 
 from lab.api import (
     __main__,
@@ -19,10 +20,15 @@ from lab.api import (
     quotas,
     receipt,
     recipe,
+    shown,
+    shown_here,
 )
 from tests.conftest import ROOT
 
-MODULES = (chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe)
+MODULES = (
+    *(chaos, health, inference, ladder, lesson, queue, queue_requests, quotas, receipt, recipe),
+    *(shown, shown_here),
+)
 FILE = ROOT / "lab" / "api" / "schema.json"
 
 
@@ -37,7 +43,7 @@ def test_it_is_a_schema_of_every_shape() -> None:
         name
         for module in MODULES
         for name, value in vars(module).items()
-        if dataclasses.is_dataclass(value) and vars(value).get("__module__") == module.__name__
+        if (dataclasses.is_dataclass(value) or is_typeddict(value)) and value.__module__ == module.__name__
     }
     assert set(document["$defs"]) == shapes | {"Verdict"}
 

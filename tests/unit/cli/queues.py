@@ -6,8 +6,9 @@ import io
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+from urllib3 import PoolManager
 from urllib3.exceptions import ProtocolError
 
 from lab.cluster.api import Node
@@ -149,7 +150,7 @@ class QueueWorld:
         """Method and path of each request."""
         self.away = False
         labctl.jobs = self.jobs
-        self.queues = Queues("http://127.0.0.1:8266", TOKEN, pool=Wsgi(self))
+        self.queues = Queues("http://127.0.0.1:8266", TOKEN, pool=cast(PoolManager, Wsgi(self)))
         labctl._use(
             Lab(labctl.runtime, api=labctl.api, jobs=self.jobs, store=labctl.store, queues=self.queues)
         )

@@ -8,9 +8,11 @@ import sys
 import pytest
 
 from lab import errors
+from lab.api.lesson import CheckRecord
 from lab.cli import main as entry
 from lab.cli.context import App
 from lab.cli.format import CONTINUED, wrapped
+from lab.cli.output import Output
 from lab.errors import INTERRUPTED, LabError
 from lab.host import command
 from lab.host.environment import ElsewhereError
@@ -217,6 +219,13 @@ def test_json_holds_it_escaped(labctl: Labctl) -> None:
     result = labctl("up", "--json", "--quiet")
     assert result.stdout.isascii()
     assert json.loads(result.stdout)["error"]["message"] == HOSTILE
+
+
+def test_json_of_a_shape_holds_it_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().document(CheckRecord("asks", True, HOSTILE))
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert json.loads(printed) == {"name": "asks", "passed": True, "detail": HOSTILE}
 
 
 def test_lines_and_tables_obey_nobody_and_keep_their_colours(labctl: Labctl) -> None:

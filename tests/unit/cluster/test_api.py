@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import urllib3
@@ -33,7 +33,7 @@ class FakePool:
 def api_with(*answers: tuple[int, bytes] | Exception, token: str = "secret") -> tuple[RayApi, FakePool]:
     pool = FakePool(*answers)
     api = RayApi(URL + "/", token)
-    api._pool = pool
+    api._pool = cast(urllib3.PoolManager, pool)
     return api, pool
 
 

@@ -45,9 +45,9 @@ class Pool:
         return SimpleNamespace(status=status, headers={}, data=data)
 
 
-def queues(*answers: tuple[int, Any]) -> tuple[Queues, Pool]:
+def queues(*answers: tuple[int, Any]) -> tuple[Queues, Any]:
     """A client with a controller behind it."""
-    pool = Pool(*answers)
+    pool: Any = Pool(*answers)
     return Queues("http://queue/", "token", pool=pool), pool
 
 

@@ -13,6 +13,7 @@ from lab.errors import LabError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
     from lab.api.queue import Row
+    from lab.api.shown import ShownJobs
     from lab.cluster.allocation import Waiting
     from lab.cluster.jobs import Job
     from lab.lab import Lab
@@ -34,14 +35,17 @@ def overview(app: App) -> None:
     queued, silent = _in_queues(lab)
     missing = "; ".join(filter(None, (missing, silent)))
     if app.out.json_wanted:
-        rows = [
-            {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
-            for job in listed
-        ]
-        said = "; ".join(filter(None, (problem, missing)))
-        app.out.document(
-            {"jobs": rows, **({"queued": queued} if queued else {}), **({"problem": said} if said else {})}
-        )
+        document: ShownJobs = {
+            "jobs": [
+                {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
+                for job in listed
+            ]
+        }
+        if queued:
+            document["queued"] = queued
+        if said := "; ".join(filter(None, (problem, missing))):
+            document["problem"] = said
+        app.out.document(document)
     elif listed or queued:
         if listed:
             render.show_jobs(app.out, listed, waiting)

@@ -16,6 +16,7 @@ from lab.errors import LabError, NotFoundError
 
 if TYPE_CHECKING:
     from lab.api.queue import Description
+    from lab.api.shown import PendingJob, QueuedJob
     from lab.cluster.jobs import Job
     from lab.lab import Lab
 
@@ -50,15 +51,9 @@ def show(app: App, job_id: str) -> None:
     except LabError as error:
         problem = problem or error.message
     if app.out.json_wanted:
-        more = {
-            "waiting": documents.waiting(waits),
-            "placement": documents.placement(placement) if placement else None,
-            "lost_attempts": list(lost),
-            "problem": problem,
-            "explanation": documents.explanation(why),
-            **({} if queued is None else {"queue": queued}),
-        }
-        app.out.document({**documents.job(selected), **more})
+        document = documents.described_job(selected, waits, placement, lost, problem, why)
+        in_queue: QueuedJob | None = None if queued is None else {**document, "queue": queued}
+        app.out.document(in_queue or document)
         return
     rows: Iterable[tuple[str, object]] = (
         ("job", selected.submission_id),
@@ -105,14 +100,8 @@ def _show_queued(app: App, lab: Lab, queued: Description, job: Job) -> None:
     """Show a job of which Ray has nothing: it waits, or waits again."""
     why = lab.queues.why(queued.workload)
     if app.out.json_wanted:
-        more: dict[str, object] = {
-            "waiting": None,
-            "placement": None,
-            "lost_attempts": [],
-            "problem": "",
-            "explanation": None,
-        }
-        app.out.document({**documents.job(job), **more, "queue": queued, "why": why})
+        document: PendingJob = {**documents.described_job(job), "queue": queued, "why": why}
+        app.out.document(document)
         return
     skipped = ("reason", "place", "problem")
     rows = [row for row in queue_words.job_rows(queued) if row[0] not in skipped]

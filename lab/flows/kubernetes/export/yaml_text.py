@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import yaml
 
 WIDTH = 110
 
@@ -21,18 +24,18 @@ def as_yaml(objects: Iterable[object]) -> str:
 
 
 @cache
-def _dumper() -> Any:
+def _dumper() -> type[yaml.SafeDumper]:
     import yaml
 
-    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    base: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-    class Dumper(base):  # type: ignore[misc]
+    class Dumper(base):  # type: ignore[misc,valid-type]
         """PyYAML's, with another look."""
 
-        def ignore_aliases(self, data: Any) -> bool:
+        def ignore_aliases(self, data: object) -> bool:
             return True
 
-    def text(dumper: Any, value: str) -> Any:
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         style = "|" if "\n" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

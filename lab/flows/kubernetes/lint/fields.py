@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kueue.reading.nodes import INT32, meant
 from lab.flows.kubernetes.clusters import RAY, quantity
-from lab.flows.kubernetes.lint.tables import ANY, APP_WRAPPERS, QUANTITY, TABLES, TEXT, Leaf, Many, Named
+from lab.flows.kubernetes.lint.tables import (
+    ANY,
+    APP_WRAPPERS,
+    QUANTITY,
+    TABLES,
+    TEXT,
+    Leaf,
+    Many,
+    Named,
+    Shape,
+)
 from lab.flows.kubernetes.manifests import ERROR, Finding, Manifest, Path_
 
 RULE = "fields"
@@ -39,7 +48,7 @@ def check(manifest: Manifest) -> Iterator[Finding]:
         yield from _walk(manifest, ("spec",), manifest.value["spec"], table)
 
 
-def _walk(manifest: Manifest, path: Path_, value: object, shape: Any) -> Iterator[Finding]:
+def _walk(manifest: Manifest, path: Path_, value: object, shape: Shape) -> Iterator[Finding]:
     if value is None or shape is ANY:
         return
     if isinstance(shape, Leaf):

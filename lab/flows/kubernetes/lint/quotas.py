@@ -121,7 +121,7 @@ def submitter(job: Mapping[str, object]) -> Mapping[str, object]:
 def workload(manifest: Manifest, wanted: Sequence[Need]) -> dict[str, Any]:
     """A Workload of Kueue that asks for these pods, as YAML's types."""
     labels = manifest.labels
-    spec: dict[str, Any] = {
+    spec: dict[str, object] = {
         "queueName": text(labels.get(QUEUE_NAME)),
         "podSets": [
             {

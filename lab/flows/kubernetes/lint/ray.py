@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from kueue.reading.nodes import meant
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
-from lab.flows.kubernetes.manifests import ERROR, WARNING, Finding, Manifest, items, text, value_of
+from lab.flows.kubernetes.manifests import ERROR, WARNING, Finding, Manifest, items, mapping, text, value_of
 
 CLUSTER_RULE, ENVIRONMENT_RULE, OPTION_RULE = "ray-reads-cluster", "runtime-env", "ray-start"
 DEFAULTS = {"replicas": 0, "minReplicas": 0, "maxReplicas": 2**31 - 1, "numOfHosts": 1}
@@ -17,13 +17,21 @@ DEFAULTS = {"replicas": 0, "minReplicas": 0, "maxReplicas": 2**31 - 1, "numOfHos
 NODE_TYPES = "available_node_types"
 
 
+class NodeType(TypedDict):
+    """A group of nodes as Ray's autoscaler takes it."""
+
+    resources: Mapping[str, float]
+    min_workers: int
+    max_workers: int
+
+
 class Readers:
     """Ray itself: its two readers, which raise what Ray raises, and its dashboards."""
 
     def __init__(
         self,
-        cluster: Callable[[dict[str, Any]], Mapping[str, Any]],
-        environment: Callable[[dict[str, Any]], object],
+        cluster: Callable[[dict[str, object]], Mapping[str, Mapping[str, NodeType]]],
+        environment: Callable[[dict[str, object]], object],
         dashboards: Mapping[str, Callable[[], str]],
         options: Sequence[str] = (),
     ) -> None:
@@ -59,14 +67,13 @@ def readers() -> Readers:
     )
 
 
-def node_types(cluster: RayCluster, ray: Readers) -> Mapping[str, Mapping[str, Any]]:
+def node_types(cluster: RayCluster, ray: Readers) -> Mapping[str, NodeType]:
     """Group -> a node of it as Ray takes it: `resources`, `min_workers`, `max_workers`. Raises anything."""
     value = copy.deepcopy(dict(cluster.value))
     workers = items(value.get("workerGroupSpecs"))
-    value["workerGroupSpecs"] = [DEFAULTS | dict(group) for group in workers]
+    value["workerGroupSpecs"] = [DEFAULTS | dict(mapping(group)) for group in workers]
     metadata = {"name": cluster.manifest.name, "namespace": cluster.manifest.namespace}
-    types: Mapping[str, Mapping[str, Any]] = ray.cluster({"metadata": metadata, "spec": value})[NODE_TYPES]
-    return types
+    return ray.cluster({"metadata": metadata, "spec": value})[NODE_TYPES]
 
 
 def check(manifest: Manifest, ray: Readers) -> Iterator[Finding]:
@@ -97,7 +104,7 @@ def _options(cluster: RayCluster, ray: Readers) -> Iterator[Finding]:
 
 
 def _environment(
-    manifest: Manifest, job: Mapping[str, Any], at: tuple[str | int, ...], ray: Readers
+    manifest: Manifest, job: Mapping[str, object], at: tuple[str | int, ...], ray: Readers
 ) -> Iterator[Finding]:
     given = text(job.get("runtimeEnvYAML"))
     if not given.strip():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
 from lab.flows.kubernetes.lint.tables import APP_WRAPPERS
@@ -89,7 +88,7 @@ def _submitter(manifest: Manifest, validate: Validate) -> Iterator[Finding]:
         yield from _part(manifest, path, pod_template(template), ("template",), validate)
 
 
-def pod_template(template: Mapping[str, object]) -> dict[str, Any]:
+def pod_template(template: Mapping[str, object]) -> dict[str, object]:
     """A pod template as an object of its own."""
     metadata = {key: value for key, value in mapping(template.get("metadata")).items() if value is not None}
     whole = {**template, "metadata": metadata} if metadata or "metadata" in template else dict(template)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from lab.flows.kubernetes.clusters import GPU_KEYS, RayCluster, python_of, ray_version_of
 from lab.flows.kubernetes.manifests import ERROR, NOTE, WARNING, Finding, items, mapping, text
@@ -47,7 +46,7 @@ def _images(cluster: RayCluster) -> Iterator[tuple[str, tuple[str | int, ...], s
     for group in cluster.groups:
         yield group.name, (*group.container_path, "image"), text(group.container.get("image"))
     job = cluster.job or {}
-    submitter: Any = mapping(mapping(job.get("submitterPodTemplate")).get("spec"))
+    submitter = mapping(mapping(job.get("submitterPodTemplate")).get("spec"))
     for place, container in enumerate(items(submitter.get("containers"))):
         at = ("spec", "submitterPodTemplate", "spec", "containers", place, "image")
         yield "the submitter", at, text(mapping(container).get("image"))

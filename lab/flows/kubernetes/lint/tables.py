@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from kueue.reading.nodes import INT32
 from lab.flows.kubernetes.clusters import RAY
@@ -30,7 +30,7 @@ class Leaf:
 class Fields:
     """A mapping with known names, some of which must be there."""
 
-    known: Mapping[str, object]
+    known: Mapping[str, Shape]
     required: tuple[str, ...] = ()
 
 
@@ -38,15 +38,17 @@ class Fields:
 class Many:
     """A list of such values."""
 
-    element: Any
+    element: Shape
 
 
 @dataclass(frozen=True)
 class Named:
     """A mapping with any names and such values."""
 
-    element: Any
+    element: Shape
 
+
+Shape: TypeAlias = "Leaf | Fields | Many | Named"
 
 TEXT = Leaf("a text", (str,))
 WHOLE = Leaf("a whole number", (int,))
@@ -64,7 +66,7 @@ def one_of(*words: str) -> Leaf:
 
 TEXTS = Named(TEXT)
 SECRET = Fields({"value": TEXT, "valueFrom": ANY})
-RAY_GROUP = {
+RAY_GROUP: Mapping[str, Shape] = {
     "template": ANY,
     "rayStartParams": TEXTS,
     "resources": TEXTS,

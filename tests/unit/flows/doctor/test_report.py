@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from lab.api.shown_here import ShownCheck
 from lab.flows.doctor.report import bug_report
 from lab.host.redaction import HIDDEN
 from lab.version import __version__
 
 
 def report(tmp_path: Path, detail: str) -> str:
-    check = {"name": "s3", "outcome": "failed", "detail": detail, "hint": ""}
+    check: ShownCheck = {"name": "s3", "outcome": "failed", "detail": detail, "hint": ""}
     document = bug_report([check], labs=tmp_path / "home", user=Path("/home/ann"))
     return json.dumps(document, ensure_ascii=False)
 

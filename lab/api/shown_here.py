@@ -1,0 +1,219 @@
+"""What `--json` prints of this machine, of lessons, of a class and of manifests; as `shown`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+from lab.api.shown import ShownAssignment
+
+
+class ShownGpu(TypedDict):
+    """A GPU or MIG slice. `memory` is 0 when unknown, `lab` null when it is free."""
+
+    vendor: str
+    index: int
+    uuid: str
+    name: str
+    memory: int
+    device_nodes: Sequence[str]
+    lab: str | None
+
+
+class PlannedGpu(ShownAssignment):
+    """The GPU of a worker, and the device files that come with it."""
+
+    device_nodes: Sequence[str]
+
+
+class ShownPlan(TypedDict):
+    """GPU of each worker."""
+
+    vendor: str
+    reason: str
+    shared: bool
+    assignments: Sequence[PlannedGpu]
+
+
+class ShownSight(TypedDict):
+    """A GPU as a worker sees it."""
+
+    gpu: str
+    name: str
+
+
+class ShownWorker(TypedDict):
+    """GPUs that a worker of a running lab sees. `ray_gpus` is null without a living node."""
+
+    service: str
+    planned: str | None
+    sees: Sequence[ShownSight]
+    ray_gpus: float | None
+    problem: str
+
+
+class ShownWorkers(TypedDict):
+    """The workers of the lab, where it is up."""
+
+    name: str
+    up: bool
+    workers: Sequence[ShownWorker]
+
+
+class GpusHere(TypedDict):
+    """What `labctl gpus` shows; `plan` is null where there is none."""
+
+    gpus: Sequence[ShownGpu]
+    problems: Sequence[str]
+    plan: ShownPlan | None
+    lab: ShownWorkers
+
+
+class ShownImage(TypedDict):
+    """One image that a lab needs; `size` is 0 when it is absent."""
+
+    name: str
+    role: str
+    variable: str
+    present: bool
+    out_of_date: bool
+    local_name: str
+    size: int
+    get: str
+
+
+class ShownDataset(TypedDict):
+    """One data set; `counts` says how many pictures each class of each split has."""
+
+    name: str
+    folder: str
+    pictures: int
+    counts: Mapping[str, Mapping[str, int]]
+    bytes: int
+    source: str
+    sha256: str
+    synthetic: bool
+    missing: int
+
+
+class ShownCheck(TypedDict):
+    """One answer of `doctor`."""
+
+    name: str
+    outcome: Literal["passed", "failed", "skipped", "warning"]
+    detail: str
+    hint: str
+
+
+class Diagnosis(TypedDict):
+    """What `doctor` says."""
+
+    ok: bool
+    checks: Sequence[ShownCheck]
+
+
+class BugReport(TypedDict):
+    """What `doctor --report` says."""
+
+    labctl: str
+    installed: bool
+    python: str
+    system: str
+    checks: Sequence[ShownCheck]
+
+
+# People
+
+
+class ShownLesson(TypedDict):
+    """One lesson. `passed` and `at` are null where it was never checked."""
+
+    number: int
+    name: str
+    title: str
+    notebook: str
+    minutes: int
+    needs: Sequence[str]
+    passed: bool | None
+    at: float | None
+
+
+class Invited(TypedDict):
+    """A person who may use the class; her token, unless it is in a file."""
+
+    name: str
+    role: str
+    token: NotRequired[str]
+
+
+class ShownInvitations(TypedDict):
+    """The class's address, and people."""
+
+    gateway: str
+    people: Sequence[Invited]
+
+
+class ShownPerson(TypedDict):
+    """One of a class, with the number of her jobs that have not ended."""
+
+    name: str
+    role: str
+    added_at: float
+    token_at: float
+    leaving: bool
+    unfinished_jobs: int
+
+
+class ShownPeople(TypedDict):
+    """The people of a class."""
+
+    people: Sequence[ShownPerson]
+
+
+class ShownRemoval(TypedDict):
+    """What became of a person who was removed, of her jobs and her stored objects."""
+
+    name: str
+    stopped: Sequence[str]
+    objects: int
+    deleted: bool
+
+
+# Manifests
+
+
+class ShownFinding(TypedDict):
+    """One thing that is wrong with a manifest, or may surprise."""
+
+    rule: str
+    level: str
+    file: str
+    line: int
+    path: str
+    message: str
+    hint: str
+
+
+class ShownFindings(TypedDict):
+    """Findings on a set of manifests, by kind how many there are, and what could not be asked."""
+
+    objects: Mapping[str, int]
+    findings: Sequence[ShownFinding]
+    not_asked: Sequence[str]
+
+
+class LintDocument(ShownFindings):
+    """What `export check` says."""
+
+    schema: Literal["lint/1"]
+    good: bool
+
+
+class ExportDocument(ShownFindings):
+    """What `export kubernetes` says."""
+
+    schema: Literal["export/1"]
+    folder: str
+    files: Sequence[str]
