@@ -126,7 +126,7 @@ def test_an_unexpected_exception_is_a_bug_of_labctl(labctl: Labctl) -> None:
         (["up", "--nonsense"], "no such option '--nonsense'"),
         (["submit", "digits", "-p", "lr=1", "more"], "got unexpected extra argument (more)"),
         (["up", "--gpu", "voodoo"], "'voodoo' is not one of"),
-        (["--runtime", "k8s", "status"], "'k8s' is not one of 'local', 'compose', 'auto'"),
+        (["--runtime", "k8s", "status"], "'k8s' is not one of 'local', 'compose', 'class', 'auto'"),
         (["logs"], "missing argument 'SERVICE'"),
         (["up", "--workers", "x"], "'x' is not a valid integer"),
         (["status", "now"], "unexpected extra argument"),
