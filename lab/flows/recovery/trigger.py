@@ -142,6 +142,9 @@ def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:
         target = ranks[0].service
     node = watch.node_of(target)
     if node is None or node.node_id not in attempt.nodes.values():
+        known = {node.node_id: node.service for node in watch.nodes}
+        if target in (known.get(node_id) for node_id in attempt.nodes.values()):
+            return None  # it has lost its node, and the attempt is about to be lost with that
         raise _not_part(target, place(watch.job, watch.history, watch.nodes))
     return Aim(target, node, tuple(r for r in ranks if r.service == target), checkpoints)
 

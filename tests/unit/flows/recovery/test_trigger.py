@@ -178,6 +178,17 @@ def test_a_target_that_is_down_is_refused(world: World) -> None:
     assert not world.calls()
 
 
+def test_a_target_that_dies_meanwhile_is_waited_for_until_the_job_is_elsewhere(world: World) -> None:
+    training = Training(world)
+    notices = training.epoch
+    training.epoch = lambda: world.clock.after(5.0, notices)  # type: ignore[method-assign]
+    world.clock.after(1.5, lambda: world.runtime.kill(W0))
+
+    with pytest.raises(RefusedError, match=f"{W0} runs no part .*on {W1}"):
+        world.inject(W0, after_epoch=30)
+    assert world.clock() - world.begin > 7.0
+
+
 def test_no_fault_falls_between_two_attempts(world: World) -> None:
     """Attempt 1 ends for a reason of its own after 4 s; attempt 2 begins 6 s later."""
     training = Training(world, takeover=6.0)
