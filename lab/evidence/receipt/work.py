@@ -61,8 +61,8 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     """Return what `unseen` tells as a number of reports."""
     if hit.taken_up is not None:  # the last report of a rank whose reports are missing may not have been
         return 1 if len(hit.reports) < hit.taken_up else 0
-    known = [hit] if sum(report.trained for report in hit.reports) > PACE_REPORTS else case.attempts
-    signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in known]
+    paced = [hit] if _keeps_pace(case, hit) else case.attempts
+    signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in paced]
     times = [[at for at in mine if at is not None] for mine in signs]
     gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]
     last = max((at for at in (hit.started_at, hit.heard_at) if at is not None), default=case.fault.at)
@@ -71,6 +71,15 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     if len(hit.reports) < PACE_REPORTS and silence > 0 and (reports or not gaps):
         return None
     return reports
+
+
+def _keeps_pace(case: Case, hit: RunAttempt) -> bool:
+    """Tell whether its own pace bounds what an attempt did, not the fastest of all attempts.
+
+    On a sick node it goes on for seconds, as before; reports that are lost would be a slower pace.
+    """
+    sick = case.fault.expected is Expected.SICK and case.run is not None and not case.run.missing
+    return sick and sum(report.trained for report in hit.reports) > PACE_REPORTS
 
 
 def _stopped_at(case: Case, hit: RunAttempt) -> float:

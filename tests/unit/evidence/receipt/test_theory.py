@@ -142,7 +142,7 @@ def test_no_training_whose_survivors_wait_or_come_back_otherwise_is_as_expected(
         check_rescue(seed)
 
 
-@pytest.mark.parametrize("seed", [7582, 7633, 8258, 19306, 30276, 35636, 36839, 72452, 303195])
+@pytest.mark.parametrize("seed", [7582, 7633, 8258, 19306, 30276, 35636, 36839, 58195, 66062, 72452, 303195])
 def test_what_was_once_judged_wrongly_is_not_so_again(seed: int) -> None:
     check(seed)
 
