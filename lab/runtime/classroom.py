@@ -20,7 +20,7 @@ from lab.host import http
 from lab.host.reading import SMALL, parse_json, read_text
 from lab.runtime import nodes as seen
 from lab.runtime.base import LabView
-from lab.services import GATEWAY
+from lab.services import GATEWAY, row
 from lab.topology import Credentials, Endpoints, LabSpec, LabStatus, ServiceStatus, State, Vendor
 
 ADDRESS, TOKEN, TOKEN_PATH = "RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -85,7 +85,7 @@ class ClassView(LabView):
         status, data = self._get("/person", self._token)
         if status == 429 or status >= 500:
             raise LabDownError(*gateway.silent(self._address, f"HTTP {status}"))
-        if status in (401, 403) and self._get("/healthz", "")[0] == 200:
+        if status in (401, 403) and self._get(row(GATEWAY).health, "")[0] == 200:
             raise ClusterError(*gateway.refused(self._address, status))
         try:
             if status == 200:
