@@ -19,6 +19,8 @@ COMMANDS: Mapping[str, str] = {
     "faults": "fault-inject --list",
     "job": "jobs",
     "lint": "export check",
+    "queue cancel": "jobs stop",
+    "queue stop": "queue hold",
     "recipes": "submit --list",
     "services": "status --addresses",
 }

@@ -122,7 +122,7 @@ class Queues:
         """End a job, whether it waits or runs. Raises NotFoundError."""
         return self._order(workload, "cancel", message)
 
-    def stop(self, job: str) -> Phase:
+    def hold(self, job: str) -> Phase:
         """Put a job on hold: it leaves its queue, and is stopped if it runs; `resume` lets it queue again.
 
         Raises NotFoundError; RefusedError for a job that is on hold already, or has ended.
@@ -130,7 +130,7 @@ class Queues:
         return self._order(job, "deactivate")
 
     def resume(self, job: str) -> Phase:
-        """Let a job queue again that is on hold. Raises as `stop` does."""
+        """Let a job queue again that is on hold. Raises NotFoundError; RefusedError unless it is."""
         return self._order(job, "activate")
 
     def _order(self, job: str, verb: str, message: str = "") -> Phase:

@@ -125,7 +125,7 @@ def _check_labctl(lab: Lab, gateway: str, ann: Student, ben: Student) -> None:
     code, printed = ben.labctl("submit", "--detach", "--quiet", "--", "python", "train.py", "600")
     assert code == 0, printed
     job = printed.strip()
-    for command in ("jobs stop", "jobs logs", "jobs show", "queue cancel"):
+    for command in ("jobs stop", "jobs logs", "jobs show", "queue hold"):
         code, printed = ann.labctl(*command.split(), job)
         assert (code, "this job is ben's" in printed) == (RefusedError.exit_code, True), printed
     assert job in ann.labctl("jobs")[1]

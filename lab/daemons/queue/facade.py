@@ -103,7 +103,7 @@ class QueueFacade:
         if record.stop is not None and record.stop.to == DONE:
             raise RefusedError(f"job {record.key} is being stopped for good")
         if item.active == active:
-            raise RefusedError(f"job {record.key} is {'active' if active else 'inactive'} already")
+            raise RefusedError(f"job {record.key} is {'not on hold' if active else 'on hold already'}")
         draft.call("set_active", workload=record.key, active=active)
 
     def apply(self, data: bytes) -> Changed:

@@ -73,9 +73,7 @@ class Preempt(Fault):
             queues.cancel(rival, "the fault is undone")
         status = settle(look, OVER.__contains__, timeout=WAIT_SECONDS, clock=self.clock)
         if status not in OVER:
-            raise WaitTimeoutError(
-                f"job {rival} has not ended: it is {status}", f"labctl queue cancel {rival}"
-            )
+            raise WaitTimeoutError(f"job {rival} has not ended: it is {status}", f"labctl jobs stop {rival}")
 
 
 def _victim(queues: Queues, job: str) -> Description:

@@ -237,7 +237,7 @@ def test_her_job_is_stopped_and_not_somebody_elses(street: Street) -> None:
         ("jobs", "stop"),
         ("jobs", "show"),
         ("jobs", "logs"),
-        ("queue", "cancel"),
+        ("queue", "hold"),
         ("queue", "why"),
     ):
         assert "this job is ben's" in street.refused(11, "ann", *command, other)
@@ -264,9 +264,8 @@ def test_the_queues(street: Street) -> None:
     job = street.submit("ann")
     assert job in street.ok("ann", "queue")
     assert job in street.ok("ann", "queue", "list", "--status", "all")
-    assert f"job ann/{job}: Deactivated" in street.ok("ann", "queue", "stop", job)
+    assert f"job ann/{job}: Deactivated" in street.ok("ann", "queue", "hold", job)
     assert f"job ann/{job}: " in street.ok("ann", "queue", "resume", job)
-    assert "Finished" in street.ok("ann", "queue", "cancel", job)
     assert "LocalQueue" in street.ok("ann", "queue", "get")
     assert "may not change queues" in street.refused(11, "ann", "queue", "delete", "clusterqueue/class")
 

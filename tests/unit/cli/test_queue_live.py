@@ -390,7 +390,8 @@ def test_job_stop_takes_a_job_out_of_its_queue(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
     assert labctl.ok("jobs", "stop", job) == f"job {job}: STOPPED\n"
     assert labctl.json("queue", "describe", job)["status"] == "Finished"
-    assert labctl.ok("jobs", "stop", job) == f"job {job}: STOPPED\n"
+    assert labctl.ok("jobs", "stop", f"ben/{job}") == f"job ben/{job}: STOPPED\n"
+    assert labctl("jobs", "stop", "nothing").exit_code == 3
 
 
 def test_job_stop_ends_a_queued_job_that_runs(classroom: QueueWorld) -> None:
@@ -447,26 +448,21 @@ def test_describe_knows_queues_too(classroom: QueueWorld) -> None:
     assert (result.exit_code, "there is no job, queue or cohort 'nothing'" in result.stderr) == (3, True)
 
 
-def test_cancel_ends_a_job(classroom: QueueWorld) -> None:
-    job = waiting(classroom)
-    assert classroom.labctl.ok("queue", "cancel", job) == f"job ben/{job}: Finished (Failed)\n"
-    assert classroom.labctl("queue", "cancel", "nothing").exit_code == 3
-
-
 def test_a_job_is_put_on_hold_and_queues_again(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
-    assert labctl.ok("queue", "stop", job) == f"job ben/{job}: Deactivated\n"
+    assert labctl.ok("queue", "hold", job) == f"job ben/{job}: Deactivated\n"
     assert labctl.json("queue", "why", job)["status"] == "Deactivated"
-    again = labctl("queue", "stop", job)
-    assert (again.exit_code, f"job ben/{job} is inactive already" in again.stderr) == (11, True)
+    again = labctl("queue", "hold", job)
+    assert (again.exit_code, f"job ben/{job} is on hold already" in again.stderr) == (11, True)
     assert labctl.ok("queue", "resume", job) == f"job ben/{job}: Pending\n"
+    assert "is not on hold\n" in labctl("queue", "resume", job).stderr
     assert labctl("queue", "resume", "nothing").exit_code == 3
 
 
 def test_a_job_that_runs_gives_its_quota_back_while_it_is_on_hold(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
     (runs, *_) = [row for row in labctl.json("queue")["workloads"] if row["status"] == "Admitted"]
-    assert labctl.json("queue", "stop", runs["name"])["active"] is False
+    assert labctl.json("queue", "hold", runs["name"])["active"] is False
     classroom.labctl.runtime.clock.sleep(60)  # the grace of a job that is stopped
     classroom.step()
     assert labctl.json("queue", "why", job)["status"] == "Admitted"

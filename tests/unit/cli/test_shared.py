@@ -33,7 +33,7 @@ EXPECTED = {
     "lesson data", "lesson data food11", "lesson data list", "lesson data rm",
     "health", "health run", "health alerts", "health silence",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
-    "queue apply", "queue delete", "queue get", "queue cancel", "queue stop", "queue resume",
+    "queue apply", "queue delete", "queue get", "queue hold", "queue resume",
     "queue events", "queue receipt",
     "export", "export kubernetes", "export compose", "export check",
     "self", "self check", "self remove", "self completion",

@@ -1,4 +1,4 @@
-"""queue list, describe, why, cancel, stop, resume, events: jobs in the queues of a lab."""
+"""queue list, describe, why, hold, resume, events: jobs in the queues of a lab."""
 
 from __future__ import annotations
 
@@ -177,23 +177,10 @@ def why(app: App, name: str) -> None:
 @click.command(cls=LabCommand)
 @JOB
 @pass_app
-def cancel(app: App, name: str) -> None:
-    """End a job, whether it waits or runs. One that has ended stays as it is."""
-    queues = app.open().queues
-    job = queues.describe(name)
-    if job.status != "Finished":
-        queues.cancel(job.workload, "cancelled with labctl")
-        job = queues.describe(job.workload)
-    _say(app, job)
-
-
-@click.command(cls=LabCommand)
-@JOB
-@pass_app
-def stop(app: App, name: str) -> None:
+def hold(app: App, name: str) -> None:
     """Put a job on hold: it leaves its queue, and is stopped if it runs, until `queue resume`."""
     queues = app.open().queues
-    _say(app, queues.describe(queues.stop(name).workload))
+    _say(app, queues.describe(queues.hold(name).workload))
 
 
 @click.command(cls=LabCommand)
@@ -211,7 +198,7 @@ def _say(app: App, job: Description) -> None:
 
 
 def said(job: Description) -> str:
-    """How it stands with a job that was told to end or to wait."""
+    """State of a job that was put on hold or resumed, in words."""
     if job.status == "Finished":
         return f"Finished ({job.reason})"
     return "is being stopped" if job.stopping else job.status
@@ -259,4 +246,4 @@ def _patiently(app: App, queues: Queues, since: int) -> Sequence[QueueEvent]:
         app.clock.sleep(POLL_SECONDS)
 
 
-COMMANDS = (list_jobs, describe, why, cancel, stop, resume, events)
+COMMANDS = (list_jobs, describe, why, hold, resume, events)
