@@ -10,11 +10,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from lab.errors import SetupError, UnsupportedError
 from lab.host import command
@@ -96,12 +98,29 @@ MINIO = Program(
 )
 
 
+END_WITH_PARENT = (
+    sys.executable, "-IS", "-c",
+    "import ctypes, os, sys\n"
+    "prctl = getattr(ctypes.CDLL(None), 'prctl', None)\n"
+    "prctl and prctl(1, 15)\n"  # PR_SET_PDEATHSIG, SIGTERM
+    "os.execvp(sys.argv[1], sys.argv[1:])",
+)  # fmt: skip
+"""Beginning of a command that Linux ends with SIGTERM when the thread that started it is no more."""
+
+
+def run_bound(
+    argv: Sequence[str], on_line: command.OnLine, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """`command.stream` of a command that does not outlive a labctl that is killed: a build takes minutes."""
+    return command.stream((*END_WITH_PARENT, *argv), on_line, **options)
+
+
 @dataclass(frozen=True)
 class Machine:
     """The machine, as far as a build asks it; tests put in their own."""
 
     which: Callable[[str], str | None] = shutil.which
-    run: Callable[..., subprocess.CompletedProcess[str]] = command.stream
+    run: Callable[..., subprocess.CompletedProcess[str]] = run_bound
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
 

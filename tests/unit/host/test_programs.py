@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from lab.host.programs import (
 )
 from lab.runtime.compose.images.model import ALERTMANAGER_IMAGE, PROMETHEUS_IMAGE, S3_IMAGE, defaults
 from tests.built import ALERTMANAGER, PROMETHEUS, ModuleProgram
+from tests.conftest import ROOT
 
 TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
 OF_MODULE = ModuleProgram(**vars(TOOL), module="example.org/tool")
@@ -69,6 +73,22 @@ def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
     assert "-X main.version=1.2.3" in argv[argv.index("-ldflags") + 1]
     assert (environment["CGO_ENABLED"], environment["GOFLAGS"]) == ("0", "-x")
     assert said == ["building tool v1.2.3 with Go, which takes minutes the first time"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+def test_a_build_does_not_outlive_the_labctl_that_is_killed() -> None:
+    """The pipe ends once nobody has it: neither labctl nor what it has started."""
+    build = "import os, threading; os.write({}, b'.'); threading.Event().wait(120)"
+    reader, writer = os.pipe()
+    labctl = "from lab.host.programs import run_bound; import sys; "
+    labctl += f"run_bound([sys.executable, '-c', {build.format(writer)!r}], print, pass_fds=[{writer}])"
+    with subprocess.Popen([sys.executable, "-c", labctl], pass_fds=[writer], cwd=ROOT) as killed:
+        os.close(writer)
+        assert os.read(reader, 1) == b"."
+        killed.kill()
+    assert select([reader], [], [], 60)[0], "it goes on"
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
 def test_a_module_that_go_install_refuses_is_built_in_its_own_folder(folder: Path) -> None:
