@@ -89,18 +89,16 @@ class StoreChaosTests(ChaosTests):
         "checkpoint-delete": {},
     }
 
-
-def outlive_a_refused_key(shell: Shell) -> str:
-    """Let a training meet a store that refuses its key for a while; returns the job, which succeeds.
-
-    The verdict is left open: of an attempt that begins and fails meanwhile nothing can be stored.
-    """
-    job = shell.digits(epochs=12, max_failures=-1, batch_size=4)
-    shell.where(job)
-    fault = ("--fault", "s3-credentials-revoked", "--for", "5s", "--job", job, "--after-epoch", "2")
-    receipt = shell.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=400).document
-    assert_valid(receipt)
-    assert receipt["fault"]["effect"] == "refused the training key"
-    assert receipt["verdict"] not in ("failed", "restarted-from-scratch"), receipt["reason"]
-    shell.succeeds(job)
-    return job
+    @pytest.mark.rare
+    def test_a_training_outlives_a_store_that_refuses_its_key(self, shell: Shell) -> None:
+        """The verdict is left open: of an attempt that begins and fails meanwhile nothing can be stored."""
+        job = shell.digits(epochs=12, max_failures=-1, batch_size=4)
+        shell.where(job)
+        fault = ("--fault", "s3-credentials-revoked", "--for", "5s", "--job", job, "--after-epoch", "2")
+        receipt = shell.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=400).document
+        assert_valid(receipt)
+        assert receipt["fault"]["effect"] == "refused the training key"
+        assert receipt["verdict"] not in ("failed", "restarted-from-scratch"), receipt["reason"]
+        shell.succeeds(job)
+        assert shell.lab.history(job).runs[-1].checkpoints[-1].progress == 12
+        assert shell.healthy()

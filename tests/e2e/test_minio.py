@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.host.programs import MINIO
-from tests.e2e.chaos import StoreChaosTests, outlive_a_refused_key
+from tests.e2e.chaos import StoreChaosTests
 from tests.e2e.harness import UP, Bench, Shell
 from tests.e2e.receipts import assert_recovered
 from tests.e2e.store import check_conformance, check_keys
@@ -48,14 +48,6 @@ def test_one_command_boots_breaks_and_proves_the_recovery_with_minio(
         check_keys(bench)
     finally:
         bench.remove()
-
-
-@pytest.mark.rare
-def test_a_training_outlives_minio_refusing_its_key(minio_lab: MinioBench) -> None:
-    job = outlive_a_refused_key(minio_lab)
-    run = minio_lab.lab.history(job).runs[-1]
-    assert run.checkpoints[-1].progress == 12
-    assert minio_lab.healthy()
 
 
 class TestMinioChaos(StoreChaosTests):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lab.services import STORE
-from tests.e2e.chaos import StoreChaosTests, outlive_a_refused_key
+from tests.e2e.chaos import StoreChaosTests
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench, docker
 from tests.e2e.harness import UP, Shell
 from tests.e2e.receipts import assert_recovered
@@ -50,11 +50,6 @@ def test_one_command_breaks_and_proves_the_recovery_on_a_store_of_the_host(there
     assert mounted == {STORE}
     assert KEY.secret_key not in str(containers)
     assert [name for name in there.volumes() if "objects" in name] == [], "nothing of a store is kept here"
-
-
-def test_a_training_outlives_the_gateway_refusing_its_key(there: ContainerBench) -> None:
-    outlive_a_refused_key(there)
-    assert there.healthy()
 
 
 class TestUpstreamChaos(StoreChaosTests):
