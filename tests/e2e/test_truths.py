@@ -16,14 +16,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from lab.errors import LabError
 from lab.evidence.receipt import FaultRecord, judge
 from lab.faults import Scene, Scope, find_fault, rank_on_target
 from lab.flows.recovery import FaultRequest, Patience, Watch, gather, inject, take_aim
@@ -39,6 +40,8 @@ STRIKE = 6
 
 TOGETHER = 8
 """Scripts that train at the same time."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -206,28 +209,52 @@ def reaches(bench: Bench, training: Training, kind: str, epoch: int = 0) -> None
     assert any(line["says"] >= epoch for line in training.notes(kind)), bench.lab.jobs.logs(training.job)
 
 
-def waves(bench: Bench, fault: str, trainings: Sequence[Training]) -> Iterator[tuple[str, list[Training]]]:
+@dataclass
+class Broken:
+    """Scripts that could not be tried to their end, and why; the others of their group go on."""
+
+    why: dict[str, str] = field(default_factory=dict)
+
+    def without(
+        self, trainings: Iterable[Training], do: Callable[[Training], Result]
+    ) -> dict[Training, Result]:
+        """What this gives of each training; one that fails is left out."""
+        results = {}
+        for training in trainings:
+            try:
+                results[training] = do(training)
+            except (AssertionError, LabError) as error:
+                self.why[str(training.script)] = str(error)
+        return results
+
+
+def waves(
+    bench: Bench, fault: str, trainings: Sequence[Training], broken: Broken
+) -> Iterator[tuple[str, list[Training]]]:
     """The trainings that meet the fault together, and its target if it is a node."""
     if find_fault(fault).kind.scope is not Scope.NODE:
         yield "", list(trainings)
         return
-    places = {training: bench.where(training.job) for training in trainings}
+    places = broken.without(trainings, lambda training: bench.where(training.job))
     for node in sorted(set(places.values())):
         yield node, [training for training, place in places.items() if place == node]
 
 
-def strike(bench: Bench, fault: str, target: str, wave: Sequence[Training]) -> dict[Training, Blow]:
+def strike(
+    bench: Bench, fault: str, target: str, wave: Sequence[Training], broken: Broken
+) -> dict[Training, Blow]:
     """Let them train, and break something that they share, or something of each."""
     for training in wave:
         (training.folder / "start").touch()
     if find_fault(fault).kind.scope in (Scope.RANK, Scope.CHECKPOINT):
-        with ThreadPoolExecutor(len(wave)) as pool:
-            blows = pool.map(lambda training: strike_alone(bench, fault, training), wave)
-            return dict(zip(wave, blows, strict=True))
-    for training in wave:
-        reaches(bench, training, "reported", STRIKE)
-    request = FaultRequest(target=target, kind=fault, job=wave[0].job, duration=FAULTS[fault])
-    return dict.fromkeys(wave, Blow(inject(bench.lab, request, lambda moment: None, wait=False).fault))
+        with ThreadPoolExecutor(len(wave) or 1) as pool:
+            blows = {one: pool.submit(strike_alone, bench, fault, one) for one in wave}
+            return broken.without(wave, lambda training: blows[training].result())
+    ready = list(broken.without(wave, lambda training: reaches(bench, training, "reported", STRIKE)))
+    if not ready:
+        return {}
+    request = FaultRequest(target=target, kind=fault, job=ready[0].job, duration=FAULTS[fault])
+    return dict.fromkeys(ready, Blow(inject(bench.lab, request, lambda moment: None, wait=False).fault))
 
 
 def strike_alone(bench: Bench, name: str, training: Training) -> Blow:
@@ -253,17 +280,18 @@ def strike_alone(bench: Bench, name: str, training: Training) -> Blow:
 
 def try_out(
     bench: Bench, scripts: Sequence[Script], fault: str, folder: Path, libraries: str = ""
-) -> list[Tried]:
-    """Try these scripts under a fault."""
+) -> tuple[list[Tried], Mapping[str, str]]:
+    """Try these scripts under a fault; also those that failed before they could be judged, and why."""
+    broken = Broken()
     trainings = [begin(bench, script, folder / str(n), libraries) for n, script in enumerate(scripts)]
-    for training in trainings:
-        reaches(bench, training, "began")
+    begun = broken.without(trainings, lambda training: reaches(bench, training, "began"))
     struck: dict[Training, Blow] = {}
-    for target, wave in waves(bench, fault, trainings):
-        struck |= strike(bench, fault, target, wave)
+    for target, wave in waves(bench, fault, list(begun), broken):
+        struck |= strike(bench, fault, target, wave, broken)
         for training in wave if target else ():  # the next wave's fault is not theirs
             bench.lab.jobs.wait(training.job, 4 * PATIENCE)
-    return [tried(bench, training, blow) for training, blow in struck.items()]
+    outcomes = broken.without(struck, lambda training: tried(bench, training, struck[training]))
+    return list(outcomes.values()), broken.why
 
 
 def tried(bench: Bench, training: Training, blow: Blow) -> Tried:
@@ -295,10 +323,10 @@ def test_receipts_tell_the_truth(
 ) -> None:
     libraries = request.getfixturevalue("libraries") if group else ""
     began = time.monotonic()
-    outcomes = try_out(bench, GROUPS[group], fault, tmp_path / f"{fault}-{group}", libraries)
+    outcomes, broken = try_out(bench, GROUPS[group], fault, tmp_path / f"{fault}-{group}", libraries)
     print(f"{time.monotonic() - began:.0f} s")
     for one in outcomes:
         print(f"{one.truth}\t{one.script} under {fault}: {one.verdict}: {one.reason}")
     if table := os.environ.get("RAYLAB_TRUTHS"):
         write_verdicts(Path(table), fault, {str(o.script): f"{o.truth}: {o.verdict}" for o in outcomes})
-    assert [one for one in outcomes if one.wrong] == []
+    assert ([one for one in outcomes if one.wrong], broken) == ([], {})
