@@ -28,7 +28,7 @@ def read(store: Store, job: str) -> BatchEvidence:
     except MissingObjectError:
         raise NotFoundError(
             f"job {job} has stored no evidence of a batch of inference",
-            "jobs of the recipe llm-batch do when they end; of a training: labctl report",
+            f"jobs of the recipe llm-batch do when they end; of a training: labctl report {job}",
         ) from None
     except ValueError as error:
         raise StoreError(f"the evidence of job {job} cannot be read: {error}") from error

@@ -71,7 +71,10 @@ def receipts(
         )
     preemptions = list(of_events(described.events))
     if not preemptions:
-        raise RefusedError(f"job {described.workload} was never preempted", "labctl queue describe shows it")
+        raise RefusedError(
+            f"job {described.workload} was never preempted",
+            f"what else became of it: labctl report {described.name}",
+        )
     seen = (attempt.submission_id for attempt in described.attempts_made if attempt.seen_at is not None)
     first, *later = [Watch(lab, submission_id, clock) for submission_id in seen]
     for watch in (first, *later):
