@@ -329,7 +329,7 @@ class Endpoints:
     grafana_password: str = field(default="", repr=False)
     """Password of its user `admin`."""
     queue: str = ""
-    """Controller of the queues, which wants Ray's token; empty when an earlier labctl started the lab."""
+    """Controller of the queues, which wants Ray's token; empty where only a ledger is in reach."""
     gateway: str = ""
     """Ray's Jobs API and the queues for people with tokens of their own; empty but in a class."""
 

@@ -26,7 +26,7 @@ class LoggedFault:
     reverted_at: float | None = None
     """None while it lasts, and for good when its revert failed or labctl was killed."""
     node_id: str = ""
-    """Ray's id of the node that it hit; empty where it hit none, and in records of earlier labs."""
+    """Ray's id of the node that it hit; empty where it hit none."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     """URIs of the checkpoints that it damaged."""

@@ -6,7 +6,6 @@ import contextlib
 import errno
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -108,10 +107,6 @@ class HostedRuntime(Runtime, Generic[S]):
     @abstractmethod
     def _runs_none(self, port: str) -> UnsupportedError:
         """The error for a port that such a lab does not have."""
-
-    @abstractmethod
-    def _lacking(self, current: S) -> tuple[str, ...]:
-        """Ports that such a lab has now: the labctl that started this one did not have their service."""
 
     def spec(self) -> LabSpec:
         return self._up().spec
@@ -226,9 +221,7 @@ class HostedRuntime(Runtime, Generic[S]):
 
     def _check_same(self, current: S, asked: LabSpec) -> None:
         """Refuse a lab that is up and is not what is asked for. Raises RefusedError."""
-        to_come = self._lacking(current)
-        fixed = tuple((name, port) for name, port in asked.ports if name not in to_come)
-        statefile.check_same(current.spec, current.ports, replace(asked, ports=fixed), self._runs_none)
+        statefile.check_same(current.spec, current.ports, asked, self._runs_none)
 
     def _secrets(self) -> Secrets:
         """The secrets that the lab was started with. Raises ServiceError; new ones would open nothing."""

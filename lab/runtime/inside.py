@@ -126,7 +126,7 @@ class InsideView(LabView):
             prometheus=_within(PROMETHEUS),
             alertmanager=_within(ALERTMANAGER),
             grafana=_within(GRAFANA),
-            queue=_within(QUEUE) if self._url(QUEUE) else "",
+            queue=_within(QUEUE),
         )
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
@@ -164,9 +164,6 @@ class InsideView(LabView):
         ]
 
     def _queue(self) -> list[ServiceStatus]:
-        """The controller of the queues; none in a lab that an earlier labctl started."""
-        if not self._url(QUEUE):
-            return []
         if self._serves(QUEUE, _within(QUEUE)):
             return [ServiceStatus(QUEUE, State.HEALTHY)]
         return [ServiceStatus(QUEUE, State.EXITED, f"{_within(QUEUE)} does not answer")]

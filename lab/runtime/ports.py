@@ -111,17 +111,16 @@ def reserved(
     state_file: str,
     held: Callable[[Path], Collection[int]],
     patience: float,
-    own: Collection[int] = (),
 ) -> Iterator[tuple[dict[str, int], tuple[str, ...]]]:
     """Choose the ports of a lab that starts, while no other labctl does; yields what `assign` gives.
 
     They are the lab's once its state is saved, within the context. `held` gives the ports of another lab from
-    its folder, `own` are those that this lab has already.
+    its folder.
 
     Raises PortTakenError, SetupError, and RefusedError after `patience` seconds.
     """
     with lock(folder.parent / "ports.lock", "choosing ports", patience=patience):
-        others = set(own)
+        others = set[int]()
         for path in folder.parent.glob(f"*/{state_file}"):
             if path.parent != folder:
                 with contextlib.suppress(StateError):

@@ -19,7 +19,6 @@ from lab.host.reading import parse_json
 
 FILE = "queue.sqlite"
 VERSION = 2
-"""2 differs from 1 by what it lacks: a table of every call into the engine."""
 
 TABLES = """
 CREATE TABLE objects (kind TEXT, namespace TEXT, name TEXT, document TEXT NOT NULL,
@@ -31,12 +30,8 @@ CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,
     flavors TEXT NOT NULL);
 CREATE INDEX events_of ON events (workload, number);
 CREATE TABLE usage (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL);
+CREATE TABLE health (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL);
 """
-
-HEALTH = """
-CREATE TABLE IF NOT EXISTS health (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL)
-"""
-"""Added to files of this version that were written without it."""
 
 
 @dataclass
@@ -94,9 +89,9 @@ class StateStore:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute(f"PRAGMA synchronous = {self.SYNCHRONOUS}")
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
-            if version < VERSION:
+            if version == 0:
                 with self._transaction():
-                    for statement in ("DROP TABLE IF EXISTS trace",) if version else TABLES.split(";\n"):
+                    for statement in TABLES.split(";\n"):
                         self._database.execute(statement)
                     self._database.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
@@ -105,7 +100,6 @@ class StateStore:
                     "use the version of the lab that wrote it, or set the file aside: "
                     f"mv {self.path} {self.path}.old",
                 )
-            self._database.execute(HEALTH)
 
     def close(self) -> None:
         """Close the file."""

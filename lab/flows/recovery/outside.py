@@ -93,21 +93,21 @@ def judge_from_ledger(store: Store, place: str, submission_id: str, *, clock: Cl
     lab.jobs.get(submission_id)
     watch = Watch(lab, submission_id, clock)
     watch.poll()
-    faults = [_record(fault, watch.history) for fault in recorded_faults(store, submission_id)]
+    faults = [_record(fault) for fault in recorded_faults(store, submission_id)]
     if not faults:
         faults = [_failure(watch.history, submission_id)]
     return judge(gather(watch, faults[-1], others=faults[:-1]))
 
 
-def _record(logged: LoggedFault, history: History) -> FaultRecord:
-    """The fault on record; for one of an earlier labctl, its node is that of the target in the ledger."""
+def _record(logged: LoggedFault) -> FaultRecord:
+    """The fault on record."""
     from lab.evidence.receipt import FaultRecord
 
     kind = find_fault(logged.kind).kind
     return FaultRecord(
         kind=logged.kind,
         target=logged.target,
-        node_id=logged.node_id or _node_of(logged, history),
+        node_id=logged.node_id,
         at=logged.at,
         reverted_at=logged.reverted_at,
         parameters=logged.parameters,
@@ -117,17 +117,6 @@ def _record(logged: LoggedFault, history: History) -> FaultRecord:
         store_refusals=logged.store_refusals,
         slowest_read=logged.slowest_read,
     )
-
-
-def _node_of(logged: LoggedFault, history: History) -> str:
-    ran = [
-        attempt.nodes[rank]
-        for run in history.runs
-        for attempt in run.attempts
-        for rank, service in attempt.services.items()
-        if service == logged.target and rank in attempt.nodes and (attempt.started_at or 0.0) <= logged.at
-    ]
-    return ran[-1] if ran else ""
 
 
 def _failure(history: History, submission_id: str) -> FaultRecord:

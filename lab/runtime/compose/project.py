@@ -124,12 +124,8 @@ def folder_path(chosen: str | Path) -> Path:
 
 def env_text(variables: Mapping[str, str]) -> str:
     """An env file that Compose reads back as it is meant."""
-    return "# Made by `labctl up`; `labctl down` removes it.\n" + env_lines(variables)
-
-
-def env_lines(variables: Mapping[str, str]) -> str:
-    """Lines of an env file."""
-    return "".join(f"{name}={_quoted(value)}\n" for name, value in sorted(variables.items()))
+    lines = "".join(f"{name}={_quoted(value)}\n" for name, value in sorted(variables.items()))
+    return f"# Made by `labctl up`; `labctl down` removes it.\n{lines}"
 
 
 def _quoted(value: str) -> str:

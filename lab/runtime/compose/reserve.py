@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shlex
@@ -60,31 +59,6 @@ def reserve(
         files = project.files(spec, images.files)
         notes = (*said, *images.notes, *notes, *([spec.s3.note] if spec.s3 else []))
         current = ComposeState(spec, chosen, files, images.env, images.left_out, notes)
-        state.save(folder, current)
-    return current
-
-
-def lacking(current: ComposeState) -> tuple[str, ...]:
-    """Ports that such a lab publishes now: the labctl that started it did not have their service."""
-    return tuple(name for name in _names(current.spec, current.left_out) if name not in current.ports)
-
-
-def complete(current: ComposeState, asked: LabSpec, folder: Path, *, patience: float) -> ComposeState:
-    """A lab that is up, with the ports that it lacks, also in its env file.
-
-    Raises PortTakenError, SetupError, RefusedError.
-    """
-    names = lacking(current)
-    if not names:
-        return current
-    fixed = dataclasses.replace(asked, ports=tuple(port for port in asked.ports if port[0] in names))
-    own = current.ports.values()
-    with ports.reserved(fixed, names, folder, state.FILE, _held, patience, own) as (chosen, said):
-        both, notes = {**current.ports, **chosen}, (*current.notes, *said)
-        current = dataclasses.replace(current, ports=both, notes=notes)
-        variables = {PORTS[name].variable: str(port) for name, port in chosen.items()}
-        before = (folder / ENV_FILE).read_text(encoding="utf-8")
-        write_private(folder / ENV_FILE, before + project.env_lines(variables))
         state.save(folder, current)
     return current
 

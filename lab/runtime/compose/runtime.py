@@ -113,7 +113,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             current = self._load()
             if current is not None and any(c.alive for c in containers.values()):
                 self._check_same(current, spec)
-                yield self._completed(current, spec), False
+                yield current, False
             else:
                 yield self._reserve(spec, containers, fetch), True
 
@@ -316,10 +316,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         self._keep_store(spec)
         return current
 
-    def _completed(self, current: ComposeState, asked: LabSpec) -> ComposeState:
-        """The lab with the ports of services that came after the labctl that started it."""
-        return reserve.complete(current, asked, self._folder, patience=self.patience)
-
     def _boot_all(self, current: ComposeState, on_progress: OnProgress) -> None:
         names = self._services(current)
         for todo in self._rounds(current, on_progress):
@@ -342,9 +338,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     def _runs_none(self, port: str) -> UnsupportedError:
         return reserve.runs_none(port)
-
-    def _lacking(self, current: ComposeState) -> tuple[str, ...]:
-        return reserve.lacking(current)
 
     def _up(self) -> ComposeState:
         return self._up_with_containers()[0]

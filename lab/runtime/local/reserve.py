@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from collections.abc import Collection
@@ -18,7 +17,7 @@ from lab.runtime.local import processes, prometheus, state
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import FORKS, startable
 from lab.runtime.local.state import LabState
-from lab.services import ALERTMANAGER, METRICS, PROMETHEUS, SERVICES, ports_of
+from lab.services import PROMETHEUS, SERVICES, ports_of
 from lab.topology import LabSpec
 
 
@@ -80,27 +79,6 @@ def _unfit(spec: LabSpec) -> list[str]:
     return [
         f"patch {name}: off, it does not fit ({why})" for name, why in problems.items() if name not in off
     ]
-
-
-def lacking(current: LabState) -> tuple[str, ...]:
-    """Ports that a lab with these settings has now: an earlier labctl did not have their service."""
-    began = (name for name in (PROMETHEUS, METRICS, ALERTMANAGER) if name not in current.ports)
-    names = _names(current.spec, tuple(began))
-    return tuple(name for name in names if name not in current.ports)
-
-
-def complete(current: LabState, asked: LabSpec, layout: Layout, *, patience: float) -> LabState:
-    """A lab that is up, with the ports that it lacks. Raises what `reserve` raises."""
-    names = lacking(current)
-    if not names:
-        return current
-    fixed = dataclasses.replace(asked, ports=tuple(port for port in asked.ports if port[0] in names))
-    own = current.ports.values()
-    with ports.reserved(fixed, names, layout.folder, state.FILE, _held, patience, own) as (chosen, said):
-        both, notes = {**current.ports, **chosen}, (*current.notes, *said)
-        current = dataclasses.replace(current, ports=both, notes=notes)
-        state.save(layout.folder, current)
-    return current
 
 
 def _names(spec: LabSpec, absent: Collection[str]) -> tuple[str, ...]:

@@ -93,7 +93,6 @@ class LocalRuntime(HostedRuntime[LabState]):
             current = self._load()
             if current is not None and reserve.anything_alive(current):
                 self._check_same(current, spec)
-                current = reserve.complete(current, spec, self._layout, patience=self.patience)
             else:
                 current = reserve.reserve(spec, self._layout, patience=self.patience)
                 self._keep_store(spec)
@@ -335,9 +334,6 @@ class LocalRuntime(HostedRuntime[LabState]):
     def _runs_none(self, port: str) -> UnsupportedError:
         return reserve.runs_none(port)
 
-    def _lacking(self, current: LabState) -> tuple[str, ...]:
-        return reserve.lacking(current)
-
     def _has(self, service: str) -> bool:
         """True when the lab stands in its state file with this service."""
         try:
@@ -370,6 +366,6 @@ class LocalRuntime(HostedRuntime[LabState]):
             prometheus=(shutil.which("prometheus") or "prometheus") if "prometheus" in current.ports else "",
             alertmanager=prometheus.find_alertmanager() if "alertmanager" in current.ports else "",
             redis=(reserve.find_redis() or "redis-server") if current.spec.gcs_ft else "",
-            scratch=temporary.same(current.scratch, self._layout.scratch) if current.scratch else None,
+            scratch=temporary.same(current.scratch, self._layout.scratch),
             memory_bytes=int(psutil.virtual_memory().total * NODE_MEMORY_SHARE / (current.spec.workers + 1)),
         )

@@ -13,20 +13,15 @@ from lab.runtime import statefile
 from lab.runtime.health import Seen, World
 from lab.runtime.local import processes
 from lab.runtime.local.processes import Identity, boot_id
-from lab.services import QUEUE, REDIS, SERVICES, ports_of
+from lab.services import REDIS, SERVICES, ports_of
 from lab.topology import LabSpec, State
 
 SCHEMA = "raylab-local/2"
 FILE = statefile.LOCAL_FILE
 PORTS = ports_of(
-    (
-        service
-        for service in SERVICES
-        if LabSpec().has(service) and not service.optional and service.name != QUEUE
-    ),
-    scraped=False,
+    (service for service in SERVICES if LabSpec().has(service) and not service.optional), scraped=False
 )
-"""Ports that every lab has, those that an earlier labctl started included: they have no queues."""
+"""Ports that every lab has."""
 
 BOOT_TOLERANCE_SECONDS = 60.0
 """Seconds by which the time of the last boot may move, where it is computed from the time of day."""
@@ -50,7 +45,7 @@ class LabState:
     left_out: tuple[str, ...] = ()
     """Services that are not started for want of their packages."""
     scratch: str = ""
-    """Folder of its temporary files; empty for a lab that an earlier labctl started, which has none."""
+    """Folder of its temporary files."""
 
     def __post_init__(self) -> None:
         missing = [name for name in PORTS if name not in self.ports]

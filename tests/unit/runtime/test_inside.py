@@ -37,7 +37,8 @@ def node(
 
 
 NODES = (node("ray-head", cpus=0, gpus=0), node("ray-worker-0"), node("ray-worker-1"))
-STORE_ALONE = ("http://minio:9000/raylab/health",)
+QUEUES = "http://queue:8266/healthz"
+ALONE = ("http://minio:9000/raylab/health", QUEUES)
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def inside(
     environment: Mapping[str, str],
     nodes: Sequence[Node] | ClusterError = NODES,
-    serving: Sequence[str] = STORE_ALONE,
+    serving: Sequence[str] = ALONE,
 ) -> InsideView:
     def list_nodes(url: str, token: str) -> Sequence[Node]:
         assert (url, token) == ("http://ray-head:8265", "secret-token")
@@ -80,7 +81,7 @@ def test_a_whole_lab_is_healthy_and_what_is_left_out_is_not_missed(environment: 
 
     assert status.healthy
     assert [s.service for s in status.services] == [
-        "minio", "ray-head", "ray-worker-0", "ray-worker-1", "jupyter",
+        "minio", "queue", "ray-head", "ray-worker-0", "ray-worker-1", "jupyter",
     ]  # fmt: skip
 
 
@@ -88,19 +89,13 @@ def test_a_whole_lab_is_healthy_and_what_is_left_out_is_not_missed(environment: 
 def test_the_controller_of_the_queues_is_asked(
     environment: dict[str, str], serving: bool, state: State
 ) -> None:
-    environment["RAYLAB_QUEUE_URL"] = "http://127.0.0.1:8266"
-    health = ("http://queue:8266/healthz",) if serving else ()
-    runtime = inside(environment, serving=(*STORE_ALONE, *health))
+    runtime = inside(environment, serving=[page for page in ALONE if serving or page != QUEUES])
     assert states(runtime)["queue"] is state
     assert runtime.endpoints().queue == "http://queue:8266"
 
 
-def test_a_lab_that_an_earlier_labctl_started_has_no_queues(environment: dict[str, str]) -> None:
-    assert inside(environment).endpoints().queue == ""
-
-
 def test_addresses_in_the_status_are_those_of_a_browser_on_the_host(environment: dict[str, str]) -> None:
-    serving = (*STORE_ALONE, "http://grafana:3000/api/health")
+    serving = (*ALONE, "http://grafana:3000/api/health")
     status = inside(environment, serving=serving).status()
 
     urls = {each.service: each.url for each in status.services if each.url}
@@ -238,7 +233,7 @@ def test_a_wait_in_vain_names_the_services_and_the_command_for_the_host(
     environment: dict[str, str], nodes: Sequence[Node] | ClusterError, why: str, command: str
 ) -> None:
     with pytest.raises(WaitTimeoutError) as caught:
-        wait_ready(inside(environment, nodes, serving=()), 3, clock=FakeClock())
+        wait_ready(inside(environment, nodes, serving=(QUEUES,)), 3, clock=FakeClock())
     assert why in caught.value.message
     assert "seen from inside" not in caught.value.message
     assert caught.value.hint == f"on the host: {command}"

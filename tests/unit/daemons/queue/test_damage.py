@@ -152,16 +152,6 @@ def test_the_file_of_a_newer_lab_stays_where_it_is(folder: Path) -> None:
     assert set_aside(folder) == ()
 
 
-def test_the_file_of_an_older_lab_is_read_on_without_its_trace(folder: Path) -> None:
-    execute(folder, "CREATE TABLE trace (number INTEGER PRIMARY KEY, at REAL, call TEXT, arguments TEXT)")
-    execute(folder, "PRAGMA user_version = 1")
-    controller = open_store(folder, begin, pytest.fail, clock=Time())
-    assert len(controller.records) == 31
-    tables = controller._store._database.execute("SELECT name FROM sqlite_master").fetchall()
-    assert ("trace",) not in tables
-    controller._store.close()
-
-
 @pytest.mark.parametrize("text", ['{"devices": 7}', "{", "7"])
 def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, text: str) -> None:
     execute(folder, f"INSERT OR REPLACE INTO health VALUES (1, '{text}')")

@@ -72,15 +72,6 @@ def test_a_failure_on_no_record_is_judged_as_one(world: World) -> None:
     assert (open_, found.verdict) == (["new processes"], Verdict.NOT_VERIFIED), "this ledger has no pids"
 
 
-def test_a_record_of_an_earlier_labctl_names_no_node_and_the_ledger_does(world: World) -> None:
-    Training(world)
-    own = world.inject(after_epoch=3).fault
-    (entry,) = world.store.list(f"{FAULTS_PREFIX}/{JOB}/")
-    text = world.store.get(entry.key).decode().replace(own.node_id, "")
-    world.store.put(entry.key, text.encode())
-    assert judged(world).fault.node_id == own.node_id
-
-
 def test_a_job_that_met_no_fault_is_refused(world: World) -> None:
     Training(world)
     world.clock.sleep(30)

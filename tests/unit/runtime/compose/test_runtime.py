@@ -233,28 +233,6 @@ def test_a_port_that_the_engine_publishes_to_the_network_ends_the_start(
     assert not [each for each in docker.containers.values() if each.alive]
 
 
-def test_a_lab_of_an_earlier_labctl_is_whole_without_queues_and_gets_them_by_up(
-    up: ComposeRuntime, docker: FakeDocker
-) -> None:
-    folder = up.folder()
-    found = state.load(folder)
-    assert found is not None
-    number = found.ports["queue"]
-    state.save(folder, replace(found, ports={n: port for n, port in found.ports.items() if n != "queue"}))
-    env = (folder / state.ENV_FILE).read_text()
-    (folder / state.ENV_FILE).write_text(env.replace(f"LAB_QUEUE_PORT='{number}'\n", ""))
-    del docker.containers["raylab-lab", QUEUE]
-    assert up.status().healthy
-    assert (up.status().service(QUEUE), up.endpoints().queue) == (None, "")
-
-    docker.journal.clear()
-    assert up.up(replace(spec(), ports=(("queue", 29_777),))).healthy
-
-    assert set(started(docker)) == {QUEUE}
-    assert up.endpoints().queue == "http://127.0.0.1:29777"
-    assert (folder / state.ENV_FILE).read_text().endswith("LAB_QUEUE_PORT='29777'\n")
-
-
 @pytest.mark.parametrize("failure", [EngineError("docker failed: no"), KeyboardInterrupt()])
 def test_a_repair_that_fails_leaves_what_ran_before(
     up: ComposeRuntime, docker: FakeDocker, failure: BaseException

@@ -27,7 +27,7 @@ FULL = LabState(
         stock_ray=True,
         queued_only=True,
     ),
-    ports={"s3": 9999, "gcs": 6379, "dashboard": 8265, "client": 10001, "jupyter": 8888},
+    ports={"s3": 9999, "gcs": 6379, "dashboard": 8265, "client": 10001, "jupyter": 8888, "queue": 8266},
     booted_at=1000.0,
     boot="boot-1",
     store="moto",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -186,12 +185,3 @@ def test_a_tmpdir_whose_path_is_too_long_for_sockets_is_not_taken(monkeypatch: p
         monkeypatch.setattr("tempfile.tempdir", base)
         assert str(temporary.of_lab("1a2b3c4d")[1]).startswith(base) == taken
     assert temporary.of_lab("1a2b3c4d")[1].parent.parent == Path("/tmp")
-
-
-def test_a_lab_of_an_earlier_labctl_keeps_the_tmpdir_that_it_has(machine: Machine, tmp_path: Path) -> None:
-    runtime = machine.runtime(tmp_path)
-    runtime.up(SPEC)
-    current = state.load(tmp_path / "raylab")
-    assert current is not None
-    earlier = runtime._plan(dataclasses.replace(current, scratch=""))
-    assert earlier.command(HEAD).environment.get("TMPDIR") == os.environ.get("TMPDIR")

@@ -28,7 +28,6 @@ from lab.runtime import ports
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
-from lab.runtime.ports import FILE
 from lab.runtime.ports import is_free as really_free
 from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
 from lab.store import upstream
@@ -182,49 +181,6 @@ def test_up_repairs_what_died_and_leaves_the_rest(machine: Machine, tmp_path: Pa
     assert machine.runtime(tmp_path).up(SPEC).healthy
     assert machine.services("spawn") == [worker(1)]
     assert {name: machine.pid_of(name) for name in kept} == kept
-
-
-def earlier(machine: Machine, folder: Path) -> LocalRuntime:
-    """A lab that a labctl without queues has started."""
-    machine.runtime(folder).up(SPEC)
-    machine.die(QUEUE)
-    lab = machine.runtime(folder).folder()
-    found = state.load(lab)
-    assert found is not None
-    ports = {name: port for name, port in found.ports.items() if name != "queue"}
-    state.save(lab, dataclasses.replace(found.without_leader(QUEUE), ports=ports))
-    (lab / FILE).unlink()
-    machine.journal.clear()
-    return machine.runtime(folder)
-
-
-def test_a_lab_of_an_earlier_labctl_is_whole_without_queues_and_gets_them_by_up(
-    machine: Machine, tmp_path: Path
-) -> None:
-    lab = earlier(machine, tmp_path)
-    assert lab.status().healthy
-    assert lab.endpoints().queue == ""
-    assert lab.status().service(QUEUE) is None
-
-    assert lab.up(dataclasses.replace(SPEC, ports=(("queue", 9777),))).service(QUEUE) is not None
-
-    assert lab.status().healthy
-    assert machine.services("spawn") == [QUEUE]
-    assert lab.endpoints().queue == "http://127.0.0.1:9777"
-
-
-def test_a_port_of_an_earlier_lab_is_not_given_to_its_queues(machine: Machine, tmp_path: Path) -> None:
-    lab = earlier(machine, tmp_path)
-    machine.die(JUPYTER)  # its port is free now, and still its own
-    with pytest.raises(PortTakenError, match="8888 for queue"):
-        lab.up(dataclasses.replace(SPEC, ports=(("queue", 8888),)))
-    assert lab.endpoints().queue == ""
-
-
-def test_an_earlier_lab_ends_as_a_whole(machine: Machine, tmp_path: Path) -> None:
-    lab = earlier(machine, tmp_path)
-    assert set(lab.down()) == {*ALL} - {QUEUE}
-    assert machine.running == {}
 
 
 def test_a_lab_whose_jobs_come_only_through_queues_is_another_lab(machine: Machine, tmp_path: Path) -> None:
@@ -551,7 +507,6 @@ def test_a_lab_that_is_just_being_started_keeps_its_ports(machine: Machine, tmp_
 
 
 def test_labs_of_one_name_in_two_homes_share_no_folder(tmp_path: Path) -> None:
-    from lab.runtime.local.runtime import LocalRuntime
 
     layouts = [LocalRuntime("raylab", tmp_path / home / "raylab")._layout for home in ("a", "b")]
 
@@ -559,7 +514,6 @@ def test_labs_of_one_name_in_two_homes_share_no_folder(tmp_path: Path) -> None:
 
 
 def test_the_longest_socket_path_of_ray_fits(tmp_path: Path) -> None:
-    from lab.runtime.local.runtime import LocalRuntime
 
     folder = LocalRuntime("a" * 20, tmp_path / ("x" * 200))._layout.ray_temporary
 
