@@ -43,8 +43,8 @@ def main() -> None:
     if args.what == "false-deaths":
         false_deaths.main(args.minutes, args.busy, args.runtime, hard=args.hard)
     elif args.what == "soak":
-        found = soak.run(args.minutes, args.runtime, args.seed, args.every)
-        print(json.dumps(found, indent=1) if args.json else soak.table(found))
+        summary = soak.run(args.minutes, args.runtime, args.seed, args.every)
+        print(json.dumps(summary, indent=1) if args.json else soak.table(summary))
     elif args.what == "recovery":
         names = args.cases.split(",") if args.cases else recovery.possible(args.runtime)
         measured, lost = recovery.run(args.runs, names, args.runtime)
@@ -64,18 +64,18 @@ def main() -> None:
         _show(compared_rows(turns, compared, "MB" if args.what == "memory" else "s"), turns, args.json)
 
 
-def compared_rows(found: Found, compared: Sequence[Side], unit: str) -> list[Row]:
+def compared_rows(turns: Found, compared: Sequence[Side], unit: str) -> list[Row]:
     """Rows that compare the first side, this checkout, with each of the others."""
     ours, *peers = (side.name for side in compared)
-    return rows(found, ours, peers, unit)
+    return rows(turns, ours, peers, unit)
 
 
-def _show(measured: Sequence[Row], found: Found, as_json: bool) -> None:
+def _show(measured: Sequence[Row], turns: Found, as_json: bool) -> None:
     if as_json:
-        document = {"rows": [row.document() for row in measured], "lost": found.lost}
+        document = {"rows": [row.document() for row in measured], "lost": turns.lost}
         print(json.dumps(document, indent=1))
     else:
-        print(table(measured, found.lost))
+        print(table(measured, turns.lost))
 
 
 def _parser() -> argparse.ArgumentParser:

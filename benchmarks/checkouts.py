@@ -47,16 +47,16 @@ def sides(against: Path | None, *, stock: bool) -> list[Side]:
     The other checkout runs in the environment beside it, if it has one, else with this interpreter.
     Raises SystemExit when `against` is not a checkout.
     """
-    found = [Side(OURS, ROOT)]
+    sides = [Side(OURS, ROOT)]
     if stock:
-        found.append(Side(STOCK, ROOT, options=("--stock-ray",)))
+        sides.append(Side(STOCK, ROOT, options=("--stock-ray",)))
     if against is not None:
         root = against.expanduser().absolute()
         if not (root / "labctl.py").is_file():
             raise SystemExit(f"--against {against}: there is no labctl.py")
         own = root / ".venv" / "bin" / "python"
-        found.append(Side(revision(root), root, str(own) if own.exists() else sys.executable))
-    return found
+        sides.append(Side(revision(root), root, str(own) if own.exists() else sys.executable))
+    return sides
 
 
 def revision(root: Path) -> str:

@@ -26,7 +26,7 @@ JOB_SECONDS = 3600.0
 
 def run(runs: int, size: str) -> list[Row]:
     """Measure a model of `size` with one rank and with two, `runs` times ten pairs of turns of ten steps."""
-    found: list[Row] = []
+    measured: list[Row] = []
     with own_lab("bench-checkpoints") as lab, tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
         for file in (*RECIPE.glob("*.py"), SCRIPT):
             shutil.copy(file, Path(folder) / ("turns.py" if file == SCRIPT else file.name))
@@ -37,11 +37,11 @@ def run(runs: int, size: str) -> list[Row]:
             job = lab.submit(command=command, working_dir=Path(folder)).submission_id
             ended = lab.jobs.wait(job, JOB_SECONDS)
             try:
-                found += rows(lab.jobs.logs(job), ranks)
+                measured += rows(lab.jobs.logs(job), ranks)
             except LostError as error:
                 why = ended.message.strip()[-200:]
                 say(f"{ranks} rank(s): lost: {error}: job {job} {ended.status}: {why}")
-    return found
+    return measured
 
 
 def rows(log: str, ranks: int) -> list[Row]:
@@ -49,7 +49,7 @@ def rows(log: str, ranks: int) -> list[Row]:
     for line in log.splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError):
             read = json.loads(line)
-            ours, peer = [1000 * each for each in read["with"]], [1000 * each for each in read["without"]]
+            ours, peer = ([1000 * took for took in read[side]] for side in ("with", "without"))
             return _rows(ours, peer, ranks)
     raise LostError("the job printed no figures")
 
@@ -61,11 +61,11 @@ def _rows(ours: Sequence[float], peer: Sequence[float], ranks: int) -> list[Row]
     """
     what = f"ten steps with a checkpoint, {ranks} rank(s)"
     pairs = [theirs / mine for mine, theirs in zip(ours, peer, strict=True)]
-    each, whole = costs(pairs), 100 * (sum(ours) / sum(peer) - 1)
-    error = statistics.stdev(each) / len(each) ** 0.5
+    percents, whole = costs(pairs), 100 * (sum(ours) / sum(peer) - 1)
+    error = statistics.stdev(percents) / len(percents) ** 0.5
     return [
         Row(what, tuple(ours), "none", tuple(peer), tuple(pairs), "ms"),
-        Row(f"cost, pair by pair, {ranks} rank(s)", each, unit="%"),
+        Row(f"cost, pair by pair, {ranks} rank(s)", percents, unit="%"),
         Row(f"cost, all turns together, {ranks} rank(s)", (whole,), unit="%"),
         Row(f"its standard error, {ranks} rank(s)", (error,), unit="%"),
     ]

@@ -91,31 +91,31 @@ def by_turns(
     `steps` are step -> side -> measurement. After a failure `repair` gets the side; if the repair fails
     too, the side is not measured any more.
     """
-    found = Found()
+    measured = Found()
     given_up: set[str] = set()
     for number, step, side, measure in _turns(steps, runs):
         if side in given_up:
-            found.lose(number, side, step, "given up after a repair that failed")
+            measured.lose(number, side, step, "given up after a repair that failed")
             continue
         begun = f"{side}, {step}, {number + 1}/{runs}"
         try:
             with contextlib.closing(measure()) as figures:
                 for figure, value in figures:
                     if isinstance(value, Exception):
-                        found.lose(number, side, figure, reason(value))
+                        measured.lose(number, side, figure, reason(value))
                         say(f"{begun}: {figure}: lost: {reason(value)}")
                         continue
-                    found.values.setdefault((side, figure), {})[number] = value
+                    measured.values.setdefault((side, figure), {})[number] = value
                     say(f"{begun}: {figure}: {value:.2f}")
         except Exception as error:  # whatever it is, the other runs are worth having
-            found.lose(number, side, step, reason(error))
+            measured.lose(number, side, step, reason(error))
             say(f"{begun}: lost: {reason(error)}")
             try:
                 repair(side)
             except Exception as second:
                 given_up.add(side)
                 say(f"{side} is given up: {reason(second)}")
-    return found
+    return measured
 
 
 def _turns(steps: Mapping[str, Mapping[str, Measure]], runs: int) -> Iterator[tuple[int, str, str, Measure]]:
@@ -132,14 +132,14 @@ def reason(error: Exception) -> str:
     return first if isinstance(error, LostError) else f"{type(error).__name__}: {first}".rstrip(": ")
 
 
-def rows(found: Found, ours: str, peers: Sequence[str], unit: str = "s") -> list[Row]:
+def rows(measured: Found, ours: str, peers: Sequence[str], unit: str = "s") -> list[Row]:
     """Return a row per figure and peer; without peers a row per figure."""
     made = []
-    for figure in found.figures:
-        mine = found.of(ours, figure)
+    for figure in measured.figures:
+        mine = measured.of(ours, figure)
         values = tuple(mine.values())
         for peer in peers:
-            theirs = found.of(peer, figure)
+            theirs = measured.of(peer, figure)
             pairs = tuple(theirs[n] / mine[n] for n in mine if n in theirs and mine[n])
             made.append(Row(figure, values, peer, tuple(theirs.values()), pairs, unit))
         if not peers:
@@ -168,7 +168,7 @@ def table(rows: Sequence[Row], lost: Sequence[Mapping[str, object]] = ()) -> str
             "" if row.paired is None else f"{row.paired:.1f}x",
         )
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"\nlost: {_lost(each)}" for each in lost]
+    lines += [f"\nlost: {_lost(loss)}" for loss in lost]
     return "\n".join(lines)
 
 
@@ -181,5 +181,5 @@ def spread(values: Sequence[float], unit: str = "s") -> str:
     return f"{median} {unit} ({least}-{most}, {len(values)})"
 
 
-def _lost(each: Mapping[str, object]) -> str:
-    return f"round {each['round']}, {each['side']}, {each['step']}: {each['reason']}"
+def _lost(loss: Mapping[str, object]) -> str:
+    return f"round {loss['round']}, {loss['side']}, {loss['step']}: {loss['reason']}"

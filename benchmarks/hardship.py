@@ -69,10 +69,10 @@ def machine_under_load(
                 running.append(subprocess.Popen([sys.executable, "-c", *command], start_new_session=True))
             yield
         finally:
-            for each in running:
-                os.killpg(each.pid, signal.SIGKILL)
-            for each in running:
-                each.wait()
+            for process in running:
+                os.killpg(process.pid, signal.SIGKILL)
+            for process in running:
+                process.wait()
 
 
 def stand_still(lab: Lab, seconds: float) -> None:

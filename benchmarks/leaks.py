@@ -86,7 +86,7 @@ def idle(lab: Lab) -> Idle:
     while time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
         looks.append(_processes(lab))
-        if len(looks) >= SAME_LOOKS and len({sum(each.values()) for each in looks[-SAME_LOOKS:]}) == 1:
+        if len(looks) >= SAME_LOOKS and len({sum(look.values()) for look in looks[-SAME_LOOKS:]}) == 1:
             break
     status = lab.status()
     usage = lab.runtime.usage([service.service for service in status.services])
@@ -110,7 +110,7 @@ def idle(lab: Lab) -> Idle:
 def _processes(lab: Lab) -> dict[str, int]:
     if lab.runtime.kind == "compose":
         return {service: count for service, (count, _, _) in _inside(lab).items()}
-    found: Counter[str] = Counter()
+    crashes: Counter[str] = Counter()
     for process in psutil.process_iter():
         try:
             environment = process.environ()
@@ -119,8 +119,8 @@ def _processes(lab: Lab) -> dict[str, int]:
         except psutil.Error:
             continue
         if folder == str(lab.runtime.folder()):
-            found[service] += 1
-    return dict(sorted(found.items()))
+            crashes[service] += 1
+    return dict(sorted(crashes.items()))
 
 
 def _disk(lab: Lab) -> dict[str, int]:
@@ -136,20 +136,20 @@ def _disk(lab: Lab) -> dict[str, int]:
 
 def _sessions(folder: Path) -> set[Path]:
     """Find the session folders of Ray in a lab of processes, by the command lines of its processes."""
-    found = set()
+    folders = set()
     for process in psutil.process_iter():
         try:
             owner = process.environ().get(MARK, "").rpartition(":")[0]
             words = process.cmdline() if owner == str(folder) else []
         except psutil.Error:
             continue
-        found |= {Path(word.partition("=")[2]) for word in words if word.startswith("--temp-dir=")}
-    return found
+        folders |= {Path(word.partition("=")[2]) for word in words if word.startswith("--temp-dir=")}
+    return folders
 
 
 def _inside(lab: Lab) -> dict[str, tuple[int, int, int]]:
     """Return node -> number of processes in its container, bytes below its /tmp, memory of the processes."""
-    found = {}
+    measured = {}
     for service in lab.status().services:
         if not is_node(service.service):
             continue
@@ -159,8 +159,8 @@ def _inside(lab: Lab) -> dict[str, tuple[int, int, int]]:
             continue
         words = ended.output.split()[-3:]
         if ended.exit_code == 0 and len(words) == 3:
-            found[service.service] = (int(words[0]), int(words[1]), int(words[2]))
-    return found
+            measured[service.service] = (int(words[0]), int(words[1]), int(words[2]))
+    return measured
 
 
 def size(folder: Path) -> int:

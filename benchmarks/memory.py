@@ -93,13 +93,13 @@ def processes_of(folder: Path, table: Table) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in table.items():
         children.setdefault(parent, []).append(pid)
-    found = [pid for pid, (_, mark) in table.items() if _is_of(folder, mark)]
-    known = set(found)
-    for pid in found:  # grows while it is walked: descendants of descendants
+    pids = [pid for pid, (_, mark) in table.items() if _is_of(folder, mark)]
+    known = set(pids)
+    for pid in pids:  # grows while it is walked: descendants of descendants
         new = [child for child in _of(children, pid) if child not in known and table[child][1] in ("", ":")]
         known.update(new)
-        found += new
-    return sorted(found)
+        pids += new
+    return sorted(pids)
 
 
 def _of(children: Mapping[int, list[int]], pid: int) -> Iterable[int]:

@@ -61,23 +61,23 @@ def scenario(cohorts: int = COHORTS, queues: int = QUEUES, share: float = 1.0) -
             f"          resources: [{{name: cpu, nominalQuota: {NOMINAL}, borrowingLimit: {BORROWING}}}]\n"
         )
         yield f"{version}\nkind: LocalQueue\nmetadata: {{name: {name}}}\nspec: {{clusterQueue: {name}}}\n"
-        for each in CLASSES:
-            for place in range(int(each.count * share)):
-                created = time.strftime("%H:%M:%S", time.gmtime((place + 1) * each.every))
-                fraction = f"{(place + 1) * each.every % 1:.3f}"[1:]
+        for size in CLASSES:
+            for place in range(int(size.count * share)):
+                created = time.strftime("%H:%M:%S", time.gmtime((place + 1) * size.every))
+                fraction = f"{(place + 1) * size.every % 1:.3f}"[1:]
                 yield (
-                    f"{version}\nkind: Workload\nmetadata:\n  name: {name}-{each.name}-{place}\n"
+                    f"{version}\nkind: Workload\nmetadata:\n  name: {name}-{size.name}-{place}\n"
                     f'  creationTimestamp: "2026-01-01T{created}{fraction}Z"\n'
-                    f"  annotations: {{raylab.io/duration: {each.seconds}s}}\n"
-                    f"spec:\n  queueName: {name}\n  priority: {each.priority}\n  podSets: "
-                    f"[{{template: {{spec: {{containers: [{{resources: {{requests: {{cpu: {each.request}"
+                    f"  annotations: {{raylab.io/duration: {size.seconds}s}}\n"
+                    f"spec:\n  queueName: {name}\n  priority: {size.priority}\n  podSets: "
+                    f"[{{template: {{spec: {{containers: [{{resources: {{requests: {{cpu: {size.request}"
                     "}}}]}}}]\n"
                 )
 
 
 def run(runs: int) -> list[Row]:
     """`labctl queue simulate FILE --json` as a whole process: time, peak memory, and what came out."""
-    found: dict[str, list[float]] = {}
+    measured: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
         file, out = Path(folder) / "scenario.yaml", Path(folder) / "out.json"
         file.write_text("---\n".join(scenario()), encoding="utf-8")
@@ -91,37 +91,37 @@ def run(runs: int) -> list[Row]:
                 **results(json.loads(out.read_text(encoding="utf-8"))),
             }
             for name, value in figures.items():
-                found.setdefault(name, []).append(value)
+                measured.setdefault(name, []).append(value)
     costs = [(cohorts, cost(cohorts)) for cohorts in (1, COHORTS, 4 * COHORTS)]
-    limits = {each.name: each.most for each in CLASSES}
+    limits = {size.name: size.most for size in CLASSES}
     rows = [
-        Row("queue simulate: 15,000 workloads", tuple(found["seconds"]), "at most", (20.0,)),
-        Row("queue simulate: processor time", tuple(found["busy"]), "at most", (20.0,)),
-        Row("queue simulate: peak memory", tuple(found["MiB"]), "at most", (1024.0,), unit="MiB"),
+        Row("queue simulate: 15,000 workloads", tuple(measured["seconds"]), "at most", (20.0,)),
+        Row("queue simulate: processor time", tuple(measured["busy"]), "at most", (20.0,)),
+        Row("queue simulate: peak memory", tuple(measured["MiB"]), "at most", (1024.0,), unit="MiB"),
     ]
     rows += [
-        Row(f"mean wait, {name} (virtual)", tuple(found[name]), "Kueue's limit", (most,))
+        Row(f"mean wait, {name} (virtual)", tuple(measured[name]), "Kueue's limit", (most,))
         for name, most in limits.items()
     ]
     rows += [
         Row(
             f"for each workload, {cohorts * QUEUES} queues",
-            (each,),
+            (microseconds,),
             "with 6 queues",
             (costs[0][1],),
             unit="us",
         )
-        for cohorts, each in costs
+        for cohorts, microseconds in costs
     ]
-    return [*rows, Row("mean use of a queue", tuple(found["use"]), "Kueue's least", (50.0,), unit="%")]
+    return [*rows, Row("mean use of a queue", tuple(measured["use"]), "Kueue's least", (50.0,), unit="%")]
 
 
 def cost(cohorts: int, share: float = 0.1) -> float:
     """Microseconds of processor time for each workload, with so many cohorts of queues."""
-    found = read([("scenario.yaml", "---\n".join(scenario(cohorts, QUEUES, share)))])
+    setting = read([("scenario.yaml", "---\n".join(scenario(cohorts, QUEUES, share)))])
     begin = time.process_time()
-    in_process(found.setup, found.workloads)
-    return 1e6 * (time.process_time() - begin) / len(found.workloads)
+    in_process(setting.setup, setting.workloads)
+    return 1e6 * (time.process_time() - begin) / len(setting.workloads)
 
 
 def simulate(file: Path, out: Path) -> tuple[float, float, float]:
@@ -136,16 +136,16 @@ def simulate(file: Path, out: Path) -> tuple[float, float, float]:
     return time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def results(told: dict[str, Any]) -> dict[str, float]:
+def results(simulated: dict[str, Any]) -> dict[str, float]:
     """Mean wait of each class, and mean use of the queues' own quota in percent, while work was there."""
-    waits: dict[str, list[float]] = {each.name: [] for each in CLASSES}
-    for each in told["workloads"]:
-        waits[each["workload"].rsplit("-", 2)[1]].append(each["waited"])
+    waits: dict[str, list[float]] = {size.name: [] for size in CLASSES}
+    for workload in simulated["workloads"]:
+        waits[workload["workload"].rsplit("-", 2)[1]].append(workload["waited"])
     use = []
-    for queue in told["cluster_queues"]:
-        seen = [(each["at"], each["flavors"].get("rf", {}).get("cpu", 0)) for each in queue["usage"]]
-        pairs = zip(seen, [*seen[1:], (told["end"], 0)], strict=True)
+    for queue in simulated["cluster_queues"]:
+        seen = [(sample["at"], sample["flavors"].get("rf", {}).get("cpu", 0)) for sample in queue["usage"]]
+        pairs = zip(seen, [*seen[1:], (simulated["end"], 0)], strict=True)
         total = sum(value * (after - at) for (at, value), (after, _) in pairs)
-        use.append(100 * total / (NOMINAL * told["end"]))
+        use.append(100 * total / (NOMINAL * simulated["end"]))
     means = {name: sum(values) / len(values) for name, values in waits.items()}
     return {**means, "use": sum(use) / len(use)}

@@ -92,8 +92,8 @@ def run(runs: int, names: Sequence[str], runtime: str = "local") -> tuple[list[R
     cases = sorted((known[name] for name in names), key=lambda case: case.ranks)
     measured: dict[tuple[str, str], list[Breakdown]] = {}
     turns: dict[str, Measure] = {side: one_round(cases, runtime, side, measured) for side in (STOCK, OURS)}
-    found = by_turns({"recovery": turns}, runs, say)
-    return [_row(row, measured) for row in rows(found, OURS, [STOCK])], found
+    measured_turns = by_turns({"recovery": turns}, runs, say)
+    return [_row(row, measured) for row in rows(measured_turns, OURS, [STOCK])], measured_turns
 
 
 def _row(row: Row, measured: Mapping[tuple[str, str], Sequence[Breakdown]]) -> Recovery:
@@ -121,18 +121,18 @@ def one_round(
                             lab.jobs.stop(job)
                         wait_for("a lab that is whole", lambda: whole(lab))
                         job, ranks = _train(lab, case.ranks), case.ranks
-                    found = once(lab, job, case)
+                    took = once(lab, job, case)
                 except Exception as error:  # the other cases are worth having
                     yield epoch, error
                     repair(lab, wanted)
                     job = job if lives(lab, job) else ""
                     continue
-                measured.setdefault((side, case.name), []).append(found)
-                parts = (f"{k} {v:.2f}" for k, v in found.stages().items() if v is not None)
+                measured.setdefault((side, case.name), []).append(took)
+                parts = (f"{k} {v:.2f}" for k, v in took.stages().items() if v is not None)
                 say(f"{side}, {case.name}: {'  '.join(parts)}")
-                if found.to_step is not None:
-                    yield step, found.to_step
-                yield epoch, found.total
+                if took.to_step is not None:
+                    yield step, took.to_step
+                yield epoch, took.total
 
     return measure
 
@@ -178,10 +178,10 @@ def once(lab: Lab, job: str, case: Case) -> Breakdown:
     try:
         struck = fault.inject(scene)
         at = struck.first if struck else at
-        found: Breakdown = wait_for("the first new epoch", lambda: recovered(lab, job, hit, at))
+        recovery: Breakdown = wait_for("the first new epoch", lambda: recovered(lab, job, hit, at))
     finally:
         fault.revert(scene)
-    return found
+    return recovery
 
 
 def latest(lab: Lab, job: str) -> tuple[Run, RunAttempt]:
@@ -222,9 +222,9 @@ def wait_for(what: str, look: Callable[[], Any]) -> Any:
     end = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < end:
         with contextlib.suppress(ClusterError):
-            found = look()
-            if found:
-                return found
+            answer = look()
+            if answer:
+                return answer
         time.sleep(POLL_SECONDS)
     raise LostError(f"no sign of {what} after {DEADLINE_SECONDS:g} s")
 
@@ -232,8 +232,8 @@ def wait_for(what: str, look: Callable[[], Any]) -> Any:
 def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
     """Return the median seconds of each stage, over the recoveries in which it is known."""
     medians = {}
-    for name in (each.name for each in fields(Breakdown)):
-        known = [seconds for each in recoveries if (seconds := getattr(each, name)) is not None]
+    for name in (stage.name for stage in fields(Breakdown)):
+        known = [seconds for recovery in recoveries if (seconds := getattr(recovery, name)) is not None]
         if known:
             medians[name.rstrip("_")] = statistics.median(known)
     return medians
@@ -241,11 +241,11 @@ def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
 
 def stage_table(measured: Sequence[Row]) -> str:
     """Format the stages of these rows as a Markdown table of median seconds."""
-    names = [each.name.rstrip("_") for each in fields(Breakdown)]
+    names = [stage.name.rstrip("_") for stage in fields(Breakdown)]
     lines = ["| what | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
     for row in measured:
         if isinstance(row, Recovery) and row.what.endswith(EPOCH):
-            for label, found in (("", row.stages), (f", {row.peer}", row.peer_stages)):
-                cells = [f"{found[name]:.2f}" if name in found else "" for name in names]
+            for label, medians in (("", row.stages), (f", {row.peer}", row.peer_stages)):
+                cells = [f"{medians[name]:.2f}" if name in medians else "" for name in names]
                 lines.append(f"| {row.what.partition(':')[0]}{label} | {' | '.join(cells)} |")
     return "\n".join(lines)

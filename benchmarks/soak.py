@@ -157,12 +157,12 @@ def _next_epochs(this: Round, seconds: float) -> int:
 
 def figures(rounds: Sequence[Round], first: Idle, seconds: float, kinds: Sequence[str]) -> dict[str, Any]:
     """Return the figures of a soak test."""
-    results = [each.result for each in rounds if each.result is not None]
+    results = [turn.result for turn in rounds if turn.result is not None]
     steps = [(result, step) for result in results for step in result.steps]
-    looks = [each.after for each in rounds if each.after is not None]
+    looks = [turn.after for turn in rounds if turn.after is not None]
     return {
         "minutes": round(seconds / 60, 2),
-        "load": [round(each, 1) for each in os.getloadavg()],
+        "load": [round(mean, 1) for mean in os.getloadavg()],
         "rounds": len(rounds),
         "jobs succeeded": sum(result.status == "SUCCEEDED" for result in results),
         "faults injected": sum(len(result.injected) for result in results),
@@ -183,14 +183,14 @@ def figures(rounds: Sequence[Round], first: Idle, seconds: float, kinds: Sequenc
             for result, step in steps
             if step.receipt is not None and not step.receipt.survived
         ],
-        "problems": [p for each in rounds for p in ([each.problem] if each.problem else [])]
+        "problems": [p for turn in rounds for p in ([turn.problem] if turn.problem else [])]
         + [problem for result in results for problem in result.problems],
         "idle": {
             "before": first.document(),
             "after the first round": looks[0].document() if looks else None,
             "after the last round": looks[-1].document() if looks else None,
         },
-        "every round": [each.line for each in rounds],
+        "every round": [turn.line for turn in rounds],
     }
 
 
@@ -207,25 +207,25 @@ def _of_kind(kind: str, steps: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def table(found: dict[str, Any]) -> str:
+def table(summary: dict[str, Any]) -> str:
     """Format the figures as Markdown."""
     lines = [
-        f"{found['minutes']} minutes, {found['rounds']} jobs, {found['jobs succeeded']} of them SUCCEEDED: "
-        f"{found['faults injected']} faults injected, {found['faults survived']} survived, "
-        f"{found['faults left out']} left out; {found['checkpoints committed']} checkpoints committed, "
-        f"{found['checkpoints lost']} lost.",
+        f"{summary['minutes']} minutes, {summary['rounds']} jobs, "
+        f"{summary['jobs succeeded']} of them SUCCEEDED: {summary['faults injected']} faults injected, "
+        f"{summary['faults survived']} survived, {summary['faults left out']} left out; "
+        f"{summary['checkpoints committed']} checkpoints committed, {summary['checkpoints lost']} lost.",
         "",
         "| fault | injected | survived | left out | median downtime s | worst |",
         "| --- " * 6 + "|",
     ]
-    for kind, row in found["by kind"].items():
+    for kind, row in summary["by kind"].items():
         lines.append(f"| {kind} | " + " | ".join("" if v is None else str(v) for v in row.values()) + " |")
-    lines += ["", "| the lab idle | " + " | ".join(found["idle"]) + " |", "| --- " * 4 + "|"]
-    looks = [look for look in found["idle"].values() if look]
+    lines += ["", "| the lab idle | " + " | ".join(summary["idle"]) + " |", "| --- " * 4 + "|"]
+    looks = [look for look in summary["idle"].values() if look]
     for name in looks[0]["totals"]:
         lines.append(f"| {name} | " + " | ".join(str(look["totals"].get(name, "")) for look in looks) + " |")
     for name in ("faults_left", "ill"):
         lines.append(f"| {name} | " + " | ".join(", ".join(look[name]) or "none" for look in looks) + " |")
-    lines += [f"\nnot survived: {json.dumps(each)}" for each in found["not survived"]]
-    lines += [f"\nproblem: {problem}" for problem in found["problems"]]
+    lines += [f"\nnot survived: {json.dumps(row)}" for row in summary["not survived"]]
+    lines += [f"\nproblem: {problem}" for problem in summary["problems"]]
     return "\n".join(lines)

@@ -79,16 +79,16 @@ def settle(look: Callable[[], float], clock: Callable[[], float]) -> bool:
 
 def parse(log: str) -> dict[str, float]:
     """Return the medians of the output of scripts/actors.py. Raises LostError if a figure is missing."""
-    found: dict[str, list[float]] = {}
+    seconds_of: dict[str, list[float]] = {}
     for line in log.splitlines():
         if not line.startswith("{"):
             continue
         with contextlib.suppress(ValueError):
             for name, seconds in json.loads(line).items():
-                found.setdefault(str(name), []).append(float(seconds))
-    if not all(name in found for name in FIGURES):
+                seconds_of.setdefault(str(name), []).append(float(seconds))
+    if not all(name in seconds_of for name in FIGURES):
         raise LostError("the job printed no figures")
-    return {name: statistics.median(found[name]) for name in FIGURES}
+    return {name: statistics.median(seconds_of[name]) for name in FIGURES}
 
 
 def _actors(lab: Lab) -> Measure:

@@ -55,12 +55,15 @@ def run(runs: int) -> list[Row]:
     """Measure both ways in turn, on two ranks, and the cost in percent pair by pair."""
     with own_lab("bench-steady") as lab:
         steps = {
-            each.what: {OURS: _training(lab, each, "torchft"), PEER: _training(lab, each, each.plain)}
-            for each in TRAININGS
+            training.what: {
+                OURS: _training(lab, training, "torchft"),
+                PEER: _training(lab, training, training.plain),
+            }
+            for training in TRAININGS
         }
-        found = by_turns(steps, runs, say, lambda _: stop_jobs(lab))
-    measured = rows(found, OURS, [PEER], "ms")
-    return [row for each in measured for row in (each, cost(each))]
+        turns = by_turns(steps, runs, say, lambda _: stop_jobs(lab))
+    measured = rows(turns, OURS, [PEER], "ms")
+    return [row for row in measured for row in (row, cost(row))]
 
 
 def cost(row: Row) -> Row:

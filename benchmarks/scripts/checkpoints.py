@@ -24,13 +24,13 @@ class Turns(train.Training):  # type: ignore[misc]
     """A training in turns of ten steps, half of which have a checkpoint."""
 
     def run(self) -> None:
-        found: dict[str, list[float]] = {"with": [], "without": []}
+        seconds: dict[str, list[float]] = {"with": [], "without": []}
         for number in range(self.config["turns"] + 1):
-            for side in reversed(found) if number % 2 else found:
+            for side in reversed(seconds) if number % 2 else seconds:
                 took = self.turn(checkpoint=side == "with")
                 if number:  # what is first of its kind takes longer
-                    found[side].append(took)
-        self.save({"step": self.step, **found})  # a run's metrics are those of its newest checkpoint
+                    seconds[side].append(took)
+        self.save({"step": self.step, **seconds})  # a run's metrics are those of its newest checkpoint
 
     def turn(self, checkpoint: bool) -> float:
         """Seconds of ten steps."""

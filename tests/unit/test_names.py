@@ -12,6 +12,9 @@ from tests.conftest import ROOT
 FORBIDDEN = ("found", "told", "each")
 """Words that say how a value came, not what it is: `match`, `candidates`, `message`, `node` say that."""
 
+NAMED = ("lab", "kueue", "forkserver", "benchmarks")
+"""Folders whose names are looked at."""
+
 
 def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and name of all that a module names: variables, parameters, attributes, functions, imports."""
@@ -35,7 +38,7 @@ def forbidden(text: str) -> list[tuple[int, str]]:
 
 
 def test_no_value_is_named_for_the_way_it_came() -> None:
-    files = sorted((ROOT / "lab").rglob("*.py"))
+    files = sorted(file for room in NAMED for file in (ROOT / room).rglob("*.py"))
     named = {str(file.relative_to(ROOT)): forbidden(file.read_text(encoding="utf-8")) for file in files}
     assert not {file: names for file, names in named.items() if names}
 
