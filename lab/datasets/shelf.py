@@ -84,6 +84,11 @@ class Shelf:
             raise NotFoundError(f"there is no data set {name!r} in {self.folder}", f"there: {here}")
         return dataset
 
+    @property
+    def lock(self) -> Path:
+        """The file that holds it, outside of what containers mount: whoever reads a lock can hold it."""
+        return self.folder.with_name(f".{self.folder.name}.lock")
+
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
         """Hold the folder, make it if missing, and clear away what a labctl that was killed left.
@@ -95,9 +100,7 @@ class Shelf:
             raise SetupError(
                 f"cannot write to {self.folder}", f"check its owner, or: export {HOME_VARIABLE}=/some/where"
             )
-        # Outside of what containers mount: whoever reads a lock can hold it.
-        held = self.folder.with_name(f".{self.folder.name}.lock")
-        with lock(held, "the data sets"), disk(self.folder):
+        with lock(self.lock, "the data sets"), disk(self.folder):
             for name in NAMES.values():
                 if self._old(name).exists() and not (self.folder / name).exists():
                     self._old(name).rename(self.folder / name)

@@ -27,6 +27,7 @@ from lab.host.workspace import NAME, NOTE, changed
 from lab.lab import Lab
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.local import temporary
+from lab.runtime.ports import LOCK as PORTS_LOCK
 
 IMAGES = "raylab/*"
 """The project's own images, as `docker image ls` takes it."""
@@ -151,6 +152,9 @@ def remove_traces(
             say(f"removing {trace.place}")
         if _remove(trace, places):
             gone.append(trace)
+    if all(trace in gone or trace.shared or trace.image for trace in listed):
+        for lock in (Shelf(data_folder(places.home)).lock, places.home / PORTS_LOCK):
+            lock.unlink(missing_ok=True)
     for folder in (data_folder(places.home), places.home / environment.ENVIRONMENTS, places.home):
         _remove_empty(folder)
     return tuple(gone)

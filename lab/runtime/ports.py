@@ -33,6 +33,9 @@ After that each is tried in turn."""
 FILE = "ports.json"
 """File in the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
 
+LOCK = "ports.lock"
+"""File beside the labs' folders: one lab after the other chooses its ports."""
+
 
 def is_free(port: int) -> bool:
     """True when nobody listens on this port, on any address."""
@@ -119,7 +122,7 @@ def reserved(
 
     Raises PortTakenError, SetupError, and RefusedError after `patience` seconds.
     """
-    with lock(folder.parent / "ports.lock", "choosing ports", patience=patience):
+    with lock(folder.parent / LOCK, "choosing ports", patience=patience):
         others = set[int]()
         for path in folder.parent.glob(f"*/{state_file}"):
             if path.parent != folder:

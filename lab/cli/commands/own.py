@@ -68,7 +68,7 @@ def remove(app: App, data: bool, yes: bool) -> None:
 
     places = Places()
     listed = traces(places)
-    going = [trace for trace in listed if data or not trace.yours]
+    going = [trace for trace in listed if (data or not trace.yours) and not trace.shared]
     if going and not yes:
         names = "".join(f"\n  {t.place} ({t.what}{', yours' if t.yours else ''})" for t in going)
         app.confirm(f"this removes, for good:{names}", "remove")

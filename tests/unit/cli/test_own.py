@@ -8,17 +8,18 @@ from lab.flows.traces import Places, Trace
 from tests.unit.cli.fakes import Labctl
 
 LAB = Trace("a lab: stored objects", "/home/ann/.raylab/raylab", 5_000_000, yours=True, lab="raylab")
+SHARED = Trace("files of labs that run", "/tmp/raylab-0", 4_000_000, shared=True)
 VENV = Trace("Python", "/home/ann/.raylab/environments/python3.11-0123", 2_300_000_000)
 
 
 @pytest.fixture
 def written(labctl: Labctl) -> Labctl:
-    labctl.stub("lab.flows.traces.traces", (LAB, VENV))
+    labctl.stub("lab.flows.traces.traces", (LAB, SHARED, VENV))
     return labctl
 
 
 def test_check_says_what_is_where_and_what_is_a_persons(written: Labctl) -> None:
-    lab, venv = written.ok("self", "check").splitlines()[1:3]
+    lab, _, venv = written.ok("self", "check").splitlines()[1:4]
     assert lab.split()[0:3] == ["5.0", "MB", LAB.place]
     assert lab.endswith("yours")
     assert "2.3 GB" in venv
@@ -37,6 +38,7 @@ def test_remove_asks_and_names_what_goes(written: Labctl) -> None:
     assert refused.exit_code == 11
     assert VENV.place in refused.stderr
     assert LAB.place not in refused.stderr
+    assert SHARED.place not in refused.stderr, "it goes when it is empty"
     remove.assert_not_called()
 
 

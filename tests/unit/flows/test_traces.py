@@ -101,6 +101,15 @@ def test_what_is_a_persons_stays(machine: Machine) -> None:
     assert not (machine.home / ENVIRONMENTS).exists()
 
 
+def test_the_locks_of_a_home_go_with_the_last_trace(machine: Machine) -> None:
+    machine.files("ports.lock", b"4711 choosing ports")
+    machine.files(".data.lock", b"")
+    machine.remove()
+    assert (machine.home / "ports.lock").exists(), "a lab is left"
+    machine.remove(yours=True)
+    assert [path.name for path in machine.home.iterdir()] == ["photos"]
+
+
 def test_with_what_is_a_persons_each_lab_is_taken_down_first(machine: Machine) -> None:
     machine.remove(yours=True)
     assert machine.down == [("local", "lab"), ("compose", "lab")]
