@@ -70,8 +70,9 @@ class Classroom:
 
     @property
     def address(self) -> str:
-        """The gateway's address, by which people use the class from this machine."""
-        return self._lab.endpoints().gateway
+        """The address by which people use the class; the gateway's, for this machine, where it has none."""
+        endpoints = self._lab.endpoints()
+        return endpoints.address or endpoints.gateway
 
     def add(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
         """Add people, all or none; returns them with their tokens, which are nowhere else.

@@ -298,6 +298,11 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     def _reserve(self, spec: LabSpec, leftovers: Mapping[str, Container], fetch: bool) -> ComposeState:
         """Decide everything for a lab of which nothing runs, and write it down."""
+        if spec.address is not None:
+            raise UnsupportedError(
+                "--address: a lab of containers has no proxy yet",
+                "start it without --address, or as plain processes: --runtime local",
+            )
         user = reserve.container_user(self._engine)
         reserve.check_readable(user)
         shown = self._world.environ.get("LAB_WORKSPACE")
