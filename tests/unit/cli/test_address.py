@@ -14,7 +14,7 @@ UP = ("up", "--class", "--gpu", "none")
 
 
 def test_the_address_is_asked_for_and_shown_with_its_authority(labctl: Labctl, tmp_path: Path) -> None:
-    labctl.stub("lab.flows.people.Classroom")
+    labctl.stub("lab.cli.commands.lab.provide")
     labctl.runtime.folder().mkdir(parents=True, exist_ok=True)
     certificate, _ = make(tmp_path, "the authority", 30)
     (labctl.runtime.folder() / "root.crt").write_bytes(certificate.read_bytes())
@@ -29,7 +29,7 @@ def test_the_address_is_asked_for_and_shown_with_its_authority(labctl: Labctl, t
 
 
 def test_a_certificate_of_ones_own_needs_no_authority(labctl: Labctl, tmp_path: Path) -> None:
-    labctl.stub("lab.flows.people.Classroom")
+    labctl.stub("lab.cli.commands.lab.provide")
     files = make(tmp_path, "class.example.org", 30)
     options = ("--tls-cert", str(files[0]), "--tls-key", str(files[1]))
     shown = labctl.down().ok(*UP, "--address", "class.example.org", *options)
