@@ -12,11 +12,11 @@ from lab.errors import PortTakenError, UnsupportedError, UsageError
 from lab.runtime import ports
 from lab.topology.address import Address, bracketed
 
-SETTINGS = "proxy.json"
-"""File of its settings in the lab's folder."""
-
 FOLDER = "proxy"
-"""Folder of its authority and certificates in the lab's folder. It outlives `down`."""
+"""Folder in the lab's folder: its settings, its authority, its certificates. It outlives `down`."""
+
+SETTINGS = "proxy.json"
+"""File of its settings there."""
 
 
 @dataclass(frozen=True)

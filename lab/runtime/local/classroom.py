@@ -49,7 +49,7 @@ def store_argv(plan: ServicePlan) -> tuple[str, ...]:
 def proxy_argv(plan: ServicePlan) -> tuple[str, ...]:
     """The proxy's command."""
     program = environment.program("caddy") or "caddy"
-    return (program, *proxy.COMMAND, str(plan.layout.folder / proxy.SETTINGS))
+    return (program, *proxy.COMMAND, str(plan.layout.folder / proxy.FOLDER / proxy.SETTINGS))
 
 
 def proxy_base(plan: ServicePlan, base: Mapping[str, str]) -> dict[str, str]:
@@ -67,13 +67,14 @@ def write_proxy(plan: ServicePlan) -> None:
     address = plan.spec.address
     if address is None:
         return
-    make_private(plan.layout.folder / proxy.FOLDER)
     ways = [(route, f"{LOOPBACK}:{plan.ports[route.port]}") for route in proxy.routes(plan.ports)]
+    folder = plan.layout.folder / proxy.FOLDER
     settings = proxy.settings(
         address,
         ways,
         listen=f"{bracketed(address.listen)}:{address.port}",
         health=f"{LOOPBACK}:{plan.ports['proxy']}",
-        storage=str(plan.layout.folder / proxy.FOLDER),
+        storage=str(folder),
     )
-    write_private(plan.layout.folder / proxy.SETTINGS, json.dumps(settings, indent=1))
+    make_private(folder)
+    write_private(folder / proxy.SETTINGS, json.dumps(settings, indent=1))

@@ -36,7 +36,7 @@ def test_the_proxy_leads_to_the_gateway_and_is_shown_with_the_address(
     assert seen is not None
     assert seen.url == "https://class.example.org:8443"
     assert seen.url == runtime.endpoints().address
-    settings = json.loads((tmp_path / "raylab" / proxy.SETTINGS).read_text())
+    settings = json.loads((tmp_path / "raylab" / "proxy" / proxy.SETTINGS).read_text())
     servers = settings["apps"]["http"]["servers"]
     assert servers["address"]["listen"] == ["192.0.2.7:8443"]
     assert servers["health"]["listen"] == [f"127.0.0.1:{numbers['proxy']}"]
@@ -44,7 +44,12 @@ def test_the_proxy_leads_to_the_gateway_and_is_shown_with_the_address(
     assert settings["storage"]["root"] == str(tmp_path / "raylab" / "proxy")
     assert runtime.endpoints().authority.startswith(settings["storage"]["root"])
     command = runtime._plan(runtime._up()).command(PROXY)
-    assert command.argv == ("/bin/caddy", "run", "--config", str(tmp_path / "raylab" / proxy.SETTINGS))
+    assert command.argv == (
+        "/bin/caddy",
+        "run",
+        "--config",
+        str(tmp_path / "raylab" / "proxy" / proxy.SETTINGS),
+    )
     assert command.environment["XDG_DATA_HOME"] == str(tmp_path / "raylab" / "proxy")
 
 
@@ -65,7 +70,6 @@ def test_without_an_address_there_is_nothing_of_it(machine: Machine, tmp_path: P
     assert status.service(GATEWAY) is not None
     assert status.service(PROXY) is None
     assert not (tmp_path / "raylab" / proxy.FOLDER).exists()
-    assert not (tmp_path / "raylab" / proxy.SETTINGS).exists()
     assert runtime.endpoints().address == ""
 
 
