@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.errors import PortTakenError, UnsupportedError, UsageError
 from lab.runtime import ports
+from lab.topology import LabSpec
 from lab.topology.address import Address, bracketed
 
 FOLDER = "proxy"
@@ -60,6 +61,9 @@ LOG = {
 
 COMMAND = ("run", "--config")
 """What Caddy is called with, before the file of its settings."""
+
+
+NOT_PERMITTED = (errno.EACCES, errno.EPERM)
 
 
 def routes(lab_ports: Mapping[str, int]) -> tuple[Route, ...]:
@@ -131,15 +135,28 @@ def _answer(status: int, body: str = "", **headers: list[str]) -> dict[str, obje
     return {"handler": "static_response", "status_code": status, "body": body, "headers": headers}
 
 
+def placed(spec: LabSpec, *, rights: bool = True) -> LabSpec:
+    """The settings of a lab that is to be started, with where its address is listened on.
+
+    Raises what `listen_at` raises.
+    """
+    if spec.address is None:
+        return spec
+    return replace(spec, address=replace(spec.address, listen=listen_at(spec.address, rights=rights)))
+
+
 def listen_at(
     address: Address,
     resolve: Callable[[str], Sequence[str]] | None = None,
     bind: Callable[[str, int], int] | None = None,
+    *,
+    rights: bool = True,
 ) -> str:
     """The IP address of this machine at which a lab that is to be started can serve the address.
 
     `resolve` gives a host's addresses, `bind` the error's number, 0 for none. Raises UsageError for another
-    machine's address, PortTakenError, UnsupportedError for a port that this user may not open.
+    machine's address, PortTakenError, and with `rights` UnsupportedError for a port that this user may not
+    open.
     """
     known = (resolve or resolved)(address.host)
     if not known and not address.listen:
@@ -149,14 +166,14 @@ def listen_at(
         )
     for ip in (address.listen,) if address.listen else known:
         code = (bind or _bound)(ip, address.port)
-        if code == 0:
+        if code == 0 or (code in NOT_PERMITTED and not rights):
             return ip
         if code == errno.EADDRINUSE:
             raise PortTakenError(
                 f"port {address.port} of {ip} for --address is in use by {ports.holder(address.port)}",
                 f"end it, or choose another port: --address {bracketed(address.host)}:8443",
             )
-        if code in (errno.EACCES, errno.EPERM):
+        if code in NOT_PERMITTED:
             raise UnsupportedError(
                 f"--address: this user may not open port {address.port}",
                 f"choose another: --address {bracketed(address.host)}:8443; or as an administrator: "
@@ -171,13 +188,14 @@ def listen_at(
     )
 
 
-def note(address: Address) -> str:
-    """A fact that a person should know of an address that only this machine reaches, or nothing."""
-    if not address.listen.startswith("127.") and address.listen != "::1":
-        return ""
+def notes(spec: LabSpec) -> tuple[str, ...]:
+    """A fact that a person should know of an address that only this machine reaches, or none."""
+    address = spec.address
+    if address is None or not (address.listen.startswith("127.") or address.listen == "::1"):
+        return ()
     return (
         f"address of the class: {address.host} is {address.listen} here, which only this machine reaches; "
-        "--listen names another of its addresses"
+        "--listen names another of its addresses",
     )
 
 

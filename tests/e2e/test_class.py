@@ -140,7 +140,7 @@ def test_at_one_address(make_bench: Callable[[], Bench], tmp_path: Path) -> None
     folder, token = tmp_path / "work", handed["people"][0]["token"]
     folder.mkdir()
     (folder / "train.py").write_text(SCRIPT)
-    (folder / "ballast").write_bytes(os.urandom(20 << 20))  # an upload that takes a while
+    (folder / "ballast").write_bytes(os.urandom(5 << 20))  # an upload in many parts
     ann = Student(address, token, folder, str(authority))
 
     code, said = ann("submit", "--working-dir", ".", "--", "python", "train.py", "1")

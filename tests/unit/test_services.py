@@ -17,7 +17,6 @@ from lab.services import (
     PORT_NAMES,
     PORTS,
     PROMETHEUS,
-    PROXY,
     REDIS,
     SERVICES,
     STORE,
@@ -44,11 +43,13 @@ def compose(file: str) -> dict[str, Any]:
     return services
 
 
-FILES = {**compose("gcs-ft.yaml"), **compose("class.yaml"), **compose("lab.yaml")}
+FILES = {
+    **compose("gcs-ft.yaml"),
+    **compose("address.yaml"),
+    **compose("class.yaml"),
+    **compose("lab.yaml"),
+}
 
-
-IN_FILES = [service for service in SERVICES if service.name != PROXY]
-"""All but the proxy, which only a lab of plain processes has."""
 
 PUBLISHED_BY = {PROMETHEUS: METRICS, ALERTMANAGER: METRICS}
 """Service -> the one that stands before it, and refuses foreign host names."""
@@ -62,11 +63,15 @@ def written(service: Service) -> dict[str, Any]:
 
 def test_the_compose_files_have_these_services_and_the_one_that_prepares_the_store() -> None:
     names = {name for name in FILES if not name.startswith(WORKER)} | {WORKER}
-    assert names == {service.name for service in IN_FILES} | {SETUP}
+    assert names == {service.name for service in SERVICES} | {SETUP}
 
 
-@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
+    if service.addressed:
+        (address,) = written(service)["ports"]
+        assert address == "${LAB_ADDRESS_LISTEN:-127.0.0.1}:${LAB_ADDRESS_PORT:-8443}:8443"
+        return
     publishing = [each for each in SERVICES if PUBLISHED_BY.get(each.name, each.name) == service.name]
     expected = [
         f"127.0.0.1:${{{port.variable}:-{port.usual}}}:{port.usual}"
@@ -77,7 +82,7 @@ def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
     assert written(service).get("ports", []) == expected
 
 
-@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_a_service_starts_after_those_of_its_row(service: Service) -> None:
     needs = set(written(service).get("depends_on", ()))
     if service.name == HEAD:
@@ -87,7 +92,7 @@ def test_a_service_starts_after_those_of_its_row(service: Service) -> None:
     assert all(names.index(name) < names.index(service.name) for name in service.after)
 
 
-@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_a_service_can_say_whether_it_serves(service: Service) -> None:
     """Over HTTP on its published port, by Ray's node list, or else by a health check in its container."""
     asked = service.is_node or (service.health and any(port.published for port in service.ports))
@@ -96,7 +101,7 @@ def test_a_service_can_say_whether_it_serves(service: Service) -> None:
 
 def test_a_secret_is_a_file_that_the_container_gets() -> None:
     known = {value for name, value in vars(secrets).items() if name.endswith("_FILE")}
-    for service in IN_FILES:
+    for service in SERVICES:
         if service.secret:
             assert service.secret in known, service.name
             others = {"s3.json"}  # the store's own container has the root key; this one is for its users

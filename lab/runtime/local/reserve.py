@@ -40,9 +40,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             "install it (on Debian: sudo apt-get install --no-install-recommends redis-server), or "
             "use --runtime compose, whose image has it",
         )
-    if spec.address is not None:
-        address = dataclasses.replace(spec.address, listen=proxy.listen_at(spec.address))
-        spec = dataclasses.replace(spec, address=address)
+    spec = proxy.placed(spec)
     absent = prometheus.absent()
     names = _names(spec, absent)
     for name, _ in spec.ports:
@@ -55,7 +53,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         lacking = {program: f"{program}: left out (no `{program}` on PATH)" for program in absent.values()}
         notes += lacking.values()
         notes += _unfit(spec)
-        notes += filter(None, (proxy.note(spec.address) if spec.address else "",))
+        notes += proxy.notes(spec)
         none = (service.name for service in SERVICES if not startable(service))
         notes += (f"{name}: left out (the local runtime has none)" for name in none)
         load_or_make(layout.secrets)

@@ -127,9 +127,16 @@ def test_where_it_cannot_listen(
     assert caught.value.hint
 
 
+def test_a_port_that_somebody_else_opens_needs_no_rights() -> None:
+    address = Address("class.example.org", 443)
+    assert proxy.listen_at(address, names("192.0.2.1"), lambda *_: errno.EACCES, rights=False) == "192.0.2.1"
+
+
 def test_an_address_that_only_this_machine_reaches_is_said() -> None:
-    assert "which only this machine reaches" in proxy.note(Address("class", listen="127.0.1.1"))
-    assert proxy.note(Address("class", listen="192.0.2.1")) == ""
+    (note,) = proxy.notes(LabSpec(classroom=True, address=Address("class", listen="127.0.1.1")))
+    assert "which only this machine reaches" in note
+    assert proxy.notes(LabSpec(classroom=True, address=Address("class", listen="192.0.2.1"))) == ()
+    assert proxy.notes(LabSpec()) == ()
 
 
 def names(*known: str) -> Any:

@@ -23,7 +23,7 @@ CLASS = dataclasses.replace(SPEC, classroom=True, address=ADDRESS)
 @pytest.fixture(autouse=True)
 def _here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.programs.add("caddy")
-    monkeypatch.setattr(proxy, "listen_at", lambda address: "192.0.2.7")
+    monkeypatch.setattr(proxy, "listen_at", lambda address, **_: "192.0.2.7")
 
 
 def test_the_proxy_leads_to_the_gateway_and_is_shown_with_the_address(
@@ -91,7 +91,7 @@ def test_a_demo_goes_on_without_its_program(machine: Machine, tmp_path: Path) ->
 def test_an_address_that_cannot_be_had_is_refused_before_anything_starts(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(address: Address) -> str:
+    def refuse(address: Address, *, rights: bool) -> str:
         raise PortTakenError("port 8443 is in use")
 
     monkeypatch.setattr(proxy, "listen_at", refuse)
