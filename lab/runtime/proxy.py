@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,9 +66,9 @@ COMMAND = ("run", "--config")
 NOT_PERMITTED = (errno.EACCES, errno.EPERM)
 
 
-def routes(lab_ports: Mapping[str, int]) -> tuple[Route, ...]:
-    """The routes that a lab with these ports has."""
-    return tuple(route for route in ROUTES if route.port in lab_ports)
+def routes(names: Collection[str]) -> tuple[Route, ...]:
+    """The routes that a lab with the ports of these names has."""
+    return tuple(route for route in ROUTES if route.port in names)
 
 
 def authority(folder: Path) -> Path:
