@@ -74,6 +74,11 @@ class Classroom:
         endpoints = self._lab.endpoints()
         return endpoints.address or endpoints.gateway
 
+    @property
+    def own_authority(self) -> bool:
+        """True where people have to be given the certificate that vouches for the address."""
+        return bool(self._lab.endpoints().authority)
+
     def add(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
         """Add people, all or none; returns them with their tokens, which are nowhere else.
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.topology import LabSpec
 from lab.topology.address import Address
-from tests.unit.cli.fakes import Labctl
+from tests.unit.cli.fakes import PLAN, Labctl
+from tests.unit.cli.queues import QueueWorld
 from tests.unit.host.test_certificates import make
 
 UP = ("up", "--class", "--gpu", "none")
@@ -59,6 +61,24 @@ def test_what_makes_no_sense_is_refused(
     result = labctl.down()(*UP, *options)
     assert (result.exit_code, words in result.stderr) == (code, True), result.stderr
     assert not labctl.runtime.status().up
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [((), "SSL_CERT_FILE=class.pem"), (("/a/cert.pem", "/a/key.pem"), "RAY_AUTH_TOKEN=..., ")],
+)
+def test_people_are_given_the_address(
+    labctl: Labctl, tmp_path: Path, own: tuple[str, ...], words: str
+) -> None:
+    labctl.runtime.down()
+    address = Address("class.example.org", 443, "192.0.2.7", *own)
+    labctl.runtime.up(LabSpec(gpu=PLAN, classroom=True, address=address))
+    QueueWorld(labctl, tmp_path / "queue")
+    labctl._patch.setattr(labctl.store, "ping", lambda: "moto 5")
+    result = labctl("class", "add", "ann")
+    assert result.exit_code == 0, result.output
+    assert "RAY_ADDRESS=https://class.example.org RAY_AUTH_MODE=token" in result.stderr
+    assert words in result.stderr
 
 
 def test_an_address_is_for_a_class(labctl: Labctl) -> None:
