@@ -90,22 +90,25 @@ def settings(
     policies = [{"default_sni": address.host, "fallback_sni": address.host}]
     outside = _server(listen, ways, tls_connection_policies=policies)
     inside = _server(health, [_way({"path": ["/healthz"]}, _answer(200, "{}"))])
-    own: dict[str, object] = {
-        "certificates": {"load_files": [{"certificate": address.certificate, "key": address.key}]}
-    }
-    made: dict[str, object] = {
-        "certificates": {"automate": [address.host]},
-        "automation": {"policies": [{"subjects": [address.host], "issuers": [{"module": "internal"}]}]},
-    }
     local = {"install_trust": False, "name": f"class at {address.host}"}
+    made: dict[str, object] = {
+        "tls": {
+            "certificates": {"automate": [address.host]},
+            "automation": {"policies": [{"subjects": [address.host], "issuers": [{"module": "internal"}]}]},
+        },
+        "pki": {"certificate_authorities": {"local": local}},
+    }
+    files = [{"certificate": address.certificate, "key": address.key}]
+    own: dict[str, object] = {
+        "tls": {"certificates": {"load_files": files}, "disable_ocsp_stapling": True},
+    }
     return {
         "admin": {"disabled": True, "config": {"persist": False}},
         "logging": {"logs": {"default": {"encoder": LOG, "level": "WARN"}}},
         "storage": {"module": "file_system", "root": storage},
         "apps": {
             "http": {"servers": {"address": outside, "health": inside}},
-            "tls": {**(own if address.certificate else made), "disable_ocsp_stapling": True},
-            "pki": {"certificate_authorities": {"local": local}},
+            **(own if address.certificate else made),
         },
     }
 
