@@ -26,7 +26,7 @@ LabError
  |- PatchError           24   a patch that keeps something closed does not fit this Ray
  |- HeadDownError        25   Ray's head takes no connection
  |- MovedError           26   the lab was started on the other runtime meanwhile
- |- CertificateError     27   the object store's certificate is not trusted here
+ |- CertificateError     27   a certificate, of the object store or the class, is not trusted here
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -119,7 +119,7 @@ class StoreError(LabError):
 
 
 class CertificateError(StoreError):
-    """The certificate of the object store is not one that is trusted here, or is for another name."""
+    """The certificate of the object store, or of a class, is not trusted here, or is for another name."""
 
     exit_code = 27
 

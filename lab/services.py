@@ -15,6 +15,8 @@ JUPYTER = "jupyter"
 METRICS = "metrics"
 QUEUE = "queue"
 GATEWAY = "gateway"
+PROXY = "proxy"
+"""The one service that other machines reach: in a class with an `address`."""
 REDIS = "redis"
 """Holds the state of Ray's head in a lab with `gcs_ft`."""
 
@@ -69,6 +71,8 @@ class Service:
     """Only a lab with `gcs_ft` has it."""
     classroom: bool = False
     """Only a lab with `classroom` has it."""
+    addressed: bool = False
+    """Only a lab with an `address` has it."""
     is_node: bool = False
     """A node of the Ray cluster."""
 
@@ -148,6 +152,14 @@ SERVICES: tuple[Service, ...] = (
         health="/healthz",
         after=(STORE,),
         classroom=True,
+    ),
+    Service(
+        PROXY,
+        "the class's one address, with TLS: leads to the services behind it",
+        (Port("proxy", 8281, settable=False),),
+        health="/healthz",
+        classroom=True,
+        addressed=True,
     ),
     Service(
         JUPYTER,

@@ -27,3 +27,11 @@ def absent(url: str, status: int) -> tuple[str, str]:
         f"what answers at {url} is not the gateway of a class (HTTP {status})",
         "RAY_ADDRESS is the gateway's, such as http://127.0.0.1:8280; Ray's dashboard has another port",
     )
+
+
+def untrusted(url: str, why: object) -> tuple[str, str]:
+    """Its certificate is refused."""
+    return (
+        f"the class at {url} is not trusted here ({why})",
+        "export SSL_CERT_FILE=FILE, the certificate of its authority as your teacher gave it to you",
+    )

@@ -70,8 +70,14 @@ class Classroom:
 
     @property
     def address(self) -> str:
-        """The gateway's address, by which people use the class from this machine."""
-        return self._lab.endpoints().gateway
+        """The address by which people use the class; the gateway's, for this machine, where it has none."""
+        endpoints = self._lab.endpoints()
+        return endpoints.address or endpoints.gateway
+
+    @property
+    def own_authority(self) -> bool:
+        """True where people have to be given the certificate that vouches for the address."""
+        return bool(self._lab.endpoints().authority)
 
     def add(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
         """Add people, all or none; returns them with their tokens, which are nowhere else.

@@ -183,10 +183,10 @@ def _of_name(name: str, people: Mapping[str, Person]) -> Person:
 
 
 def hand_over(folder: Path, uid: int, gid: int) -> None:
-    """Make another user the owner of the list: containers run as that user. Raises SetupError."""
+    """Make another user the owner of a folder and of all in it, for containers. Raises SetupError."""
     try:
-        for path in (folder, *folder.iterdir()):
-            os.chown(path, uid, gid)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, uid, gid, follow_symlinks=False)
     except OSError as error:
         message = f"cannot give {error.filename or folder} to user {uid}: {error.strerror}"
         raise SetupError(message, "run labctl as the owner of that folder") from error

@@ -15,7 +15,7 @@ from lab.api.light import restore
 from lab.api.people import Bearer
 from lab.cluster import gateway
 from lab.cluster.api import TIMEOUT_SECONDS, Node, RayApi
-from lab.errors import ClusterError, LabDownError, UnsupportedError, UsageError
+from lab.errors import CertificateError, ClusterError, LabDownError, UnsupportedError, UsageError
 from lab.host import http
 from lab.host.reading import SMALL, parse_json, read_text
 from lab.runtime import nodes as seen
@@ -99,6 +99,8 @@ class ClassView(LabView):
             url, headers = self._address + page, http.bearer(token)
             reply = http.request("GET", url, headers=headers, timeout=TIMEOUT_SECONDS)
         except http.NoAnswerError as error:
+            if error.untrusted:
+                raise CertificateError(*gateway.untrusted(self._address, error)) from error
             raise LabDownError(*gateway.silent(self._address, error)) from error
         return reply.status, reply.data
 

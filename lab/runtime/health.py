@@ -16,7 +16,7 @@ from lab.host.http import TIMEOUT_SECONDS, Reply
 from lab.host.reading import parse_json
 from lab.host.secrets import Secrets
 from lab.runtime.ports import LOOPBACK
-from lab.services import HEAD, JUPYTER, STORE, is_node, row
+from lab.services import HEAD, JUPYTER, PROXY, STORE, is_node, row
 from lab.topology import ServiceStatus, State
 
 LONGEST_DETAIL = 500
@@ -89,6 +89,8 @@ class View:
     world: World = field(default_factory=World)
     gcs_ft: bool = False
     """True when the state of a head outlives it."""
+    address: str = ""
+    """The class's address, which is shown as the proxy's; its health is asked on loopback."""
 
     def url(self, service: str) -> str:
         """The loopback URL of a service, or empty when it has none."""
@@ -126,7 +128,8 @@ class View:
                     detail = detail or ("moto stands in for MinIO" if self.stand_in else "MinIO")
                 elif (node := _node(service, seen.since, cluster)) is not None:
                     detail = f"node {node.node_id[:8]} is alive in Ray{self._again(node)}"
-        return ServiceStatus(service, state, detail, self.url(service), seen.pid, seen.container)
+        url = self.address if service == PROXY else self.url(service)
+        return ServiceStatus(service, state, detail, url, seen.pid, seen.container)
 
     def _again(self, node: Node) -> str:
         """Words for a head that has died and was started again."""

@@ -21,7 +21,7 @@ from lab.errors import (
 )
 from lab.host.files import home, lock, remove
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
-from lab.runtime import statefile
+from lab.runtime import proxy, statefile
 from lab.runtime.base import OnProgress, Runtime
 from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
@@ -114,6 +114,7 @@ class HostedRuntime(Runtime, Generic[S]):
     def endpoints(self) -> Endpoints:
         """Addresses of the lab. Nodes in containers can be reached from the lab's own network only."""
         current, secrets = self._up(), self._secrets()
+        address = current.spec.address
         view = View(current.ports, current.stand_in, secrets, self._world)
         gcs = current.ports.get("gcs")
         return Endpoints(
@@ -130,6 +131,8 @@ class HostedRuntime(Runtime, Generic[S]):
             grafana_password=secrets.grafana_password if view.url(GRAFANA) else "",
             queue=view.url(QUEUE),
             gateway=view.url(GATEWAY) if current.spec.classroom else "",
+            address=address.url if address else "",
+            authority=str(proxy.authority(self._folder)) if address and not address.certificate else "",
         )
 
     def folder(self) -> Path:
@@ -243,7 +246,9 @@ class HostedRuntime(Runtime, Generic[S]):
             secrets = self._secrets()
         except LabError as error:
             problem = (f"{error.message}; {error.hint}",)
-        return View(current.ports, current.stand_in, secrets, self._world, current.spec.gcs_ft), problem
+        address = current.spec.address.url if current.spec.address else ""
+        view = View(current.ports, current.stand_in, secrets, self._world, current.spec.gcs_ft, address)
+        return view, problem
 
     def _status(self, current: S, seen: Mapping[str, Seen], notes: tuple[str, ...]) -> LabStatus:
         view, problem = self._view(current)

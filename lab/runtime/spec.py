@@ -10,6 +10,7 @@ from lab.errors import LabDownError, RefusedError
 from lab.runtime import leases
 from lab.runtime.base import LabView
 from lab.topology import GpuPlan, LabSpec, LabStatus, S3Place
+from lab.topology.address import Address
 
 if TYPE_CHECKING:
     from lab.host.gpus import Detection, GpuHolder
@@ -34,6 +35,7 @@ class Asked:
     stock_ray: bool = False
     queued_only: bool = False
     classroom: bool = False
+    address: Address | None = None
     s3: S3Place | None = None
     no_s3: bool = False
     """A store of its own, for a lab that had none when it was last up."""
@@ -52,6 +54,7 @@ class Asked:
             stock_ray=usual.stock_ray or self.stock_ray,
             queued_only=usual.queued_only or self.queued_only,
             classroom=usual.classroom or self.classroom,
+            address=self.address or usual.address,
             s3=None if self.no_s3 else self.s3 or usual.s3,
         )
 

@@ -10,12 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import ClusterError, LabDownError, RefusedError, UnsupportedError, UsageError
+from lab.errors import (
+    CertificateError,
+    ClusterError,
+    LabDownError,
+    RefusedError,
+    UnsupportedError,
+    UsageError,
+)
+from lab.host import http
+from lab.host.certificates import fingerprint
 from lab.lab import Lab
+from lab.runtime import ports
+from lab.services import GATEWAY, PROXY
 from lab.store import ObjectStore
 from lab.store.base import AccessDeniedError
 from lab.topology import REGION
-from tests.e2e.harness import PATIENCE, ROOT, UP, Bench
+from tests.e2e.harness import PATIENCE, ROOT, UP, Bench, holders
+from tests.waiting import eventually
+
+TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+"""Variables by which Ray's tools and labctl trust an authority (docs/class.md)."""
 
 RAY = str(Path(sys.executable).parent / "ray")
 
@@ -38,7 +53,8 @@ print("the end", flush=True)
 class Student:
     """Somebody at a terminal with a token of her own, and nothing else of the lab."""
 
-    def __init__(self, gateway: str, token: str, folder: Path) -> None:
+    def __init__(self, gateway: str, token: str, folder: Path, authority: str = "") -> None:
+        """`authority` is the file of the certificate that she trusts, beside none."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY", "AWS_", "PYTHONPATH"))}
         own = {"RAY_ADDRESS": gateway, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
         labctl = {
@@ -46,7 +62,8 @@ class Student:
             "RAYLAB_HOME": str(folder.parent / "home"),
             "LABCTL_NO_VENV": "1",
         }
-        self._environment, self.folder = {**kept, **own, **labctl}, folder
+        trusted = dict.fromkeys(TRUST, authority) if authority else {}
+        self._environment, self.folder = {**kept, **own, **labctl, **trusted}, folder
 
     def __call__(self, *argv: str) -> tuple[int, str]:
         """`ray job ...`: its exit code, and all that it prints."""
@@ -108,6 +125,73 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     assert Student(handed["gateway"], again, folder)("list")[0] == 0
     gone = bench.labctl("class", "remove", "ann", "--json").document
     assert (gone["deleted"], gone["objects"] > 0) == (False, True)
+
+
+@pytest.mark.rare
+def test_at_one_address(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
+    bench, port = make_bench(), ports.choose("gateway", None, (), usual=False)
+    address = f"https://localhost:{port}"
+    up = bench.labctl(*UP, "--workers", "1", "--class", "--address", f"localhost:{port}")
+    authority = Path(bench.lab.endpoints().authority)
+    known = fingerprint(authority)
+    assert all(words in up.out for words in (address, str(authority), known))
+    handed = bench.labctl("class", "add", "ann", "--json").document
+    assert handed["gateway"] == address
+    folder, token = tmp_path / "work", handed["people"][0]["token"]
+    folder.mkdir()
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "ballast").write_bytes(os.urandom(5 << 20))  # an upload in many parts
+    ann = Student(address, token, folder, str(authority))
+
+    code, said = ann("submit", "--working-dir", ".", "--", "python", "train.py", "1")
+    assert code == 0, said
+    assert all(words in said for words in ("person ann", "the end", "succeeded")), said
+    code, said = ann("submit", "--submission-id", "long", "--no-wait", "--working-dir", ".", "--", "python",
+                     "train.py", "600")  # fmt: skip
+    assert code == 0, said
+    eventually(lambda: "ranks" in ann("logs", "long")[1], PATIENCE, "it trains")
+    code, said = ann.labctl("status", "--check")
+    assert (code, "the token is that of ann" in said) == (0, True), said
+    assert "ann-long" in ann.labctl("jobs")[1]
+
+    _check_refusals(bench, address, authority, folder, token)
+    bench.labctl("restart", PROXY)
+    assert fingerprint(authority) == known
+    assert "RUNNING" in ann("status", "long")[1].upper()
+    assert ann("stop", "long")[0] == 0
+    assert "the end" not in ann("logs", "--follow", "long")[1]
+    checks = bench.labctl("doctor", "--json", code=None).document["checks"]
+    assert {one["outcome"] for one in checks if one["name"] in ("address", "ports")} == {"passed"}, checks
+    bench.labctl("down")
+    assert holders(port) == {}
+
+
+def _check_refusals(bench: Bench, address: str, authority: Path, folder: Path, token: str) -> None:
+    """A wrong token, another authority, no TLS, other paths and other hosts."""
+    pool = http.make_pool(ca=authority.read_text())
+
+    def ask(path: str, host: str = "") -> int:
+        headers = {"Host": host} if host else {}
+        return http.request("GET", address + path, headers=headers, pool=pool).status
+
+    code, said = Student(address, "wrong", folder, str(authority))("list")
+    assert (code != 0, "Invalid authentication token" in said) == (True, True), said
+    assert any("for " in line and "wrong token" in line for line in bench.lab.logs(GATEWAY))
+    code, said = Student(address, token, folder).labctl("jobs")
+    assert (code, "is not trusted here" in said) == (CertificateError.exit_code, True), said
+    plain = http.request("GET", address.replace("https", "http") + "/healthz")
+    assert (plain.status, b"HTTP request to an HTTPS server" in plain.data) == (400, True)
+    for path, status in (
+        ("/healthz", 200),
+        ("/api/version", 401),
+        ("/", 302),
+        ("/metrics", 404),
+        ("/x/", 404),
+    ):
+        assert (path, ask(path)) == (path, status)
+    assert ask("/healthz", "evil.example") == 404
+    taken = bench.labctl("up", "--class", "--address", "localhost:1", code=RefusedError.exit_code)
+    assert "is up with other settings" in taken.err
 
 
 def _check_labctl(lab: Lab, gateway: str, ann: Student, ben: Student) -> None:

@@ -281,5 +281,6 @@ class FakeHost:
                     f"choose another one: --port {name}=NUMBER",
                 )
         free = (p for p in itertools.count(FIRST_FREE_PORT) if p not in held and p not in wanted.values())
-        names = (*PORTS, *(["gateway"] if spec.classroom else []))
+        of_class = (*(["gateway"] if spec.classroom else []), *(["proxy"] if spec.address else []))
+        names = (*PORTS, *of_class)
         return {name: wanted.get(name) or next(free) for name in names}

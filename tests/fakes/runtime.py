@@ -124,6 +124,8 @@ class FakeRuntime(Runtime):
             jupyter=f"{lab.url('jupyter')}/lab?token=jupyter-{self.lab}",
             queue=lab.url("queue"),
             gateway=lab.url("gateway") if lab.spec.classroom else "",
+            address=address.url if (address := lab.spec.address) else "",
+            authority=str(self.folder() / "root.crt") if address and not address.certificate else "",
         )
 
     def missing(self, feature: Feature) -> str:

@@ -43,7 +43,12 @@ def compose(file: str) -> dict[str, Any]:
     return services
 
 
-FILES = {**compose("gcs-ft.yaml"), **compose("class.yaml"), **compose("lab.yaml")}
+FILES = {
+    **compose("gcs-ft.yaml"),
+    **compose("address.yaml"),
+    **compose("class.yaml"),
+    **compose("lab.yaml"),
+}
 
 
 PUBLISHED_BY = {PROMETHEUS: METRICS, ALERTMANAGER: METRICS}
@@ -63,6 +68,10 @@ def test_the_compose_files_have_these_services_and_the_one_that_prepares_the_sto
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
+    if service.addressed:
+        (address,) = written(service)["ports"]
+        assert address == "${LAB_ADDRESS_LISTEN:-127.0.0.1}:${LAB_ADDRESS_PORT:-8443}:8443"
+        return
     publishing = [each for each in SERVICES if PUBLISHED_BY.get(each.name, each.name) == service.name]
     expected = [
         f"127.0.0.1:${{{port.variable}:-{port.usual}}}:{port.usual}"

@@ -169,7 +169,8 @@ def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, cla
         app.out.note("each token is shown this once; `labctl class reset NAME` makes another one")
     else:
         app.out.line(f"{plural(len(records), 'token')} in {out}, which only you can read")
-    variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=..."
+    trust = " SSL_CERT_FILE=class.pem REQUESTS_CA_BUNDLE=class.pem" if classroom.own_authority else ""
+    variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...{trust}"
     app.out.note(f"a person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, format, health_words, render, values
+from lab.cli.address_options import address_options, words
 from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
@@ -25,6 +26,7 @@ from lab.runtime.spec import Asked
 from lab.services import GRAFANA, HEAD, JUPYTER, PORT_NAMES, STORE
 from lab.services import row as find_row
 from lab.topology import Endpoints, LabSpec, LabStatus
+from lab.topology.address import Address
 
 if TYPE_CHECKING:
     from lab.api.health import DeviceView
@@ -76,6 +78,7 @@ service_argument = click.argument(
     is_flag=True,
     help="For a class: a gateway serves jobs and queues to people with a token each; see `labctl class`.",
 )  # fmt: skip
+@address_options
 @click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
@@ -93,6 +96,7 @@ def up(
     stock_ray: bool,
     queued_only: bool,
     classroom: bool,
+    address: Address | None,
     dry_run: bool,
 ) -> None:
     """Start the lab and wait until every service is healthy.
@@ -109,6 +113,7 @@ def up(
         stock_ray=stock_ray,
         queued_only=queued_only,
         classroom=classroom,
+        address=address,
         s3=None if store is None else store.place(app.name),
         no_s3=no_s3,
     )
@@ -125,6 +130,8 @@ def up(
     if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)
+    for line in words(lab.endpoints()) if spec.address else ():
+        app.out.line(line)
     app.out.note("next: labctl submit digits, labctl status, labctl down")
 
 
@@ -306,6 +313,8 @@ def _addresses(app: App, lab: Lab, seen: LabStatus, show_secrets: bool) -> None:
         return
     columns = ("SERVICE", "STATE", "WHAT", "URL")
     app.out.show(render.table(columns, ((r["service"], r["state"], r["what"], r["url"]) for r in rows)))
+    for line in words(endpoints) if endpoints else ():
+        app.out.line(line)
     secrets = [row for row in rows if row["secret_file"] or row.get("secret")]
     if secrets:
         app.out.line()

@@ -12,7 +12,7 @@ from lab.daemons.gateway.access import Access, Asked
 from lab.daemons.gateway.bodies import Bodies, SlowError, TooLargeError, TooManyError, Turns
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import TAIL, Routes, failure, names
-from lab.daemons.gateway.tokens import Seldom, Slowdown, token_of
+from lab.daemons.gateway.tokens import FORWARDED, Seldom, Slowdown, origin, token_of
 from lab.daemons.gateway.upstream import Body, HttpUpstream, Reply
 from lab.errors import LabError, StateError
 from lab.host.clock import MONOTONIC, Clock
@@ -125,7 +125,7 @@ class Site:
         """Refuse a request without a token that is right, in Ray's words; a wrong one waits for it."""
         if not token_of(request.headers):
             return _response(Reply(401, b"Unauthorized: Missing authentication token", "text/plain"))
-        seconds = self._slowdown.wrong(request.remote or "an unknown address")
+        seconds = self._slowdown.wrong(origin(request.remote, request.headers.getall(FORWARDED, ())))
         if self._slowdown.full:
             return _response(Reply(429, b"Too many wrong tokens: try again later", "text/plain"))
         self._slowdown.waiting += 1

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from lab.host.clock import MONOTONIC, Clock
 
 HEADERS = ("Authorization", "X-Ray-Authorization")
 """Headers in which Ray's clients send a token; the second is for proxies that need the first themselves."""
+
+FORWARDED = "X-Forwarded-For"
+"""Header in which the class's proxy says for whom it asks, in place of what the client says of itself."""
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 2.0
@@ -28,6 +32,16 @@ def token_of(headers: Mapping[str, str]) -> str:
         if scheme.lower() == "bearer" and token.strip():
             return token.strip()
     return ""
+
+
+def origin(peer: str | None, forwarded: Sequence[str]) -> str:
+    """Words for where a request comes from: the peer, and for whom it says that it asks.
+
+    Only the log shows it. Whoever asks the gateway past the proxy is the peer, whatever it says.
+    """
+    said = ", ".join(forwarded)
+    asks = f", for {said}" if re.fullmatch(r"[0-9A-Fa-f.:, ]{1,100}", said) else ""
+    return f"{peer or 'an unknown address'}{asks}"
 
 
 class Seldom:

@@ -21,17 +21,27 @@ from lab.cluster import patches
 from lab.cluster.api import Node, RayApi
 from lab.errors import EngineError, LabError, StoreError
 from lab.flows.doctor.machine import PROGRAMS
-from lab.flows.doctor.model import Containers, Facts, ListeningPort, ProbedPage, RunningLab, Tools
+from lab.flows.doctor.model import (
+    Containers,
+    Facts,
+    ListeningPort,
+    ProbedAddress,
+    ProbedPage,
+    RunningLab,
+    Tools,
+)
 from lab.host import http
 from lab.host.descent import descendants
 from lab.host.files import home
 from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
 from lab.host.gpus.docker import GpuHost
 from lab.host.reading import parse_json
+from lab.runtime import proxy
 from lab.runtime.base import LabView, control_of
 from lab.runtime.compose.engine import DockerEngine
 from lab.services import HEAD
 from lab.topology import REGION, Endpoints, LabStatus
+from lab.topology.address import Address
 
 if TYPE_CHECKING:
     from lab.host.listening import Listening
@@ -116,6 +126,7 @@ def gather_lab(lab: LabView, status: LabStatus) -> RunningLab:
         nodes_error = error.message
     server, store_error = _round_trip(ObjectStore(endpoints.s3, endpoints.credentials, REGION))
     unfit, unfit_error = _ask_patches(lab)
+    address = lab.spec().address
     return RunningLab(
         status=status,
         dashboard=ask(version, endpoints.ray_token),
@@ -127,7 +138,21 @@ def gather_lab(lab: LabView, status: LabStatus) -> RunningLab:
         listeners=_listeners(status, endpoints),
         unfit=unfit,
         unfit_error=unfit_error,
+        address=None if address is None else _ask_address(address, endpoints.authority),
     )
+
+
+def _ask_address(address: Address, authority: str) -> ProbedAddress:
+    """Ask the address of a class where it listens: not every router leads its own machine back to it."""
+    from lab.host import certificates
+
+    known, asked_at, error, ends = proxy.resolved(address.host), time.time(), "", 0.0
+    try:
+        trusted = Path(address.certificate or authority)
+        ends = certificates.served(address.listen, address.port, address.host, trusted, HTTP_SECONDS)
+    except OSError as why:
+        error = getattr(why, "verify_message", "") or str(why)
+    return ProbedAddress(address, known, error, ends, asked_at)
 
 
 def _ask_patches(lab: LabView) -> tuple[Mapping[str, str], str]:

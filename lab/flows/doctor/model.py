@@ -11,6 +11,7 @@ from lab.host.gpus import Detection
 from lab.host.gpus.docker import GpuHost
 from lab.host.listening import Listening
 from lab.topology import LabStatus
+from lab.topology.address import Address
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,20 @@ class ProbedPage:
 
 
 @dataclass(frozen=True)
+class ProbedAddress:
+    """The one address of a class, as it was asked from here."""
+
+    address: Address
+    known: tuple[str, ...]
+    """IP addresses of its host."""
+    error: str = ""
+    """Reason why it does not serve, or is not trusted; empty when all is well."""
+    ends: float = 0.0
+    """End of its certificate in seconds since the epoch."""
+    asked_at: float = 0.0
+
+
+@dataclass(frozen=True)
 class RunningLab:
     """A lab that is up, as seen from outside."""
 
@@ -109,5 +124,7 @@ class RunningLab:
     """None when this user may not see them."""
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Patch that does not fit the head's Ray -> what is another than it expects."""
+    address: ProbedAddress | None = None
+    """None in a lab that other machines do not reach."""
     unfit_error: str = ""
     """Reason why the head could not be asked for that, or empty."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lab.flows.doctor.machine import patches_fit
-from lab.flows.doctor.model import ProbedPage, RunningLab
-from lab.services import is_node
+from lab.flows.doctor.model import ListeningPort, ProbedAddress, ProbedPage, RunningLab
+from lab.services import PROXY, is_node
 from lab.topology import Check, State
+from lab.topology.address import bracketed
 
 REFUSED = (401, 403)
 
@@ -14,6 +15,10 @@ SKEW_WARNING_SECONDS = 5.0
 
 SKEW_LIMIT_SECONDS = 900.0
 """S3 servers refuse requests that were signed more than 15 minutes ago, or later than now."""
+
+
+RENEW_DAYS = 14
+"""Days before the end of a certificate of one's own from which on it is to be renewed."""
 
 
 def services(lab: RunningLab) -> Check:
@@ -70,11 +75,39 @@ def loopback(lab: RunningLab) -> Check:
     """Checks that the lab can be reached from this machine only."""
     if lab.listeners is None:
         return Check("ports", "skipped", "this user may not see which ports are open")
-    exposed = [port for port in lab.listeners if not port.socket.on_loopback]
+    exposed = [
+        port for port in lab.listeners if not port.socket.on_loopback and not _meant(lab.address, port)
+    ]
     if exposed:
         detail = ", ".join(f"{p.service} listens on {p.socket.address} port {p.socket.port}" for p in exposed)
         return Check("ports", "failed", detail, "stop the lab: labctl down; the network can reach it")
-    return Check("ports", "passed", f"{len(lab.listeners)} open ports, all on loopback")
+    but = " but the address of the class" if lab.address else ""
+    return Check("ports", "passed", f"{len(lab.listeners)} open ports, all on loopback{but}")
+
+
+def _meant(seen: ProbedAddress | None, port: ListeningPort) -> bool:
+    """True for the port that a class is reached at."""
+    wanted = (PROXY, seen.address.listen, seen.address.port) if seen else None
+    return wanted == (port.service, port.socket.address, port.socket.port)
+
+
+def address(seen: ProbedAddress) -> Check:
+    """Checks that a class is reached at its address, with a certificate that lasts."""
+    here = f"at {bracketed(seen.address.listen)} port {seen.address.port}"  # no names, for --report
+    if not seen.known:
+        hint = "enter it where names are kept; the machines of people look it up, too"
+        return Check("address", "failed", "nobody here knows the host of --address", hint)
+    if seen.error:
+        hint = "look at `labctl logs proxy`; is the clock right? a new certificate: `labctl restart proxy`"
+        return Check("address", "failed", f"the class is not served {here}: {seen.error}", hint)
+    if not seen.address.certificate:
+        return Check("address", "passed", f"the class is served {here}; the certificate is renewed by itself")
+    days = (seen.ends - seen.asked_at) / 86_400
+    detail = f"the class is served {here}; its certificate ends in {days:.0f} days"
+    if days < RENEW_DAYS:
+        hint = "renew the file of --tls-cert, then `labctl restart proxy`"
+        return Check("address", "warning", detail, hint)
+    return Check("address", "passed", detail)
 
 
 def lab_clock(lab: RunningLab) -> Check:
@@ -101,6 +134,7 @@ def running_checks(lab: RunningLab) -> tuple[Check, ...]:
         store(lab),
         loopback(lab),
         lab_clock(lab),
+        *((address(lab.address),) if lab.address else ()),
         patches_fit("lab's patches", lab.unfit, lab.unfit_error),
     )
 

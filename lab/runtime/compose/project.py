@@ -11,10 +11,13 @@ from lab.host.environment import packaged
 from lab.host.files import ROOT, data_folder
 from lab.host.workspace import workspace_path
 from lab.people.registry import FOLDER
+from lab.runtime import proxy
 from lab.runtime.compose.gpus import WORKERS_IN_FILES, Override, compose_gpu
+from lab.runtime.compose.images.model import ADDRESS_FILE
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import HEAD, PORTS, SERVICES, WORKER, worker
 from lab.topology import DEFAULT_LAB, OBJECT_STORE_BYTES, LabSpec
+from lab.topology.address import Address, bracketed
 
 COMPOSE = ROOT / "compose"
 
@@ -59,6 +62,7 @@ def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
         *(["stock-ray.yaml"] if spec.stock_ray else []),
         *(["gcs-ft.yaml"] if spec.gcs_ft else []),
         *(["class.yaml"] if spec.classroom else []),
+        *([ADDRESS_FILE] if spec.address else []),
         *added,
         *(["s3.yaml"] if spec.s3 else []),
     )
@@ -95,6 +99,7 @@ def env(
         "LAB_SECRETS": str(folder / "secrets"),
         "LAB_DATA": str(data_folder(folder.parent)),
         **({"LAB_PEOPLE": str(folder / FOLDER)} if spec.classroom else {}),
+        **(_address(spec.address, folder) if spec.address else {}),
         "LAB_UID": str(user[0]),
         "LAB_GID": str(user[1]),
         "LAB_WORKERS": str(spec.workers),
@@ -105,6 +110,14 @@ def env(
         **compose_gpu(spec.gpu, spec.workers).env,
         **({"LAB_QUEUED_ONLY": "1"} if spec.queued_only else {}),
         **({"LAB_PATCHES_OFF": off} if (off := patches.switched_off(spec, chosen)) else {}),
+    }
+
+
+def _address(address: Address, folder: Path) -> dict[str, str]:
+    return {
+        "LAB_PROXY": str(folder / proxy.FOLDER),
+        "LAB_ADDRESS_LISTEN": bracketed(address.listen),
+        "LAB_ADDRESS_PORT": str(address.port),
     }
 
 

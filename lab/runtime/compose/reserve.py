@@ -9,18 +9,19 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from lab.errors import SetupError, UnsupportedError
+from lab.errors import NotFoundError, SetupError, UnsupportedError
 from lab.host.files import ROOT, data_folder, make_private, make_public, write_private
 from lab.host.secrets import hand_over, load_or_make
 from lab.people import registry
 from lab.people.registry import FOLDER
-from lab.runtime import ports
+from lab.runtime import ports, proxy
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.services import PORTS, SERVICES
+from lab.services import PORTS, SERVICES, row
 from lab.topology import LabSpec
+from lab.topology.address import Address
 
 CONTAINER_USER = 1000
 """User of the containers when labctl runs as root."""
@@ -57,7 +58,7 @@ def reserve(
             raise runs_none(name)
     with ports.reserved(spec, names, folder, state.FILE, _held, patience) as (chosen, said):
         files = project.files(spec, images.files)
-        notes = (*said, *images.notes, *notes, *([spec.s3.note] if spec.s3 else []))
+        notes = (*said, *images.notes, *notes, *([spec.s3.note] if spec.s3 else []), *proxy.notes(spec))
         current = ComposeState(spec, chosen, files, images.env, images.left_out, notes)
         state.save(folder, current)
     return current
@@ -79,12 +80,16 @@ def write_files(
     make_public(data_folder(folder.parent))
     secrets = folder / "secrets"
     load_or_make(secrets)
-    if current.spec.classroom:
-        make_private(folder / FOLDER)
+    owned = [folder / FOLDER] if current.spec.classroom else []
+    if current.spec.address is not None:
+        owned.append(folder / proxy.FOLDER)
+        write_proxy(current.spec.address, project.services(current), folder / proxy.FOLDER)
+    for path in owned:
+        make_private(path)
     if os.geteuid() == 0:
         hand_over(secrets, *user)
-        if current.spec.classroom:
-            registry.hand_over(folder / FOLDER, *user)
+        for path in owned:
+            registry.hand_over(path, *user)
     variables = project.env(current, folder, user, environment)
     write_private(folder / ENV_FILE, project.env_text(variables))
     added = project.override(current)
@@ -92,6 +97,30 @@ def write_files(
         write_private(folder / OVERRIDE_FILE, json.dumps(added, indent=1))
     else:
         (folder / OVERRIDE_FILE).unlink(missing_ok=True)
+
+
+def write_proxy(address: Address, names: Collection[str], folder: Path) -> None:
+    """Write the settings of a class's proxy, which sees this folder as /data, and a certificate of one's own.
+
+    `names` are the lab's services.
+
+    Raises SetupError, NotFoundError.
+    """
+    make_private(folder)
+    if address.certificate:
+        for path, name in ((address.certificate, "own.pem"), (address.key, "own.key")):
+            try:
+                write_private(folder / name, Path(path).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise NotFoundError(
+                    f"cannot read {path}: {error}", "name a file (PEM) with --tls-cert"
+                ) from error
+        address = dataclasses.replace(address, certificate="/data/own.pem", key="/data/own.key")
+    inside = {port.name: f"{name}:{port.usual}" for name in names for port in row(name).ports}
+    ways = [(route, inside[route.port]) for route in proxy.routes(inside)]
+    health = f"{ports.LOOPBACK}:{PORTS['proxy'].usual}"
+    settings = proxy.settings(address, ways, listen=":8443", health=health, storage="/data")
+    write_private(folder / proxy.SETTINGS, json.dumps(settings, indent=1))
 
 
 def container_user(

@@ -15,7 +15,7 @@ from lab.host.files import remove
 from lab.host.interrupts import held_back
 from lab.host.workspace import workspace
 from lab.people.registry import FOLDER
-from lab.runtime import ports, statefile
+from lab.runtime import ports, proxy, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
@@ -134,7 +134,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                 self._clear()
             if volumes:
                 self._holdings.remove_volumes()
-                for name in ("secrets", "lessons", FOLDER, state.FAILED):
+                for name in ("secrets", "lessons", FOLDER, proxy.FOLDER, state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                 (self._folder / ports.FILE).unlink(missing_ok=True)
         return stopped
@@ -298,6 +298,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     def _reserve(self, spec: LabSpec, leftovers: Mapping[str, Container], fetch: bool) -> ComposeState:
         """Decide everything for a lab of which nothing runs, and write it down."""
+        spec = proxy.placed(spec, rights=False)  # the engine opens the port
         user = reserve.container_user(self._engine)
         reserve.check_readable(user)
         shown = self._world.environ.get("LAB_WORKSPACE")

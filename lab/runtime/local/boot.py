@@ -14,7 +14,7 @@ from lab.host.files import make_private, remove, size_of, write_private
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress
 from lab.runtime.health import View
-from lab.runtime.local import causes, forks, output, processes, prometheus, state, temporary
+from lab.runtime.local import causes, classroom, forks, output, processes, prometheus, state, temporary
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import FORKS, ServicePlan
 from lab.runtime.local.state import LabState
@@ -80,6 +80,7 @@ class Boot:
                     files["alertmanager.yml"] = prometheus.alerting(os.environ)
                 for name, text in files.items():
                     write_private(self._layout.folder / name, text)
+            classroom.write_proxy(self._plan)
             if any(map(is_node, todo)):
                 current = self.serve_forks(current, started)
             waiting: list[str] = []
@@ -100,7 +101,8 @@ class Boot:
             for name in waiting:
                 self.wait(name, current.leaders[name], on_progress, begin)
             self._set_up_store()
-            if fresh and (reached := causes.exposed(self._layout.folder)):  # later its jobs listen, too
+            address = self._plan.spec.address
+            if fresh and (reached := causes.exposed(self._layout.folder, address)):  # later jobs listen, too
                 raise reached
         except BaseException:
             with held_back():

@@ -15,7 +15,8 @@ from lab.host import listening
 from lab.runtime import ports
 from lab.runtime.local import processes
 from lab.runtime.logtail import listing
-from lab.services import ports_of, row
+from lab.services import PROXY, ports_of, row
+from lab.topology.address import Address
 
 _MISSING = re.compile(r"No module named '?([\w.]+)'?")
 _FULL = "No space left on device"
@@ -66,15 +67,19 @@ def shut_out(service: str, own: Collection[int], numbers: Mapping[str, int]) -> 
     return None
 
 
-def exposed(folder: Path) -> ServiceError | None:
-    """The error when the network reaches a process of the lab with this folder, as far as one may see."""
+def exposed(folder: Path, address: Address | None = None) -> ServiceError | None:
+    """The error when the network reaches a process of the lab with this folder, as far as one may see.
+
+    It may reach the proxy at the `address` of a class.
+    """
+    allowed = (PROXY, address.listen, address.port) if address else None
     try:
         beyond = [socket for socket in listening.listening() if not socket.on_loopback]
     except psutil.Error:
         return None
     for socket in beyond:
         service = processes.service_of(socket.pid, folder) if socket.pid is not None else ""
-        if service:
+        if service and (service, socket.address, socket.port) != allowed:
             return listening.reached(service, socket.address, socket.port)
     return None
 

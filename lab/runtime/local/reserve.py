@@ -12,7 +12,7 @@ import psutil
 from lab.cluster import patches
 from lab.errors import UnsupportedError
 from lab.host.secrets import load_or_make
-from lab.runtime import ports
+from lab.runtime import ports, proxy
 from lab.runtime.local import processes, prometheus, state
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import FORKS, startable
@@ -39,6 +39,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             "install it (on Debian: sudo apt-get install --no-install-recommends redis-server), or "
             "use --runtime compose, whose image has it",
         )
+    spec = proxy.placed(spec)
     absent = prometheus.absent()
     names = _names(spec, absent)
     for name, _ in spec.ports:
@@ -51,6 +52,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         lacking = {program: f"{program}: left out (no `{program}` on PATH)" for program in absent.values()}
         notes += lacking.values()
         notes += _unfit(spec)
+        notes += proxy.notes(spec)
         none = (service.name for service in SERVICES if not startable(service))
         notes += (f"{name}: left out (the local runtime has none)" for name in none)
         load_or_make(layout.secrets)

@@ -24,7 +24,7 @@ from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import ServicePlan
 from lab.runtime.local.state import LabState
-from lab.services import HEAD, REDIS, STORE, is_node
+from lab.services import HEAD, REDIS, STORE, is_node, row
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage
 
 STOP_SECONDS = 5.0
@@ -65,13 +65,14 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """Start the lab. Installs what the services need the first time (SetupError when it cannot)."""
-        for group in ("local", *services.PACKAGES.values()):
+        for group in ("local", *_packages(spec).values()):
             environment.ensure(group)
         return self._start_all(spec, on_progress, ())
 
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         environment.ensure("local")
-        lacking = (name for name, group in services.PACKAGES.items() if not environment.installed(group))
+        groups = _packages(spec).items()
+        lacking = (name for name, group in groups if not environment.installed(group))
         return self._start_all(spec, on_progress, tuple(lacking))
 
     def provide(self, group: str) -> None:
@@ -369,3 +370,8 @@ class LocalRuntime(HostedRuntime[LabState]):
             scratch=temporary.same(current.scratch, self._layout.scratch),
             memory_bytes=int(psutil.virtual_memory().total * NODE_MEMORY_SHARE / (current.spec.workers + 1)),
         )
+
+
+def _packages(spec: LabSpec) -> dict[str, str]:
+    """Service -> the group of packages that a lab with these settings needs for it beyond `local`."""
+    return {name: group for name, group in services.PACKAGES.items() if spec.has(row(name))}

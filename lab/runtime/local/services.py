@@ -33,6 +33,7 @@ from lab.services import (
     JUPYTER,
     METRICS,
     PROMETHEUS,
+    PROXY,
     QUEUE,
     REDIS,
     SERVICES,
@@ -344,12 +345,13 @@ COMMANDS: Mapping[str, Callable[[ServicePlan, dict[str, str], str], Command]] = 
     METRICS: ServicePlan._metrics,
     QUEUE: ServicePlan._queue,
     GATEWAY: lambda plan, base, _: Command(classroom.argv(plan), {**base, **classroom.variables(plan)}, ROOT),
+    PROXY: lambda plan, base, _: Command(classroom.proxy_argv(plan), classroom.proxy_base(plan, base), ROOT),
     JUPYTER: ServicePlan._jupyter,
 }
 """Service -> its command, given the environment that every process of the lab has; any other is a node."""
 
 
-PACKAGES: Mapping[str, str] = {JUPYTER: "jupyter"}
+PACKAGES: Mapping[str, str] = {JUPYTER: "jupyter", PROXY: "proxy"}
 """Service -> the group of packages that it needs beyond `local`. No training needs such a service."""
 
 

@@ -19,7 +19,7 @@ from lab.host.files import ROOT
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
-from lab.runtime.compose.images.model import MINIO_BUILT, PROMETHEUS_STANDIN, S3_STANDIN
+from lab.runtime.compose.images.model import MINIO_BUILT, PROMETHEUS_STANDIN, PROXY_STANDIN, S3_STANDIN
 from lab.version import __version__
 
 TORCH_INDEXES: Mapping[str, str] = {
@@ -79,6 +79,7 @@ def targets(variant: str, *, offline: bool, minio: bool = False) -> tuple[BuildT
     return (
         *own,
         BuildTarget("prometheus-standin", PROMETHEUS_STANDIN),
+        BuildTarget("proxy-standin", PROXY_STANDIN),
         BuildTarget("s3-standin", S3_STANDIN),
         lab,
     )
@@ -139,7 +140,7 @@ def _context(
         "torch": context.version("torch", machine.root),
         "torchvision": context.version("torchvision", machine.root),
     }
-    for name in ("image", "standin"):
+    for name in ("image", "standin", "standin-proxy"):
         pins |= context.locked((machine.root / "requirements" / f"{name}.txt").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="raylab-build-") as folder:
         wheels = context.wheels(settings.find_links, pins, variant)

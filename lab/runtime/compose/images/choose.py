@@ -98,6 +98,14 @@ def resolve(
             why = "is not here" if not need.present else "is used only together with MinIO"
             notes.append(f"{need.role}: left out ({need.name} {why})")
     used = [lab, *([s3_standin] if files or gateway else ())]
+    if isinstance(spec, LabSpec) and spec.address is not None:
+        proxy, own = by_variable[model.PROXY_IMAGE], by_variable[model.PROXY_STANDIN_IMAGE]
+        chosen = own if own.present and not proxy.present and proxy.stand_in else proxy
+        images[model.PROXY_IMAGE] = chosen.local_name or chosen.name
+        missing += [] if chosen.present else [proxy]
+        if chosen is own:
+            notes.append(f"proxy: Caddy out of its wheel ({own.name}), standing in for {proxy.name}")
+            used.append(own)
     used += [] if prometheus.present else [prometheus_standin]
     for need in used:
         if need.present and need.stale:
@@ -136,7 +144,7 @@ def ensure(
             else:
                 engine.pull(need.name, progress)
         except SetupError as error:
-            if need.role in model.DISPENSABLE:
+            if need.role in model.DISPENSABLE and need not in resolved.missing:
                 progress.line(f"{error.message}; going on without {need.role}")
                 continue
             raise lacking(need, error) from error
@@ -180,7 +188,7 @@ def to_save(
     by_name = {need.name: need for need in wanted}
     chosen = []
     for need in wanted:
-        if need.variable in (model.S3_STANDIN_IMAGE, model.PROMETHEUS_STANDIN_IMAGE):
+        if need.variable in model.STANDIN_IMAGES:
             continue
         stand_in = by_name.get(need.stand_in)
         if not need.present and stand_in is not None and stand_in.present:

@@ -23,6 +23,7 @@ FILES = (
     "docker/slim.py",
     "requirements/image.txt",
     "requirements/standin.txt",
+    "requirements/standin-proxy.txt",
 )
 """All that a build sees of the project."""
 
@@ -32,6 +33,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "lab": ("docker/apt.py", "docker/install.py", "docker/slim.py", "requirements/image.txt"),
     "s3-standin": ("docker/apt.py", "docker/install.py", "docker/slim.py", "requirements/standin.txt"),
     "prometheus-standin": ("docker/apt.py",),
+    "proxy-standin": ("docker/apt.py", "docker/install.py", "requirements/standin-proxy.txt"),
 }
 """The files that each target's content depends on, besides the Dockerfile."""
 

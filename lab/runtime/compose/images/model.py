@@ -10,7 +10,7 @@ from functools import cache
 from lab.host.files import ROOT
 from lab.host.programs import MINIO_RELEASE
 from lab.runtime.compose.gpus import VARIANTS
-from lab.services import ALERTMANAGER, GRAFANA, PROMETHEUS, STORE
+from lab.services import ALERTMANAGER, GRAFANA, PROMETHEUS, PROXY, STORE
 from lab.topology import Vendor
 from lab.version import __version__
 
@@ -23,15 +23,25 @@ ALERTMANAGER_IMAGE = "LAB_ALERTMANAGER_IMAGE"
 GRAFANA_IMAGE = "LAB_GRAFANA_IMAGE"
 S3_STANDIN_IMAGE = "LAB_S3_STANDIN_IMAGE"
 PROMETHEUS_STANDIN_IMAGE = "LAB_PROMETHEUS_STANDIN_IMAGE"
+PROXY_IMAGE = "LAB_PROXY_IMAGE"
+PROXY_STANDIN_IMAGE = "LAB_PROXY_STANDIN_IMAGE"
+"""No Compose file has it: the stand-in is called in the same way, so it is given to PROXY_IMAGE."""
 
-DISPENSABLE = (ALERTMANAGER, GRAFANA)
-"""Services without whose image a lab goes on. No stand-in takes their place."""
+STANDIN_IMAGES = (S3_STANDIN_IMAGE, PROMETHEUS_STANDIN_IMAGE, PROXY_STANDIN_IMAGE)
+
+DISPENSABLE = (ALERTMANAGER, GRAFANA, PROXY)
+"""Services without whose image most labs go on. No stand-in takes the place of the first two; the last is
+needed in a lab with an address alone."""
+
+ADDRESS_FILE = "address.yaml"
+"""The Compose file that has the proxy."""
 
 OFFLINE_FILE = "offline.yaml"
 """The Compose file that puts the stand-ins in place."""
 
 S3_STANDIN = f"raylab/s3-standin:{__version__}"
 PROMETHEUS_STANDIN = f"raylab/prometheus-standin:{__version__}"
+PROXY_STANDIN = f"raylab/proxy-standin:{__version__}"
 
 MINIO_BUILT = f"raylab/minio:{MINIO_RELEASE}"
 """MinIO in an image of ours. A lab runs on it where LAB_S3_IMAGE names it."""
@@ -66,7 +76,7 @@ class ImageNeed:
     @property
     def how(self) -> str:
         """The command that gets it."""
-        if self.variable in (S3_STANDIN_IMAGE, PROMETHEUS_STANDIN_IMAGE):
+        if self.variable in STANDIN_IMAGES:
             return "labctl images build --offline"
         return "labctl images build" if self.own else "labctl images pull"
 
@@ -121,7 +131,8 @@ def wanted(vendor: Vendor, environ: Mapping[str, str]) -> tuple[ImageNeed, ...]:
 
     def need(variable: str, role: str, stand_in: str = "") -> ImageNeed:
         chosen = environ.get(variable, "")
-        name = chosen or (lab_image(vendor) if variable == LAB_IMAGE else defaults()[variable])
+        pinned = {**defaults(), **defaults(ADDRESS_FILE), LAB_IMAGE: lab_image(vendor)}
+        name = chosen or pinned[variable]
         own = variable == LAB_IMAGE and not chosen
         return ImageNeed(name, role, variable, own=own, stand_in="" if chosen else stand_in)
 
@@ -131,6 +142,7 @@ def wanted(vendor: Vendor, environ: Mapping[str, str]) -> tuple[ImageNeed, ...]:
         need(PROMETHEUS_IMAGE, PROMETHEUS, PROMETHEUS_STANDIN),
         need(ALERTMANAGER_IMAGE, ALERTMANAGER),
         need(GRAFANA_IMAGE, GRAFANA),
+        need(PROXY_IMAGE, PROXY, PROXY_STANDIN),
     )
 
 
@@ -139,6 +151,7 @@ def stand_ins() -> tuple[ImageNeed, ...]:
     return (
         ImageNeed(S3_STANDIN, f"stands in for {STORE}", S3_STANDIN_IMAGE, own=True),
         ImageNeed(PROMETHEUS_STANDIN, f"stands in for {PROMETHEUS}", PROMETHEUS_STANDIN_IMAGE, own=True),
+        ImageNeed(PROXY_STANDIN, f"stands in for {PROXY}'s", PROXY_STANDIN_IMAGE, own=True),
     )
 
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from lab.daemons.gateway.access import Access
 from lab.daemons.gateway.server import Site
-from lab.daemons.gateway.tokens import LONGEST_SECONDS, MOST_WAITING, Slowdown, token_of
+from lab.daemons.gateway.tokens import LONGEST_SECONDS, MOST_WAITING, Slowdown, origin, token_of
 from lab.people.registry import FILE, Newcomer, Registry
 from tests.fakes.host import FakeClock
 from tests.unit.daemons.gateway.classes import Class
@@ -73,6 +73,20 @@ def test_a_wrong_token_is_told_late_and_logged(gate: Gate) -> None:
     gate.clock.sleep(11)
     gate.bear("wrong")
     assert gate.log[1].startswith("100 wrong tokens, the latest from")
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "words"),
+    [
+        ((), "127.0.0.1"),
+        (("192.0.2.7",), "127.0.0.1, for 192.0.2.7"),
+        (("2001:db8::7", "192.0.2.7"), "127.0.0.1, for 2001:db8::7, 192.0.2.7"),
+        (("ben's laptop",), "127.0.0.1"),
+        (("1" * 101,), "127.0.0.1"),
+    ],
+)
+def test_the_log_says_for_whom_a_proxy_asked(forwarded: tuple[str, ...], words: str) -> None:
+    assert origin("127.0.0.1", forwarded) == words
 
 
 def test_nobody_is_locked_out(gate: Gate) -> None:

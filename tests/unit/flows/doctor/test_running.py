@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,12 +9,13 @@ from lab.cluster.api import Node
 from lab.errors import LabDownError
 from lab.flows.doctor import run_checks
 from lab.flows.doctor import running as checks
-from lab.flows.doctor.model import Facts, ListeningPort, ProbedPage, RunningLab, Tools
+from lab.flows.doctor.model import Facts, ListeningPort, ProbedAddress, ProbedPage, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.host.listening import Listening
 from lab.runtime.base import LabView
 from lab.services import HEAD
 from lab.topology import LabSpec, LabStatus
+from lab.topology.address import Address
 from tests.fakes import FakeRuntime
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
 
@@ -208,3 +210,42 @@ def test_a_lab_that_breaks_while_it_is_looked_at_is_a_failed_check_not_a_crash(r
     )
     assert (answers[-1].name, answers[-1].outcome, answers[-1].hint) == ("lab", "failed", "start it")
     assert answers[0].name == "python"
+
+
+ADDRESS = ProbedAddress(
+    Address("class.example.org", 8443, "192.0.2.7", "/a/cert.pem", "/a/key.pem"),
+    ("192.0.2.7",),
+    ends=1000.0 + 90 * 86_400,
+    asked_at=1000.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "words"),
+    [
+        ({}, "passed", "served at 192.0.2.7 port 8443; its certificate ends in 90 days"),
+        ({"ends": 1000.0 + 3 * 86_400}, "warning", "its certificate ends in 3 days"),
+        ({"address": Address("class.example.org", 8443, "192.0.2.7")}, "passed", "is renewed by itself"),
+        ({"known": ()}, "failed", "nobody here knows the host of --address"),
+        (
+            {"error": "certificate has expired"},
+            "failed",
+            "not served at 192.0.2.7 port 8443: certif",
+        ),
+    ],
+)
+def test_the_address_of_a_class(seen: RunningLab, change: dict[str, Any], outcome: str, words: str) -> None:
+    lab = replace(seen, address=replace(ADDRESS, **change))
+    answer = next(check for check in running_checks(lab) if check.name == "address")
+    assert (answer.outcome, words in answer.detail) == (outcome, True), answer
+    assert "class.example.org" not in answer.detail + answer.hint
+
+
+def test_the_port_of_a_class_is_meant_and_no_other(seen: RunningLab) -> None:
+    meant = ListeningPort("proxy", Listening("192.0.2.7", 8443))
+    lab = replace(seen, address=ADDRESS, listeners=(*(seen.listeners or ()), meant))
+    assert checks.loopback(lab).detail == "3 open ports, all on loopback but the address of the class"
+    for service, address, port in (("proxy", "0.0.0.0", 8443), ("gateway", "192.0.2.7", 8443)):
+        other = ListeningPort(service, Listening(address, port))
+        assert checks.loopback(replace(lab, listeners=(other,))).outcome == "failed"
+    assert checks.loopback(replace(lab, address=None)).outcome == "failed"

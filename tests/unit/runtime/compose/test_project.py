@@ -29,6 +29,7 @@ from lab.services import (
     METRICS,
     PORTS,
     PROMETHEUS,
+    PROXY,
     QUEUE,
     REDIS,
     STORE,
@@ -36,6 +37,7 @@ from lab.services import (
     worker,
 )
 from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology.address import Address
 from lab.version import __version__
 from tests.conftest import ROOT
 from tests.docker import needs_docker
@@ -225,6 +227,17 @@ def test_workers_of_a_lab_with_redis_say_so_though_the_files_do_not_name_them() 
     assert project.REDIS_PATCH.items() <= third["environment"].items()
     assert files[worker(0)]["environment"] == files[worker(1)]["environment"] == project.REDIS_PATCH
     assert project.REDIS_PATCH.items() <= files[HEAD]["environment"].items()
+
+
+def test_a_class_with_an_address_has_its_proxy_and_publishes_that_one_port(tmp_path: Path) -> None:
+    address = Address("class.example.org", 8443, "2001:db8::7")
+    current = made(replace(spec(), classroom=True, address=address))
+    assert current.files[-1] == "address.yaml"
+    assert PROXY in project.services(current)
+    assert PROXY not in project.services(made(replace(spec(), classroom=True)))
+    variables = project.env(current, tmp_path, (1000, 1000), {})
+    assert variables["LAB_ADDRESS_LISTEN"] == "[2001:db8::7]"
+    assert (variables["LAB_ADDRESS_PORT"], variables["LAB_PROXY"]) == ("8443", str(tmp_path / "proxy"))
 
 
 def test_the_example_of_an_env_file_has_the_defaults_of_the_files() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from lab.errors import SetupError, UnsupportedError
+from lab.errors import NotFoundError, SetupError, UnsupportedError
 from lab.runtime.compose import project, reserve
 from lab.runtime.compose.engine import DockerEngine
+from lab.services import GATEWAY, PROXY, STORE
+from lab.topology.address import Address
 from tests.conftest import ROOT
+from tests.unit.host.test_certificates import make
 from tests.unit.runtime.compose.fake_docker import lab_state
 
 OTHER = (12345, 12345)
@@ -27,6 +31,31 @@ def engine(options: str = "[]", system: str = "Debian GNU/Linux 12") -> DockerEn
         return subprocess.CompletedProcess(argv, 0, answer, "")
 
     return DockerEngine(("true",), run)
+
+
+# The proxy of a class
+
+
+def test_the_proxy_is_told_of_the_services_by_their_names_in_the_network(tmp_path: Path) -> None:
+    reserve.write_proxy(Address("class.example.org", listen="192.0.2.7"), (STORE, GATEWAY, PROXY), tmp_path)
+    settings = json.loads((tmp_path / "proxy.json").read_text())
+    servers = settings["apps"]["http"]["servers"]
+    assert [server["listen"] for server in servers.values()] == [[":8443"], ["127.0.0.1:8281"]]
+    assert '"dial": "gateway:8280"' in json.dumps(servers["address"])
+    assert settings["storage"]["root"] == "/data"
+
+
+def test_the_proxy_gets_a_copy_of_a_certificate_of_ones_own(tmp_path: Path) -> None:
+    files = make(tmp_path, "class.example.org", 30)
+    address = Address("class.example.org", 443, "192.0.2.7", *map(str, files))
+    reserve.write_proxy(address, (GATEWAY, PROXY), tmp_path / "proxy")
+    settings = json.loads((tmp_path / "proxy" / "proxy.json").read_text())
+    loaded = settings["apps"]["tls"]["certificates"]["load_files"]
+    assert loaded == [{"certificate": "/data/own.pem", "key": "/data/own.key"}]
+    assert (tmp_path / "proxy" / "own.key").read_bytes() == files[1].read_bytes()
+    files[1].unlink()
+    with pytest.raises(NotFoundError, match=r"own\.key"):
+        reserve.write_proxy(address, (GATEWAY, PROXY), tmp_path / "proxy")
 
 
 # Whom

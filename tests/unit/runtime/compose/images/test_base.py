@@ -109,6 +109,7 @@ def test_the_offline_build_makes_the_stand_ins_too_on_that_base(tmp_path: Path) 
     built = building.build("cpu", offline=True, engine=docker.engine, progress=quiet(), machine=machine)
     assert [each.name.partition(":")[0] for each in built] == [
         "raylab/prometheus-standin",
+        "raylab/proxy-standin",
         "raylab/s3-standin",
         "raylab/ray",
     ]

@@ -137,7 +137,7 @@ def test_minio_gets_an_image_of_its_own_release_from_the_program_that_was_built(
     assert next(iter(seen)).endswith(context.MINIO_FILE)
     assert after(words, "--target") == []
     assert arguments(words)["BASE_IMAGE"] == "raylab/base:bookworm"
-    assert len(built) == 4
+    assert len(built) == 5
 
 
 def test_only_wheels_that_the_image_would_install_are_taken(tmp_path: Path) -> None:

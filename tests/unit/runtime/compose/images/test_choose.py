@@ -15,6 +15,7 @@ from lab.host.command import OnLine
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import choose, context, model
 from lab.topology import GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology.address import Address
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
 
@@ -24,8 +25,10 @@ MINIO = model.defaults()[model.S3_IMAGE]
 PROMETHEUS = model.defaults()[model.PROMETHEUS_IMAGE]
 GRAFANA = model.defaults()[model.GRAFANA_IMAGE]
 ALERTMANAGER = model.defaults()[model.ALERTMANAGER_IMAGE]
+CADDY = model.defaults("address.yaml")[model.PROXY_IMAGE]
 PUBLISHED = (MINIO, PROMETHEUS, ALERTMANAGER, GRAFANA)
 STANDINS = (model.S3_STANDIN, model.PROMETHEUS_STANDIN)
+ADDRESSED = LabSpec(classroom=True, address=Address("class.example.org", listen="192.0.2.7"))
 CURRENT = {model.CONTENT_LABEL: context.content("lab", "cpu")}
 
 
@@ -63,6 +66,38 @@ def test_only_the_image_that_is_missing_gets_a_stand_in() -> None:
     assert resolved.env["LAB_PROMETHEUS_IMAGE"] == model.PROMETHEUS_STANDIN
 
 
+@pytest.mark.parametrize(
+    ("there", "chosen", "expected", "missing"),
+    [
+        ((CADDY,), {}, CADDY, []),
+        ((CADDY, model.PROXY_STANDIN), {}, CADDY, []),
+        ((model.PROXY_STANDIN,), {}, model.PROXY_STANDIN, []),
+        ((), {}, CADDY, [CADDY]),
+        ((model.PROXY_STANDIN,), {"LAB_PROXY_IMAGE": "caddy:3"}, "caddy:3", ["caddy:3"]),
+    ],
+)
+def test_only_a_lab_with_an_address_needs_the_proxy(
+    there: tuple[str, ...], chosen: dict[str, str], expected: str, missing: list[str]
+) -> None:
+    docker = FakeDocker(LAB, *PUBLISHED, *there, labels=CURRENT)
+    resolved = choose.resolve(ADDRESSED, chosen, docker.engine)
+    assert resolved.env[model.PROXY_IMAGE] == expected
+    assert [need.name for need in resolved.missing] == missing
+    assert any("standing in for caddy" in note for note in resolved.notes) == (
+        expected == model.PROXY_STANDIN
+    )
+    plain = choose.resolve(SPEC, chosen, docker.engine)
+    assert (model.PROXY_IMAGE in plain.env, plain.missing) == (False, ())
+
+
+def test_a_proxy_that_cannot_be_had_is_an_error_where_it_is_needed() -> None:
+    docker = FakeDocker(LAB, *PUBLISHED, labels=CURRENT)
+    docker.answers["pull"] = (1, NO_REGISTRY)
+    with pytest.raises(SetupError, match="caddy"):
+        choose.ensure(ADDRESSED, {}, docker.engine, quiet())
+    assert not choose.ensure(SPEC, {}, docker.engine, quiet()).missing
+
+
 def test_an_image_that_the_user_chose_has_no_stand_in() -> None:
     chosen = {"LAB_S3_IMAGE": "example.org/silo:1"}
     missing = choose.missing(SPEC, chosen, FakeDocker(LAB, PROMETHEUS, *STANDINS).engine)
@@ -96,7 +131,8 @@ def test_each_vendor_has_its_image_and_the_compose_files_name_the_same(vendor: V
 
 def test_the_offline_file_names_our_stand_ins() -> None:
     named = model.defaults("offline.yaml")
-    assert named == {n.variable: n.name for n in model.stand_ins()}
+    ours = {n.variable: n.name for n in model.stand_ins() if n.variable != model.PROXY_STANDIN_IMAGE}
+    assert named == ours
 
 
 def test_an_image_of_other_requirements_is_used_but_said_to_be_out_of_date() -> None:
@@ -198,8 +234,8 @@ def test_what_is_saved_is_what_a_lab_runs_on_here() -> None:
 def test_only_what_others_publish_is_pulled() -> None:
     docker = FakeDocker(MINIO)
     pulled = choose.pull(Vendor.NONE, {}, docker.engine, quiet())
-    assert [words[1] for words in docker.calls("pull")] == [PROMETHEUS, ALERTMANAGER, GRAFANA]
-    assert [need.present for need in pulled] == [True] * len(PUBLISHED)
+    assert [words[1] for words in docker.calls("pull")] == [PROMETHEUS, ALERTMANAGER, GRAFANA, CADDY]
+    assert [need.present for need in pulled] == [True] * len((*PUBLISHED, CADDY))
 
 
 def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:
@@ -215,7 +251,7 @@ def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:
     (tmp_path / "lab/lab.py").write_text("changed")
     assert contents() == before
     (tmp_path / "requirements/image.txt").write_text("ray==1\n")
-    assert [a == b for a, b in zip(before, contents(), strict=True)] == [False, True, True]
+    assert [a == b for a, b in zip(before, contents(), strict=True)] == [False, True, True, True]
     assert context.content("lab", "cpu", tmp_path) != context.content("lab", "cuda", tmp_path)
 
 

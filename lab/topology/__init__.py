@@ -9,6 +9,7 @@ from typing import Literal
 
 from lab.errors import UsageError
 from lab.services import PORT_NAMES, Service, worker
+from lab.topology.address import Address
 
 DEFAULT_LAB = "raylab"
 BUCKET = "ray"
@@ -35,7 +36,10 @@ USUAL_STORE = "an object store of its own"
 USUAL_PEOPLE = "for one person"
 """The same for one without `classroom`."""
 
-USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE)
+USUAL_ADDRESS = "on this machine only"
+"""The same for one without `address`."""
+
+USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE, USUAL_ADDRESS)
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
@@ -152,6 +156,8 @@ class LabSpec:
     """Stop jobs that are submitted to Ray past the queues."""
     classroom: bool = False
     """Serve people of a class, each with a token of her own, through the gateway."""
+    address: Address | None = None
+    """Where other machines reach the class; None: nowhere."""
     s3: S3Place | None = None
     """Where the objects are, in a lab without a store of its own: see lab.store.upstream."""
 
@@ -163,6 +169,8 @@ class LabSpec:
             raise UsageError(
                 f"--cpus-per-worker {self.cpus_per_worker}: must be between 1 and {MAX_CPUS_PER_WORKER}"
             )
+        if self.address is not None and not self.classroom:
+            raise UsageError("--address is for a class", "labctl up --class --address HOST")
         for name, port in self.ports:
             if name not in PORT_NAMES:
                 raise UsageError(f"--port {name}={port}: unknown port", f"known: {', '.join(PORT_NAMES)}")
@@ -181,7 +189,11 @@ class LabSpec:
 
     def has(self, service: Service) -> bool:
         """True when a lab with these settings has this service, as far as settings decide."""
-        return (self.gcs_ft or not service.gcs_ft) and (self.classroom or not service.classroom)
+        return (
+            (self.gcs_ft or not service.gcs_ft)
+            and (self.classroom or not service.classroom)
+            and (self.address is not None or not service.addressed)
+        )
 
     @property
     def settings(self) -> str:
@@ -200,6 +212,7 @@ class LabSpec:
             "jobs only through queues" if self.queued_only else USUAL_JOBS,
             f"objects in {self.s3}" if self.s3 else USUAL_STORE,
             "for a class" if self.classroom else USUAL_PEOPLE,
+            self.address.words if self.address else USUAL_ADDRESS,
         )
 
     @property
@@ -332,6 +345,10 @@ class Endpoints:
     """Controller of the queues, which wants Ray's token; empty where only a ledger is in reach."""
     gateway: str = ""
     """Ray's Jobs API and the queues for people with tokens of their own; empty but in a class."""
+    address: str = ""
+    """The class's one address for other machines; empty where it has none."""
+    authority: str = ""
+    """File (PEM) of the authority that vouches for the address; empty for a certificate of one's own."""
 
     @property
     def by_gateway(self) -> bool:

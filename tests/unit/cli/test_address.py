@@ -1,0 +1,86 @@
+"""labctl up --address: what is asked for, what is refused, and what a teacher is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.topology import LabSpec
+from lab.topology.address import Address
+from tests.unit.cli.fakes import PLAN, Labctl
+from tests.unit.cli.queues import QueueWorld
+from tests.unit.host.test_certificates import make
+
+UP = ("up", "--class", "--gpu", "none")
+
+
+def test_the_address_is_asked_for_and_shown_with_its_authority(labctl: Labctl, tmp_path: Path) -> None:
+    labctl.stub("lab.cli.commands.lab.provide")
+    labctl.runtime.folder().mkdir(parents=True, exist_ok=True)
+    certificate, _ = make(tmp_path, "the authority", 30)
+    (labctl.runtime.folder() / "root.crt").write_bytes(certificate.read_bytes())
+    shown = labctl.down().ok(*UP, "--address", "Class.Example.org:8443", "--listen", "10.0.0.5")
+    address = Address("class.example.org", 8443, "10.0.0.5")
+    assert labctl.runtime.spec().address == address
+    for words in (address.url, str(labctl.runtime.folder() / "root.crt"), "SHA-256 ", "SSL_CERT_FILE"):
+        assert words in shown
+        assert words in labctl.ok("status", "--addresses")
+    assert labctl.ok(*UP)
+    assert labctl.runtime.spec().address == address
+
+
+def test_a_certificate_of_ones_own_needs_no_authority(labctl: Labctl, tmp_path: Path) -> None:
+    labctl.stub("lab.cli.commands.lab.provide")
+    files = make(tmp_path, "class.example.org", 30)
+    options = ("--tls-cert", str(files[0]), "--tls-key", str(files[1]))
+    shown = labctl.down().ok(*UP, "--address", "class.example.org", *options)
+    assert "https://class.example.org, and nothing else of the lab" in shown
+    assert "authority" not in shown
+    asked = labctl.runtime.spec().address
+    assert asked is not None
+    assert (asked.certificate, asked.key) == (str(files[0]), str(files[1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--address", "https://class"), 2, "not the address of a machine"),
+        (("--address", "class:0"), 2, "not the address of a machine"),
+        (("--address", ""), 2, "is empty"),
+        (("--listen", "10.0.0.5"), 2, "--listen belongs to --address"),
+        (("--tls-cert", "cert"), 2, "--tls-cert belongs to --address"),
+        (("--address", "class", "--listen", "eth0"), 2, "not an IP address of a machine"),
+        (("--address", "class", "--tls-cert", "cert"), 2, "--tls-cert and --tls-key belong together"),
+        (("--address", "class", "--tls-cert", "none", "--tls-key", "none"), 3, "--tls-cert: cannot read"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    labctl: Labctl, options: tuple[str, ...], code: int, words: str
+) -> None:
+    result = labctl.down()(*UP, *options)
+    assert (result.exit_code, words in result.stderr) == (code, True), result.stderr
+    assert not labctl.runtime.status().up
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [((), "SSL_CERT_FILE=class.pem"), (("/a/cert.pem", "/a/key.pem"), "RAY_AUTH_TOKEN=..., ")],
+)
+def test_people_are_given_the_address(
+    labctl: Labctl, tmp_path: Path, own: tuple[str, ...], words: str
+) -> None:
+    labctl.runtime.down()
+    address = Address("class.example.org", 443, "192.0.2.7", *own)
+    labctl.runtime.up(LabSpec(gpu=PLAN, classroom=True, address=address))
+    QueueWorld(labctl, tmp_path / "queue")
+    labctl._patch.setattr(labctl.store, "ping", lambda: "moto 5")
+    result = labctl("class", "add", "ann")
+    assert result.exit_code == 0, result.output
+    assert "RAY_ADDRESS=https://class.example.org RAY_AUTH_MODE=token" in result.stderr
+    assert words in result.stderr
+
+
+def test_an_address_is_for_a_class(labctl: Labctl) -> None:
+    result = labctl.down()("up", "--gpu", "none", "--address", "class")
+    assert (result.exit_code, "--address is for a class" in result.stderr) == (2, True)
