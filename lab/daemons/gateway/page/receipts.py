@@ -14,7 +14,7 @@ from lab.host.clock import MONOTONIC, Clock
 from lab.host.reading import parse_json
 from lab.people.registry import Person
 from lab.people.rights import rights
-from lab.store.base import Store, StoredObject
+from lab.store.base import MissingObjectError, Store, StoredObject
 from lab.topology import RECEIPTS_PREFIX, Credentials
 
 SHOWN = 20
@@ -63,7 +63,10 @@ class ReceiptReader:
         key = f"{RECEIPTS_PREFIX}/{name}.json"
         if not NAME.fullmatch(name) or not rights(person.role, person.name).may_read(key):
             raise NotFoundError(f"there is no receipt {name[:80]!a} that you may read")
-        return await _in_time(lambda: _read(self._store(person), key))
+        try:
+            return await _in_time(lambda: _read(self._store(person), key))
+        except MissingObjectError as error:
+            raise NotFoundError(f"there is no receipt {name}") from error
 
     def _store(self, person: Person) -> Store:
         if self._open_store is None:

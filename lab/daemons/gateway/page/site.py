@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from lab.cluster.api import known_shape
 from lab.daemons.gateway.access import Access, Asked, ForbiddenError
 from lab.daemons.gateway.bodies import BODY_SECONDS, SlowError, TooLargeError, Turns, read_body
-from lab.daemons.gateway.page.model import HEALTH, JOBS, NODES, QUEUES, WORKLOADS, Look
+from lab.daemons.gateway.page.model import HEALTH, JOBS, NODES, QUEUES, WORKLOADS, Cell, Look
 from lab.daemons.gateway.page.receipts import ReceiptReader
 from lab.daemons.gateway.page.records import receipt_tables, verdict_tone
 from lab.daemons.gateway.page.sessions import COOKIE, SESSION_SECONDS, Session, Sessions
@@ -27,7 +27,7 @@ from lab.daemons.gateway.page.tables import facts, refusal, tables
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import STATUSES, Routes
 from lab.daemons.gateway.upstream import Reply
-from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
+from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.clock import WALL, Clock
 from lab.host.reading import read_text
 from lab.people.progress import Progress, read_progress
@@ -257,7 +257,8 @@ class ClassPage:
 
             self._templates = templates(HERE)
             self._templates.filters["clock"] = clock
-        text = self._templates.get_template(f"{name}.html.j2").render(session=session, **values)
+        template = self._templates.get_template(f"{name}.html.j2")
+        text = template.render(session=session, nothing=Cell(), **values)
         return _response(status, text, "text/html")
 
 
@@ -275,9 +276,10 @@ def _act(asked: Mapping[str, str]) -> tuple[Act, tuple[str, ...]]:
 
 
 def _good(reply: Reply) -> Reply:
-    """An answer that is no refusal. Raises RefusedError, ForbiddenError."""
+    """An answer that is no refusal. Raises ForbiddenError, NotFoundError, ClusterError, RefusedError."""
     if not reply.good:
-        kind = ForbiddenError if reply.status == 403 else RefusedError
+        kinds = {403: ForbiddenError, 404: NotFoundError}
+        kind = kinds.get(reply.status, ClusterError if reply.status >= 500 else RefusedError)
         raise kind(refusal(reply), "nothing was changed")
     return reply
 
@@ -285,8 +287,8 @@ def _good(reply: Reply) -> Reply:
 def _check_origin(headers: Mapping[str, str]) -> None:
     """Refuse a form of another site, as browsers tell it; the key of a form is asked besides."""
     site = headers.get("Sec-Fetch-Site", "same-origin")
-    origin = urlsplit(headers.get("Origin", "")).netloc
-    if site not in ("same-origin", "none") or (origin and origin != headers.get("Host", "")):
+    origin, host = headers.get("Origin"), headers.get("Host", "")
+    if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != host):
         raise ForbiddenError(
             "this form was sent by another site", "open the page itself, and use its buttons"
         )

@@ -54,14 +54,13 @@ def tables(look: Look) -> tuple[Table, ...]:
 
 def facts(look: Look) -> tuple[tuple[str, str], ...]:
     """Label and value of the figures at the head."""
-    rows, _ = _document(look.answers[WORKLOADS], "workloads")
     here = sum(look.now - look.seen.get(name, 0.0) <= HERE_SECONDS for name in look.people)
-    known = [row["status"] for row in rows]
-    queued = not look.answers[WORKLOADS].good
+    states = [row[2].text for row in _jobs(look).rows]
+    known = look.answers[WORKLOADS].good
     return (
         ("here now", f"{here} of {len(look.people)}"),
-        ("jobs that run", "not known" if queued else str(known.count("Admitted"))),
-        ("jobs that wait", "not known" if queued else str(known.count("Pending"))),
+        ("jobs that run", str(states.count("runs")) if known else "not known"),
+        ("jobs that wait", str(states.count("waits")) if known else "not known"),
         ("GPUs in use", _gpus(look)),
     )
 
@@ -105,7 +104,7 @@ def _jobs(look: Look) -> Table:
         ("job", "whose", "state", "for whom it waits", ""),
         tuple(lines),
         "No job runs or waits.",
-        "; ".join(filter(None, (away, silent))),
+        "; ".join(filter(None, (away, silent and f"Ray: {silent}"))),
     )
 
 
@@ -161,8 +160,8 @@ def _people(look: Look) -> Table:
                 Cell(person.name, note="you" if person.name == look.me.name else ""),
                 Cell("is being removed" if person.leaving else person.role.value),
                 Cell("here", "good") if here else Cell("away", note=seen),
-                Cell(str(own.count("Admitted")) if look.answers[WORKLOADS].good else "not known"),
-                Cell(str(own.count("Pending")) if look.answers[WORKLOADS].good else "not known"),
+                _count(look, own, "Admitted"),
+                _count(look, own, "Pending"),
                 Cell(
                     ", ".join(dict.fromkeys(_policy(one) for one in mine)),
                     buttons=tuple(_held(look, "LocalQueue", one["namespace"], one) for one in mine)
@@ -179,6 +178,11 @@ def _people(look: Look) -> Table:
         "Nobody is in the class yet.",
         away,
     )
+
+
+def _count(look: Look, states: list[str], state: str) -> Cell:
+    """So many jobs in this state; none is an empty cell."""
+    return Cell(str(states.count(state) or "") if look.answers[WORKLOADS].good else "not known")
 
 
 def _last_seen(look: Look, person: Person) -> str:
@@ -269,7 +273,7 @@ def _nodes(look: Look) -> Table:
         ("node", "state", "offers", "health"),
         tuple(lines),
         "No node is known.",
-        "; ".join(filter(None, (silent, away))),
+        "; ".join(filter(None, (silent and f"Ray: {silent}", away))),
     )
 
 
