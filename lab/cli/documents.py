@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
     from lab.flows.kubernetes.lint import LintReport
-    from lab.flows.lessons.handed_in import HandedIn
     from lab.flows.lessons.model import Lesson
     from lab.flows.people import Removal
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, GpuHolder
-    from lab.people.progress import Progress, Standing
     from lab.people.registry import Person
     from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 
@@ -368,32 +366,6 @@ def removal(done: Removal) -> shown_here.ShownRemoval:
     return {
         "name": done.name, "stopped": [*done.stopped], "objects": done.objects, "deleted": done.deleted
     }  # fmt: skip
-
-
-def collected(handed: Iterable[HandedIn]) -> shown_here.ShownCollection:
-    """Reports that were handed in, and what became of each."""
-    return {
-        "reports": [
-            {
-                "file": one.file, "person": one.person or None,
-                "lessons": [_standing(lesson) for lesson in one.lessons], "problems": [*one.problems],
-            }
-            for one in handed
-        ]
-    }  # fmt: skip
-
-
-def progress(kept: Progress) -> shown_here.ShownProgress:
-    """The lessons of the people of a class."""
-    return {
-        "collected_at": kept.collected_at or None,
-        "lessons": [*kept.lessons],
-        "people": {name: [_standing(one) for one in own] for name, own in kept.people.items()},
-    }
-
-
-def _standing(one: Standing) -> shown_here.ShownStanding:
-    return {"lesson": one.lesson, "state": one.state, "at": one.at, "reason": one.reason}
 
 
 # Manifests

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, format, render, values
+from lab.cli import documents, format, progress_documents, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import LessonError, RefusedError, UsageError
 from lab.host.files import write_private
@@ -163,7 +163,7 @@ def collect(app: App, folder: Path) -> None:
     people, place = registry.people(), registry.path.parent
     handed = collected(app.open(), folder, people)
     write_progress(place, merged(read_progress(place), handed, people, time.time()))
-    if not app.out.as_json(documents.collected(handed)):
+    if not app.out.as_json(progress_documents.collected(handed)):
         for one in handed:
             for problem in one.problems:
                 app.out.line(f"{one.file}, {problem}")
@@ -193,7 +193,7 @@ def progress(app: App, as_csv: bool) -> None:
 
     registry = _open(app).registry
     kept = read_progress(registry.path.parent)
-    if app.out.as_json(documents.progress(kept)):
+    if app.out.as_json(progress_documents.progress(kept)):
         return
     head = ("name", *map(str, kept.lessons))
     rows = []
