@@ -76,7 +76,7 @@ def lessons(look: Look) -> Table:
         "Lessons",
         f"From reports that were handed in and checked against the lab{collected}. Claimed: its report says "
         "so, and the lab has no trace of it.",
-        ("name", *(str(number) for number in numbers), "passed"),
+        ("name", "passed", *(str(number) for number in numbers)),
         tuple(_standings(name, progress, numbers) for name in shown) if numbers else (),
         "No report was collected yet: the teacher types `labctl class collect FOLDER`.",
         away,
@@ -88,4 +88,4 @@ def _standings(name: str, progress: Progress, numbers: Iterable[int]) -> tuple[C
     own = {one.lesson: one for one in progress.people.get(name, ())}
     cells = [Cell(*STANDINGS[own[number].state]) if number in own else Cell("–") for number in numbers]
     count = sum(one.state == PASSED for one in own.values())
-    return Cell(name), *cells, Cell(f"{count} of {len(progress.lessons)}")
+    return Cell(name), Cell(f"{count} of {len(progress.lessons)}"), *cells

@@ -30,6 +30,7 @@ from lab.daemons.gateway.upstream import Reply
 from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.clock import WALL, Clock
 from lab.host.reading import read_text
+from lab.host.web import STYLE, clock, templates
 from lab.people.progress import Progress, read_progress
 from lab.people.registry import Person, Registry
 
@@ -50,7 +51,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 FILES = {
-    "style.css": ("text/css", (HERE.parents[2] / "flows" / "report" / "style.css", HERE / "style.css")),
+    "style.css": ("text/css", (STYLE, HERE / "style.css")),
     "live.js": ("text/javascript", (HERE / "live.js",)),
 }
 """What the page loads: type, and the files that it is made of."""
@@ -253,8 +254,6 @@ class ClassPage:
 
     def _html(self, status: int, name: str, session: Session | None = None, **values: object) -> web.Response:
         if self._templates is None:
-            from lab.flows.report.page import clock, templates
-
             self._templates = templates(HERE)
             self._templates.filters["clock"] = clock
         template = self._templates.get_template(f"{name}.html.j2")
