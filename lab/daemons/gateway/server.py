@@ -13,6 +13,7 @@ from lab.daemons.gateway.bodies import Bodies, SlowError, TooLargeError, TooMany
 from lab.daemons.gateway.page import PAGE, ClassPage
 from lab.daemons.gateway.page.receipts import OpenStore, ReceiptReader
 from lab.daemons.gateway.page.sessions import Sessions
+from lab.daemons.gateway.page.shared import Shared
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import TAIL, Routes, failure, names
 from lab.daemons.gateway.tokens import Seldom, Slowdown, token_of
@@ -87,7 +88,7 @@ class Site:
         wall: Clock = WALL,
     ) -> None:
         """`say` gets lines of the log; `pause` waits so many seconds."""
-        self._wall, self._seen = wall, dict[str, float]()
+        self._clock, self._wall, self._seen = clock, wall, dict[str, float]()
         self._registry, self._slowdown, self._say, self._pause = registry, slowdown, say, pause
         self._say_damaged = Seldom(say, clock)
         self._bodies = Bodies()
@@ -99,9 +100,10 @@ class Site:
         `secret` is that of the sessions of browsers, `open_store` opens the object store with a key.
         """
         sessions = Sessions(self._registry, secret, self._wall)
-        receipts = ReceiptReader(open_store, self._wall)
+        receipts = ReceiptReader(open_store, self._clock)
+        shared = Shared(access.queue, self._clock), Shared(access.ray, self._clock)
         self._page = ClassPage(
-            access, sessions, receipts, self._held_back, self._seen, self._requests, self._wall
+            access, shared, sessions, receipts, self._held_back, self._seen, self._requests, self._wall
         )
         self._jobs = RayJobs(access)
         self._routes = Routes(access, self._jobs)

@@ -87,6 +87,7 @@ class ClassPage:
     def __init__(
         self,
         access: Access,
+        shared: tuple[Shared, Shared],
         sessions: Sessions,
         receipts: ReceiptReader,
         wrong: Callable[[web.Request], Awaitable[bool]],
@@ -94,20 +95,21 @@ class ClassPage:
         turns: Turns,
         clock: Clock = WALL,
     ) -> None:
-        """`wrong` holds back the answer to a wrong token, unless too many wait (False); `seen` has the time
-        of each person's last request; `turns` are those of her requests.
+        """`shared` are the queues and Ray as the page asks them, `turns` those of a person's requests.
+
+        `wrong` holds back the answer to a wrong token, unless too many wait (False); `seen` has the time of
+        each person's last request.
         """
         self._sessions, self._receipts, self._wrong, self._seen = sessions, receipts, wrong, seen
         self._registry: Registry = access.registry
-        self._shared = Shared(access.queue), Shared(access.ray)
-        self._access = access
-        self._looking = _routes(Access(access.registry, *self._shared))
+        self._access, self._shared = access, shared
+        self._looking = _routes(Access(access.registry, *shared))
         self._acting = _routes(access)
         self._turns, self._clock = turns, clock
         self._templates: Environment | None = None
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Answer one request. Raises StateError for a damaged list of people."""
+        """Answer one request, refusals included."""
         try:
             return await self._answer(request)
         except LabError as error:

@@ -116,6 +116,7 @@ class Room:
         self.tokens = {name: school.registry.reset(name).token for name in NAMES}
         self.site = Site(
             school.registry, Slowdown(self.log.append, FakeClock()), self.log.append, self._pause,
+            clock=self.clock,
             wall=self.clock,
         )  # fmt: skip
         self.site.open(Access(school.registry, school.queue, school.ray), "of ray", self.store.opened)
