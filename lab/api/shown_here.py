@@ -181,6 +181,38 @@ class ShownRemoval(TypedDict):
     deleted: bool
 
 
+class ShownStanding(TypedDict):
+    """A lesson of a person: passed, claimed (the lab has no trace of what its report says), or failed."""
+
+    lesson: int
+    state: str
+    at: float
+    reason: str
+
+
+class ShownHandedIn(TypedDict):
+    """A report that was handed in; one with problems is refused."""
+
+    file: str
+    person: str | None
+    lessons: Sequence[ShownStanding]
+    problems: Sequence[str]
+
+
+class ShownCollection(TypedDict):
+    """The reports of a folder."""
+
+    reports: Sequence[ShownHandedIn]
+
+
+class ShownProgress(TypedDict):
+    """Lessons by person, and the numbers of all there are; empty before the first `class collect`."""
+
+    collected_at: float | None
+    lessons: Sequence[int]
+    people: Mapping[str, Sequence[ShownStanding]]
+
+
 # Manifests
 
 

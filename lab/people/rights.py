@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.people.policy import TABLE, Action, Role, Whose
-from lab.topology import LEDGER_PREFIX
+from lab.topology import LEDGER_PREFIX, RECEIPTS_PREFIX
 
 PEOPLE = "people"
 """Folder of the bucket with a folder of each person."""
@@ -71,12 +71,16 @@ def rights(role: Role, name: str) -> KeyRights:
         Whose.OTHERS: (f"{PEOPLE}/", f"{LEDGER_PREFIX}/"),
         Whose.SHARED: (SHARED,),
     }
+    receipts = {Whose.OWN: f"{RECEIPTS_PREFIX}/{name}-", Whose.OTHERS: f"{RECEIPTS_PREFIX}/"}
 
     def of(action: Action) -> tuple[str, ...]:
         whose = TABLE[action][role]
         if action is Action.WRITE_OBJECTS and whose == frozenset(Whose):
             return ("",)
-        return tuple(prefix for kind in Whose if kind in whose for prefix in areas[kind])
+        prefixes = tuple(prefix for kind in Whose if kind in whose for prefix in areas[kind])
+        if action is Action.READ_OBJECTS:  # the lab alone writes receipts
+            prefixes += tuple(prefix for kind, prefix in receipts.items() if kind in whose)
+        return prefixes
 
     return KeyRights(of(Action.READ_OBJECTS), of(Action.WRITE_OBJECTS))
 

@@ -21,6 +21,9 @@ FOOD11 = "Food-11"
 LEDGER_PREFIX = ".raylab/ledger"
 """Folder of the ledgers in BUCKET, one folder per job."""
 
+RECEIPTS_PREFIX = ".raylab/receipts"
+"""Folder of the receipts in BUCKET."""
+
 REGION = "us-east-1"
 """The S3 region; any name does for one store, but pyarrow insists on having one."""
 

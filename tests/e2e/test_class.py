@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import requests
 
 from lab.errors import (
     CertificateError,
@@ -20,6 +22,7 @@ from lab.errors import (
 )
 from lab.host import http
 from lab.host.certificates import fingerprint
+from lab.host.clock import poll
 from lab.lab import Lab
 from lab.runtime import ports
 from lab.services import GATEWAY, PROXY
@@ -118,6 +121,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
 
     _check_keys(bench.lab)
     _check_labctl(bench.lab, handed["gateway"], ann, ben)
+    _check_page(bench, handed["gateway"], ann, tokens)
     code, said = ann("list")
     again = bench.labctl("class", "reset", "ann", "--json").document["people"][0]["token"]
     assert ann("list")[0] != 0
@@ -229,6 +233,45 @@ def _check_labctl(lab: Lab, gateway: str, ann: Student, ben: Student) -> None:
     ):
         code, printed = Student(address, token, folder).labctl("submit", "digits")
         assert (code, words in printed) == (error.exit_code, True), printed
+
+
+def _check_page(bench: Bench, gateway: str, ann: Student, tokens: dict[str, str]) -> None:
+    """ben sees ann's job and may not stop it; the teacher sees it run, and stops it with a button."""
+    (tom,) = bench.labctl("class", "add", "tom", "--role", "teacher", "--json").document["people"]
+    code, printed = ann.labctl("submit", "--detach", "--quiet", "--", "python", "train.py", "600")
+    assert code == 0, printed
+    job = printed.strip()
+    people = {"ben": tokens["ben"], "tom": tom["token"]}
+    pages = {name: requests.Session() for name in people}
+    for name, page in pages.items():
+        assert page.post(f"{gateway}/class/sign-in", {"name": name, "token": "wrong"}).status_code == 403
+        signed_in = page.post(f"{gateway}/class/sign-in", {"name": name, "token": people[name]})
+        assert (signed_in.status_code, "The class now" in signed_in.text) == (200, True), signed_in.text
+
+    def shown(name: str) -> str:
+        now = pages[name].get(f"{gateway}/class/now").text
+        return " ".join(re.sub(r"<[^>]*>", " ", now).split())
+
+    poll(
+        lambda: f"{job} ann runs" in shown("tom") or None,
+        timeout=PATIENCE,
+        waited_for="ann's job to be seen running",
+        state=lambda: shown("tom")[:1000],
+    )
+    assert f"{job} ann runs" in shown("ben")
+    assert "Not all of it is known" not in shown("tom")
+    stop = {"act": "stop", "on": f"ann/{job}"}
+    assert pages["tom"].post(f"{gateway}/class/do", stop).status_code == 403, "without the key of the form"
+    for name, status in (("ben", 403), ("tom", 200)):
+        asked = pages[name].get(f"{gateway}/class/ask", params=stop).text
+        key = re.findall(r'name="key" value="(.+?)"', asked)[-1]
+        done = pages[name].post(f"{gateway}/class/do", {**stop, "key": key})
+        assert (done.status_code, "this job is ann's" in done.text) == (status, status == 403), done.text
+    poll(
+        lambda: "STOPPED" in ann.labctl("jobs", "show", job)[1] or None,
+        timeout=PATIENCE,
+        waited_for="ann's job to be stopped",
+    )
 
 
 def _check_keys(lab: Lab) -> None:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, format, render, values
+from lab.cli import documents, format, progress_documents, render, values
 from lab.cli.context import App, LabGroup, pass_app
-from lab.errors import RefusedError, UsageError
+from lab.errors import LessonError, RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.quantities import plural
 from lab.people import roster
 from lab.people.policy import Role
+from lab.people.progress import CLAIMED, FAILED, PASSED
 
 if TYPE_CHECKING:
     from lab.api.shown_here import Invited
     from lab.flows.people import Classroom
+    from lab.people.progress import Standing
     from lab.people.registry import Invitation, Newcomer
+
+STATES = (PASSED, CLAIMED, FAILED)
 
 name_argument = click.argument("name", type=values.Text(), help="A person of the class.")
 out_option = click.option(
@@ -139,6 +144,70 @@ def reset(app: App, names: tuple[str, ...], out: Path | None) -> None:
         classroom.registry.get(name)
     _refuse_existing(out)
     _hand_out(app, [classroom.registry.reset(name) for name in dict.fromkeys(names)], out, classroom)
+
+
+@class_.command()
+@click.argument("folder", type=values.Place(), metavar="DIR", help="Folder with *.json.")
+@pass_app
+def collect(app: App, folder: Path) -> None:
+    """Check the lesson reports of a folder against the lab, and keep what each person has passed.
+
+    A report that was edited, or that the lab contradicts, is refused with lines and reasons; then it exits
+    with 19.
+    """
+    from lab.flows.lessons.handed_in import collect as collected
+    from lab.flows.lessons.handed_in import merged
+    from lab.people.progress import read_progress, write_progress
+
+    registry = _open(app).registry
+    people, place = registry.people(), registry.path.parent
+    handed = collected(app.open(), folder, people)
+    write_progress(place, merged(read_progress(place), handed, people, time.time()))
+    if not app.out.as_json(progress_documents.collected(handed)):
+        for one in handed:
+            for problem in one.problems:
+                app.out.line(f"{one.file}, {problem}")
+            if not one.problems:
+                app.out.line(f"{one.file}: {one.person}: {_lessons(one.lessons)}")
+    if refused := [one.file for one in handed if one.problems]:
+        app.fail(LessonError(f"refused: {', '.join(refused)}", "ask for these files again, unchanged"))
+
+
+def _lessons(standings: Sequence[Standing]) -> str:
+    """`passed: 2, 4; claimed: 1`."""
+    numbers: dict[str, list[str]] = {}
+    for one in standings:
+        numbers.setdefault(one.state, []).append(str(one.lesson))
+    return "; ".join(f"{state}: {', '.join(numbers[state])}" for state in STATES if state in numbers)
+
+
+@class_.command()
+@click.option("--csv", "as_csv", is_flag=True, help="Print it as CSV, for a spreadsheet.")
+@pass_app
+def progress(app: App, as_csv: bool) -> None:
+    """Show, lesson by lesson, what each person has passed by the reports that were collected.
+
+    `claimed` is a lesson whose report says so, and of which the lab has no trace.
+    """
+    from lab.people.progress import read_progress
+
+    registry = _open(app).registry
+    kept = read_progress(registry.path.parent)
+    if app.out.as_json(progress_documents.progress(kept)):
+        return
+    head = ("name", *map(str, kept.lessons))
+    rows = []
+    for name in registry.people():
+        states = {one.lesson: one.state for one in kept.people.get(name, ())}
+        rows.append((name, *(states.get(number, "") for number in kept.lessons)))
+    if as_csv:
+        text = io.StringIO()
+        csv.writer(text).writerows((head, *rows))
+        app.out.line(text.getvalue().rstrip())
+    elif not kept.lessons:
+        app.out.line("no report was collected yet: labctl class collect DIR")
+    else:
+        app.out.show(render.table(tuple(text.upper() for text in head), rows))
 
 
 def _open(app: App) -> Classroom:

@@ -7,6 +7,7 @@ Configured by the environment:
 | RAY_API_SERVER_ADDRESS | Ray's dashboard |
 | RAY_AUTH_TOKEN_PATH | the file that holds Ray's token, which the controller of the queues wants, too |
 | RAYLAB_QUEUE_ADDRESS | the controller of the queues |
+| AWS_ENDPOINT_URL | the object store, where the class's page finds receipts; a person's own key opens it |
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.daemons import environment
+from lab.daemons.gateway.page.receipts import OpenStore
 from lab.daemons.gateway.server import make_app
 from lab.errors import LabError, PortTakenError
 from lab.host.serving import listen_address, log
 from lab.people.registry import Registry
+from lab.store import ObjectStore
 
 LISTEN = "127.0.0.1:8280"
 
@@ -35,12 +38,16 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
         host, port = listen_address(args.listen, LISTEN)
         ray = environment.required(environ, "RAY_API_SERVER_ADDRESS"), environment.ray_token(environ)
         queue = environment.required(environ, "RAYLAB_QUEUE_ADDRESS")
-        app = make_app(Registry(args.people), ray, queue, log)
+        app = make_app(Registry(args.people), ray, queue, log, _store(environ.get("AWS_ENDPOINT_URL", "")))
         _run(app, host, port)
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
     return 0
+
+
+def _store(address: str) -> OpenStore | None:
+    return (lambda key: ObjectStore(address, key)) if address else None
 
 
 def _run(app: object, host: str, port: int) -> None:

@@ -98,15 +98,16 @@ class Bodies:
             yield b""
         elif request.method == "PUT" and request.path.startswith(PACKAGES):
             async with self._own.turn(person.name), self._packages:
-                yield await _read(request, MAX_PACKAGE_BYTES, PACKAGE_SECONDS)
+                yield await read_body(request, MAX_PACKAGE_BYTES, PACKAGE_SECONDS)
         else:
             large = request.path in OBJECTS and allowed(person.role, Action.CHANGE_QUEUES, Whose.SHARED)
-            body = await _read(request, DOCUMENT if large else BODY_BYTES, BODY_SECONDS)
+            body = await read_body(request, DOCUMENT if large else BODY_BYTES, BODY_SECONDS)
             async with self._handled:
                 yield body
 
 
-async def _read(request: web.Request, most: int, seconds: float) -> Body:
+async def read_body(request: web.Request, most: int, seconds: float) -> Body:
+    """The body of a request, of so many bytes at most. Raises TooLargeError, SlowError."""
     if (request.content_length or 0) > most:
         raise _too_large(most)
     try:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 from lab.daemons.gateway.access import Access, Asked
 from lab.daemons.gateway.bodies import Bodies, SlowError, TooLargeError, TooManyError, Turns
+from lab.daemons.gateway.page import PAGE, ClassPage
+from lab.daemons.gateway.page.receipts import OpenStore, ReceiptReader
+from lab.daemons.gateway.page.sessions import Sessions
+from lab.daemons.gateway.page.shared import Shared
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import TAIL, Routes, failure, names
 from lab.daemons.gateway.tokens import FORWARDED, Seldom, Slowdown, origin, token_of
 from lab.daemons.gateway.upstream import Body, HttpUpstream, Reply
 from lab.errors import LabError, StateError
-from lab.host.clock import MONOTONIC, Clock
+from lab.host.clock import MONOTONIC, WALL, Clock
 from lab.host.http import ATTEMPTS_HEADER
 from lab.host.loops import HEALTH
 from lab.people.registry import Person, Registry
@@ -41,9 +45,16 @@ HEARTBEAT_SECONDS = 20.0
 
 
 def make_app(
-    registry: Registry, ray: tuple[str, str], queue: str, say: Callable[[str], None]
+    registry: Registry,
+    ray: tuple[str, str],
+    queue: str,
+    say: Callable[[str], None],
+    open_store: OpenStore | None = None,
 ) -> web.Application:
-    """The application. `ray` is the dashboard's address and Ray's token, which the controller wants, too."""
+    """The application. `ray` is the dashboard's address and Ray's token, which the controller wants, too.
+
+    `open_store` opens the object store with a person's key.
+    """
     from aiohttp import ClientSession, TCPConnector, web
 
     site = Site(registry, Slowdown(say), say)
@@ -55,7 +66,7 @@ def make_app(
             ClientSession(trust_env=False, connector=endless) as tails,
         ):
             upstreams = HttpUpstream(session, queue, ray[1]), HttpUpstream(session, *ray, tails=tails)
-            site.open(Access(registry, *upstreams))
+            site.open(Access(registry, *upstreams), ray[1], open_store)
             yield
 
     app = web.Application()
@@ -74,15 +85,26 @@ class Site:
         say: Callable[[str], None],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Clock = MONOTONIC,
+        wall: Clock = WALL,
     ) -> None:
         """`say` gets lines of the log; `pause` waits so many seconds."""
+        self._clock, self._wall, self._seen = clock, wall, dict[str, float]()
         self._registry, self._slowdown, self._say, self._pause = registry, slowdown, say, pause
         self._say_damaged = Seldom(say, clock)
         self._bodies = Bodies()
         self._requests, self._tails = Turns(MOST_REQUESTS, MOST_WAITING), Turns(MOST_TAILS, 0)
 
-    def open(self, access: Access) -> None:
-        """Begin to answer, with this way to the services behind."""
+    def open(self, access: Access, secret: str = "", open_store: OpenStore | None = None) -> None:
+        """Begin to answer, with this way to the services behind.
+
+        `secret` is that of the sessions of browsers, `open_store` opens the object store with a key.
+        """
+        sessions = Sessions(self._registry, secret, self._wall)
+        receipts = ReceiptReader(open_store, self._clock)
+        shared = Shared(access.queue, self._clock), Shared(access.ray, self._clock)
+        self._page = ClassPage(
+            access, shared, sessions, receipts, self._held_back, self._seen, self._requests, self._wall
+        )
         self._jobs = RayJobs(access)
         self._routes = Routes(access, self._jobs)
 
@@ -91,6 +113,8 @@ class Site:
         if request.path == HEALTH:  # the one page without a token
             return _response(Reply(200, b"{}"))
         try:
+            if request.path == PAGE or request.path.startswith(f"{PAGE}/"):
+                return await self._page.serve(request)
             return await self._served(request)
         except StateError as error:
             self._say_damaged(error.message)
@@ -105,6 +129,7 @@ class Site:
         person = self._registry.bearer(token_of(request.headers))
         if person is None:
             return await self._refused(request)
+        self._seen[person.name] = self._wall()
         if (match := TAIL.fullmatch(request.rel_url.raw_path)) is not None:
             async with self._tails.turn(person.name):
                 return await self._tail(request, person, match)
@@ -125,15 +150,21 @@ class Site:
         """Refuse a request without a token that is right, in Ray's words; a wrong one waits for it."""
         if not token_of(request.headers):
             return _response(Reply(401, b"Unauthorized: Missing authentication token", "text/plain"))
+        if not await self._held_back(request):
+            return _response(Reply(429, b"Too many wrong tokens: try again later", "text/plain"))
+        return _response(Reply(403, b"Forbidden: Invalid authentication token", "text/plain"))
+
+    async def _held_back(self, request: web.Request) -> bool:
+        """Let the answer to a wrong token wait; False where too many wait already."""
         seconds = self._slowdown.wrong(origin(request.remote, request.headers.getall(FORWARDED, ())))
         if self._slowdown.full:
-            return _response(Reply(429, b"Too many wrong tokens: try again later", "text/plain"))
+            return False
         self._slowdown.waiting += 1
         try:
             await self._pause(seconds)
         finally:
             self._slowdown.waiting -= 1
-        return _response(Reply(403, b"Forbidden: Invalid authentication token", "text/plain"))
+        return True
 
     async def _tail(self, request: web.Request, person: Person, match: re.Match[str]) -> web.StreamResponse:
         """Send a log until the job has ended, the client is gone, or its token has ended."""

@@ -18,9 +18,9 @@ from lab.errors import LabError, NotFoundError, StoreError
 from lab.evidence import inference
 from lab.evidence.ledger import History, number
 from lab.flows.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
-from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.host.reading import parse_json
 from lab.store import MissingObjectError
+from lab.topology import RECEIPTS_PREFIX
 
 if TYPE_CHECKING:
     from lab.lab import Lab

@@ -10,7 +10,7 @@ from pathlib import Path
 from kueue.simulate import Simulation
 from kueue.trace import SimulationDocument, document
 from lab.flows.queues.picture import draw
-from lab.flows.report.page import templates
+from lab.host.web import templates
 from lab.version import __version__
 
 MOST_ROWS = 500

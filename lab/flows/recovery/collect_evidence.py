@@ -12,13 +12,10 @@ from lab.flows.recovery.resubmit import joined
 from lab.flows.recovery.usage_samples import Samples
 from lab.flows.recovery.watch import Watch
 from lab.store.base import Store
-from lab.topology import ServiceStatus
+from lab.topology import RECEIPTS_PREFIX, ServiceStatus
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import Evidence, FaultRecord, Preemption, Receipt, Steering
-
-RECEIPTS_PREFIX = ".raylab/receipts"
-"""Folder of the receipts in the bucket."""
 
 
 def receipt_name(record: FaultRecord, job: str) -> str:

@@ -24,10 +24,10 @@ from lab.flows.report.draw.style import (
     render,
     styled,
 )
-from lab.flows.report.page import clock, templates
 from lab.host.files import ROOT
 from lab.host.quantities import format_duration, plural
 from lab.host.reading import parse_json
+from lab.host.web import clock, templates
 from lab.version import __version__
 
 DASHBOARDS = ROOT / "compose" / "grafana" / "dashboards"
@@ -113,7 +113,7 @@ def write_dashboards(prometheus: Prometheus, folder: Path, window: Window, lab: 
     with styled():
         dashboards = tuple(_dashboard(document, prometheus, window) for document in documents)
     text = (
-        templates()
+        templates(Path(__file__).parent)
         .get_template("dashboards.html.j2")
         .render(
             lab=lab,

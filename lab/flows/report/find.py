@@ -18,14 +18,13 @@ from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
 from lab.evidence.ledger import RecordedSteps, of_kind, steps_of
 from lab.faults.records import LoggedFault
-from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
 from lab.flows.report.model import ReportEvidence, Subject
 from lab.host.reading import parse_json, read_bytes
 from lab.services import is_worker
-from lab.topology import GpuPlan, Vendor
+from lab.topology import RECEIPTS_PREFIX, GpuPlan, Vendor
 
 if TYPE_CHECKING:
     from lab.evidence.ledger import Event, History

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.api.base import Number
 from lab.faults import effect_of
@@ -14,10 +11,8 @@ from lab.flows.report import labels
 from lab.flows.report.draw import Picture
 from lab.flows.report.model import ReportData
 from lab.host.quantities import plural
+from lab.host.web import clock, templates
 from lab.version import __version__
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 LIKENESS = {"equal": "same curves", "different": "other curves", "unknown": "not comparable"}
 
@@ -27,7 +22,7 @@ Rows = Iterator[tuple[str, ...]]
 
 def page(data: ReportData, pictures: Iterable[Picture]) -> str:
     """The report as HTML, complete in itself."""
-    environment = templates()
+    environment = templates(Path(__file__).parent)
     environment.filters.update(clock=clock, sentence=_sentence)
     return environment.get_template("page.html.j2").render(
         data=data,
@@ -42,22 +37,6 @@ def page(data: ReportData, pictures: Iterable[Picture]) -> str:
         parts=tuple(_parts(data)),
         version=__version__,
     )
-
-
-def templates(*folders: Path) -> Environment:
-    """Jinja2 over these folders and this one: it escapes values, and fails on a name that is not there."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader((*folders, Path(__file__).parent)),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
-    return environment
 
 
 def _facts(data: ReportData) -> Rows:
@@ -122,8 +101,3 @@ def _span(first: Number | None, last: Number | None) -> str:
 def _sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def clock(at: float) -> str:
-    """A time in UTC, given in seconds since the epoch."""
-    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -33,11 +33,12 @@ def argv(plan: ServicePlan) -> tuple[str, ...]:
 
 
 def variables(plan: ServicePlan) -> dict[str, str]:
-    """Its environment. It has no key of the store."""
+    """Its environment. It has no key of the store but those of people."""
     return {
         "RAY_API_SERVER_ADDRESS": plan.url("dashboard"),
         "RAY_AUTH_TOKEN_PATH": str(plan.layout.secrets / RAY_FILE),
         "RAYLAB_QUEUE_ADDRESS": plan.url("queue"),
+        "AWS_ENDPOINT_URL": plan.url("s3"),
     }
 
 

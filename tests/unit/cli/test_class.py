@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from lab.cluster.queues import Queues
-from lab.errors import RefusedError, SetupError, StoreError
+from lab.errors import LessonError, RefusedError, SetupError, StoreError
+from lab.flows.lessons.report import make_report
+from lab.flows.lessons.results import dump
 from lab.flows.people import PATIENCE_SECONDS, STOP_SECONDS, Classroom
 from lab.people.registry import FOLDER, Newcomer, Registry
 from lab.topology import Credentials, LabSpec
 from tests.fakes.host import FakeClock
 from tests.unit.cli.fakes import PLAN, Labctl
 from tests.unit.cli.queues import QueueWorld
+from tests.unit.flows.lessons.test_results import result
 
 
 class School:
@@ -344,3 +347,25 @@ def test_a_lab_without_class_refuses(labctl: Labctl) -> None:
 def test_an_empty_class(school: School) -> None:
     assert "nobody is in the class yet" in school.labctl.ok("class", "list")
     assert school.labctl.json("class", "list") == {"people": []}
+
+
+def test_lessons_are_collected_and_shown(school: School, tmp_path: Path) -> None:
+    school.labctl.ok("class", "add", "ann", "ben")
+    assert "no report was collected yet" in school.labctl.ok("class", "progress")
+    assert school.labctl.json("class", "progress") == {"collected_at": None, "lessons": [], "people": {}}
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    document = make_report({2: result(2, jobs=("ann-lesson-02-plain-1",)).document}, "ann", 1.0)
+    (folder / "ann.json").write_text(dump(document))
+    assert school.labctl.ok("class", "collect", str(folder)) == "ann.json: ann: claimed: 2\n"
+    (folder / "ben.json").write_text(dump(document).replace("lesson-02", "lesson-03"))
+    refused = school.labctl("class", "collect", str(folder))
+    assert refused.exit_code == LessonError.exit_code
+    assert "ben.json, line 1: the report was changed after it was written" in refused.stdout
+    rows = list(csv.reader(school.labctl.ok("class", "progress", "--csv").splitlines()))
+    assert (rows[0][:3], rows[1][:4], rows[2][:3]) == (
+        ["name", "1", "2"], ["ann", "", "claimed", ""], ["ben", "", ""],
+    )  # fmt: skip
+    assert "claimed" in school.labctl.ok("class", "progress")
+    shown = school.labctl.json("class", "progress")
+    assert shown["people"]["ann"][0]["reason"] == "the lab has no trace of job ann-lesson-02-plain-1"

@@ -19,6 +19,9 @@ READS = {
     ".raylab/ledger/ann-job/0.jsonl": True,
     ".raylab/ledger/anna-job/0.jsonl": False,
     ".raylab/receipts/x": False,
+    ".raylab/receipts/ann-job-1.json": True,
+    ".raylab/receipts/anna-job-1.json": False,
+    ".raylab/receipts/": False,
     "digits/checkpoint_000001": False,
     "": False,
 }
@@ -39,6 +42,7 @@ def test_reading(name: str, may: bool) -> None:
         ("shared/x", False),
         (".raylab/ledger/ann-1/x", True),
         (".raylab/ledger/ben-1/x", False),
+        (".raylab/receipts/ann-1.json", False),
         ("", False),
     ],
 )
@@ -72,6 +76,8 @@ def test_an_assistant_reads_all_and_writes_her_own() -> None:
     mine = rights(Role.ASSISTANT, "eva")
     assert mine.may_read("people/ann/x")
     assert mine.may_read(".raylab/ledger/ann-1/x")
+    assert mine.may_read(".raylab/receipts/ann-1.json")
+    assert not mine.may_write(".raylab/receipts/eva-1.json")
     assert not mine.may_write("people/ann/x")
     assert mine.may_write("people/eva/x")
 

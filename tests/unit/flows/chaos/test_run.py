@@ -30,10 +30,9 @@ from lab.faults.kinds.kill import Kill
 from lab.faults.kinds.rank_kill import RankKill
 from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
-from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import Control
 from lab.flows.recovery.heal import left_behind
-from lab.topology import LabSpec
+from lab.topology import RECEIPTS_PREFIX, LabSpec
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 LONG = 60

@@ -10,9 +10,9 @@ import pytest
 
 from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
 from lab.evidence.receipt import Verdict
-from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
 from lab.services import HEAD
+from lab.topology import RECEIPTS_PREFIX
 from tests.unit.fakes import FakeJobs
 from tests.unit.flows.world import JOB, Training, World
 

@@ -18,14 +18,13 @@ from lab.faults.active import ActiveFaults
 from lab.faults.kinds.kill import Kill
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
 from lab.flows.recovery import Moment
-from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.heal import heal, left_behind
 from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.timeline import LiveTimeline
 from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
-from lab.topology import LabStatus, Progress, State, Struck
+from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
 from tests.fakes import FakeRuntime
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 

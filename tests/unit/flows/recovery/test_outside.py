@@ -11,10 +11,9 @@ from lab.evidence.receipt import Receipt, Verdict
 from lab.evidence.receipt.model import Source
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery import FaultRequest, Moment, inject
-from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.outside import judge_from_ledger, ledger_store, open_outside
 from lab.runtime.kubernetes import Kubectl, KubernetesControl
-from lab.topology import REGION
+from lab.topology import RECEIPTS_PREFIX, REGION
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 from tests.unit.runtime.kubernetes.cluster import FakeCluster
 

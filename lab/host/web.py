@@ -1,0 +1,34 @@
+"""Pages of HTML: templates that escape what they are given, and the style (style.css) that all share."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+STYLE = Path(__file__).parent / "style.css"
+
+
+def templates(*folders: Path) -> Environment:
+    """Jinja2 over these folders and that of the style; it escapes values, and fails on an unknown name."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader((*folders, Path(__file__).parent)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    return environment
+
+
+def clock(at: float) -> str:
+    """A time in UTC, given in seconds since the epoch."""
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
