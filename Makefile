@@ -42,6 +42,7 @@ lock: ## pin requirements/*.in into *.txt, keeping pins that still fit (needs uv
 	$(LOCK) cli.in -o cli.txt $(UPGRADE)
 	$(LOCK) local.in -o local.txt $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(LOCK) jupyter.in -o jupyter.txt $(UPGRADE)
+	$(LOCK) hub.in -o hub.txt $(UPGRADE)
 	$(LOCK) report.in -o report.txt $(UPGRADE)
 	$(LOCK) kubernetes.in -o kubernetes.txt $(UPGRADE)
 	$(LOCK) torchft.in -o torchft.txt --no-emit-package torch $(CUDA:%=--no-emit-package %) $(UPGRADE)

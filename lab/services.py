@@ -15,6 +15,7 @@ JUPYTER = "jupyter"
 METRICS = "metrics"
 QUEUE = "queue"
 GATEWAY = "gateway"
+HUB = "hub"
 REDIS = "redis"
 """Holds the state of Ray's head in a lab with `gcs_ft`."""
 
@@ -69,6 +70,8 @@ class Service:
     """Only a lab with `gcs_ft` has it."""
     classroom: bool = False
     """Only a lab with `classroom` has it."""
+    hub: bool = False
+    """Only a lab of processes with `hub` has it."""
     is_node: bool = False
     """A node of the Ray cluster."""
 
@@ -148,6 +151,18 @@ SERVICES: tuple[Service, ...] = (
         health="/healthz",
         after=(STORE,),
         classroom=True,
+    ),
+    Service(
+        HUB,
+        "JupyterHub: a JupyterLab for each person of a class",
+        (
+            Port("hub", 8000),
+            Port("hub-api", 8081, settable=False),
+        ),
+        health="/hub/health",
+        after=(STORE,),
+        classroom=True,
+        hub=True,
     ),
     Service(
         JUPYTER,

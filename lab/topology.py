@@ -35,7 +35,10 @@ USUAL_STORE = "an object store of its own"
 USUAL_PEOPLE = "for one person"
 """The same for one without `classroom`."""
 
-USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE)
+USUAL_NOTEBOOKS = "without JupyterHub"
+"""The same for one without `hub`."""
+
+USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE, USUAL_NOTEBOOKS)
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
@@ -152,6 +155,8 @@ class LabSpec:
     """Stop jobs that are submitted to Ray past the queues."""
     classroom: bool = False
     """Serve people of a class, each with a token of her own, through the gateway."""
+    hub: bool = False
+    """Start JupyterHub for them, with a JupyterLab each."""
     s3: S3Place | None = None
     """Where the objects are, in a lab without a store of its own: see lab.store.upstream."""
 
@@ -163,6 +168,8 @@ class LabSpec:
             raise UsageError(
                 f"--cpus-per-worker {self.cpus_per_worker}: must be between 1 and {MAX_CPUS_PER_WORKER}"
             )
+        if self.hub and not self.classroom:
+            raise UsageError("--hub: JupyterHub is for a class", "labctl up --class --hub")
         for name, port in self.ports:
             if name not in PORT_NAMES:
                 raise UsageError(f"--port {name}={port}: unknown port", f"known: {', '.join(PORT_NAMES)}")
@@ -181,7 +188,8 @@ class LabSpec:
 
     def has(self, service: Service) -> bool:
         """True when a lab with these settings has this service, as far as settings decide."""
-        return (self.gcs_ft or not service.gcs_ft) and (self.classroom or not service.classroom)
+        wanted = (self.gcs_ft or not service.gcs_ft, self.classroom or not service.classroom)
+        return all(wanted) and (self.hub or not service.hub)
 
     @property
     def settings(self) -> str:
@@ -200,6 +208,7 @@ class LabSpec:
             "jobs only through queues" if self.queued_only else USUAL_JOBS,
             f"objects in {self.s3}" if self.s3 else USUAL_STORE,
             "for a class" if self.classroom else USUAL_PEOPLE,
+            "with JupyterHub" if self.hub else USUAL_NOTEBOOKS,
         )
 
     @property
@@ -332,6 +341,8 @@ class Endpoints:
     """Controller of the queues, which wants Ray's token; empty when an earlier labctl started the lab."""
     gateway: str = ""
     """Ray's Jobs API and the queues for people with tokens of their own; empty but in a class."""
+    hub: str = ""
+    """JupyterHub; empty in a lab without."""
 
     @property
     def by_gateway(self) -> bool:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from kueue.writing import VERSION, key_of, objects
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
+from lab.flows.links import SECONDS_OF_DAY, Link, address_of
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
 from lab.host.quantities import plural
-from lab.people.registry import FOLDER, Invitation, Newcomer, Person, Registry
+from lab.people.registry import FOLDER, LINK, Invitation, Newcomer, Person, Registry
 from lab.people.rights import policy, rights, work
 from lab.store.setup import OWN
 from lab.topology import BUCKET
@@ -72,6 +73,22 @@ class Classroom:
     def address(self) -> str:
         """The gateway's address, by which people use the class from this machine."""
         return self._lab.endpoints().gateway
+
+    def invite(self, names: Sequence[str], days: int) -> tuple[Link, ...]:
+        """A link each, with which these people sign in to the hub once; their earlier ones end.
+
+        Raises NotFoundError, and RefusedError for somebody who is being removed or a lab without a hub.
+        """
+        hub = self._lab.endpoints().hub
+        if not hub:
+            hint = "`labctl down`, then `labctl up --class --hub`"
+            raise RefusedError(f"lab {self._lab.name} has no JupyterHub to sign in to", hint)
+        until = self.registry.clock() + days * SECONDS_OF_DAY
+        codes = self.registry.grant(LINK, names, until)
+        people = self.registry.people()
+        return tuple(
+            Link(name, people[name].role, address_of(hub, code), until) for name, code in codes.items()
+        )
 
     def add(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
         """Add people, all or none; returns them with their tokens, which are nowhere else.

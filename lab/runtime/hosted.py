@@ -33,6 +33,7 @@ from lab.services import (
     GATEWAY,
     GRAFANA,
     HEAD,
+    HUB,
     JUPYTER,
     PORTS,
     PROMETHEUS,
@@ -135,6 +136,7 @@ class HostedRuntime(Runtime, Generic[S]):
             grafana_password=secrets.grafana_password if view.url(GRAFANA) else "",
             queue=view.url(QUEUE),
             gateway=view.url(GATEWAY) if current.spec.classroom else "",
+            hub=view.url(HUB) if current.spec.hub else "",
         )
 
     def folder(self) -> Path:

@@ -34,6 +34,7 @@ class Asked:
     stock_ray: bool = False
     queued_only: bool = False
     classroom: bool = False
+    hub: bool = False
     s3: S3Place | None = None
     no_s3: bool = False
     """A store of its own, for a lab that had none when it was last up."""
@@ -52,6 +53,7 @@ class Asked:
             stock_ray=usual.stock_ray or self.stock_ray,
             queued_only=usual.queued_only or self.queued_only,
             classroom=usual.classroom or self.classroom,
+            hub=usual.hub or self.hub,
             s3=None if self.no_s3 else self.s3 or usual.s3,
         )
 

@@ -281,5 +281,5 @@ class FakeHost:
                     f"choose another one: --port {name}=NUMBER",
                 )
         free = (p for p in itertools.count(FIRST_FREE_PORT) if p not in held and p not in wanted.values())
-        names = (*PORTS, *(["gateway"] if spec.classroom else []))
+        names = (*PORTS, *(["gateway"] if spec.classroom else []), *(["hub"] if spec.hub else []))
         return {name: wanted.get(name) or next(free) for name in names}

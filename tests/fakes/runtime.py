@@ -124,6 +124,7 @@ class FakeRuntime(Runtime):
             jupyter=f"{lab.url('jupyter')}/lab?token=jupyter-{self.lab}",
             queue=lab.url("queue"),
             gateway=lab.url("gateway") if lab.spec.classroom else "",
+            hub=lab.url("hub") if lab.spec.hub else "",
         )
 
     def missing(self, feature: Feature) -> str:

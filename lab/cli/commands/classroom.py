@@ -12,7 +12,8 @@ import click
 
 from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
-from lab.errors import RefusedError, UsageError
+from lab.errors import NotFoundError, RefusedError, UsageError
+from lab.flows.links import MOST_DAYS, as_csv, as_page
 from lab.host.files import write_private
 from lab.host.quantities import plural
 from lab.people import roster
@@ -141,6 +142,55 @@ def reset(app: App, names: tuple[str, ...], out: Path | None) -> None:
     _hand_out(app, [classroom.registry.reset(name) for name in dict.fromkeys(names)], out, classroom)
 
 
+@class_.command()
+@click.argument("names", type=values.Text(), nargs=-1, metavar="[NAME...]", help="Such as ann.")
+@click.option("--all", "everybody", is_flag=True, help="Everybody of the class.")
+@click.option(
+    "--days", type=values.WholeNumber(1, MOST_DAYS), default=7, show_default=True, metavar="N",
+    help="Days after which a link that was not used ends.",
+)  # fmt: skip
+@click.option(
+    "--output", "out", type=values.Place(dir_okay=False), metavar="FILE",
+    help="Write the links to this CSV file, which only you can read, instead of the terminal.",
+)  # fmt: skip
+@click.option(
+    "--page", type=values.Place(dir_okay=False), metavar="FILE",
+    help="Write a page of HTML to print, a card for each person, which only you can read.",
+)  # fmt: skip
+@pass_app
+def invite(
+    app: App, names: tuple[str, ...], everybody: bool, days: int, out: Path | None, page: Path | None
+) -> None:
+    """Make a link for each person, with which she signs in to JupyterHub once.
+
+    It ends when it is used, with its last day, with another link of hers, and with `class reset` and
+    `class remove`.
+    """
+    classroom = _open(app)
+    if bool(names) == everybody:
+        raise UsageError("class invite: give names, or --all", "labctl class invite ann ben")
+    if everybody:
+        people = classroom.registry.people().values()
+        if not (names := tuple(one.name for one in people if not one.leaving)):
+            raise NotFoundError("nobody is in the class yet", "labctl class add NAME")
+    for file in (out, page):
+        _refuse_existing(file)
+    links = classroom.invite(names, days)
+    if out is not None:
+        write_private(out, as_csv(links))
+    if page is not None:
+        write_private(page, as_page(f"Lab {app.name}", links))
+    hidden = out is not None or page is not None
+    if app.out.as_json(documents.links(links, hidden=hidden)):
+        return
+    if not hidden:
+        rows = ((one.name, one.last_minute, one.address) for one in links)
+        app.out.show(render.table(("NAME", "UNTIL", "LINK"), rows))
+        app.out.note("each link is shown this once, and works once; `labctl class invite NAME` makes another")
+    for file in filter(None, (out, page)):
+        app.out.line(f"{plural(len(links), 'link')} in {file}, which only you can read")
+
+
 def _open(app: App) -> Classroom:
     from lab.flows.people import Classroom
 
@@ -150,7 +200,7 @@ def _open(app: App) -> Classroom:
 def _refuse_existing(out: Path | None) -> None:
     """Refuse to write over a file, before anybody gets a token."""
     if out is not None and out.exists():
-        raise RefusedError(f"{out} is there already", "choose another name for --output")
+        raise RefusedError(f"{out} is there already", "choose another name for the file")
 
 
 def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:

@@ -77,6 +77,11 @@ service_argument = click.argument(
     help="For a class: a gateway serves jobs and queues to people with a token each; see `labctl class`.",
 )  # fmt: skip
 @click.option(
+    "--hub",
+    is_flag=True,
+    help="With --class: JupyterHub too, in which each person has a JupyterLab of her own.",
+)
+@click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
 )  # fmt: skip
@@ -93,6 +98,7 @@ def up(
     stock_ray: bool,
     queued_only: bool,
     classroom: bool,
+    hub: bool,
     dry_run: bool,
 ) -> None:
     """Start the lab and wait until every service is healthy.
@@ -109,6 +115,7 @@ def up(
         stock_ray=stock_ray,
         queued_only=queued_only,
         classroom=classroom,
+        hub=hub,
         s3=None if store is None else store.place(app.name),
         no_s3=no_s3,
     )

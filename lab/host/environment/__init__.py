@@ -34,11 +34,12 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "cli": ("cli",),
     "local": ("cli", "local"),
     "jupyter": ("cli", "local", "jupyter"),
+    "hub": ("cli", "local", "jupyter", "hub"),
     "report": ("cli", "report"),
     "kubernetes": ("cli", "kubernetes"),
     "torchft": ("cli", "local", "torchft"),
     "serve": ("cli", "local", "serve"),
-    "test": ("cli", "local", "jupyter", "report", "kubernetes", "torchft", "serve", "test"),
+    "test": ("cli", "local", "jupyter", "hub", "report", "kubernetes", "torchft", "serve", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -69,6 +70,10 @@ MODULES: dict[str, dict[str, str]] = {
     "jupyter": {
         "ipywidgets": "ipywidgets",
         "jupyterlab": "jupyterlab",
+    },
+    "hub": {
+        "jupyterhub": "jupyterhub",
+        "jupyterhub_idle_culler": "jupyterhub-idle-culler",
     },
     "report": {
         "jinja2": "jinja2",

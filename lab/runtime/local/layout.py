@@ -43,6 +43,11 @@ class Layout:
         return self.folder / "queue"
 
     @property
+    def hub(self) -> Path:
+        """Folder of the hub: its state, and a home for each person. It outlives `down`."""
+        return self.folder / "hub"
+
+    @property
     def data(self) -> Path:
         """The data sets of all labs."""
         return data_folder(self.folder.parent)

@@ -24,7 +24,7 @@ from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import ServicePlan
 from lab.runtime.local.state import LabState
-from lab.services import HEAD, REDIS, STORE, is_node
+from lab.services import HEAD, REDIS, STORE, is_node, row
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage
 
 STOP_SECONDS = 5.0
@@ -47,6 +47,11 @@ SHARED = {
 """Reasons why a node that is a plain process has no such thing of its own."""
 
 
+def _packages(spec: LabSpec) -> dict[str, str]:
+    """Services of this lab -> the groups of packages that they need beyond `local`."""
+    return {name: group for name, group in services.PACKAGES.items() if spec.has(row(name))}
+
+
 class LocalRuntime(HostedRuntime[LabState]):
     """One lab of plain processes."""
 
@@ -65,13 +70,13 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """Start the lab. Installs what the services need the first time (SetupError when it cannot)."""
-        for group in ("local", *services.PACKAGES.values()):
+        for group in ("local", *_packages(spec).values()):
             environment.ensure(group)
         return self._start_all(spec, on_progress, ())
 
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         environment.ensure("local")
-        lacking = (name for name, group in services.PACKAGES.items() if not environment.installed(group))
+        lacking = (name for name, group in _packages(spec).items() if not environment.installed(group))
         return self._start_all(spec, on_progress, tuple(lacking))
 
     def provide(self, group: str) -> None:
