@@ -102,13 +102,12 @@ class Lab:
         stock_ray: bool = False,
         queued_only: bool = False,
         classroom: bool = False,
-        hub: bool = False,
     ) -> LabStatus:
         """Start the lab and return once every service is healthy; one that is up is repaired, not changed.
 
         Give a `spec`, or single settings: `gpu` is `nvidia`, `amd`, `simulated`, `none` or `auto`; `gpus`
         names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
-        (lab.services.PORT_NAMES) to its number; the last five are as in LabSpec.
+        (lab.services.PORT_NAMES) to its number; the last four are as in LabSpec.
         What is left out is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports),
         or as it is in a lab that is up. `on_progress` gets each step. Raises what Runtime.up raises
         (RefusedError when it is up with other settings), UsageError, GpuError (another lab's GPU, too).
@@ -116,7 +115,7 @@ class Lab:
         from lab.runtime.spec import Asked, spec_of, up_already
 
         fixed = tuple((ports or {}).items())
-        kind = (gcs_ft, stock_ray, queued_only, classroom, hub)
+        kind = (gcs_ft, stock_ray, queued_only, classroom)
         asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, *kind)
         if spec is None:
             spec = spec_of(self.view, asked)

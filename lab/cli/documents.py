@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from lab.flows.images import ImageNeed
     from lab.flows.kubernetes.lint import LintReport
     from lab.flows.lessons.model import Lesson
-    from lab.flows.links import Link
     from lab.flows.people import Removal
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, GpuHolder
+    from lab.people.links import Link
     from lab.people.registry import Person
     from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 

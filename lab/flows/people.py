@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from kueue.writing import VERSION, key_of, objects
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
-from lab.flows.links import SECONDS_OF_DAY, Link, address_of
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
 from lab.host.quantities import plural
+from lab.people.links import SECONDS_OF_DAY, Link, address_of
 from lab.people.registry import FOLDER, LINK, Invitation, Newcomer, Person, Registry
 from lab.people.rights import policy, rights, work
 from lab.store.setup import OWN

@@ -50,7 +50,8 @@ PUBLISHED_BY = {PROMETHEUS: METRICS, ALERTMANAGER: METRICS}
 """Service -> the one that stands before it, and refuses foreign host names."""
 
 
-IN_CONTAINERS = [service for service in SERVICES if not service.hub]
+IN_FILES = [service for service in SERVICES if not service.hub]
+"""All but the hub, which only a lab of plain processes has."""
 
 
 def written(service: Service) -> dict[str, Any]:
@@ -61,10 +62,10 @@ def written(service: Service) -> dict[str, Any]:
 
 def test_the_compose_files_have_these_services_and_the_one_that_prepares_the_store() -> None:
     names = {name for name in FILES if not name.startswith(WORKER)} | {WORKER}
-    assert names == {service.name for service in IN_CONTAINERS} | {SETUP}
+    assert names == {service.name for service in IN_FILES} | {SETUP}
 
 
-@pytest.mark.parametrize("service", IN_CONTAINERS, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
 def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
     publishing = [each for each in SERVICES if PUBLISHED_BY.get(each.name, each.name) == service.name]
     expected = [
@@ -76,7 +77,7 @@ def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
     assert written(service).get("ports", []) == expected
 
 
-@pytest.mark.parametrize("service", IN_CONTAINERS, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
 def test_a_service_starts_after_those_of_its_row(service: Service) -> None:
     needs = set(written(service).get("depends_on", ()))
     if service.name == HEAD:
@@ -86,7 +87,7 @@ def test_a_service_starts_after_those_of_its_row(service: Service) -> None:
     assert all(names.index(name) < names.index(service.name) for name in service.after)
 
 
-@pytest.mark.parametrize("service", IN_CONTAINERS, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
 def test_a_service_can_say_whether_it_serves(service: Service) -> None:
     """Over HTTP on its published port, by Ray's node list, or else by a health check in its container."""
     asked = service.is_node or (service.health and any(port.published for port in service.ports))

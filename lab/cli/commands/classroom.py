@@ -13,10 +13,10 @@ import click
 from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import NotFoundError, RefusedError, UsageError
-from lab.flows.links import MOST_DAYS, as_csv, as_page
 from lab.host.files import write_private
 from lab.host.quantities import plural
 from lab.people import roster
+from lab.people.links import MOST_DAYS, as_csv, as_page
 from lab.people.policy import Role
 
 if TYPE_CHECKING:

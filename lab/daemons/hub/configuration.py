@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from lab.daemons.hub.servers import serving
 from lab.daemons.hub.settings import IDLE_SECONDS, TOOLS, WORK
 from lab.daemons.hub.sign_in import signing_in
 from lab.errors import SetupError
+from lab.host import environment
 from lab.host.files import ROOT, make_private, write_private
 from lab.host.reading import SMALL, read_text
 from lab.runtime.local.processes import MARK
@@ -39,9 +39,6 @@ REFRESH_SECONDS = 30
 def configure(c: Config, settings: HubSettings) -> None:
     """Set what the class needs. Raises SetupError."""
     folder = make_private(Path(settings.folder))
-    caddy = shutil.which("caddy", path=str(Path(sys.executable).parent)) or shutil.which("caddy")
-    if caddy is None:
-        raise SetupError("there is no `caddy` beside this Python or on PATH", "labctl up --class --hub")
     _write_labctl(folder / TOOLS)
     own, there = f"http://{settings.host}:{settings.api_port}", f"http://{settings.host}:{settings.port}"
     hub = c.JupyterHub
@@ -49,7 +46,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     hub.trusted_downstream_ips = [settings.host]
     hub.db_url = f"sqlite:///{folder / 'jupyterhub.sqlite'}"
     hub.cookie_secret_file = str(folder / "cookie_secret")
-    hub.proxy_class = leading(folder, caddy)
+    hub.proxy_class = leading(folder, environment.program("caddy") or "caddy")
     hub.authenticator_class = signing_in(Path(settings.people))
     hub.spawner_class = serving(settings)
     hub.template_paths = [str(Path(__file__).parent / "templates")]
@@ -80,7 +77,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     c.Spawner.poll_interval = POLL_SECONDS
     c.Spawner.http_timeout = c.Spawner.start_timeout = 120
     if (folder / DROP_IN).exists():
-        from traitlets.config import PyFileConfigLoader
+        from traitlets.config.loader import PyFileConfigLoader
 
         c.merge(PyFileConfigLoader(DROP_IN, path=str(folder)).load_config())
 

@@ -17,17 +17,14 @@ from aiohttp import ClientError, ClientSession, UnixConnector
 from jupyterhub.proxy import Proxy
 from tornado.ioloop import PeriodicCallback
 
+from lab.daemons.hub.caddy import SOCKET, caddy_settings
 from lab.errors import ServiceError
 from lab.host import command
 
-SOCKET = "caddy.sock"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.2
 WATCH_SECONDS = 5.0
 """Pause between two looks if Caddy runs."""
-
-STREAMS = "24h"
-"""Time for which an open WebSocket outlives a change of settings."""
 
 
 class CaddyProxy(Proxy):
@@ -52,7 +49,7 @@ class CaddyProxy(Proxy):
             self.process.terminate()
 
     async def add_route(self, routespec: str, target: str, data: Mapping[str, object]) -> None:
-        route = {"routespec": routespec, "target": target, "data": dict(data)}
+        route: dict[str, object] = {"routespec": routespec, "target": target, "data": dict(data)}
         await self._change({**self.routes, routespec: route})
 
     async def delete_route(self, routespec: str) -> None:
@@ -118,35 +115,3 @@ class CaddyProxy(Proxy):
 def leading(folder: Path, caddy: str) -> type[CaddyProxy]:
     """The proxy whose socket is in this folder, and that is this program."""
     return type("CaddyProxy", (CaddyProxy,), {"folder": folder, "caddy": caddy})
-
-
-def caddy_settings(listen: str, folder: Path, targets: Mapping[str, str]) -> dict[str, object]:
-    """Settings of a Caddy that listens there; `targets` has URLs by the beginnings of paths.
-
-    The longest beginning decides. Of what comes from this machine, as from the class's own proxy, it believes
-    who asked and by which scheme.
-    """
-    ordered = sorted(targets.items(), key=lambda item: -len(item[0]))
-    server = {
-        "listen": [listen],
-        "automatic_https": {"disable": True},
-        "trusted_proxies": {"source": "static", "ranges": ["127.0.0.1/32"]},
-        "routes": [_route(spec, target) for spec, target in ordered],
-    }
-    return {
-        "admin": {"listen": f"unix/{folder / SOCKET}|0600", "config": {"persist": False}},
-        "logging": {"logs": {"default": {"level": "ERROR"}}},
-        "storage": {"module": "file_system", "root": str(folder / "caddy")},
-        "apps": {"http": {"servers": {"hub": server}}},
-    }
-
-
-def _route(spec: str, target: str) -> dict[str, object]:
-    handler = {
-        "handler": "reverse_proxy",
-        "upstreams": [{"dial": urlsplit(target).netloc}],
-        "flush_interval": -1,
-        "stream_close_delay": STREAMS,
-    }
-    paths = [f"{spec}*"] if spec == "/" else [f"{spec}*", spec.rstrip("/")]
-    return {"match": [{"path": paths}], "handle": [handler], "terminal": True}

@@ -6,16 +6,21 @@ import asyncio
 import contextlib
 import os
 import resource
-import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from jupyterhub.spawner import LocalProcessSpawner
 
 from lab.api.hub import HubSettings
-from lab.daemons.hub.settings import KEPT, MEMORY_BYTES, WORK, home_of, mark_of, server_environment
-from lab.daemons.hub.sign_in import stays
-from lab.host.files import make_private
+from lab.daemons.hub.settings import (
+    KEPT,
+    MEMORY_BYTES,
+    furnish,
+    home_of,
+    mark_of,
+    server_environment,
+    stays,
+)
 from lab.people.registry import SERVER, Person, Registry
 from lab.runtime.local import processes
 
@@ -116,20 +121,3 @@ def serving(settings: HubSettings) -> type[PersonServer]:
     own = {"settings": settings, "registry": Registry(Path(settings.people))}
     kept = {"env_keep": list(KEPT)}
     return type("PersonServer", (PersonServer,), {**own, **kept})
-
-
-def furnish(home: Path, workspace: Path) -> None:
-    """Make a person's home, that only its owner may enter, with a copy of the workspace the first time.
-
-    Raises OSError, SetupError.
-    """
-    make_private(home.parent)
-    make_private(home).chmod(0o700)
-    if (home / WORK).exists():
-        return
-    partial = home / f".{WORK}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(workspace, partial, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    for path in (partial, *partial.rglob("*")):  # an installed labctl's files may be read-only
-        path.chmod(path.stat().st_mode | 0o200)
-    partial.rename(home / WORK)

@@ -1,8 +1,9 @@
-"""Settings of the hub, and the environment of a person's server: plain data, without JupyterHub."""
+"""Settings of the hub, and what a person's server gets: files and plain data, without JupyterHub."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,9 @@ from lab.api.hub import VARIABLE, HubSettings
 from lab.api.light import restore
 from lab.daemons.gateway.submission import variables
 from lab.errors import UsageError
+from lab.host.files import make_private
 from lab.host.reading import parse_json
-from lab.people.registry import Person
+from lab.people.registry import Person, Registry
 from lab.runtime.local.processes import MARK
 from lab.topology import REGION
 
@@ -78,3 +80,26 @@ def server_environment(settings: HubSettings, person: Person, token: str, path: 
         "SHELL": "/bin/bash",
         MARK: mark_of(settings, person.name),
     }
+
+
+def stays(registry: Registry, name: str, state: Mapping[str, float] | None) -> bool:
+    """Tell if a person is in the class, with the token with which `state` began."""
+    person = registry.people().get(name)
+    return person is not None and not person.leaving and (state or {}).get("token_at") == person.token_at
+
+
+def furnish(home: Path, workspace: Path) -> None:
+    """Make a person's home, that only its owner may enter, with a copy of the workspace the first time.
+
+    Raises OSError, SetupError.
+    """
+    make_private(home.parent)
+    make_private(home).chmod(0o700)
+    if (home / WORK).exists():
+        return
+    partial = home / f".{WORK}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(workspace, partial, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    for path in (partial, *partial.rglob("*")):  # an installed labctl's files may be read-only
+        path.chmod(path.stat().st_mode | 0o200)
+    partial.rename(home / WORK)

