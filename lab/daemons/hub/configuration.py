@@ -69,6 +69,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     c.Authenticator.allow_all = True  # of those who are in the list of people
     c.Authenticator.enable_auth_state = True
     c.Authenticator.auth_refresh_age = REFRESH_SECONDS
+    c.Authenticator.auth_refresh_strict = True  # her tokens of JupyterHub's API end, too
     c.Authenticator.refresh_pre_spawn = True
     c.CryptKeeper.keys = [_key(folder / KEY)]
     c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]

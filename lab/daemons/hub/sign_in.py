@@ -62,6 +62,8 @@ class PeopleAuthenticator(Authenticator):
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool:
         """False once the person has left or got another token: she has to sign in again."""
+        if handler is not None and not hasattr(handler, "_token_authenticated"):
+            handler._token_authenticated = False  # JupyterHub 6.1 reads it where it has not set it
         return stays(self.registry, user.name, await user.get_auth_state())
 
     def get_handlers(self, app: JupyterHub) -> list[tuple[str, type[BaseHandler]]]:
