@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 VARIABLE = "RAYLAB_HUB"
 """Environment variable of the hub with its settings as JSON; there is no secret among them."""
+
+FOLDER = "hub"
+"""Folder of the hub in the folder of a lab."""
+
+HOMES = "homes"
+"""Folder in it with a home for each person."""
+
+
+def homes(lab: Path) -> Path:
+    """The folder of the people's homes in the folder of a lab."""
+    return lab / FOLDER / HOMES
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.hub import homes
 from lab.cli import documents, format, health_words, render, values
 from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
@@ -76,11 +77,7 @@ service_argument = click.argument(
     is_flag=True,
     help="For a class: a gateway serves jobs and queues to people with a token each; see `labctl class`.",
 )  # fmt: skip
-@click.option(
-    "--hub",
-    is_flag=True,
-    help="With --class: JupyterHub too, in which each person has a JupyterLab of her own.",
-)
+@click.option("--hub", is_flag=True, help="With --class: JupyterHub too, with a JupyterLab for each person.")
 @click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
@@ -178,7 +175,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     own = own_objects(lab) if volumes else ()
     if volumes and not yes:
         what = but_nothing_of(place, own) if place else stored(lab)
-        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{lessons_kept(lab.name)}")
+        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{also_kept(lab.name)}")
     why = "" if volumes else collect(lab)
     progress = ProgressLines(app.out).progress
     try:
@@ -226,11 +223,13 @@ def but_nothing_of(place: str, own: Sequence[str]) -> str:
     return f"logs and secrets{before}, but nothing of {place}, which is not its own,"
 
 
-def lessons_kept(name: str) -> str:
-    """Name the results of lessons in the folder of a lab, which --volumes would delete too; may be empty."""
+def also_kept(name: str) -> str:
+    """Name the people's homes and the lessons' results that --volumes would delete too; may be empty."""
+    people = sum(1 for _ in homes(home() / name).glob("[a-z]*"))
+    said = f", and {plural(people, 'home')} of people in JupyterHub" if people else ""
     kept = sum(1 for _ in (home() / name / "lessons").glob("lesson-*.json"))
     results = f", and the results of {plural(kept, 'lesson')}; hand them in first: labctl lesson report"
-    return results if kept else ""
+    return f"{said}{results}" if kept else said
 
 
 @click.command(cls=LabCommand)

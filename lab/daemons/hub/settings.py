@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.api.hub import VARIABLE, HubSettings
+from lab.api.hub import HOMES, VARIABLE, HubSettings
 from lab.api.light import restore
 from lab.daemons.gateway.submission import variables
 from lab.errors import UsageError
@@ -21,8 +21,8 @@ from lab.topology import REGION
 KEPT = ("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 """Variables that a person's server keeps of the hub's, and no others."""
 
-HOMES, TOOLS = "homes", "bin"
-"""Folders in the hub's: people's homes, and the command `labctl` of their terminals."""
+TOOLS = "bin"
+"""Folder in the hub's with the command `labctl` of people's terminals."""
 
 WORK = "work"
 """Folder in a person's home with her copy of the workspace, where JupyterLab opens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.api.hub import FOLDER
 from lab.host.files import data_folder
 
 
@@ -45,7 +46,7 @@ class Layout:
     @property
     def hub(self) -> Path:
         """Folder of the hub: its state, and a home for each person. It outlives `down`."""
-        return self.folder / "hub"
+        return self.folder / FOLDER
 
     @property
     def data(self) -> Path:

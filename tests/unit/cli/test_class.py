@@ -344,3 +344,23 @@ def test_a_lab_without_class_refuses(labctl: Labctl) -> None:
 def test_an_empty_class(school: School) -> None:
     assert "nobody is in the class yet" in school.labctl.ok("class", "list")
     assert school.labctl.json("class", "list") == {"people": []}
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_her_home_in_jupyterhub_is_kept_or_deleted_with_her_work(school: School, keep: bool) -> None:
+    school.labctl.ok("class", "add", "ann")
+    home = school.classroom.home("ann")
+    (home / "work").mkdir(parents=True)
+    other = home.with_name("ben")
+    other.mkdir()
+    if not keep:
+        refused = school.labctl("class", "remove", "ann", "--delete-work")
+        assert "0 stored objects of ann, and her home in JupyterHub" in refused.output
+        assert home.exists()
+    school.labctl.ok("class", "remove", "ann", *([] if keep else ["--delete-work", "--yes"]))
+    assert [path.name for path in sorted(home.parent.iterdir())] == (["ann", "ben"] if keep else ["ben"])
+
+
+def test_the_hub_is_for_a_class(school: School) -> None:
+    result = school.labctl("up", "--hub")
+    assert (result.exit_code, "labctl up --class --hub" in result.stderr) == (2, True), result.stderr
