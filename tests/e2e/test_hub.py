@@ -57,7 +57,7 @@ class Browser:
         place = f"/user/{self.name}/lab"
         eventually(lambda: self.get(place).url.endswith(place), PATIENCE, f"{self.name}'s JupyterLab opens")
 
-    def api(self, method: str, path: str, document: object = None) -> requests.Response:
+    def api(self, method: str, path: str, document: dict[str, str] | None = None) -> requests.Response:
         """Ask her server as its pages do."""
         base = f"/user/{self.name}/"
         (xsrf,) = (c.value for c in self.session.cookies if (c.name, c.path) == ("_xsrf", base))

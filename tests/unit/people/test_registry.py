@@ -210,3 +210,13 @@ def test_nobody_gets_a_link_where_one_name_is_wrong(tmp_path: Path) -> None:
         with pytest.raises((NotFoundError, RefusedError)):
             registry.grant(LINK, names)
     assert registry.people()["ann"].grants == before == ()
+
+
+def test_a_list_of_an_earlier_labctl_has_nobody_with_a_link(tmp_path: Path) -> None:
+    (ann,) = added(Registry(tmp_path), ANN)
+    document = json.loads((tmp_path / FILE).read_text())
+    del document["people"][0]["grants"]
+    (tmp_path / FILE).write_text(json.dumps(document))
+    registry = Registry(tmp_path)
+    assert registry.bearer(ann.token) == ann.person
+    assert registry.redeem(registry.grant(LINK, ["ann"])["ann"]) == ann.person
