@@ -66,11 +66,11 @@ def configure(c: Config, settings: HubSettings) -> None:
             "environment": {MARK: settings.mark},
         }
     ]
-    c.Authenticator.allow_all = True  # of those who are in the list of people
-    c.Authenticator.enable_auth_state = True
-    c.Authenticator.auth_refresh_age = REFRESH_SECONDS
-    c.Authenticator.auth_refresh_strict = True  # her tokens of JupyterHub's API end, too
-    c.Authenticator.refresh_pre_spawn = True
+    c.PeopleAuthenticator.allow_all = True  # whom it knows; another authenticator says that for itself
+    c.PeopleAuthenticator.enable_auth_state = True
+    c.PeopleAuthenticator.auth_refresh_age = REFRESH_SECONDS
+    c.PeopleAuthenticator.auth_refresh_strict = True  # her tokens of JupyterHub's API end, too
+    c.PeopleAuthenticator.refresh_pre_spawn = True
     c.CryptKeeper.keys = [_key(folder / KEY)]
     c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
     c.Spawner.default_url = "/lab"

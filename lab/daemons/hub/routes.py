@@ -33,18 +33,21 @@ class CaddyProxy(Proxy):
     folder: Path
     caddy: str
     process: subprocess.Popen[bytes] | None = None
+    watch: PeriodicCallback | None = None
     lock: asyncio.Lock
+    routes: Mapping[str, dict[str, object]]
 
     async def start(self) -> None:
-        """Start Caddy, with the routes that are known. Raises ServiceError."""
-        self.lock, self.routes = asyncio.Lock(), getattr(self, "routes", {})
+        """Start Caddy, without a route yet. Raises ServiceError."""
+        self.lock, self.routes = asyncio.Lock(), {}
         await self._run()
-        self._watch = PeriodicCallback(self._revive, WATCH_SECONDS * 1000)
-        self._watch.start()
+        self.watch = PeriodicCallback(self._revive, WATCH_SECONDS * 1000)
+        self.watch.start()
 
     def stop(self) -> None:
         """End Caddy."""
-        self._watch.stop()
+        if self.watch is not None:
+            self.watch.stop()
         if self.process is not None:
             self.process.terminate()
 
@@ -58,7 +61,7 @@ class CaddyProxy(Proxy):
     async def get_all_routes(self) -> dict[str, dict[str, object]]:
         return {spec: dict(route) for spec, route in self.routes.items()}
 
-    async def _change(self, routes: dict[str, dict[str, object]]) -> None:
+    async def _change(self, routes: Mapping[str, dict[str, object]]) -> None:
         """Give Caddy other routes. Raises ServiceError, and then they are as they were."""
         async with self.lock:
             before, self.routes = self.routes, routes
