@@ -47,6 +47,7 @@ lock: ## pin requirements/*.in into *.txt, keeping pins that still fit (needs uv
 	$(LOCK) torchft.in -o torchft.txt --no-emit-package torch $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(LOCK) serve.in -o serve.txt $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(LOCK) proxy.in -o proxy.txt $(UPGRADE)
+	$(LOCK) hub.in -o hub.txt $(UPGRADE)
 	$(LOCK) test.in -o test.txt $(UPGRADE)
 	$(IMAGE_LOCK) image.in -o image.txt --no-emit-package torch $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(IMAGE_LOCK) standin.in -o standin.txt $(UPGRADE)

@@ -17,6 +17,7 @@ QUEUE = "queue"
 GATEWAY = "gateway"
 PROXY = "proxy"
 """The one service that other machines reach: in a class with an `address`."""
+HUB = "hub"
 REDIS = "redis"
 """Holds the state of Ray's head in a lab with `gcs_ft`."""
 
@@ -73,6 +74,8 @@ class Service:
     """Only a lab with `classroom` has it."""
     addressed: bool = False
     """Only a lab with an `address` has it."""
+    hub: bool = False
+    """Only a lab of processes with `hub` has it."""
     is_node: bool = False
     """A node of the Ray cluster."""
 
@@ -160,6 +163,18 @@ SERVICES: tuple[Service, ...] = (
         health="/healthz",
         classroom=True,
         addressed=True,
+    ),
+    Service(
+        HUB,
+        "JupyterHub: a JupyterLab for each person of a class",
+        (
+            Port("hub", 8000),
+            Port("hub-api", 8081, settable=False),
+        ),
+        health="/hub/health",
+        after=(STORE,),
+        classroom=True,
+        hub=True,
     ),
     Service(
         JUPYTER,

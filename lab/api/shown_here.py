@@ -155,6 +155,21 @@ class ShownInvitations(TypedDict):
     people: Sequence[Invited]
 
 
+class ShownLink(TypedDict):
+    """Somebody's sign-in link, unless it is in a file, and its end in seconds since the epoch."""
+
+    name: str
+    role: str
+    until: float
+    link: NotRequired[str]
+
+
+class ShownLinks(TypedDict):
+    """Sign-in links of a class."""
+
+    links: Sequence[ShownLink]
+
+
 class ShownPerson(TypedDict):
     """One of a class, with the number of her jobs that have not ended."""
 

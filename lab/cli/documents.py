@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, GpuHolder
+    from lab.people.links import Link
     from lab.people.registry import Person
     from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 
@@ -346,6 +347,15 @@ def report(data: ReportData, written: Written) -> shown.ShownReport:
 def invited(gateway: str, people: Sequence[shown_here.Invited]) -> shown_here.ShownInvitations:
     """The class's address, and people with their tokens unless those are in a file."""
     return {"gateway": gateway, "people": people}
+
+
+def links(made: Sequence[Link], *, hidden: bool) -> shown_here.ShownLinks:
+    """Sign-in links; the links themselves only where they are in no file."""
+    rows: list[shown_here.ShownLink] = []
+    for one in made:
+        row: shown_here.ShownLink = {"name": one.name, "role": one.role.value, "until": one.until}
+        rows.append(row if hidden else {**row, "link": one.address})
+    return {"links": rows}
 
 
 def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> shown_here.ShownPeople:

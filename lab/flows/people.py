@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kueue.writing import VERSION, key_of, objects
-from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
+from lab.api.hub import homes
+from lab.errors import NotFoundError, RefusedError, StateError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
 from lab.host.quantities import plural
-from lab.people.registry import FOLDER, Invitation, Newcomer, Person, Registry
+from lab.people.links import SECONDS_OF_DAY, Link, address_of
+from lab.people.registry import FOLDER, LINK, Invitation, Newcomer, Person, Registry
 from lab.people.rights import policy, rights, work
 from lab.store.setup import OWN
 from lab.topology import BUCKET
@@ -79,6 +82,22 @@ class Classroom:
         """True where people have to be given the certificate that vouches for the address."""
         return bool(self._lab.endpoints().authority)
 
+    def invite(self, names: Sequence[str], days: int) -> tuple[Link, ...]:
+        """A link each, with which these people sign in to the hub once; their earlier ones end.
+
+        Raises NotFoundError, and RefusedError for somebody who is being removed or a lab without a hub.
+        """
+        hub = self._lab.endpoints().hub
+        if not hub:
+            hint = "`labctl down`, then `labctl up --class --hub`"
+            raise RefusedError(f"lab {self._lab.name} has no JupyterHub to sign in to", hint)
+        until = self.registry.clock() + days * SECONDS_OF_DAY
+        codes = self.registry.grant(LINK, names, until)
+        people = self.registry.people()
+        return tuple(
+            Link(name, people[name].role, address_of(hub, code), until) for name, code in codes.items()
+        )
+
     def add(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
         """Add people, all or none; returns them with their tokens, which are nowhere else.
 
@@ -120,8 +139,26 @@ class Classroom:
             objects = self.objects(name)
             for prefix in work(name) if delete else ():
                 self._lab.store.delete_prefix(prefix)
+            if delete:
+                self._delete_home(name)
             self.registry.forget(name)
         return Removal(name, stopped, objects, delete)
+
+    def home(self, name: str) -> Path:
+        """A person's home in the hub; there is none before her server was first started."""
+        return homes(self._lab.runtime.folder()) / name
+
+    def _delete_home(self, name: str) -> None:
+        """Delete a person's home, if she has one; her server, which ends with her token, may still run."""
+        home = self.home(name)
+        gone = home.with_name(f".{name}.removed")
+        try:
+            if home.exists():
+                home.rename(gone)
+        except OSError as error:
+            message = f"cannot delete {home}: {error.strerror}"
+            raise StateError(message, "check its owner; then repeat") from error
+        shutil.rmtree(gone, ignore_errors=True)
 
     def objects(self, name: str) -> int:
         """Number of stored objects of a person, ledgers of her jobs included. Raises StoreError."""

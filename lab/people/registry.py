@@ -27,8 +27,22 @@ FILE = "people.json"
 SCHEMA = "raylab-people/1"
 
 TOKEN_BYTES = 32
+LINK, SERVER = "link", "server"
+"""Kinds of grants: signs in once, until its end; is the token of a single-user server while that runs."""
+
 PATIENCE_SECONDS = 10.0
 """Longest wait for another labctl that changes the list."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What stands for a person's token for a purpose; she has at most one of a kind."""
+
+    kind: str
+    sha256: str
+    """Its hash in hexadecimal digits."""
+    until: float | None = None
+    """End, in seconds since the epoch; None for one that is taken back."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,8 @@ class Person:
     """Time at which the token was made."""
     key: Credentials
     """Her key of the object store."""
+    grants: tuple[Grant, ...] = field(default=(), compare=False)
+    """They end with her token. They come and go while she is the same person."""
 
     @property
     def leaving(self) -> bool:
@@ -79,7 +95,7 @@ class Registry:
 
     def __init__(self, folder: Path, clock: Clock = WALL) -> None:
         """Nothing is read yet; a folder without the file is a class without people."""
-        self.path, self._clock = folder / FILE, clock
+        self.path, self.clock = folder / FILE, clock
         self._stamp: tuple[int, int, int] | None = None
         self._known: dict[str, Person] = {}
 
@@ -101,13 +117,64 @@ class Registry:
         return _of_name(name, self.people())
 
     def bearer(self, token: str) -> Person | None:
-        """The person whose token this is. Hashes are looked up, so the time tells nothing of a token."""
+        """The person whose token this is, or her server's.
+
+        Hashes are looked up, so the time tells nothing of a token.
+        """
+        digest = _hash(token)
+        return next(
+            (
+                one
+                for one in self.people().values()
+                if one.token_sha256 == digest or _holds(one, SERVER, digest)
+            ),
+            None,
+        )
+
+    def owner(self, token: str) -> Person | None:
+        """The person whose own token this is: a server's token signs nobody in."""
         digest = _hash(token)
         return next((one for one in self.people().values() if one.token_sha256 == digest), None)
 
+    def linked(self, code: str) -> Person | None:
+        """The person who signs in with the link of this code, if it was not used and has not ended."""
+        digest, now = _hash(code), self.clock()
+        return next((one for one in self.people().values() if _holds(one, LINK, digest, now)), None)
+
+    def redeem(self, code: str) -> Person | None:
+        """The same; the link is used by that."""
+        if (person := self.linked(code)) is None:
+            return None
+        digest, now = _hash(code), self.clock()
+        with self._changing() as known:
+            person = known.get(person.name)
+            if person is None or not _holds(person, LINK, digest, now):  # used meanwhile
+                return None
+            known[person.name] = _without(person, LINK)
+            return known[person.name]
+
+    def grant(self, kind: str, names: Iterable[str], until: float | None = None) -> Mapping[str, str]:
+        """Give people a grant each, in place of the one that they have; returns name -> what it is.
+
+        Raises NotFoundError, RefusedError, and then nobody gets one.
+        """
+        made = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
+        with self._changing() as known:
+            for name, text in made.items():
+                person = _staying(name, known)
+                grants = (*_without(person, kind).grants, Grant(kind, _hash(text), until))
+                known[name] = dataclasses.replace(person, grants=grants)
+        return made
+
+    def take_back(self, kind: str, name: str) -> None:
+        """End a person's grant of this kind, if she has one."""
+        with self._changing() as known:
+            if name in known:
+                known[name] = _without(known[name], kind)
+
     def invite(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
         """People with tokens and keys of their own, who are in no list yet. Raises RefusedError."""
-        people, now = self.people(), self._clock()
+        people, now = self.people(), self.clock()
         newcomers = tuple(newcomers)
         if taken := [one.name for one in newcomers if one.name in people]:
             hint = "choose other names, or `labctl class remove` them first"
@@ -132,17 +199,17 @@ class Registry:
         self.get(name)
         token = secrets.token_urlsafe(TOKEN_BYTES)
         with self._changing() as known:
-            person = _of_name(name, known)
-            if person.leaving:
-                raise RefusedError(f"{name} is being removed", f"finish it: labctl class remove {name}")
-            known[name] = dataclasses.replace(person, token_sha256=_hash(token), token_at=self._clock())
+            person = _staying(name, known)
+            known[name] = dataclasses.replace(
+                person, token_sha256=_hash(token), token_at=self.clock(), grants=()
+            )
             return Invitation(known[name], token)
 
     def close(self, name: str) -> Person:
         """End a person's token; she stays in the list until `forget`. Raises NotFoundError."""
         self.get(name)
         with self._changing() as known:
-            known[name] = dataclasses.replace(_of_name(name, known), token_sha256="")
+            known[name] = dataclasses.replace(_of_name(name, known), token_sha256="", grants=())
             return known[name]
 
     def forget(self, name: str) -> None:
@@ -180,6 +247,24 @@ def _of_name(name: str, people: Mapping[str, Person]) -> Person:
         hint = f"there are: {', '.join(list(people)[:30])}" if people else "labctl class add NAME"
         raise NotFoundError(f"there is nobody called {name} in the class", hint)
     return people[name]
+
+
+def _staying(name: str, people: Mapping[str, Person]) -> Person:
+    person = _of_name(name, people)
+    if person.leaving:
+        raise RefusedError(f"{name} is being removed", f"finish it: labctl class remove {name}")
+    return person
+
+
+def _holds(person: Person, kind: str, digest: str, now: float = 0.0) -> bool:
+    return any(
+        one.kind == kind and one.sha256 == digest and (one.until is None or now < one.until)
+        for one in person.grants
+    )
+
+
+def _without(person: Person, kind: str) -> Person:
+    return dataclasses.replace(person, grants=tuple(one for one in person.grants if one.kind != kind))
 
 
 def hand_over(folder: Path, uid: int, gid: int) -> None:

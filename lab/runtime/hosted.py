@@ -32,6 +32,7 @@ from lab.services import (
     GATEWAY,
     GRAFANA,
     HEAD,
+    HUB,
     JUPYTER,
     PORTS,
     PROMETHEUS,
@@ -133,6 +134,7 @@ class HostedRuntime(Runtime, Generic[S]):
             gateway=view.url(GATEWAY) if current.spec.classroom else "",
             address=address.url if address else "",
             authority=str(proxy.authority(self._folder)) if address and not address.certificate else "",
+            hub=view.url(HUB) if current.spec.hub else "",
         )
 
     def folder(self) -> Path:

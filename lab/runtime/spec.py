@@ -36,6 +36,7 @@ class Asked:
     queued_only: bool = False
     classroom: bool = False
     address: Address | None = None
+    hub: bool = False
     s3: S3Place | None = None
     no_s3: bool = False
     """A store of its own, for a lab that had none when it was last up."""
@@ -55,6 +56,7 @@ class Asked:
             queued_only=usual.queued_only or self.queued_only,
             classroom=usual.classroom or self.classroom,
             address=self.address or usual.address,
+            hub=usual.hub or self.hub,
             s3=None if self.no_s3 else self.s3 or usual.s3,
         )
 

@@ -41,8 +41,10 @@ USUAL_PEOPLE = "for one person"
 
 USUAL_ADDRESS = "on this machine only"
 """The same for one without `address`."""
+USUAL_NOTEBOOKS = "without JupyterHub"
+"""The same for one without `hub`."""
 
-USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE, USUAL_ADDRESS)
+USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE, USUAL_ADDRESS, USUAL_NOTEBOOKS)
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
@@ -161,6 +163,8 @@ class LabSpec:
     """Serve people of a class, each with a token of her own, through the gateway."""
     address: Address | None = None
     """Where other machines reach the class; None: nowhere."""
+    hub: bool = False
+    """Start JupyterHub for them, with a JupyterLab each."""
     s3: S3Place | None = None
     """Where the objects are, in a lab without a store of its own: see lab.store.upstream."""
 
@@ -174,6 +178,8 @@ class LabSpec:
             )
         if self.address is not None and not self.classroom:
             raise UsageError("--address is for a class", "labctl up --class --address HOST")
+        if self.hub and not self.classroom:
+            raise UsageError("--hub: JupyterHub is for a class", "labctl up --class --hub")
         for name, port in self.ports:
             if name not in PORT_NAMES:
                 raise UsageError(f"--port {name}={port}: unknown port", f"known: {', '.join(PORT_NAMES)}")
@@ -196,6 +202,7 @@ class LabSpec:
             (self.gcs_ft or not service.gcs_ft)
             and (self.classroom or not service.classroom)
             and (self.address is not None or not service.addressed)
+            and (self.hub or not service.hub)
         )
 
     @property
@@ -216,6 +223,7 @@ class LabSpec:
             f"objects in {self.s3}" if self.s3 else USUAL_STORE,
             "for a class" if self.classroom else USUAL_PEOPLE,
             self.address.words if self.address else USUAL_ADDRESS,
+            "with JupyterHub" if self.hub else USUAL_NOTEBOOKS,
         )
 
     @property
@@ -352,6 +360,8 @@ class Endpoints:
     """The class's one address for other machines; empty where it has none."""
     authority: str = ""
     """File (PEM) of the authority that vouches for the address; empty for a certificate of one's own."""
+    hub: str = ""
+    """JupyterHub; empty in a lab without."""
 
     @property
     def by_gateway(self) -> bool:

@@ -281,6 +281,6 @@ class FakeHost:
                     f"choose another one: --port {name}=NUMBER",
                 )
         free = (p for p in itertools.count(FIRST_FREE_PORT) if p not in held and p not in wanted.values())
-        of_class = (*(["gateway"] if spec.classroom else []), *(["proxy"] if spec.address else []))
-        names = (*PORTS, *of_class)
+        of_class = (("gateway", spec.classroom), ("proxy", spec.address), ("hub", spec.hub))
+        names = (*PORTS, *(name for name, wanted in of_class if wanted))
         return {name: wanted.get(name) or next(free) for name in names}

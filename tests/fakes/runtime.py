@@ -126,6 +126,7 @@ class FakeRuntime(Runtime):
             gateway=lab.url("gateway") if lab.spec.classroom else "",
             address=address.url if (address := lab.spec.address) else "",
             authority=str(self.folder() / "root.crt") if address and not address.certificate else "",
+            hub=lab.url("hub") if lab.spec.hub else "",
         )
 
     def missing(self, feature: Feature) -> str:

@@ -64,6 +64,10 @@ EXEMPT = {
         "lab.flows.compose_folder",
         "lab.runtime.compose",
     ): "a folder for plain Compose has that runtime's files",
+    (
+        "lab.daemons.hub",
+        "lab.runtime.local.processes",
+    ): "a person's server is a process of that runtime, and ends as its services do",
     ("raylab_forks", "sitecustomize"): "a fork does what Python does at the beginning of a process",
     ("lab.flows.traces", "lab.runtime.compose.engine"): "images and volumes of an engine are traces too",
     ("lab.flows.traces", "lab.runtime.local.temporary"): "so are the folders of processes below /tmp",

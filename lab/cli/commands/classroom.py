@@ -13,10 +13,11 @@ import click
 
 from lab.cli import documents, format, progress_documents, render, values
 from lab.cli.context import App, LabGroup, pass_app
-from lab.errors import LessonError, RefusedError, UsageError
+from lab.errors import LessonError, NotFoundError, RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.quantities import plural
 from lab.people import roster
+from lab.people.links import MOST_DAYS, as_csv, as_page
 from lab.people.policy import Role
 from lab.people.progress import CLAIMED, FAILED, PASSED
 
@@ -123,7 +124,8 @@ def remove(app: App, name: str, keep: bool, yes: bool) -> None:
     classroom.registry.get(name)
     if not keep and not yes:
         count = plural(classroom.objects(name), "stored object")
-        app.confirm(f"--delete-work deletes, for good: {count} of {name}")
+        home = ", and her home in JupyterHub" if classroom.home(name).exists() else ""
+        app.confirm(f"--delete-work deletes, for good: {count} of {name}{home}")
     done = classroom.remove(name, delete=not keep)
     if app.out.as_json(documents.removal(done)):
         return
@@ -210,6 +212,55 @@ def progress(app: App, as_csv: bool) -> None:
         app.out.show(render.table(tuple(text.upper() for text in head), rows))
 
 
+@class_.command()
+@click.argument("names", type=values.Text(), nargs=-1, metavar="[NAME...]", help="Such as ann.")
+@click.option("--all", "everybody", is_flag=True, help="Everybody of the class.")
+@click.option(
+    "--days", type=values.WholeNumber(1, MOST_DAYS), default=7, show_default=True, metavar="N",
+    help="Days after which a link that was not used ends.",
+)  # fmt: skip
+@click.option(
+    "--output", "out", type=values.Place(dir_okay=False), metavar="FILE",
+    help="Write the links to this CSV file, which only you can read, instead of the terminal.",
+)  # fmt: skip
+@click.option(
+    "--page", type=values.Place(dir_okay=False), metavar="FILE",
+    help="Write a page of HTML to print, a card for each person, which only you can read.",
+)  # fmt: skip
+@pass_app
+def invite(
+    app: App, names: tuple[str, ...], everybody: bool, days: int, out: Path | None, page: Path | None
+) -> None:
+    """Make a link for each person, with which she signs in to JupyterHub once.
+
+    It ends when it is used, with its last day, with another link of hers, and with `class reset` and
+    `class remove`.
+    """
+    classroom = _open(app)
+    if bool(names) == everybody:
+        raise UsageError("class invite: give names, or --all", "labctl class invite ann ben")
+    if everybody:
+        people = classroom.registry.people().values()
+        if not (names := tuple(one.name for one in people if not one.leaving)):
+            raise NotFoundError("nobody is in the class yet", "labctl class add NAME")
+    for file in (out, page):
+        _refuse_existing(file)
+    links = classroom.invite(names, days)
+    if out is not None:
+        write_private(out, as_csv(links))
+    if page is not None:
+        write_private(page, as_page(f"Lab {app.name}", links))
+    hidden = out is not None or page is not None
+    if app.out.as_json(documents.links(links, hidden=hidden)):
+        return
+    if not hidden:
+        rows = ((one.name, one.last_minute, one.address) for one in links)
+        app.out.show(render.table(("NAME", "UNTIL", "LINK"), rows))
+        app.out.note("each link is shown this once, and works once; `labctl class invite NAME` makes another")
+    for file in filter(None, (out, page)):
+        app.out.line(f"{plural(len(links), 'link')} in {file}, which only you can read")
+
+
 def _open(app: App) -> Classroom:
     from lab.flows.people import Classroom
 
@@ -219,7 +270,7 @@ def _open(app: App) -> Classroom:
 def _refuse_existing(out: Path | None) -> None:
     """Refuse to write over a file, before anybody gets a token."""
     if out is not None and out.exists():
-        raise RefusedError(f"{out} is there already", "choose another name for --output")
+        raise RefusedError(f"{out} is there already", "choose another name for the file")
 
 
 def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:

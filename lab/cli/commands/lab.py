@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.hub import homes
 from lab.cli import documents, format, health_words, render, values
 from lab.cli.address_options import address_options, words
 from lab.cli.commands.gpus import gpu_options, say_plan
@@ -79,6 +80,7 @@ service_argument = click.argument(
     help="For a class: a gateway serves jobs and queues to people with a token each; see `labctl class`.",
 )  # fmt: skip
 @address_options
+@click.option("--hub", is_flag=True, help="With --class: JupyterHub too, with a JupyterLab for each person.")
 @click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
@@ -97,6 +99,7 @@ def up(
     queued_only: bool,
     classroom: bool,
     address: Address | None,
+    hub: bool,
     dry_run: bool,
 ) -> None:
     """Start the lab and wait until every service is healthy.
@@ -114,6 +117,7 @@ def up(
         queued_only=queued_only,
         classroom=classroom,
         address=address,
+        hub=hub,
         s3=None if store is None else store.place(app.name),
         no_s3=no_s3,
     )
@@ -178,7 +182,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     own = own_objects(lab) if volumes else ()
     if volumes and not yes:
         what = but_nothing_of(place, own) if place else stored(lab)
-        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{lessons_kept(lab.name)}")
+        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{also_kept(lab.name)}")
     why = "" if volumes else collect(lab)
     progress = ProgressLines(app.out).progress
     try:
@@ -226,11 +230,13 @@ def but_nothing_of(place: str, own: Sequence[str]) -> str:
     return f"logs and secrets{before}, but nothing of {place}, which is not its own,"
 
 
-def lessons_kept(name: str) -> str:
-    """Name the results of lessons in the folder of a lab, which --volumes would delete too; may be empty."""
+def also_kept(name: str) -> str:
+    """Name the people's homes and the lessons' results that --volumes would delete too; may be empty."""
+    people = sum(1 for _ in homes(home() / name).glob("[a-z]*"))
+    said = f", and {plural(people, 'home')} of people in JupyterHub" if people else ""
     kept = sum(1 for _ in (home() / name / "lessons").glob("lesson-*.json"))
     results = f", and the results of {plural(kept, 'lesson')}; hand them in first: labctl lesson report"
-    return results if kept else ""
+    return f"{said}{results}" if kept else said
 
 
 @click.command(cls=LabCommand)

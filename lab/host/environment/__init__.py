@@ -39,7 +39,8 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "torchft": ("cli", "local", "torchft"),
     "serve": ("cli", "local", "serve"),
     "proxy": ("cli", "local", "proxy"),
-    "test": ("cli", "local", "jupyter", "report", "kubernetes", "torchft", "serve", "proxy", "test"),
+    "hub": ("cli", "local", "jupyter", "proxy", "hub"),
+    "test": ("cli", "local", "jupyter", "report", "kubernetes", "torchft", "serve", "proxy", "hub", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -86,6 +87,10 @@ MODULES: dict[str, dict[str, str]] = {
         "uvicorn": "ray[serve]",
     },
     "proxy": {},
+    "hub": {
+        "jupyterhub": "jupyterhub",
+        "jupyterhub_idle_culler": "jupyterhub-idle-culler",
+    },
     "test": {
         "hypothesis": "hypothesis",
         "mypy": "mypy",

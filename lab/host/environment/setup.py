@@ -24,7 +24,7 @@ from lab.host.files import take_lock
 
 FREE_GB = {
     **{"cli": 0.2, "local": 2.8, "jupyter": 0.4, "report": 0.3, "kubernetes": 0.2, "torchft": 0.1},
-    **{"serve": 0.3, "proxy": 0.2, "test": 0.3},
+    **{"serve": 0.3, "proxy": 0.2, "hub": 0.2, "test": 0.3},
 }
 """Free space that a group needs: measured 0.1, 2.1, 0.15, 0.11 and 0.2 GB installed, and the downloads."""
 

@@ -106,6 +106,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         self, spec: LabSpec, on_progress: OnProgress, *, fetch: bool
     ) -> Iterator[tuple[ComposeState, bool]]:
         """The lab as it is, or as it is decided now, and whether nothing of it runs; no other labctl acts."""
+        if spec.hub:
+            raise UnsupportedError("--hub: JupyterHub does not run in containers", "add --runtime local")
         self._engine.check()
         with self._alone(f"starting lab {self.lab}", on_progress):
             containers = self._holdings.containers()

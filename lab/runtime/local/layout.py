@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.api.hub import FOLDER
 from lab.host.files import data_folder
 
 
@@ -41,6 +42,11 @@ class Layout:
     def queue(self) -> Path:
         """Folder of the queues' controller, which outlives `down`."""
         return self.folder / "queue"
+
+    @property
+    def hub(self) -> Path:
+        """Folder of the hub: its state, and a home for each person. It outlives `down`."""
+        return self.folder / FOLDER
 
     @property
     def data(self) -> Path:

@@ -13,7 +13,7 @@ from lab.cluster import patches
 from lab.errors import UnsupportedError
 from lab.host.secrets import load_or_make
 from lab.runtime import ports, proxy
-from lab.runtime.local import processes, prometheus, state
+from lab.runtime.local import hub, processes, prometheus, state
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import FORKS, startable
 from lab.runtime.local.state import LabState
@@ -53,6 +53,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         notes += lacking.values()
         notes += _unfit(spec)
         notes += proxy.notes(spec)
+        notes += [hub.NOTE] if spec.hub else []
         none = (service.name for service in SERVICES if not startable(service))
         notes += (f"{name}: left out (the local runtime has none)" for name in none)
         load_or_make(layout.secrets)

@@ -22,7 +22,8 @@ from lab.host.secrets import (
     Secrets,
 )
 from lab.host.workspace import workspace
-from lab.runtime.local import classroom, prometheus, temporary
+from lab.runtime.local import classroom, hub, prometheus, temporary
+from lab.runtime.local.hub import JUPYTER_SETTINGS
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.ports import LOOPBACK
@@ -30,6 +31,7 @@ from lab.services import (
     ALERTMANAGER,
     GATEWAY,
     HEAD,
+    HUB,
     JUPYTER,
     METRICS,
     PROMETHEUS,
@@ -43,9 +45,6 @@ from lab.services import (
     is_worker,
 )
 from lab.topology import BUCKET, FOOD11, LEDGER_PREFIX, OBJECT_STORE_BYTES, REGION, LabSpec, Vendor
-
-JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
-"""Settings of JupyterLab that every runtime uses."""
 
 FORKS = "fork-server"
 """The fork server's name in the state and the logs. It is no service: nobody uses it from outside."""
@@ -346,12 +345,13 @@ COMMANDS: Mapping[str, Callable[[ServicePlan, dict[str, str], str], Command]] = 
     QUEUE: ServicePlan._queue,
     GATEWAY: lambda plan, base, _: Command(classroom.argv(plan), {**base, **classroom.variables(plan)}, ROOT),
     PROXY: lambda plan, base, _: Command(classroom.proxy_argv(plan), classroom.proxy_base(plan, base), ROOT),
+    HUB: lambda plan, base, _: Command(hub.argv(), {**base, **hub.variables(plan)}, plan.layout.folder),
     JUPYTER: ServicePlan._jupyter,
 }
 """Service -> its command, given the environment that every process of the lab has; any other is a node."""
 
 
-PACKAGES: Mapping[str, str] = {JUPYTER: "jupyter", PROXY: "proxy"}
+PACKAGES: Mapping[str, str] = {JUPYTER: "jupyter", PROXY: "proxy", HUB: "hub"}
 """Service -> the group of packages that it needs beyond `local`. No training needs such a service."""
 
 

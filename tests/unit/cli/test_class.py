@@ -369,3 +369,23 @@ def test_lessons_are_collected_and_shown(school: School, tmp_path: Path) -> None
     assert "claimed" in school.labctl.ok("class", "progress")
     shown = school.labctl.json("class", "progress")
     assert shown["people"]["ann"][0]["reason"] == "the lab has no trace of job ann-lesson-02-plain-1"
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_her_home_in_jupyterhub_is_kept_or_deleted_with_her_work(school: School, keep: bool) -> None:
+    school.labctl.ok("class", "add", "ann")
+    home = school.classroom.home("ann")
+    (home / "work").mkdir(parents=True)
+    other = home.with_name("ben")
+    other.mkdir()
+    if not keep:
+        refused = school.labctl("class", "remove", "ann", "--delete-work")
+        assert "0 stored objects of ann, and her home in JupyterHub" in refused.output
+        assert home.exists()
+    school.labctl.ok("class", "remove", "ann", *([] if keep else ["--delete-work", "--yes"]))
+    assert [path.name for path in sorted(home.parent.iterdir())] == (["ann", "ben"] if keep else ["ben"])
+
+
+def test_the_hub_is_for_a_class(school: School) -> None:
+    result = school.labctl("up", "--hub")
+    assert (result.exit_code, "labctl up --class --hub" in result.stderr) == (2, True), result.stderr

@@ -213,6 +213,13 @@ def test_volumes_are_kept_where_nobody_can_be_asked(labctl: Labctl, arguments: l
     assert labctl.changes() == []
 
 
+def test_homes_of_people_that_go_with_the_volumes_are_named(labctl: Labctl, tmp_path: Path) -> None:
+    for name in ("ann", "ben", ".zoe.removed"):
+        (tmp_path / "labs" / "raylab" / "hub" / "homes" / name).mkdir(parents=True)
+    said = labctl("down", "--volumes").stderr
+    assert "every other stored object of lab raylab, and 2 homes of people in JupyterHub\n" in said
+
+
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [

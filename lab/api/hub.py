@@ -1,0 +1,47 @@
+"""What labctl tells the hub of a class of its lab."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "RAYLAB_HUB"
+"""Environment variable of the hub with its settings as JSON; there is no secret among them."""
+
+FOLDER = "hub"
+"""Folder of the hub in the folder of a lab."""
+
+HOMES = "homes"
+"""Folder in it with a home for each person."""
+
+
+def homes(lab: Path) -> Path:
+    """The folder of the people's homes in the folder of a lab."""
+    return lab / FOLDER / HOMES
+
+
+@dataclass(frozen=True)
+class HubSettings:
+    """All that the hub has to know."""
+
+    lab: str
+    folder: str
+    """Folder of its state, and of the people's homes."""
+    people: str
+    """Folder of the list of people."""
+    mark: str
+    """Mark of all processes of the hub; a person's server has her name added."""
+    host: str
+    port: int
+    """Port of the address that people use."""
+    api_port: int
+    """Port of the hub itself, behind that."""
+    gateway: str
+    store: str
+    workspace: str
+    modules: str
+    """PYTHONPATH of a person's server: the folder of `lab`."""
+    jupyter: str
+    """Folder of JupyterLab's settings."""
+    data: str
+    """Folder of data sets."""

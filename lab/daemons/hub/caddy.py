@@ -1,0 +1,45 @@
+"""Settings of the Caddy that leads people to the hub and to their servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+SOCKET = "caddy.sock"
+"""Unix socket of its administration in the hub's folder."""
+
+STREAMS = "24h"
+"""Time for which an open WebSocket outlives a change of settings."""
+
+
+def caddy_settings(listen: str, folder: Path, targets: Mapping[str, str]) -> dict[str, object]:
+    """Settings of a Caddy that listens there; `targets` has URLs by the beginnings of paths.
+
+    The longest beginning decides. Of what comes from this machine, as from the class's own proxy, it believes
+    who asked and by which scheme.
+    """
+    ordered = sorted(targets.items(), key=lambda item: -len(item[0]))
+    server = {
+        "listen": [listen],
+        "automatic_https": {"disable": True},
+        "trusted_proxies": {"source": "static", "ranges": ["127.0.0.1/32"]},
+        "routes": [_route(spec, target) for spec, target in ordered],
+    }
+    return {
+        "admin": {"listen": f"unix/{folder / SOCKET}|0600", "config": {"persist": False}},
+        "logging": {"logs": {"default": {"level": "ERROR"}}},
+        "storage": {"module": "file_system", "root": str(folder / "caddy")},
+        "apps": {"http": {"servers": {"hub": server}}},
+    }
+
+
+def _route(spec: str, target: str) -> dict[str, object]:
+    handler = {
+        "handler": "reverse_proxy",
+        "upstreams": [{"dial": urlsplit(target).netloc}],
+        "flush_interval": -1,
+        "stream_close_delay": STREAMS,
+    }
+    paths = [f"{spec}*"] if spec == "/" else [f"{spec}*", spec.rstrip("/")]
+    return {"match": [{"path": paths}], "handle": [handler], "terminal": True}

@@ -1,0 +1,101 @@
+"""The hub's configuration: what differs from JupyterHub's own defaults, of which none is made weaker."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.api.hub import HubSettings
+from lab.daemons.hub.routes import leading
+from lab.daemons.hub.servers import serving
+from lab.daemons.hub.settings import IDLE_SECONDS, TOOLS, WORK
+from lab.daemons.hub.sign_in import signing_in
+from lab.errors import SetupError
+from lab.host import environment
+from lab.host.files import ROOT, make_private, write_private
+from lab.host.reading import SMALL, read_text
+from lab.runtime.local.processes import MARK
+
+if TYPE_CHECKING:
+    from traitlets.config import Config
+
+KEY = "auth_state.key"
+"""File with the key of what the hub keeps of a sign-in."""
+
+DROP_IN = "jupyterhub_config.py"
+"""File of the teacher's in the hub's folder, which is read last: any authenticator of JupyterHub, for one."""
+
+CULLER = "idle-culler"
+POLL_SECONDS = 10
+"""Pause between two looks at a server, and so the longest time that it outlives its person's token."""
+
+REFRESH_SECONDS = 30
+"""Time for which a sign-in is believed before it is looked up in the list of people again."""
+
+
+def configure(c: Config, settings: HubSettings) -> None:
+    """Set what the class needs. Raises SetupError."""
+    folder = make_private(Path(settings.folder))
+    _write_labctl(folder / TOOLS)
+    own, there = f"http://{settings.host}:{settings.api_port}", f"http://{settings.host}:{settings.port}"
+    hub = c.JupyterHub
+    hub.bind_url, hub.hub_bind_url = there, own
+    hub.trusted_downstream_ips = [settings.host]
+    hub.db_url = f"sqlite:///{folder / 'jupyterhub.sqlite'}"
+    hub.cookie_secret_file = str(folder / "cookie_secret")
+    hub.proxy_class = leading(folder, environment.program("caddy") or "caddy")
+    hub.authenticator_class = signing_in(Path(settings.people))
+    hub.spawner_class = serving(settings)
+    hub.template_paths = [str(Path(__file__).parent / "templates")]
+    hub.template_vars = {"announcement_login": "Your name, and the token that your teacher gave you."}
+    hub.cleanup_servers = False  # they go on without the hub
+    hub.load_roles = [
+        {
+            "name": CULLER,
+            "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"],
+            "services": [CULLER],
+        }
+    ]
+    hub.services = [
+        {
+            "name": CULLER,
+            "command": [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={IDLE_SECONDS:.0f}"],
+            "environment": {MARK: settings.mark},
+        }
+    ]
+    c.PeopleAuthenticator.allow_all = True  # whom it knows; another authenticator says that for itself
+    c.PeopleAuthenticator.enable_auth_state = True
+    c.PeopleAuthenticator.auth_refresh_age = REFRESH_SECONDS
+    c.PeopleAuthenticator.auth_refresh_strict = True  # her tokens of JupyterHub's API end, too
+    c.PeopleAuthenticator.refresh_pre_spawn = True
+    c.CryptKeeper.keys = [_key(folder / KEY)]
+    c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
+    c.Spawner.default_url = "/lab"
+    c.Spawner.notebook_dir = f"~/{WORK}"
+    c.Spawner.poll_interval = POLL_SECONDS
+    c.Spawner.http_timeout = c.Spawner.start_timeout = 120
+    if (folder / DROP_IN).exists():
+        from traitlets.config.loader import PyFileConfigLoader
+
+        c.merge(PyFileConfigLoader(DROP_IN, path=str(folder)).load_config())
+
+
+def _key(path: Path) -> bytes:
+    if not path.exists():
+        write_private(path, secrets.token_hex(32))
+    try:
+        return bytes.fromhex(read_text(path, SMALL).strip())
+    except (OSError, ValueError) as error:
+        raise SetupError(f"{path} cannot be read: {error}", "delete it; everybody signs in again") from error
+
+
+def _write_labctl(folder: Path) -> None:
+    """Make the command `labctl` of people's terminals."""
+    folder.mkdir(mode=0o755, exist_ok=True)
+    script = folder / "labctl"
+    words = shlex.join((sys.executable, str(ROOT / "labctl.py")))
+    write_private(script, f'#!/bin/sh\nexec {words} "$@"\n')
+    script.chmod(0o755)

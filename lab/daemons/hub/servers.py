@@ -1,0 +1,123 @@
+"""Single-user servers: a JupyterLab for each person, in a folder of her own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from jupyterhub.spawner import LocalProcessSpawner
+
+from lab.api.hub import HubSettings
+from lab.daemons.hub.settings import (
+    KEPT,
+    MEMORY_BYTES,
+    furnish,
+    home_of,
+    mark_of,
+    server_environment,
+    stays,
+)
+from lab.people.registry import SERVER, Person, Registry
+from lab.runtime.local import processes
+
+NICE = 5
+"""A server gives way to what trains."""
+
+GRACE_SECONDS = 5.0
+"""Time that what is left of a server has to end."""
+
+PROGRESS_SECONDS = 0.5
+
+
+class PersonServer(LocalProcessSpawner):
+    """One person's server. `settings` and `registry` are set by a subclass: see `serving`."""
+
+    settings: HubSettings
+    registry: Registry
+    doing = ""
+    """Step of a start that is waited for."""
+    token_at = 0.0
+    """Time of the token of the person for whom it was started."""
+
+    async def start(self) -> tuple[str, int]:
+        """Make her folder, give the server a token, and start it."""
+        name = self.user.name
+        person = self.registry.get(name)
+        self.doing = "your folder and your copy of the notebooks"
+        await asyncio.to_thread(furnish, home_of(self.settings, name), Path(self.settings.workspace))
+        self.doing = "a token for your jobs"
+        self._token = self.registry.grant(SERVER, [name])[name]
+        self._person, self.token_at = person, person.token_at
+        self.doing = "JupyterLab, until it answers; 5 to 30 seconds"
+        address: tuple[str, int] = await super().start()
+        return address
+
+    def get_env(self) -> dict[str, str]:
+        """JupyterHub's variables for it, and hers."""
+        person: Person = self._person
+        path = os.environ.get("PATH", os.defpath)
+        return {**super().get_env(), **server_environment(self.settings, person, self._token, path)}
+
+    def user_env(self, env: dict[str, str]) -> dict[str, str]:
+        """Nothing of the machine's users."""
+        return env
+
+    def make_preexec_fn(self, name: str) -> Callable[[], None]:
+        home = str(home_of(self.settings, name))
+
+        def prepare() -> None:
+            os.umask(0o077)
+            os.chdir(home)
+            os.nice(NICE)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            with contextlib.suppress(ValueError, OSError):  # a lower limit is there already
+                resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+
+        return prepare
+
+    async def poll(self) -> int | None:
+        """None while it runs; it ends when its person leaves the class or gets another token."""
+        status: int | None = await super().poll()
+        if status is None and not stays(self.registry, self.user.name, {"token_at": self.token_at}):
+            self.log.info("the server of %s ends with her token", self.user.name)
+            await self._end()
+            return 0
+        return status
+
+    async def stop(self, now: bool = False) -> None:
+        """End it with all that was started in it, and its token."""
+        await super().stop(now)
+        await self._end()
+
+    async def _end(self) -> None:
+        name = self.user.name
+        mark = mark_of(self.settings, name)
+        await asyncio.to_thread(processes.end, None, mark, grace=GRACE_SECONDS)
+        self.registry.take_back(SERVER, name)
+
+    async def progress(self) -> AsyncIterator[dict[str, object]]:
+        """Say what is waited for, as it changes."""
+        said, percent = "", 10
+        while True:
+            if self.doing != said:
+                said, percent = self.doing, min(percent + 25, 90)
+                yield {"progress": percent, "message": f"waiting for {said}"}
+            await asyncio.sleep(PROGRESS_SECONDS)
+
+    def get_state(self) -> dict[str, object]:
+        return {**super().get_state(), "token_at": self.token_at}
+
+    def load_state(self, state: dict[str, float]) -> None:
+        super().load_state(state)
+        self.token_at = state.get("token_at", 0.0)
+
+
+def serving(settings: HubSettings) -> type[PersonServer]:
+    """The servers of this hub."""
+    own = {"settings": settings, "registry": Registry(Path(settings.people))}
+    kept = {"env_keep": list(KEPT)}
+    return type("PersonServer", (PersonServer,), {**own, **kept})

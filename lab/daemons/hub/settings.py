@@ -1,0 +1,105 @@
+"""Settings of the hub, and what a person's server gets: files and plain data, without JupyterHub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.api.hub import HOMES, VARIABLE, HubSettings
+from lab.api.light import restore
+from lab.daemons.gateway.submission import variables
+from lab.errors import UsageError
+from lab.host.files import make_private
+from lab.host.reading import parse_json
+from lab.people.registry import Person, Registry
+from lab.runtime.local.processes import MARK
+from lab.topology import REGION
+
+KEPT = ("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+"""Variables that a person's server keeps of the hub's, and no others."""
+
+TOOLS = "bin"
+"""Folder in the hub's with the command `labctl` of people's terminals."""
+
+WORK = "work"
+"""Folder in a person's home with her copy of the workspace, where JupyterLab opens."""
+
+IDLE_SECONDS = 2 * 3600.0
+"""Time after which a server that nobody uses is ended."""
+
+MEMORY_BYTES = 8 << 30
+"""Most memory of its own that one process of a person's server may take."""
+
+
+def home_of(settings: HubSettings, person: str) -> Path:
+    """The home of a person."""
+    return Path(settings.folder) / HOMES / person
+
+
+def mark_of(settings: HubSettings, person: str) -> str:
+    """The mark of all processes of a person's server."""
+    return f"{settings.mark}-{person}"
+
+
+def from_environment(environ: Mapping[str, str]) -> HubSettings:
+    """The settings that the hub was started with. Raises UsageError."""
+    try:
+        return restore(HubSettings, parse_json(environ.get(VARIABLE, "")))
+    except ValueError as error:
+        raise UsageError(f"{VARIABLE}: {error}", "labctl starts the hub: labctl up --class --hub") from error
+
+
+def server_environment(settings: HubSettings, person: Person, token: str, path: str) -> dict[str, str]:
+    """What a person's server gets beside JupyterHub's own: her tokens and keys, and nobody else's.
+
+    `token` is her server's for the gateway, `path` the PATH of the hub.
+    """
+    tools = (str(Path(settings.folder) / TOOLS), str(Path(sys.executable).parent))
+    return {
+        **variables(person),
+        "AWS_ENDPOINT_URL": settings.store,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "RAY_ADDRESS": settings.gateway,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": token,
+        "RAYLAB_RUNTIME": "class",
+        "RAYLAB_NAME": settings.lab,
+        "RAYLAB_DATA": settings.data,
+        "LABCTL_NO_VENV": "1",
+        "PYTHONPATH": settings.modules,
+        "PATH": os.pathsep.join((*tools, path)),
+        "JUPYTER_CONFIG_PATH": settings.jupyter,
+        "HOME": str(home_of(settings, person.name)),
+        "USER": person.name,
+        "LOGNAME": person.name,
+        "SHELL": "/bin/bash",
+        MARK: mark_of(settings, person.name),
+    }
+
+
+def stays(registry: Registry, name: str, state: Mapping[str, float] | None) -> bool:
+    """Tell if a person is in the class, with the token with which `state` began."""
+    person = registry.people().get(name)
+    return person is not None and not person.leaving and (state or {}).get("token_at") == person.token_at
+
+
+def furnish(home: Path, workspace: Path) -> None:
+    """Make a person's home, that only its owner may enter, with a copy of the workspace the first time.
+
+    Raises OSError, SetupError.
+    """
+    make_private(home.parent)
+    make_private(home).chmod(0o700)
+    if (home / WORK).exists():
+        return
+    partial = home / f".{WORK}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(workspace, partial, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    for path in (partial, *partial.rglob("*")):  # an installed labctl's files may be read-only
+        path.chmod(path.stat().st_mode | 0o200)
+    partial.rename(home / WORK)

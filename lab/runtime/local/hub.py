@@ -1,0 +1,53 @@
+"""JupyterHub of a class: its command, and what it is told of the lab."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from lab.api.hub import VARIABLE, HubSettings
+from lab.host.files import ROOT
+from lab.host.workspace import workspace
+from lab.runtime.local import classroom
+from lab.runtime.ports import LOOPBACK
+from lab.services import HUB
+
+if TYPE_CHECKING:
+    from lab.runtime.local.services import ServicePlan
+
+CONFIGURATION = ROOT / "lab" / "daemons" / "hub" / "jupyterhub_config.py"
+
+JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
+"""Settings of JupyterLab that every runtime uses."""
+
+NOTE = (
+    "hub: all servers run as the user of labctl: who writes code in one can read the files of the others "
+    "and the lab's secrets"
+)
+
+
+def argv() -> tuple[str, ...]:
+    """The hub's command."""
+    return (sys.executable, "-m", "jupyterhub", "--config", str(CONFIGURATION))
+
+
+def variables(plan: ServicePlan) -> dict[str, str]:
+    """Its environment, in which there is no secret of the lab."""
+    settings = HubSettings(
+        lab=plan.spec.name,
+        folder=str(plan.layout.hub),
+        people=str(classroom.people(plan)),
+        mark=plan.layout.mark(HUB),
+        host=LOOPBACK,
+        port=plan.ports["hub"],
+        api_port=plan.ports["hub-api"],
+        gateway=plan.url("gateway"),
+        store=plan.url("s3"),
+        workspace=str(workspace()),
+        modules=str(ROOT),
+        jupyter=str(JUPYTER_SETTINGS),
+        data=str(plan.layout.data),
+    )
+    return {"PYTHONPATH": str(ROOT), VARIABLE: json.dumps(dataclasses.asdict(settings))}

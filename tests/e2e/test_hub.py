@@ -1,0 +1,217 @@
+"""JupyterHub of a class: ann and ben sign in by link, and each works in a JupyterLab of her own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import stat
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from lab.people.registry import FOLDER, LINK, Registry
+from lab.runtime.local.processes import MARK
+from lab.services import HUB
+from tests.e2e.harness import PATIENCE, UP, Bench
+from tests.waiting import eventually
+
+pytest.importorskip("jupyterhub", reason="needs the group `hub`: JupyterHub is not installed")
+
+
+class Browser:
+    """A person's browser: cookies, forms with their hidden fields, and a terminal in her JupyterLab."""
+
+    def __init__(self, hub: str, name: str) -> None:
+        self.hub, self.name, self.session = hub, name, requests.Session()
+
+    def get(self, path: str) -> requests.Response:
+        return self.session.get(self.hub + path, timeout=PATIENCE)
+
+    def fill(self, page: requests.Response, path: str, **fields: str) -> requests.Response:
+        """Send a form with the fields that the page hides in it."""
+        hidden = dict(re.findall(r'type="hidden" name="(\w+)"\s+value="([^"]*)"', page.text))
+        return self.session.post(self.hub + path, data={**hidden, **fields}, timeout=PATIENCE)
+
+    def follow(self, link: str) -> requests.Response:
+        """Open a link and press the button, if there is one."""
+        page = self.session.get(link, timeout=PATIENCE)
+        return self.fill(page, "/hub/invite") if page.ok else page
+
+    def sign_in(self, name: str, token: str) -> requests.Response:
+        return self.fill(self.get("/hub/login"), "/hub/login", username=name, password=token)
+
+    @property
+    def signed_in(self) -> bool:
+        return "/hub/login" not in self.get("/hub/home").url
+
+    def open_lab(self) -> None:
+        """Wait until her JupyterLab is open."""
+        self.get("/hub/spawn")
+        place = f"/user/{self.name}/lab"
+        eventually(lambda: self.get(place).url.endswith(place), PATIENCE, f"{self.name}'s JupyterLab opens")
+
+    def api(self, method: str, path: str, document: dict[str, str] | None = None) -> requests.Response:
+        """Ask her server as its pages do."""
+        base = f"/user/{self.name}/"
+        (xsrf,) = (c.value for c in self.session.cookies if (c.name, c.path) == ("_xsrf", base))
+        url, headers = f"{self.hub}{base}api/{path}", {"X-XSRFToken": str(xsrf)}
+        return self.session.request(method, url, headers=headers, json=document, timeout=PATIENCE)
+
+    def type(self, line: str) -> tuple[int, str]:
+        """Type a line in a new terminal: its exit code, and what it prints."""
+        import websocket
+
+        terminal = self.api("POST", "terminals").json()["name"]
+        url = f"{self.hub}/user/{self.name}/terminals/websocket/{terminal}"
+        request = self.session.prepare_request(requests.Request("GET", url))
+        socket = websocket.create_connection(
+            url.replace("http", "ws", 1),
+            cookie=request.headers["Cookie"],
+            origin=self.hub,
+            timeout=PATIENCE,
+        )
+        first, second = uuid.uuid4().hex, uuid.uuid4().hex
+        with contextlib.closing(socket):
+            begin, end = (f"echo {mark[:9]}''{mark[9:]}" for mark in (first, second))
+            text = f"stty -echo; PS1=; {begin}; {line}; {end} $?\n"
+            socket.send(json.dumps(["stdin", text]))
+            printed = ""
+            while not (match := re.search(rf"{first}\r?\n(.*){second} (\d+)", printed, re.DOTALL)):
+                kind, *data = json.loads(socket.recv())
+                printed += data[0] if kind == "stdout" else ""
+        self.api("DELETE", f"terminals/{terminal}")
+        return int(match[2]), match[1]
+
+
+def processes_of(mark: str) -> list[psutil.Process]:
+    marked = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                marked.append(process)
+    return marked
+
+
+@pytest.mark.rare
+def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
+    bench = make_bench()
+    up = bench.labctl(*UP, "--workers", "1", "--class", "--hub", timeout=2 * PATIENCE)
+    assert "all servers run as the user of labctl" in up.out + up.err
+    hub = bench.lab.endpoints().hub
+    handed = bench.labctl("class", "add", "ann", "ben", "--json").document["people"]
+    tokens = {one["name"]: one["token"] for one in handed}
+    links = {
+        one["name"]: one["link"]
+        for one in bench.labctl("class", "invite", "--all", "--json").document["links"]
+    }
+    ann, ben = Browser(hub, "ann"), Browser(hub, "ben")
+
+    _check_links(bench, ann, ben, links, tokens)
+    for person in (ann, ben):
+        person.open_lab()
+    _check_secrets(bench, ann, tokens)
+    _check_home(bench, ann)
+
+    code, said = ann.type("ray job submit --submission-id first -- python -c 'print(6 * 7)'")
+    assert (code, "42" in said, "succeeded" in said) == (0, True, True), said
+    code, said = ben.type("labctl submit --detach --quiet -- sleep 600")
+    assert code == 0, said
+    job = said.split()[-1]
+    assert job.startswith("ben-")
+    code, said = ann.type(f"labctl jobs stop {job}")
+    assert (code, "this job is ben's" in said) == (11, True), said
+    code, said = ben.type(f"labctl jobs stop {job}")
+    assert (code, "STOPPED" in said) == (0, True), said
+
+    _check_kill(bench, ann)
+
+    bench.labctl("class", "reset", "ann")
+    mark = f"{bench.folder}:{HUB}-ann"
+    eventually(lambda: not processes_of(mark), PATIENCE, "ann's server ends with her token")
+    eventually(lambda: not ann.signed_in, PATIENCE, "ann has to sign in again")
+    assert ben.signed_in
+    notebook = bench.folder / "hub" / "homes" / "ben" / "work" / "README.md"
+    bench.labctl("down")
+    assert notebook.exists()
+    assert not bench.processes()
+
+
+def _check_links(
+    bench: Bench, ann: Browser, ben: Browser, links: dict[str, str], tokens: dict[str, str]
+) -> None:
+    """A link signs in once, before its end, and only with the form; so do name and token."""
+    assert ann.session.post(links["ann"], timeout=PATIENCE).status_code == 403  # no XSRF
+    assert ann.follow(links["ann"]).ok
+    assert ann.signed_in
+    other = Browser(ann.hub, "ann")
+    refused = other.follow(links["ann"])
+    assert (refused.status_code, "used already" in refused.text) == (403, True)
+    registry = Registry(bench.folder / FOLDER)
+    code = registry.grant(LINK, ["ann"], 1.0)["ann"]
+    assert other.follow(f"{ann.hub}/hub/invite?code={code}").status_code == 403
+    assert other.sign_in("ann", tokens["ben"]).status_code == 403
+    assert not other.signed_in
+    assert ben.sign_in("ben", tokens["ben"]).ok
+    assert ben.signed_in
+    assert ann.get("/user/ben/lab").status_code in (403, 404)
+    assert ann.get("/hub/admin").status_code == 403
+
+
+def _check_secrets(bench: Bench, ann: Browser, tokens: dict[str, str]) -> None:
+    """No process of her server has, in environment or arguments, what is the lab's or another person's."""
+    secrets = bench.runtime()._secrets()
+    people = Registry(bench.folder / FOLDER).people()
+    forbidden = {
+        "Ray's token": secrets.ray_token,
+        "the root key": secrets.root.secret_key,
+        "the training key": secrets.store.secret_key,
+        "JupyterLab's token": secrets.jupyter_token,
+        "ben's key": people["ben"].key.secret_key,
+        "ben's token": tokens["ben"],
+        "her own token": tokens["ann"],
+    }
+    theirs = {name: processes_of(f"{bench.folder}:{name}") for name in (HUB, f"{HUB}-ann")}
+    assert all(theirs.values())
+    for process in (process for group in theirs.values() for process in group):
+        said = " ".join([*process.environ().values(), *process.cmdline()])
+        assert [name for name, secret in forbidden.items() if secret in said] == []
+    everywhere = " ".join(" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]))
+    assert [name for name, secret in forbidden.items() if secret in everywhere] == []
+    code, said = ann.type("env")
+    assert code == 0
+    given = dict(line.partition("=")[::2] for line in said.splitlines())
+    assert given["AWS_SECRET_ACCESS_KEY"] == people["ann"].key.secret_key
+    assert given["RAYLAB_STORAGE"] == "s3://ray/people/ann"
+    bearer = Registry(bench.folder / FOLDER).bearer(given["RAY_AUTH_TOKEN"])
+    assert bearer is not None
+    assert bearer.name == "ann"
+    again = Browser(ann.hub, "ann")
+    assert again.sign_in("ann", given["RAY_AUTH_TOKEN"]).status_code == 403
+
+
+def _check_home(bench: Bench, ann: Browser) -> None:
+    """Her home is closed, and what she saves in her copy stays there."""
+    home = bench.folder / "hub" / "homes" / "ann"
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    saved = ann.api("PUT", "contents/README.md", {"type": "file", "format": "text", "content": "mine"})
+    assert saved.ok, saved.text
+    assert (home / "work" / "README.md").read_text() == "mine"
+    assert Path("workspace/README.md").read_text() != "mine"
+
+
+def _check_kill(bench: Bench, ann: Browser) -> None:
+    """When the hub is killed her kernel goes on, and when `up` has brought the hub back she is signed in."""
+    kernel = ann.api("POST", "kernels", {"name": "python3"}).json()["id"]
+    os.kill(bench.leaders()[HUB][0], signal.SIGKILL)
+    assert [one["id"] for one in ann.api("GET", "kernels").json()] == [kernel]
+    bench.labctl("up", timeout=2 * PATIENCE)
+    assert ann.signed_in
+    eventually(lambda: ann.api("GET", "kernels").ok, PATIENCE, "her server is led to again")
+    assert [one["id"] for one in ann.api("GET", "kernels").json()] == [kernel]

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from lab.api.hub import VARIABLE, HubSettings
+from lab.daemons.hub.caddy import SOCKET, caddy_settings
+from lab.daemons.hub.settings import KEPT, from_environment, furnish, server_environment, stays
+from lab.errors import UsageError
+from lab.people.registry import Newcomer, Registry
+from lab.runtime.local.processes import MARK
+
+
+def settings(folder: Path) -> HubSettings:
+    return HubSettings(
+        lab="raylab",
+        folder=str(folder / "hub"),
+        people=str(folder / "people"),
+        mark=f"{folder}:hub",
+        host="127.0.0.1",
+        port=8000,
+        api_port=8081,
+        gateway="http://127.0.0.1:8280",
+        store="http://127.0.0.1:9000",
+        workspace=str(folder / "workspace"),
+        modules="/there",
+        jupyter="/there/compose/jupyter",
+        data="/data",
+    )
+
+
+def test_what_labctl_says_is_what_the_hub_reads(tmp_path: Path) -> None:
+    given = settings(tmp_path)
+    assert from_environment({VARIABLE: json.dumps(dataclasses.asdict(given))}) == given
+    for text in ("", "{", "{}", '{"lab": 1}'):
+        with pytest.raises(UsageError, match=VARIABLE):
+            from_environment({VARIABLE: text})
+    with pytest.raises(UsageError, match=VARIABLE):
+        from_environment({})
+
+
+def test_a_server_has_the_keys_of_its_person_and_of_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAY_AUTH_TOKEN_PATH", "AWS_SECRET_ACCESS_KEY", "JUPYTER_TOKEN_FILE"):
+        monkeypatch.setenv(name, "the lab's")
+    registry = Registry(tmp_path / "people")
+    ann, ben = registry.invite([Newcomer("ann"), Newcomer("ben")])
+    made = server_environment(settings(tmp_path), ann.person, "of her server", "/usr/bin")
+    assert made["RAY_ADDRESS"] == "http://127.0.0.1:8280"
+    assert made["RAY_AUTH_TOKEN"] == "of her server"
+    assert made["RAYLAB_RUNTIME"] == "class"
+    assert made["AWS_SECRET_ACCESS_KEY"] == ann.person.key.secret_key
+    assert made["RAYLAB_STORAGE"] == "s3://ray/people/ann"
+    assert made["HOME"] == str(tmp_path / "hub" / "homes" / "ann")
+    assert made[MARK] == f"{tmp_path}:hub-ann"
+    assert made["PATH"].split(os.pathsep)[0] == str(tmp_path / "hub" / "bin")
+    assert made["PATH"].endswith(f"{os.pathsep}/usr/bin")
+    said = " ".join(made.values())
+    for secret in ("the lab's", ann.token, ben.person.key.secret_key, ben.person.key.access_key):
+        assert secret not in said
+    assert not [name for name in (*made, *KEPT) if name.endswith("_PATH") and "TOKEN" in name]
+    assert {MARK, VARIABLE}.isdisjoint(KEPT)
+
+
+def test_who_stays(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    (ann,) = registry.invite([Newcomer("ann")])
+    registry.add([ann.person])
+    state = {"token_at": ann.person.token_at}
+    assert stays(registry, "ann", state)
+    for other in (None, {}, {"token_at": 1.0}):
+        assert not stays(registry, "ann", other)
+    assert not stays(registry, "zoe", state)
+    registry.close("ann")
+    assert not stays(registry, "ann", state)
+
+
+def test_a_home_has_a_copy_that_is_made_once(tmp_path: Path) -> None:
+    workspace, home = tmp_path / "workspace", tmp_path / "homes" / "ann"
+    (workspace / "notebooks" / ".ipynb_checkpoints").mkdir(parents=True)
+    (workspace / "__pycache__").mkdir()
+    notebook = workspace / "notebooks" / "01.ipynb"
+    notebook.write_text("as it was")
+    notebook.chmod(0o444)
+    (home / ".work.partial").mkdir(parents=True)  # of a copy that was broken off
+    furnish(home, workspace)
+    hers = home / "work" / "notebooks" / "01.ipynb"
+    assert sorted(path.name for path in (home / "work").rglob("*")) == ["01.ipynb", "notebooks"]
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE(hers.stat().st_mode) & stat.S_IWUSR
+    hers.write_text("hers")
+    furnish(home, workspace)
+    assert (hers.read_text(), notebook.read_text()) == ("hers", "as it was")
+
+
+def test_a_home_that_stood_open_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    home = tmp_path / "homes" / "ann"
+    home.mkdir(parents=True)
+    home.chmod(0o755)
+    furnish(home, tmp_path / "workspace")
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_caddy_leads_the_longest_beginning_first_and_is_set_through_a_closed_socket(tmp_path: Path) -> None:
+    targets = {"/": "http://127.0.0.1:8081", "/user/ann/": "http://127.0.0.1:4001"}
+    made = json.loads(json.dumps(caddy_settings("127.0.0.1:8000", tmp_path, targets)))
+    assert made["admin"]["listen"] == f"unix/{tmp_path / SOCKET}|0600"
+    server = made["apps"]["http"]["servers"]["hub"]
+    assert server["listen"] == ["127.0.0.1:8000"]
+    ways = [
+        (way["match"][0]["path"], way["handle"][0]["upstreams"][0]["dial"], way["terminal"])
+        for way in server["routes"]
+    ]
+    assert ways == [
+        (["/user/ann/*", "/user/ann"], "127.0.0.1:4001", True),
+        (["/*"], "127.0.0.1:8081", True),
+    ]
