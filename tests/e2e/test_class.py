@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -266,12 +267,15 @@ def _check_page(bench: Bench, gateway: str, ann: Student, tokens: dict[str, str]
         asked = pages[name].get(f"{gateway}/class/ask", params=stop).text
         key = re.findall(r'name="key" value="(.+?)"', asked)[-1]
         done = pages[name].post(f"{gateway}/class/do", {**stop, "key": key})
-        assert (done.status_code, "this job is ann's" in done.text) == (status, status == 403), done.text
+        assert (done.status_code, "this job is ann's" in unescape(done.text)) == (status, status == 403), (
+            done.text
+        )
     poll(
-        lambda: "STOPPED" in ann.labctl("jobs", "show", job)[1] or None,
+        lambda: "(Cancelled)" in ann.labctl("jobs", "show", job)[1] or None,
         timeout=PATIENCE,
         waited_for="ann's job to be stopped",
     )
+    assert job not in shown("tom")
 
 
 def _check_keys(lab: Lab) -> None:

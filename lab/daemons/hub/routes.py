@@ -53,23 +53,24 @@ class CaddyProxy(Proxy):
 
     async def add_route(self, routespec: str, target: str, data: Mapping[str, object]) -> None:
         route: dict[str, object] = {"routespec": routespec, "target": target, "data": dict(data)}
-        await self._change({**self.routes, routespec: route})
+        async with self.lock:
+            await self._change({**self.routes, routespec: route})
 
     async def delete_route(self, routespec: str) -> None:
-        await self._change({spec: route for spec, route in self.routes.items() if spec != routespec})
+        async with self.lock:
+            await self._change({spec: route for spec, route in self.routes.items() if spec != routespec})
 
     async def get_all_routes(self) -> dict[str, dict[str, object]]:
         return {spec: dict(route) for spec, route in self.routes.items()}
 
     async def _change(self, routes: Mapping[str, dict[str, object]]) -> None:
         """Give Caddy other routes. Raises ServiceError, and then they are as they were."""
-        async with self.lock:
-            before, self.routes = self.routes, routes
-            try:
-                await self._load()
-            except ServiceError:
-                self.routes = before
-                raise
+        before, self.routes = self.routes, routes
+        try:
+            await self._load()
+        except ServiceError:
+            self.routes = before
+            raise
 
     async def _run(self) -> None:
         """Start the process, and wait until it takes settings."""
