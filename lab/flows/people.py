@@ -87,13 +87,13 @@ class Classroom:
 
         Raises NotFoundError, and RefusedError for somebody who is being removed or a lab without a hub.
         """
-        hub = self._lab.endpoints().hub
-        if not hub:
+        endpoints = self._lab.endpoints()
+        if not endpoints.hub:
             hint = "`labctl down`, then `labctl up --class --hub`"
             raise RefusedError(f"lab {self._lab.name} has no JupyterHub to sign in to", hint)
         until = self.registry.clock() + days * SECONDS_OF_DAY
         codes = self.registry.grant(LINK, names, until)
-        people = self.registry.people()
+        people, hub = self.registry.people(), endpoints.address or endpoints.hub
         return tuple(
             Link(name, people[name].role, address_of(hub, code), until) for name, code in codes.items()
         )

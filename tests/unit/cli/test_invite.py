@@ -14,15 +14,24 @@ from lab.people.links import Link, as_page
 from lab.people.policy import Role
 from lab.people.registry import FOLDER, Registry
 from lab.topology import LabSpec
+from lab.topology.address import Address
 from tests.unit.cli.fakes import PLAN, Labctl
 from tests.unit.cli.queues import QueueWorld
 
 
 @pytest.fixture
-def school(labctl: Labctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Labctl:
+def address() -> Address | None:
+    """The class's one address; None: nowhere but on this machine."""
+    return None
+
+
+@pytest.fixture
+def school(
+    labctl: Labctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address | None
+) -> Labctl:
     """A lab with JupyterHub, and ann, ben and eva in its class."""
     labctl.runtime.down()
-    labctl.runtime.up(LabSpec(gpu=PLAN, classroom=True, hub=True))
+    labctl.runtime.up(LabSpec(gpu=PLAN, classroom=True, hub=True, address=address))
     QueueWorld(labctl, tmp_path / "queue")
     monkeypatch.setattr(labctl.store, "ping", lambda: "moto 5")
     labctl.ok("class", "add", "ann", "ben", "eva")
@@ -46,6 +55,12 @@ def test_each_link_signs_its_person_in_once(school: Labctl) -> None:
     assert [signs_in(school, one["link"]) for one in links] == ["ann", "ben"]
     assert [signs_in(school, one["link"]) for one in links] == ["", ""]
     assert all(one["until"] > 0 for one in links)
+
+
+@pytest.mark.parametrize("address", [Address("class.example.org", 8443, "192.0.2.7")])
+def test_a_link_leads_to_the_address_of_the_class(school: Labctl) -> None:
+    (one,) = school.json("class", "invite", "ann")["links"]
+    assert one["link"].startswith("https://class.example.org:8443/hub/invite?code=")
 
 
 def test_all_but_those_who_leave(school: Labctl) -> None:
