@@ -17,6 +17,7 @@ import pytest
 import requests
 
 from lab.people.registry import FOLDER, LINK, Registry
+from lab.runtime import ports
 from lab.runtime.local.processes import MARK
 from lab.services import HUB
 from tests.e2e.harness import PATIENCE, UP, Bench
@@ -28,8 +29,10 @@ pytest.importorskip("jupyterhub", reason="needs the group `hub`: JupyterHub is n
 class Browser:
     """A person's browser: cookies, forms with their hidden fields, and a terminal in her JupyterLab."""
 
-    def __init__(self, hub: str, name: str) -> None:
-        self.hub, self.name, self.session = hub, name, requests.Session()
+    def __init__(self, hub: str, name: str, trusted: str = "") -> None:
+        """`trusted` is the file of the authority of an address with TLS."""
+        self.hub, self.name, self.trusted, self.session = hub, name, trusted, requests.Session()
+        self.session.verify = trusted or True
 
     def get(self, path: str) -> requests.Response:
         return self.session.get(self.hub + path, timeout=PATIENCE)
@@ -76,6 +79,7 @@ class Browser:
             cookie=request.headers["Cookie"],
             origin=self.hub,
             timeout=PATIENCE,
+            sslopt={"ca_certs": self.trusted} if self.trusted else None,
         )
         first, second = uuid.uuid4().hex, uuid.uuid4().hex
         with contextlib.closing(socket):
@@ -101,17 +105,19 @@ def processes_of(mark: str) -> list[psutil.Process]:
 
 @pytest.mark.rare
 def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
+    """Ann comes through the class's one address, ben on this machine."""
     bench = make_bench()
-    up = bench.labctl(*UP, "--workers", "1", "--class", "--hub", timeout=2 * PATIENCE)
+    address = ("--address", f"localhost:{ports.choose('gateway', None, (), usual=False)}")
+    up = bench.labctl(*UP, "--workers", "1", "--class", "--hub", *address, timeout=2 * PATIENCE)
     assert "all servers run as the user of labctl" in up.out + up.err
-    hub = bench.lab.endpoints().hub
+    endpoints = bench.lab.endpoints()
     handed = bench.labctl("class", "add", "ann", "ben", "--json").document["people"]
     tokens = {one["name"]: one["token"] for one in handed}
     links = {
         one["name"]: one["link"]
         for one in bench.labctl("class", "invite", "--all", "--json").document["links"]
     }
-    ann, ben = Browser(hub, "ann"), Browser(hub, "ben")
+    ann, ben = Browser(endpoints.address, "ann", endpoints.authority), Browser(endpoints.hub, "ben")
 
     _check_links(bench, ann, ben, links, tokens)
     for person in (ann, ben):
@@ -150,7 +156,10 @@ def _check_links(
     assert ann.session.post(links["ann"], timeout=PATIENCE).status_code == 403  # no XSRF
     assert ann.follow(links["ann"]).ok
     assert ann.signed_in
-    other = Browser(ann.hub, "ann")
+    assert "/hub/" in ann.get("/").url
+    assert "Sign in" in ann.get("/class/").text
+    assert all(cookie.secure for cookie in ann.session.cookies)
+    other = Browser(ann.hub, "ann", ann.trusted)
     refused = other.follow(links["ann"])
     assert (refused.status_code, "used already" in refused.text) == (403, True)
     registry = Registry(bench.folder / FOLDER)
@@ -192,7 +201,7 @@ def _check_secrets(bench: Bench, ann: Browser, tokens: dict[str, str]) -> None:
     bearer = Registry(bench.folder / FOLDER).bearer(given["RAY_AUTH_TOKEN"])
     assert bearer is not None
     assert bearer.name == "ann"
-    again = Browser(ann.hub, "ann")
+    again = Browser(ann.hub, "ann", ann.trusted)
     assert again.sign_in("ann", given["RAY_AUTH_TOKEN"]).status_code == 403
 
 
