@@ -235,9 +235,12 @@ def waves(
     if find_fault(fault).kind.scope is not Scope.NODE:
         yield "", list(trainings)
         return
-    places = broken.without(trainings, lambda training: bench.where(training.job))
-    for node in sorted(set(places.values())):
+    left = list(trainings)
+    while places := broken.without(left, lambda training: bench.where(training.job)):
+        node = min(places.values())
         yield node, [training for training, place in places.items() if place == node]
+        # Those left are asked anew: the controller of one of Tune's may have been on that node.
+        left = [training for training, place in places.items() if place != node]
 
 
 def strike(
