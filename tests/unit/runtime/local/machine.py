@@ -16,7 +16,7 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError
-from lab.host import listening
+from lab.host import environment, listening
 from lab.host.http import Reply
 from lab.host.listening import Listening
 from lab.runtime import ports
@@ -246,6 +246,7 @@ class Machine:
             "which",
             lambda name: f"/bin/{name}" if name in self.programs else None,
         )
+        patch.setattr(environment, "program", lambda name: shutil.which(name) or "")
 
         def set_up(url: str, root: Credentials, key: Credentials) -> None:
             assert url.startswith("http://127.0.0.1:")
