@@ -210,7 +210,7 @@ class ClassPage:
         raise NotFoundError(f"there is no page {request.path[:80]!a}")
 
     async def _sign_in(self, request: web.Request, form: Mapping[str, str]) -> web.Response:
-        person = self._registry.bearer(form.get("token", "").strip())
+        person = self._registry.owner(form.get("token", "").strip())
         if person is None or person.name != form.get("name", "").strip().lower():
             if not await self._wrong(request):
                 return self._html(429, "sign-in", said="Too many wrong tokens: try again later.", hint="")
