@@ -40,7 +40,7 @@ EXAMPLES, ALL_EXAMPLES = 100, 400
 def pytest_configure(config: pytest.Config) -> None:
     """Decide before any module is imported; what a test sets itself holds."""
     many = config.getoption("--all") or config.getoption("--no-skips")
-    settings.register_profile("raylab", max_examples=ALL_EXAMPLES if many else EXAMPLES)
+    settings.register_profile("raylab", deadline=None, max_examples=ALL_EXAMPLES if many else EXAMPLES)
     settings.load_profile("raylab")
 
 

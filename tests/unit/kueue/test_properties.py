@@ -31,7 +31,7 @@ from kueue.simulate import simulate
 from tests.unit.kueue.made import FLAVOR, GPU, cohort, job, queue, setup
 
 PLACE = FlavorResource(FLAVOR, GPU)
-MANY = settings(deadline=None, database=None, derandomize=True)
+MANY = settings(database=None, derandomize=True)
 """The same cases in every run; other ones without `derandomize` and with `--hypothesis-seed=NUMBER`."""
 
 SOME = settings(MANY, max_examples=100)

@@ -62,7 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world.close()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(method=METHODS, path=PATHS, query=QUERIES, body=BODIES, length=st.none() | TEXTS)
 def test_every_request_gets_an_answer_and_a_refusal_changes_nothing(
     site: Site, method: str, path: str, query: str, body: bytes, length: str | None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import PortTakenError, RefusedError, ServiceError, SetupError
+from lab.host.environment import NO_VENV
 from lab.host.listening import Listening
 from lab.runtime import proxy
 from lab.runtime.local import state
@@ -23,6 +24,7 @@ CLASS = dataclasses.replace(SPEC, classroom=True, address=ADDRESS)
 @pytest.fixture(autouse=True)
 def _here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.programs.add("caddy")
+    monkeypatch.setenv(NO_VENV, "1")  # else what labctl has installed itself counts
     monkeypatch.setattr(proxy, "listen_at", lambda address, **_: "192.0.2.7")
 
 
