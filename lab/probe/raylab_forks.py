@@ -42,7 +42,7 @@ TRAIN = (
 READ_LATER = frozenset(
     {
         *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN", "RAYLAB_WORKERS_GRANTED"),
-        "RAYLAB_EACH_STEP",
+        *("RAYLAB_EACH_STEP", "RAYLAB_PERSON", "RAYLAB_STORAGE"),
         OFF,  # `doubt` compares what of it matters
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }

@@ -10,6 +10,11 @@ import pytest
 import raylab_forks as forks
 
 from forkserver import modules, scripts
+from forkserver.refusal import differing
+from lab.daemons.gateway.submission import variables
+from lab.people.policy import Role
+from lab.people.registry import Person
+from lab.topology import Credentials
 
 
 @pytest.mark.parametrize(
@@ -24,6 +29,11 @@ def test_a_job_that_switches_off_what_the_server_has_done_already_is_not_forked(
     wanted = {"RAYLAB_PATCHES_OFF": off}
     assert forks.application().doubt(wanted, {"HOME": "/home"}) == why
     assert forks.application().doubt(wanted, wanted) == ""
+
+
+def test_a_job_of_a_person_of_a_class_is_forked() -> None:
+    ann = Person("ann", Role.STUDENT, "0" * 64, 0.0, 0.0, Credentials("ann", "secret"))
+    assert differing(variables(ann), {}, application=forks.application()) == ""
 
 
 def test_a_lab_imports_what_its_own_ranks_were_seen_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
