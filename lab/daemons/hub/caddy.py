@@ -12,6 +12,15 @@ SOCKET = "caddy.sock"
 STREAMS = "24h"
 """Time for which an open WebSocket outlives a change of settings."""
 
+ONE_ANSWER = {
+    "match": [{"not": [{"header": {"Upgrade": ["*"]}}]}],
+    "handle": [
+        {"handler": "headers", "response": {"set": {"Connection": ["close"]}, "deferred": True}},
+    ],
+}
+"""A connection ends with its answer, but for WebSockets. Caddy closes idle ones when its settings change, as
+for each server that starts, and a request that was on its way on one of them would be lost."""
+
 
 def caddy_settings(listen: str, folder: Path, targets: Mapping[str, str]) -> dict[str, object]:
     """Settings of a Caddy that listens there; `targets` has URLs by the beginnings of paths.
@@ -24,7 +33,7 @@ def caddy_settings(listen: str, folder: Path, targets: Mapping[str, str]) -> dic
         "listen": [listen],
         "automatic_https": {"disable": True},
         "trusted_proxies": {"source": "static", "ranges": ["127.0.0.1/32"]},
-        "routes": [_route(spec, target) for spec, target in ordered],
+        "routes": [ONE_ANSWER, *(_route(spec, target) for spec, target in ordered)],
     }
     return {
         "admin": {"listen": f"unix/{folder / SOCKET}|0600", "config": {"persist": False}},

@@ -114,9 +114,11 @@ def test_caddy_leads_the_longest_beginning_first_and_is_set_through_a_closed_soc
     assert made["admin"]["listen"] == f"unix/{tmp_path / SOCKET}|0600"
     server = made["apps"]["http"]["servers"]["hub"]
     assert server["listen"] == ["127.0.0.1:8000"]
+    first, *others = server["routes"]
+    assert first["handle"][0]["response"]["set"] == {"Connection": ["close"]}
+    assert "terminal" not in first
     ways = [
-        (way["match"][0]["path"], way["handle"][0]["upstreams"][0]["dial"], way["terminal"])
-        for way in server["routes"]
+        (way["match"][0]["path"], way["handle"][0]["upstreams"][0]["dial"], way["terminal"]) for way in others
     ]
     assert ways == [
         (["/user/ann/*", "/user/ann"], "127.0.0.1:4001", True),
