@@ -156,15 +156,8 @@ class Site:
 
     async def _held_back(self, request: web.Request) -> bool:
         """Let the answer to a wrong token wait; False where too many wait already."""
-        seconds = self._slowdown.wrong(origin(request.remote, request.headers.getall(FORWARDED, ())))
-        if self._slowdown.full:
-            return False
-        self._slowdown.waiting += 1
-        try:
-            await self._pause(seconds)
-        finally:
-            self._slowdown.waiting -= 1
-        return True
+        source = origin(request.remote, request.headers.getall(FORWARDED, ()))
+        return await self._slowdown.hold_back(source, self._pause)
 
     async def _tail(self, request: web.Request, person: Person, match: re.Match[str]) -> web.StreamResponse:
         """Send a log until the job has ended, the client is gone, or its token has ended."""

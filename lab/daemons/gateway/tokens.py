@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from lab.host.clock import MONOTONIC, Clock
 
@@ -70,12 +71,27 @@ class Slowdown:
         self._recent, self._at = 0.0, clock()
         self._unsaid = 0
         self.waiting = 0
-        """Refusals that wait now; whoever waits counts itself."""
+        """Refusals that wait now."""
 
     @property
     def full(self) -> bool:
         """True while no further refusal may wait."""
         return self.waiting >= MOST_WAITING
+
+    async def hold_back(self, origin: str, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> bool:
+        """Let the answer to a wrong token from there wait; False, at once, where too many wait already.
+
+        `pause` waits so many seconds.
+        """
+        seconds = self.wrong(origin)
+        if self.full:
+            return False
+        self.waiting += 1
+        try:
+            await pause(seconds)
+        finally:
+            self.waiting -= 1
+        return True
 
     def wrong(self, origin: str) -> float:
         """Seconds for which the answer to a wrong token from there is to be held back."""

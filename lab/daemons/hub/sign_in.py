@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,14 +50,8 @@ class PeopleAuthenticator(Authenticator):
 
     async def hold_back(self, handler: BaseHandler) -> None:
         """Answer what is wrong late: the later, the more there was of it. Raises HTTPError."""
-        seconds = self.slowdown.wrong(handler.request.remote_ip)
-        if self.slowdown.full:
+        if not await self.slowdown.hold_back(handler.request.remote_ip):
             raise web.HTTPError(429, "Too many wrong tokens: try again later.")
-        self.slowdown.waiting += 1
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self.slowdown.waiting -= 1
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool:
         """False once the person has left or got another token: she has to sign in again."""
