@@ -20,7 +20,6 @@ class LedgerNodes(RayApi):
     """Nodes that ran a rank of the jobs that were asked for. When one began or ended is not known."""
 
     def __init__(self) -> None:
-        """Knows no node before a job is asked for."""
         super().__init__("", "")
         self.followed: dict[str, JobLedger] = {}
 

@@ -24,7 +24,6 @@ class HealthClient:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
-        """`queues` is the client of the controller."""
         self._queues = queues
 
     def view(self) -> HealthView:

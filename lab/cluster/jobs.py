@@ -87,7 +87,6 @@ class Job:
 
     @property
     def final(self) -> bool:
-        """True once the job has ended."""
         return self.status in JOB_FINAL or self.earlier
 
     @property

@@ -71,7 +71,6 @@ class RefusedFilesError(UsageError):
     """Files of objects that were refused, with each thing that is wrong."""
 
     def __init__(self, message: str, hint: str, problems: Sequence[Misfit]) -> None:
-        """`problems` are in the order of the files."""
         super().__init__(message, hint)
         self.problems = tuple(problems)
 

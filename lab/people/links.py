@@ -46,7 +46,6 @@ class Link:
 
 
 def address_of(hub: str, code: str) -> str:
-    """The address of a link of this code."""
     return f"{hub.rstrip('/')}{PATH}?{urlencode({'code': code})}"
 
 

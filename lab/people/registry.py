@@ -213,7 +213,6 @@ class Registry:
             return known[name]
 
     def forget(self, name: str) -> None:
-        """Take a person off the list."""
         with self._changing() as known:
             known.pop(name, None)
 

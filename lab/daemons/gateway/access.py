@@ -35,7 +35,6 @@ class Asked:
 
     @property
     def target(self) -> str:
-        """Path and query."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
@@ -43,7 +42,6 @@ class Access:
     """Finds jobs, and decides by the one table of who may do what."""
 
     def __init__(self, registry: Registry, queue: Upstream, ray: Upstream) -> None:
-        """Nothing is asked yet."""
         self.registry, self.queue, self.ray = registry, queue, ray
 
     def owner(self, namespace: str) -> str:

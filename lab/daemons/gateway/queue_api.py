@@ -14,7 +14,6 @@ class QueuePages:
     """The controller's pages."""
 
     def __init__(self, access: Access) -> None:
-        """Nothing is asked yet."""
         self._access = access
 
     async def submit(self, asked: Asked) -> Reply:
@@ -26,7 +25,6 @@ class QueuePages:
         return await self._access.queue.ask("POST", asked.path, json.dumps(request).encode())
 
     async def package(self, asked: Asked) -> Reply:
-        """`GET` and `PUT /packages/SHA256`."""
         body = asked.body if asked.method == "PUT" else None
         return await self._access.queue.ask(asked.method, asked.path, body)
 
@@ -45,12 +43,10 @@ class QueuePages:
         return document(listing)
 
     async def workload(self, asked: Asked, space: str, name: str, page: str = "") -> Reply:
-        """`GET /workloads/NAMESPACE/NAME` and `.../why`."""
         row = await self._access.get(asked.person, Action.READ, f"{space}/{name}")
         return good(await self._access.queue.ask("GET", workload_path(row, page)))
 
     async def order(self, asked: Asked, space: str, name: str, verb: str) -> Reply:
-        """`POST /workloads/NAMESPACE/NAME/VERB`."""
         row = await self._access.get(asked.person, Action.STOP, f"{space}/{name}")
         return await self._access.queue.ask("POST", workload_path(row, f"/{verb}"), asked.body)
 
@@ -69,11 +65,9 @@ class QueuePages:
         return views.closed_event(event)
 
     async def see(self, asked: Asked) -> Reply:
-        """Queues, quotas and health: everybody's."""
         self._access.check_shared(asked.person, Action.SEE_QUEUES)
         return await self._access.queue.ask("GET", asked.target)
 
     async def change(self, asked: Asked) -> Reply:
-        """Other queues and quotas, and states of nodes."""
         self._access.check_shared(asked.person, Action.CHANGE_QUEUES)
         return await self._access.queue.ask("POST", asked.path, asked.body)

@@ -34,12 +34,10 @@ class RayJobs:
     """The pages of the Jobs API."""
 
     def __init__(self, access: Access, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """`pause` waits so many seconds."""
         self._access, self._pause = access, pause
         self._packages: dict[str, dict[str, str]] = {}
 
     async def version(self, asked: Asked) -> Reply:
-        """`GET /api/version`."""
         return await self._access.ray.ask("GET", asked.path)
 
     async def cluster(self, asked: Asked) -> Reply:
@@ -59,7 +57,6 @@ class RayJobs:
         raise NotFoundError(f"there is no package {name}")
 
     async def put_package(self, asked: Asked, name: str) -> Reply:
-        """`PUT /api/packages/gcs/NAME`."""
         sha256 = hashlib.sha256(asked.body).hexdigest()
         reply = await self._access.queue.ask("PUT", f"/packages/{sha256}", asked.body)
         if not reply.good:
@@ -77,7 +74,6 @@ class RayJobs:
     # Jobs
 
     async def submit(self, asked: Asked) -> Reply:
-        """`POST /api/jobs/`."""
         person = asked.person
 
         def package(name: str) -> str:
@@ -113,7 +109,6 @@ class RayJobs:
         return document(shown)
 
     async def job(self, asked: Asked, name: str) -> Reply:
-        """`GET /api/jobs/ID`."""
         row = await self._find(asked, Action.LIST, name)
         if row is None:
             job = await self._unqueued(asked, Action.LIST, name)

@@ -46,7 +46,6 @@ class Reply:
 
     @property
     def good(self) -> bool:
-        """True for a status below 300."""
         return self.status < 300
 
     def json(self) -> Any:
@@ -63,7 +62,6 @@ class Reply:
 
 
 def document(value: object, status: int = 200) -> Reply:
-    """An answer with a JSON document."""
     return Reply(status, json.dumps(value).encode())
 
 

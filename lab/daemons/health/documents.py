@@ -20,7 +20,6 @@ class Kept:
 
 
 def kept(states: Sequence[Health], overrides: Sequence[Override]) -> dict[str, object]:
-    """The document that is kept."""
     document: dict[str, object] = plain(Kept(tuple(states), tuple(overrides)))
     return document
 
@@ -31,7 +30,6 @@ def read_kept(document: object) -> Kept:
 
 
 def device(item: Health) -> DeviceView:
-    """One device as pages show it."""
     return DeviceView(
         node=item.node,
         device=item.device,
@@ -46,7 +44,6 @@ def device(item: Health) -> DeviceView:
 
 
 def check(item: CheckHealth) -> CheckView:
-    """One check of a device, with its last result."""
     result = item.result
     return CheckView(
         name=result.check,

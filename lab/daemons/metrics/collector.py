@@ -43,7 +43,6 @@ class LabCollector:
         self._cluster, self._store, self._clock = cluster, store, clock
 
     def collect(self) -> Iterator[Metric]:
-        """The metric families, as prometheus_client asks for them."""
         yield from self._sources()
         cluster, store = self._cluster.current, self._store.current
         if cluster is not None:
@@ -62,7 +61,6 @@ class LabCollector:
 
 
 def gauge(name: str, documentation: str, *labels: str) -> GaugeMetricFamily:
-    """An empty family of gauges."""
     from prometheus_client.core import GaugeMetricFamily
 
     return GaugeMetricFamily(name, documentation, labels=labels)

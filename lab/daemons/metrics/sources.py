@@ -185,7 +185,6 @@ class StoreSource:
 
 
 def run_view(job: str, run: Run) -> RunView:
-    """View of a run of `job`."""
     last = run.last
     return RunView(
         job=label(job),

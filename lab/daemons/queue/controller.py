@@ -164,7 +164,6 @@ class Draft:
     """A change while it is made: calls into the engine, and what they mean for the jobs."""
 
     def __init__(self, controller: Controller, now: float) -> None:
-        """Begin without any."""
         self.now = now
         self.changes: list[Change] = []
         self._controller = controller
@@ -194,12 +193,10 @@ class Draft:
                 self._follow(key, changes)
 
     def add(self, record: Record, document: Object) -> None:
-        """Take a new job in."""
         self.put(record)
         self.call("submit", workload=document)
 
     def put(self, record: Record) -> None:
-        """Replace a job."""
         self._controller.records[record.key] = record
         for keys, phases in ((self._controller.holding, HOLDING), (self._controller.waiting, (QUEUED,))):
             (keys.add if record.phase in phases else keys.discard)(record.key)
@@ -231,7 +228,6 @@ class Draft:
         self.call("apply", objects=self._objects)
 
     def batch(self) -> Batch:
-        """All that is to be written."""
         controller = self._controller
         history = controller.engine.history
         return Batch(

@@ -44,7 +44,6 @@ class QueueCollector:
         """Submission ids of the attempts that were counted."""
 
     def collect(self) -> Iterator[Metric]:
-        """The metric families, as prometheus_client asks for them."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         role, only = ROLE

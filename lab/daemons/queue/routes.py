@@ -127,12 +127,10 @@ class Routes:
 
 
 def _key(asked: Request) -> str:
-    """Key of the workload in the path."""
     return "/".join(asked.parts[:2])
 
 
 def event_document(event: StoredEvent) -> QueueEvent:
-    """One event in an answer."""
     change = event.change
     return QueueEvent(
         number=event.number,
@@ -147,7 +145,6 @@ def event_document(event: StoredEvent) -> QueueEvent:
 
 
 def failure(error: LabError) -> Answer:
-    """The answer to a request that was refused."""
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
     if isinstance(error, HttpError):
         status = error.status

@@ -27,7 +27,6 @@ class BadObjectsError(UsageError):
     """Objects that are wrong; nothing was changed."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        """`problems` are all of them."""
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}", problems[0].hint)
         self.problems = tuple(problems)
@@ -42,7 +41,6 @@ class Applied:
     warnings: tuple[Problem, ...] = ()
 
     def document(self) -> Changed:
-        """The answer to a request."""
         return Changed(
             tuple(
                 ObjectChange(kind, name, namespace, change)
@@ -53,7 +51,6 @@ class Applied:
 
 
 def misfit(problem: Problem) -> Misfit:
-    """One problem in an answer."""
     return Misfit(problem.file, problem.line, problem.path, problem.message, problem.hint)
 
 

@@ -102,7 +102,6 @@ class StateStore:
                 )
 
     def close(self) -> None:
-        """Close the file."""
         self._database.close()
 
     def load(self) -> Loaded:
@@ -163,7 +162,6 @@ class StateStore:
             return parse_json(row[0]) if row else None
 
     def keep_health(self, document: Mapping[str, object]) -> None:
-        """Replace it."""
         with self._explained(), self._transaction():
             self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", (_json(document),))
 

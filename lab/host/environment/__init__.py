@@ -253,13 +253,11 @@ def pinned_as(root: str = ROOT) -> str:
 
 
 def python_of(root: str) -> str:
-    """The environment's interpreter."""
     parts = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
     return os.path.join(venv_of(root), *parts)
 
 
 def requirements_of(group: str, root: str) -> str:
-    """The pinned requirements of a group."""
     return os.path.join(root, "requirements", f"{group}.txt")
 
 
@@ -287,7 +285,6 @@ def expected_stamp(group: str, root: str) -> dict[str, object]:
 
 
 def _pins(group: str, root: str) -> bytes:
-    """The pinned requirements of a group, as they are in their file."""
     try:
         with open(requirements_of(group, root), "rb") as file:
             return file.read()

@@ -124,7 +124,6 @@ def _groups(plan: GpuPlan) -> dict[str, str]:
 
 
 def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> ServiceOverride:
-    """The override of one worker."""
     environment: dict[str, str] = dict(SHARED) if plan.shared else {}
     if pinned_by_file or assignment is None:
         return {"environment": environment} if environment else {}

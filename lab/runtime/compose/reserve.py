@@ -200,6 +200,5 @@ def _may(path: Path, user: tuple[int, int]) -> int:
 
 
 def _held(folder: Path) -> Collection[int]:
-    """The ports of the lab with this folder."""
     other = state.load(folder)
     return other.ports.values() if other else ()
