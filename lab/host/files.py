@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -172,10 +173,6 @@ def take_lock(
     BlockingIOError after `timeout` seconds, OSError where there can be no such file.
     """
     file = _open_lock(path)
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return file
 
     def locked() -> bool:
         nonlocal file
