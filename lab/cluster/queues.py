@@ -44,6 +44,8 @@ TIMEOUT_SECONDS = 20.0
 UPLOAD_SECONDS = 120.0
 
 ANYWHERE = "*"
+"""Stands for the namespace where only a name is known."""
+
 RESERVED = "raylab_"
 """Beginning of metadata that only the lab writes."""
 
