@@ -19,9 +19,7 @@ class QueuePages:
     async def submit(self, asked: Asked) -> Reply:
         """`POST /jobs` and `/dry-run`, in this person's name."""
         request = submission.from_queue(asked.person, submission.body(asked.body))
-        space = str(request["queue"]).partition("/")[0]
-        owner = self._access.owner(space)
-        self._access.check(asked.person, Action.SUBMIT, owner, f"queue {request['queue']}")
+        self._access.check_submit(asked.person, request)
         return await self._access.queue.ask("POST", asked.path, json.dumps(request).encode())
 
     async def package(self, asked: Asked) -> Reply:
@@ -34,13 +32,13 @@ class QueuePages:
         if not reply.good:
             return reply
         listing = reply.json()
-        listing["workloads"] = [
+        rows = [
             row
             if self._access.may(asked.person, Action.READ, self._access.owner(row["namespace"]))
             else views.closed_row(row)
             for row in listing["workloads"]
         ]
-        return document(listing)
+        return document({**listing, "workloads": rows})
 
     async def workload(self, asked: Asked, space: str, name: str, page: str = "") -> Reply:
         row = await self._access.get(asked.person, Action.READ, f"{space}/{name}")
@@ -62,7 +60,7 @@ class QueuePages:
         space, slash, _ = str(event["workload"]).partition("/")
         if not slash or self._access.may(asked.person, Action.READ, self._access.owner(space)):
             return event
-        return views.closed_event(event)
+        return {**event, "message": ""}  # which may hold what the job printed
 
     async def see(self, asked: Asked) -> Reply:
         self._access.check_shared(asked.person, Action.SEE_QUEUES)
