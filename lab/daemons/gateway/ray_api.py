@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, job_path, workload_path
@@ -74,14 +75,9 @@ class RayJobs:
     # Jobs
 
     async def submit(self, asked: Asked) -> Reply:
-        person = asked.person
-
-        def package(name: str) -> str:
-            return self._package(person.name, name)
-
-        request = submission.from_ray(person, submission.body(asked.body), package)
-        space = str(request["queue"]).partition("/")[0]
-        self._access.check(person, Action.SUBMIT, self._access.owner(space), f"queue {request['queue']}")
+        package = partial(self._package, asked.person.name)
+        request = submission.from_ray(asked.person, submission.body(asked.body), package)
+        self._access.check_submit(asked.person, request)
         reply = await self._access.queue.ask("POST", "/jobs", json.dumps(request).encode())
         if not reply.good:
             return _as_text(reply)
