@@ -162,10 +162,8 @@ def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) ->
             if any(flavor.name == name for group in owner.groups for flavor in group.flavors)
         ]
     if kind == "ClusterQueue":
-        doors = [
-            local_queue for local_queue in left.local_queues.values() if local_queue.cluster_queue == name
-        ]
-        users = [f"LocalQueue {local_queue.namespace}/{local_queue.name}" for local_queue in doors]
+        queues = (queue for queue in left.local_queues.values() if queue.cluster_queue == name)
+        users = [f"LocalQueue {queue.namespace}/{queue.name}" for queue in queues]
         return users + [f"job {item.key}" for item in items if item.cluster_queue == name]
     if kind == "LocalQueue":
         return [f"job {item.key}" for item in items if item.queue == (namespace, name)]
