@@ -14,6 +14,7 @@ from benchmarks.measure import own_lab, say, timed
 from lab.cluster.recipes import find_recipe
 from lab.host.files import ROOT
 from lab.lab import Lab
+from lab.runtime.local.runtime import LocalRuntime
 
 
 def cli(runs: int) -> list[Row]:
@@ -54,7 +55,9 @@ def submit(runs: int) -> list[Row]:
     """Measure submission to first reported epoch: labctl against `ray job submit` of the same script."""
     ours, peer = [], []
     with own_lab("bench-submit") as lab:
-        environment = {**os.environ, **lab.runtime.client_environment()}
+        runtime = lab.runtime
+        assert isinstance(runtime, LocalRuntime)
+        environment = {**os.environ, **runtime.client_environment()}
         folder = find_recipe("digits").folder
         ray = str(Path(sys.executable).parent / "ray")
         for number in range(runs + 1):  # the first pair warms caches and is not counted

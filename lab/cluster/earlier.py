@@ -54,13 +54,9 @@ def _job(store: Store, job: str, entries: Sequence[StoredObject]) -> Job:
     return Job(
         submission_id=job,
         status=EARLIER,
-        entrypoint="",
         message=_ending(ends) if whole else "its end is not recorded: the ledger stops before it",
         started_at=min(entry.modified for entry in entries),
         ended_at=max(event.at for event, _ in ends) if whole else None,
-        node_id="",
-        exit_code=None,
-        metadata={},
     )
 
 

@@ -20,7 +20,6 @@ class LedgerNodes(RayApi):
     """Nodes that ran a rank of the jobs that were asked for. When one began or ended is not known."""
 
     def __init__(self) -> None:
-        """Knows no node before a job is asked for."""
         super().__init__("", "")
         self.followed: dict[str, JobLedger] = {}
 
@@ -78,11 +77,7 @@ def _job(submission_id: str, history: History, began: float) -> Job:
     return Job(
         submission_id=submission_id,
         status=status,
-        entrypoint="",
         message=f"its training failed: {errors[-1]}" if ended and errors else "",
         started_at=began,
         ended_at=max(run.finished_at or 0.0 for run in runs) if ended else None,
-        node_id="",
-        exit_code=None,
-        metadata={},
     )

@@ -13,9 +13,6 @@ from lab.host.clock import MONOTONIC, Clock, poll
 ORDERABLE = ("PASS", "WARN", "EVICT", "UNKNOWN")
 """Results that a check can be ordered to report."""
 
-CPU = "cpu"
-"""The device that stands for a node without its GPUs."""
-
 RUN_SECONDS = 120.0
 """Time for ordered checks to be made."""
 
@@ -24,7 +21,6 @@ class HealthClient:
     """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
 
     def __init__(self, queues: Queues) -> None:
-        """`queues` is the client of the controller."""
         self._queues = queues
 
     def view(self) -> HealthView:
@@ -61,23 +57,14 @@ class HealthClient:
             hint="labctl health shows what is known; an agent that does not report runs no checks",
         )
 
-    def override(
-        self,
-        node: str,
-        device: str,
-        check: str,
-        state: str,
-        *,
-        message: str = "",
-        value: float | None = None,
-    ) -> Override:
+    def override(self, node: str, device: str, check: str, state: str, *, message: str = "") -> Override:
         """Let a check of a device report this result until `lift`: what a fault does.
 
         Raises UsageError, NotFoundError for a node or device that no agent has told of.
         """
         if state not in ORDERABLE:
             raise UsageError(f"{state}: not a result of a check", f"one of {', '.join(ORDERABLE)}")
-        order = Override(node, device, check, state, value, message)
+        order = Override(node, device, check, state, message=message)
         return self._queues.ask(Override, "POST", "/health/override", order)
 
     def lift(self, node: str, device: str, check: str) -> Lift:

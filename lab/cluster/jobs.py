@@ -6,7 +6,7 @@ import hashlib
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -70,14 +70,14 @@ class Job:
 
     submission_id: str
     status: str
-    entrypoint: str
-    message: str
-    started_at: float | None
-    ended_at: float | None
-    node_id: str
+    entrypoint: str = ""
+    message: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    node_id: str = ""
     """Node of the driver, empty while there is none."""
-    exit_code: int | None
-    metadata: Mapping[str, str]
+    exit_code: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
     num_cpus: float = 0
     num_gpus: float = 0
     driver_id: str = ""
@@ -87,7 +87,6 @@ class Job:
 
     @property
     def final(self) -> bool:
-        """True once the job has ended."""
         return self.status in JOB_FINAL or self.earlier
 
     @property

@@ -74,7 +74,6 @@ class QueueRequest:
 
     @property
     def asks_for_workers(self) -> bool:
-        """Tell if it says anything of its workers."""
         given = (self.workers, self.gpus_per_worker, self.cpus_per_worker, self.memory_per_worker)
         return any(value is not None for value in given)
 

@@ -44,6 +44,8 @@ TIMEOUT_SECONDS = 20.0
 UPLOAD_SECONDS = 120.0
 
 ANYWHERE = "*"
+"""Stands for the namespace where only a name is known."""
+
 RESERVED = "raylab_"
 """Beginning of metadata that only the lab writes."""
 
@@ -71,7 +73,6 @@ class RefusedFilesError(UsageError):
     """Files of objects that were refused, with each thing that is wrong."""
 
     def __init__(self, message: str, hint: str, problems: Sequence[Misfit]) -> None:
-        """`problems` are in the order of the files."""
         super().__init__(message, hint)
         self.problems = tuple(problems)
 

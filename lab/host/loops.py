@@ -63,7 +63,6 @@ class Loop:
 
     @property
     def state(self) -> LoopState:
-        """The loop now."""
         return LoopState(self.name, self._clock() - self._completed, self._error)
 
     def start(self) -> None:
@@ -111,7 +110,6 @@ class Loops:
         self._loops = tuple(loops)
 
     def start(self) -> None:
-        """Begin all of them."""
         for loop in self._loops:
             loop.start()
 

@@ -64,7 +64,6 @@ class Program:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Options of its build."""
         flags = "".join(f" -X {name}={value}" for name, value in self.variables.items())
         return ("-trimpath", "-ldflags", f"-s -w{flags}")
 
@@ -74,7 +73,6 @@ class Program:
 
     @property
     def path(self) -> Path:
-        """The file that `build` makes."""
         return cache() / f"{self.name}-{self.version}" / self.name
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.api.light import restore
-from lab.errors import NotFoundError, RefusedError, SetupError, StateError
+from lab.errors import NotFoundError, RefusedError, StateError
 from lab.host.clock import WALL, Clock
 from lab.host.files import lock, write_private
 from lab.host.reading import read_json
@@ -213,7 +213,6 @@ class Registry:
             return known[name]
 
     def forget(self, name: str) -> None:
-        """Take a person off the list."""
         with self._changing() as known:
             known.pop(name, None)
 
@@ -224,10 +223,7 @@ class Registry:
             known = dict(self.people())
             yield known
             people = [dataclasses.asdict(known[name]) for name in sorted(known)]
-            write_private(self.path, json.dumps({"schema": SCHEMA, "people": people}, indent=1))
-            with contextlib.suppress(OSError):  # services in containers run as the owner of the folder
-                folder = self.path.parent.stat()
-                os.chown(self.path, folder.st_uid, folder.st_gid)
+            write_owned(self.path, {"schema": SCHEMA, "people": people})
 
     def _read(self) -> dict[str, Person]:
         try:
@@ -267,14 +263,14 @@ def _without(person: Person, kind: str) -> Person:
     return dataclasses.replace(person, grants=tuple(one for one in person.grants if one.kind != kind))
 
 
-def hand_over(folder: Path, uid: int, gid: int) -> None:
-    """Make another user the owner of a folder and of all in it, for containers. Raises SetupError."""
-    try:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, uid, gid, follow_symlinks=False)
-    except OSError as error:
-        message = f"cannot give {error.filename or folder} to user {uid}: {error.strerror}"
-        raise SetupError(message, "run labctl as the owner of that folder") from error
+def write_owned(path: Path, document: object) -> None:
+    """Replace a file by a JSON document, for the owner of its folder, as whom services in containers run.
+
+    Raises SetupError.
+    """
+    write_private(path, json.dumps(document, indent=1))
+    with contextlib.suppress(OSError):
+        os.chown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
 
 
 def _hash(token: str) -> str:

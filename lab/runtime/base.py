@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from lab.errors import LabDownError, UnsupportedError
 from lab.services import is_worker
 from lab.topology import (
-    REGION,
     Credentials,
     Endpoints,
     LabSpec,
@@ -126,22 +125,6 @@ class LabView(ABC):
         """
         del services
         return {}
-
-    def client_environment(self) -> dict[str, str]:
-        """The variables that a shell needs to use the lab with Ray's own tools, from this machine.
-
-        Raises LabDownError.
-        """
-        endpoints = self.endpoints()
-        return {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": endpoints.ray_token_file,
-            "RAY_API_SERVER_ADDRESS": endpoints.dashboard,
-            "AWS_ENDPOINT_URL": endpoints.s3,
-            "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
-            "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
-            "AWS_REGION": REGION,
-        }
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
         """A hint to run these commands of labctl; `in_python` goes on with the same in Python."""

@@ -17,11 +17,10 @@ from lab.errors import (
     RefusedError,
     ServiceError,
     SetupError,
-    UnsupportedError,
 )
 from lab.host.files import home, lock, remove
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
-from lab.runtime import proxy, statefile
+from lab.runtime import proxy
 from lab.runtime.base import OnProgress, Runtime
 from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
@@ -104,10 +103,6 @@ class HostedRuntime(Runtime, Generic[S]):
     @abstractmethod
     def _seen(self, current: S) -> dict[str, Seen]:
         """Process or container of each service now."""
-
-    @abstractmethod
-    def _runs_none(self, port: str) -> UnsupportedError:
-        """The error for a port that such a lab does not have."""
 
     def spec(self) -> LabSpec:
         return self._up().spec
@@ -223,10 +218,6 @@ class HostedRuntime(Runtime, Generic[S]):
         names = self._services(current)
         if service not in names:
             raise NotFoundError(f"lab {self.lab} has no service {service!r}", f"it has: {', '.join(names)}")
-
-    def _check_same(self, current: S, asked: LabSpec) -> None:
-        """Refuse a lab that is up and is not what is asked for. Raises RefusedError."""
-        statefile.check_same(current.spec, current.ports, asked, self._runs_none)
 
     def _secrets(self) -> Secrets:
         """The secrets that the lab was started with. Raises ServiceError; new ones would open nothing."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +15,7 @@ from lab.errors import LessonError, NotFoundError, RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.quantities import plural
 from lab.people import roster
-from lab.people.links import MOST_DAYS, as_csv, as_page
+from lab.people.links import MOST_DAYS, as_csv, as_page, csv_text
 from lab.people.policy import Role
 from lab.people.progress import CLAIMED, FAILED, PASSED
 
@@ -203,9 +201,7 @@ def progress(app: App, as_csv: bool) -> None:
         states = {one.lesson: one.state for one in kept.people.get(name, ())}
         rows.append((name, *(states.get(number, "") for number in kept.lessons)))
     if as_csv:
-        text = io.StringIO()
-        csv.writer(text).writerows((head, *rows))
-        app.out.line(text.getvalue().rstrip())
+        app.out.line(csv_text(head, rows).rstrip())
     elif not kept.lessons:
         app.out.line("no report was collected yet: labctl class collect DIR")
     else:
@@ -280,7 +276,8 @@ def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, cla
         {"name": one.person.name, "role": one.person.role.value, "token": one.token} for one in invitations
     ]
     if out is not None:
-        write_private(out, _csv(records))
+        rows = ((one.person.name, one.person.role.value, one.token) for one in invitations)
+        write_private(out, csv_text(("name", "role", "token"), rows))
     shown = records if out is None else [_without_token(record) for record in records]
     if app.out.as_json(documents.invited(address, shown)):
         return
@@ -296,14 +293,6 @@ def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, cla
 
 def _without_token(record: Invited) -> Invited:
     return {"name": record["name"], "role": record["role"]}
-
-
-def _csv(records: Sequence[Invited]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ("name", "role", "token"))
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
 
 
 COMMANDS = (class_,)

@@ -14,19 +14,15 @@ class QueuePages:
     """The controller's pages."""
 
     def __init__(self, access: Access) -> None:
-        """Nothing is asked yet."""
         self._access = access
 
     async def submit(self, asked: Asked) -> Reply:
         """`POST /jobs` and `/dry-run`, in this person's name."""
         request = submission.from_queue(asked.person, submission.body(asked.body))
-        space = str(request["queue"]).partition("/")[0]
-        owner = self._access.owner(space)
-        self._access.check(asked.person, Action.SUBMIT, owner, f"queue {request['queue']}")
+        self._access.check_submit(asked.person, request)
         return await self._access.queue.ask("POST", asked.path, json.dumps(request).encode())
 
     async def package(self, asked: Asked) -> Reply:
-        """`GET` and `PUT /packages/SHA256`."""
         body = asked.body if asked.method == "PUT" else None
         return await self._access.queue.ask(asked.method, asked.path, body)
 
@@ -36,21 +32,19 @@ class QueuePages:
         if not reply.good:
             return reply
         listing = reply.json()
-        listing["workloads"] = [
+        rows = [
             row
             if self._access.may(asked.person, Action.READ, self._access.owner(row["namespace"]))
             else views.closed_row(row)
             for row in listing["workloads"]
         ]
-        return document(listing)
+        return document({**listing, "workloads": rows})
 
     async def workload(self, asked: Asked, space: str, name: str, page: str = "") -> Reply:
-        """`GET /workloads/NAMESPACE/NAME` and `.../why`."""
         row = await self._access.get(asked.person, Action.READ, f"{space}/{name}")
         return good(await self._access.queue.ask("GET", workload_path(row, page)))
 
     async def order(self, asked: Asked, space: str, name: str, verb: str) -> Reply:
-        """`POST /workloads/NAMESPACE/NAME/VERB`."""
         row = await self._access.get(asked.person, Action.STOP, f"{space}/{name}")
         return await self._access.queue.ask("POST", workload_path(row, f"/{verb}"), asked.body)
 
@@ -66,14 +60,12 @@ class QueuePages:
         space, slash, _ = str(event["workload"]).partition("/")
         if not slash or self._access.may(asked.person, Action.READ, self._access.owner(space)):
             return event
-        return views.closed_event(event)
+        return {**event, "message": ""}  # which may hold what the job printed
 
     async def see(self, asked: Asked) -> Reply:
-        """Queues, quotas and health: everybody's."""
         self._access.check_shared(asked.person, Action.SEE_QUEUES)
         return await self._access.queue.ask("GET", asked.target)
 
     async def change(self, asked: Asked) -> Reply:
-        """Other queues and quotas, and states of nodes."""
         self._access.check_shared(asked.person, Action.CHANGE_QUEUES)
         return await self._access.queue.ask("POST", asked.path, asked.body)

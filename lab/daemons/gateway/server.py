@@ -109,7 +109,6 @@ class Site:
         self._routes = Routes(access, self._jobs)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         if request.path == HEALTH:  # the one page without a token
             return _response(Reply(200, b"{}"))
         try:

@@ -8,7 +8,7 @@ finds in the file what is left to do.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -56,36 +56,33 @@ class Controller:
         clock: Clock = WALL,
         resource: str = "nvidia.com/gpu",
         queued_only: bool = False,
-        most_finished: int = MOST_FINISHED,
     ) -> None:
-        """Go on with what the file says. `resource` is what a GPU is called; see `tidy` for the limits.
+        """Go on with what the file says. `resource` is what quotas call a GPU.
 
         With `queued_only` no job is taken that names no queue. Raises StateError.
         """
-        self.most_finished = most_finished
+        self.most_finished = MOST_FINISHED
         self.lock = threading.RLock()
         self.clock, self.resource, self.packages = clock, resource, packages
         self.queued_only = queued_only
         self.away: Mapping[str, str] = {}
+        """`ray` or `store` -> reason why it does not answer; empty when both do."""
         self.capacity: Mapping[str, int] = {}
+        """CPUs and GPUs of the lab, as quotas count them; empty while its nodes are not known."""
         self.wake = threading.Event()
         """Set when there is something to decide."""
         self.engine: Engine
         self.records: dict[str, Record] = {}
+        """Key -> job, in the order of their creation; `engine.items[key]` belongs to it."""
         self.holding: set[str] = set()
         """Keys of the jobs that hold quota."""
         self.waiting: set[str] = set()
         """Keys of the jobs that wait for quota."""
         self._store = store
-        self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._stale = True
         self._fresh()
 
-    # Reading, see Reader
-
-    @property
-    def jobs(self) -> Mapping[str, Record]:
-        return self.records
+    # Reading, under `lock`
 
     @property
     def setup(self) -> Setup:
@@ -93,10 +90,8 @@ class Controller:
         return self.engine.setup
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
+        """Events with a number above `since`, oldest first; with `workload` those of one."""
         return self._store.events(since, limit, workload)
-
-    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        self._listeners.append(listener)
 
     def now(self) -> float:
         """The time, as precisely as a status says it."""
@@ -120,9 +115,6 @@ class Controller:
                     with suppress(StateError):  # readers must not see what was not written
                         self._fresh()
                 raise
-            if draft.changes:
-                for listener in self._listeners:
-                    listener(draft.changes)
 
     def tidy(self) -> None:
         """Drop what is too old to matter: finished jobs, early events of long lives.
@@ -155,16 +147,12 @@ class Controller:
         draft.note(changes)
         self._store.commit(draft.batch())
         self._stale = False
-        if changes:
-            for listener in self._listeners:
-                listener(changes)
 
 
 class Draft:
     """A change while it is made: calls into the engine, and what they mean for the jobs."""
 
     def __init__(self, controller: Controller, now: float) -> None:
-        """Begin without any."""
         self.now = now
         self.changes: list[Change] = []
         self._controller = controller
@@ -194,12 +182,10 @@ class Draft:
                 self._follow(key, changes)
 
     def add(self, record: Record, document: Object) -> None:
-        """Take a new job in."""
         self.put(record)
         self.call("submit", workload=document)
 
     def put(self, record: Record) -> None:
-        """Replace a job."""
         self._controller.records[record.key] = record
         for keys, phases in ((self._controller.holding, HOLDING), (self._controller.waiting, (QUEUED,))):
             (keys.add if record.phase in phases else keys.discard)(record.key)
@@ -231,7 +217,6 @@ class Draft:
         self.call("apply", objects=self._objects)
 
     def batch(self) -> Batch:
-        """All that is to be written."""
         controller = self._controller
         history = controller.engine.history
         return Batch(

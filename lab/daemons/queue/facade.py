@@ -94,14 +94,12 @@ class QueueFacade:
     def _preempt(self, draft: Draft, record: Record, reason: str, message: str) -> None:
         if record.phase not in HOLDING or self._controller.engine.leaving(record.key):
             raise RefusedError(f"job {record.key} holds no quota, or is being stopped: it is {record.phase}")
-        if record.stop is not None and record.stop.to == DONE:
-            raise RefusedError(f"job {record.key} is being stopped for good")
+        _refuse_ending(record)
         draft.call("evict", workload=record.key, reason=reason, message=message)
 
     def _activate(self, draft: Draft, record: Record, *, active: bool) -> None:
         item = self._controller.engine.items[record.key]
-        if record.stop is not None and record.stop.to == DONE:
-            raise RefusedError(f"job {record.key} is being stopped for good")
+        _refuse_ending(record)
         if item.active == active:
             raise RefusedError(f"job {record.key} is {'not on hold' if active else 'on hold already'}")
         draft.call("set_active", workload=record.key, active=active)
@@ -125,6 +123,11 @@ class QueueFacade:
             draft.apply(applied.setup)
         self._controller.wake.set()
         return applied.document()
+
+
+def _refuse_ending(record: Record) -> None:
+    if record.stop is not None and record.stop.to == DONE:
+        raise RefusedError(f"job {record.key} is being stopped for good")
 
 
 def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:

@@ -24,10 +24,10 @@ from lab.daemons.queue.model import (
     UNSENT,
     Record,
 )
-from lab.daemons.queue.rayside import RaySide
+from lab.daemons.queue.rayside import Cluster
 from lab.daemons.queue.steward import States, Steward
 from lab.daemons.queue.takes import covers, exceeded
-from lab.daemons.queue.workers import Workers
+from lab.daemons.queue.workers import Threads
 from lab.errors import LabError
 
 BUSY_SECONDS, CALM_SECONDS = 0.25, 1.0
@@ -67,8 +67,8 @@ class Reconciler:
     def __init__(
         self,
         controller: Controller,
-        ray: RaySide,
-        workers: Workers,
+        ray: Cluster,
+        workers: Threads,
         *,
         states: States = tuple,
         say: Callable[[str], None] = lambda _: None,

@@ -92,7 +92,6 @@ def _check_free(gpus: Sequence[Gpu], held: Mapping[str, GpuHolder]) -> None:
 
 
 def held_error(device: str, holder: GpuHolder) -> GpuError:
-    """The error for a GPU that another lab has."""
     return GpuError(
         f"GPU {device} is held by {holder}",
         f"{holder.hint}; or name another with --gpus (`labctl gpus` lists them)",

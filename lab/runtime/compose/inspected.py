@@ -136,7 +136,6 @@ def image(record: Mapping[str, Any]) -> ImageInfo:
 
 
 def seen(container: Container | None) -> Seen:
-    """The container of a service now."""
     if container is None:
         return Seen(State.ABSENT, "not started")
     unhealthy = container.health not in ("healthy", "")
@@ -164,7 +163,6 @@ def _state(container: Container) -> tuple[State, str]:
 
 
 def ended(container: Container) -> str:
-    """The end of a container, in words."""
     if container.out_of_memory:
         return "its container was killed: it reached its memory limit"
     if container.exit_code == 137:

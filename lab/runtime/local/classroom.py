@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 
 def people(plan: ServicePlan) -> Path:
-    """The folder of the list of people."""
     return plan.layout.folder / FOLDER
 
 
 def argv(plan: ServicePlan) -> tuple[str, ...]:
-    """The gateway's command."""
     listen = ("--listen", f"{LOOPBACK}:{plan.ports['gateway']}")
     return (sys.executable, "-m", "lab.daemons.gateway", *listen, "--people", str(people(plan)))
 
@@ -48,7 +46,6 @@ def store_argv(plan: ServicePlan) -> tuple[str, ...]:
 
 
 def proxy_argv(plan: ServicePlan) -> tuple[str, ...]:
-    """The proxy's command."""
     program = environment.program("caddy") or "caddy"
     return (program, *proxy.COMMAND, str(plan.layout.folder / proxy.FOLDER / proxy.SETTINGS))
 

@@ -29,7 +29,6 @@ NOTE = (
 
 
 def argv() -> tuple[str, ...]:
-    """The hub's command."""
     return (sys.executable, "-m", "jupyterhub", "--config", str(CONFIGURATION))
 
 

@@ -50,11 +50,9 @@ class Layout:
 
     @property
     def data(self) -> Path:
-        """The data sets of all labs."""
         return data_folder(self.folder.parent)
 
     def log(self, service: str) -> Path:
-        """The output of a service."""
         return self.folder / "logs" / f"{service}.log"
 
     def mark(self, service: str) -> str:

@@ -137,11 +137,9 @@ class ServicePlan:
         return sys.platform == "linux" and "forks" not in self.patches_off.split(",")
 
     def url(self, port: str) -> str:
-        """The loopback URL of a named port."""
         return f"http://{LOOPBACK}:{self.ports[port]}"
 
     def command(self, service: str) -> Command:
-        """The command that starts `service`."""
         if service == FORKS:
             return self._fork_server()
         return COMMANDS.get(service, ServicePlan._node)(

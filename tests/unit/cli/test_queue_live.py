@@ -153,7 +153,7 @@ def test_a_command_says_what_it_takes(classroom: QueueWorld, tmp_path: Path) -> 
         {"name": "workers", "count": 2, "min_count": 1, "requests": {"cpu": 2.0, GPU: 1}},
     ]
     assert (found["max_time"], found["preemption_grace"], found["enforce"]) == (1800.0, 5.0, True)
-    assert classroom.ray.orders[0].package
+    assert classroom.ray.packages[0]
 
 
 def test_a_retry_policy_of_options_and_annotations(classroom: QueueWorld, tmp_path: Path) -> None:

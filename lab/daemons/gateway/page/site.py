@@ -145,7 +145,9 @@ class ClassPage:
             look = await self._look(session.person)
             name = "page" if not page else "now"
             with known_shape("an answer of the lab"):
-                return self._html(200, name, session, look=look, tables=tables(look), facts=facts(look))
+                shown = tables(look)
+                figures = facts(look, shown[0])
+                return self._html(200, name, session, look=look, tables=shown, facts=figures)
         if page == "ask":
             act, parts = _act(request.query)
             name = parts[1] if act is ACTS["stop"] else "/".join(filter(None, parts[1:]))

@@ -52,10 +52,10 @@ def tables(look: Look) -> tuple[Table, ...]:
     return tuple(make(look) for make in (_jobs, _people, _queues, _nodes, recoveries, lessons))
 
 
-def facts(look: Look) -> tuple[tuple[str, str], ...]:
-    """Label and value of the figures at the head."""
+def facts(look: Look, jobs: Table) -> tuple[tuple[str, str], ...]:
+    """Label and value of the figures at the head; `jobs` is the first of the tables."""
     here = sum(look.now - look.seen.get(name, 0.0) <= HERE_SECONDS for name in look.people)
-    states = [row[2].text for row in _jobs(look).rows]
+    states = [row[2].text for row in jobs.rows]
     known = look.answers[WORKLOADS].good
     return (
         ("here now", f"{here} of {len(look.people)}"),

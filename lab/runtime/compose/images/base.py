@@ -120,7 +120,6 @@ def of_suite(available: Iterable[AptSource], suite: str, own: str) -> tuple[AptS
 
 
 def base_name(suite: str) -> str:
-    """The image that `make_base` makes."""
     return f"raylab/base:{suite}"
 
 

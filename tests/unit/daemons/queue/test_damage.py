@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lab.cluster.queues import WORKLOAD
+from lab.cluster.submission import Submission
 from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.queue.aside import note, open_store, set_aside, set_aside_at
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.store import FILE, DamagedError, StateStore
 from lab.errors import StateError
@@ -170,7 +170,12 @@ def test_jobs_of_queues_that_began_anew_are_not_ended_as_strangers(
     tmp_path: Path, began: float, ended: bool
 ) -> None:
     world = World(tmp_path, queued_only=True)
-    order = Order("of-old-queues", ("python",), {"env_vars": {"GPUS": "1"}}, metadata={WORKLOAD: "ns/old"})
+    order = Submission(
+        ("python",),
+        runtime_env={"env_vars": {"GPUS": "1"}},
+        submission_id="of-old-queues",
+        metadata={WORKLOAD: "ns/old"},
+    )
     world.ray.jobs["of-old-queues"] = made = RayJob(order, "ns/old", world.clock(), 1000.0)
     world.reconciler = Reconciler(
         world.controller, world.ray, AtOnce(), began=began and world.clock() + began
