@@ -80,18 +80,18 @@ def missing(bench: Bench) -> str:
 def listing(bench: Bench) -> str:
     for name in ("l/a/1", "l/a/2", "l/b", "l/c/3"):
         bench.put(name, b"x")
-    page = page(bench, ("delimiter", "/"), prefix="l/").text
-    below = [prefix for part in page.split("<CommonPrefixes>")[1:] for prefix in values(part, "Prefix")[:1]]
+    text = page(bench, ("delimiter", "/"), prefix="l/").text
+    below = [prefix for part in text.split("<CommonPrefixes>")[1:] for prefix in values(part, "Prefix")[:1]]
     same([p.removeprefix(f"{bench.prefix}/") for p in below], ["l/a/", "l/c/"], "the folders of a listing")
-    same(values(page, "Key"), [bench.key("l/b")], "the objects of a listing with delimiter")
+    same(values(text, "Key"), [bench.key("l/b")], "the objects of a listing with delimiter")
     keys: list[str] = []
     token: tuple[tuple[str, str], ...] = ()
     for _ in range(4):
-        page = page(bench, ("max-keys", "1"), *token, prefix="l/").text
-        keys += values(page, "Key")
-        if value(page, "IsTruncated") != "true":
+        text = page(bench, ("max-keys", "1"), *token, prefix="l/").text
+        keys += values(text, "Key")
+        if value(text, "IsTruncated") != "true":
             break
-        token = (("continuation-token", value(page, "NextContinuationToken")),)
+        token = (("continuation-token", value(text, "NextContinuationToken")),)
     same(keys, [bench.key(n) for n in ("l/a/1", "l/a/2", "l/b", "l/c/3")], "a listing page by page")
     return "folders by delimiter, order, and pages that follow one another"
 
