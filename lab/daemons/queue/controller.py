@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from kueue.calls import Call, begin, perform
 from kueue.engine import Engine
 from kueue.item import ADMITTED, FINISHED, PENDING
+from kueue.live import begin, setup_of, workload_in
 from kueue.model import Setup
 from kueue.places import Change
 from kueue.reasons import EXECUTION_TIME, PODS_READY_TIMEOUT
@@ -124,7 +124,7 @@ class Controller:
         with self.change() as draft:
             kept, items = self.setup.config.keep_finished, self.engine.items
             for key in abandoned(self.records.values(), items, draft.now, kept):
-                draft.call("finish", workload=key, reason="Failed", message=items[key].message)
+                draft.finish(key, "Failed", items[key].message)
             if old := outlived(self.records.values(), draft.now, kept, self.most_finished):
                 draft.forget(old)
         with self.lock:
@@ -166,16 +166,14 @@ class Draft:
         """True once anything was changed."""
         return bool(self._called or self._touched or self.changes)
 
-    def call(self, name: str, **arguments: object) -> list[Change]:
-        """Make one of kueue.calls.CALLS, and let the jobs follow; returns what it changed."""
-        self._called = True  # first: a call that fails half way must not be kept in memory
-        changes = perform(self._controller.engine, Call(self.now, name, arguments))
-        key = arguments.get("workload")
-        self.note(changes, *([key] if isinstance(key, str) else ()))
-        return changes
+    @property
+    def engine(self) -> Engine:
+        """The engine, to be changed: what a call has done that fails half way must not be kept in memory."""
+        self._called = True
+        return self._controller.engine
 
     def note(self, changes: Sequence[Change], *touched: str) -> None:
-        """Take up what a call changed, and the keys of the jobs that it was about."""
+        """Let the jobs follow what a call changed, and those of the keys that it was about."""
         self.changes += changes
         for key in dict.fromkeys((*(change.workload for change in changes), *touched)):
             if key in self._controller.engine.items:
@@ -183,7 +181,20 @@ class Draft:
 
     def add(self, record: Record, document: Object) -> None:
         self.put(record)
-        self.call("submit", workload=document)
+        self.note(self.engine.submit(workload_in(document), self.now))
+
+    def finish(self, key: str, reason: str, message: str) -> None:
+        """End the workload of a job."""
+        self.note(self.engine.finish(key, self.now, reason, message), key)
+
+    def gone(self, key: str, message: str) -> None:
+        """Free the quota of a job that runs no more."""
+        self.note(self.engine.gone(key, self.now, message), key)
+
+    def set_ready(self, key: str, ready: bool) -> None:
+        """Record that a job runs with all that it was granted, or no more."""
+        self.engine.set_ready(key, ready, self.now)
+        self.note((), key)
 
     def put(self, record: Record) -> None:
         self._controller.records[record.key] = record
@@ -193,7 +204,7 @@ class Draft:
 
     def forget(self, keys: Sequence[str]) -> None:
         """Drop finished jobs."""
-        self.call("forget", workloads=list(keys))
+        self.engine.forget(keys)
         for key in keys:
             del self._controller.records[key]
             self._touched.pop(key, None)
@@ -214,7 +225,9 @@ class Draft:
     def apply(self, setup: Setup) -> None:
         """Go on with other quotas and queues."""
         self._objects = list(objects(setup))
-        self.call("apply", objects=self._objects)
+        engine = self.engine
+        written = replace(setup_of(self._objects), lost=engine.setup.lost)
+        self.note([*engine.apply(written, self.now), *engine.drain(self.now)])
 
     def batch(self) -> Batch:
         controller = self._controller

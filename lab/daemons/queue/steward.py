@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lab.api.health import EVICT, TESTING, WARN, DeviceView
@@ -11,7 +12,7 @@ from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
 from lab.daemons.queue.rayside import Cluster
-from lab.daemons.queue.steering import ClosedNodes, Look, capacity, closed, ill, lost, rows, sizes
+from lab.daemons.queue.steering import ClosedNodes, Look, capacity, closed, ill, lost, sizes
 from lab.errors import LabError
 
 CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
@@ -49,10 +50,10 @@ class Steward:
     def steer(self, draft: Draft) -> None:
         """Let the quotas know what is lost, and record whose health has changed."""
         self._record(draft)
-        engine = self._controller.engine
-        gone = lost(self._states(), self._nodes, engine.setup, self._controller.resource)
-        if gone != engine.setup.lost:
-            draft.call("lose", lost=rows(gone))
+        setup = self._controller.setup
+        gone = lost(self._states(), self._nodes, setup, self._controller.resource)
+        if gone != setup.lost:
+            draft.note(draft.engine.apply(replace(setup, lost=gone), draft.now))
 
     def take(self, draft: Draft, kind: str, value: Any) -> bool:
         """Take up what a look showed; False for one that is not of this."""

@@ -1,4 +1,4 @@
-"""The witness that asks every node's raylet over gRPC, as Ray's head does: whether it serves.
+"""Asks every node's raylet over gRPC, as Ray's head does, whether it serves.
 
 A raylet answers from threads of its own (gRPC's health service), whatever its main thread does. A stream to
 it that stays open breaks the moment its process ends; a question each `ASK_SECONDS` shows that it still runs.
@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from raylab_liveness.model import Kind, Node, Sign
 
-NAME = "raylets"
 ASK_SECONDS = 0.25
 """Time from an answer to the next question."""
 
@@ -63,7 +62,7 @@ class Line:
             self._ask(now, again=cut or self._channel is None)
         elif asked is not None:
             kind = Kind.CUT if cut else Kind.SILENT
-            news.append(Sign(NAME, self._node.node_id, kind, max(0.0, now - asked)))
+            news.append(Sign(self._node.node_id, kind, max(0.0, now - asked)))
         return news
 
     def close(self) -> None:
@@ -92,22 +91,20 @@ class Line:
             now, name = self._raylets.clock(), self._node.node_id
             with self._lock:
                 if call.code().value[0] == 0:
-                    self._news.append(Sign(NAME, name, Kind.ANSWERED, max(0.0, now - asked)))
+                    self._news.append(Sign(name, Kind.ANSWERED, max(0.0, now - asked)))
                     self._asked, self._cut, self._next = None, False, now + ASK_SECONDS
                     return
                 self._asked, self._cut, self._next = None, True, 0.0
                 if REFUSED in str(call.details()):
                     why = f"its raylet has ended: nobody listens at {self._node.address} any more"
-                    self._news.append(Sign(NAME, name, Kind.GONE, why=why))
+                    self._news.append(Sign(name, Kind.GONE, why=why))
             self._raylets.wake()
 
         return ended
 
 
 class Raylets:
-    """Witness that asks the raylets of silent nodes, and looks at their ports."""
-
-    name = NAME
+    """The raylets of all nodes."""
 
     def __init__(
         self,
@@ -119,7 +116,8 @@ class Raylets:
         self.wake, self.connect, self.clock = wake, connect, clock
         self._lines: dict[bytes, Line] = {}
 
-    def look(self, nodes: Sequence[Node], now: float) -> Iterable[Sign]:
+    def look(self, nodes: Sequence[Node], now: float) -> list[Sign]:
+        """Signs of these nodes since the last look; returns at once. Raises nothing."""
         wanted = {node.node_id: node for node in nodes}
         for gone in self._lines.keys() - wanted.keys():
             self._lines.pop(gone).close()

@@ -1,7 +1,8 @@
 """Examines if an S3 server does what Ray Train (through pyarrow) and labctl ask of it.
 
-Each question makes real requests below one prefix of its own, which is removed at the end; other objects are
-neither read nor changed. All must pass for Ray and the lab to work.
+Asked is what servers were seen to do otherwise, and what Ray Train does through pyarrow. Each question
+makes real requests below one prefix of its own, which is removed at the end; other objects are neither
+read nor changed. All must pass for Ray and the lab to work.
 """
 
 from __future__ import annotations
