@@ -133,7 +133,7 @@ def submit(
     if listing:
         _list(app, recipe)
         return
-    request = queue_request(dry_run=dry_run, warn=app.out.warn, **asked)
+    request = queue_request(dry_run=dry_run, **asked)
     command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
     if recipe is not None and command is not None:
         raise UsageError(
