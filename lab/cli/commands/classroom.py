@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, format, progress_documents, render, values
+from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import LessonError, NotFoundError, RefusedError, UsageError
 from lab.host.files import write_private
@@ -127,7 +127,7 @@ def remove(app: App, name: str, keep: bool, yes: bool) -> None:
         home = ", and her home in JupyterHub" if classroom.home(name).exists() else ""
         app.confirm(f"--delete-work deletes, for good: {count} of {name}{home}")
     done = classroom.remove(name, delete=not keep)
-    if app.out.as_json(documents.removal(done)):
+    if app.out.as_json(done):
         return
     stopped = f"stopped {', '.join(done.stopped)}" if done.stopped else "no job of hers was unfinished"
     app.out.line(f"{name} was removed: {stopped}")
@@ -165,7 +165,7 @@ def collect(app: App, folder: Path) -> None:
     people, place = registry.people(), registry.path.parent
     handed = collected(app.open(), folder, people)
     write_progress(place, merged(read_progress(place), handed, people, time.time()))
-    if not app.out.as_json(progress_documents.collected(handed)):
+    if not app.out.as_json(documents.collected(handed)):
         for one in handed:
             for problem in one.problems:
                 app.out.line(f"{one.file}, {problem}")
@@ -195,7 +195,7 @@ def progress(app: App, as_csv: bool) -> None:
 
     registry = _open(app).registry
     kept = read_progress(registry.path.parent)
-    if app.out.as_json(progress_documents.progress(kept)):
+    if app.out.as_json(documents.progress(kept)):
         return
     head = ("name", *map(str, kept.lessons))
     rows = []
