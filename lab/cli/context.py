@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
@@ -17,6 +17,8 @@ from lab.topology import DEFAULT_LAB, Vendor
 if TYPE_CHECKING:
     from lab.host.environment.progress import Printer
     from lab.lab import Lab
+
+F = TypeVar("F", bound=Callable[..., object])
 
 RUNTIMES = ("local", "compose", "class", "auto")
 KUBERNETES = "kubernetes"
@@ -104,6 +106,17 @@ class App:
 
 
 pass_app = click.make_pass_decorator(App)
+
+
+def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
+    """A decorator that gives a command these options, listed in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(chosen):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 class SharedOption(click.Option):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from lab.api.queue_requests import CEILING_SECONDS, MOST_RETRIES, MOST_TTL_SECONDS
 from lab.cli import values
+from lab.cli.context import options
 from lab.cluster.queue_request import MOST_AMOUNT, MOST_WORKERS, QueueRequest
 from lab.cluster.retries import RetryPolicy, exit_codes
 from lab.errors import UsageError
-
-F = TypeVar("F", bound=Callable[..., object])
 
 LONGEST = 10 * 366 * 24 * 3600.0
 MOST_GRACE = 3600.0
@@ -31,7 +29,7 @@ class ExitCodes(click.ParamType[tuple[int, ...]]):
         return exit_codes(str(value), param.opts[0] if param is not None else "exit codes")
 
 
-OPTIONS = (
+queue_options = options(
     click.option("--queue", "queue", type=values.Text(), metavar="QUEUE",
                  help="Wait in this LocalQueue for quota: NAME or NAMESPACE/NAME."),
     click.option("--priority", type=values.Text(), metavar="CLASS",
@@ -69,13 +67,6 @@ OPTIONS = (
     click.option("--dry-run", is_flag=True,
                  help="Say if the job would start now, or why it would wait and until when; submit nothing."),
 )  # fmt: skip
-
-
-def queue_options(command: F) -> F:
-    """Give `submit` these options."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
 
 
 RETRY = {
