@@ -11,7 +11,6 @@ import click
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
-from lab.cli.exporting import parameter_option, runtime_env_option
 from lab.cli.moved import old_option
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
@@ -31,6 +30,16 @@ if TYPE_CHECKING:
 
 LAST_LINES = 20
 """Lines of a failed job's log that --json carries."""
+
+parameter_option = click.option(
+    "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
+    shell_complete=parameter_names,
+    help="A parameter of the recipe, repeatable; see `labctl submit --list`.",
+)  # fmt: skip
+runtime_env_option = click.option(
+    "--runtime-env", type=values.Place(), metavar="FILE",
+    help="Ray runtime environment of a command, a JSON file.",
+)  # fmt: skip
 
 
 class SubmitCommand(DashCommand):
