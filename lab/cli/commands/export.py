@@ -10,9 +10,9 @@ import click
 
 from lab.cli import documents, values
 from lab.cli.commands.manifests import check, others, tell
-from lab.cli.commands.submit import parameter_option, runtime_env_option
+from lab.cli.commands.submit import command_given, parameter_option, runtime_env_option
 from lab.cli.complete import recipe_names
-from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, LabGroup, options, pass_app
+from lab.cli.context import App, DashCommand, LabCommand, LabGroup, options, pass_app
 from lab.errors import LabDownError, UsageError
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
@@ -263,14 +263,7 @@ def _job(
     """The job that goes along, if any. Raises UsageError, NotFoundError."""
     from lab.flows.kubernetes.export.wanted import recipe_code, script_code
 
-    command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
-    if recipe is not None and command is not None:
-        raise UsageError(f"{recipe} --: either a recipe or a command", "RECIPE, or -- COMMAND")
-    for option, value in (("--runtime-env", runtime_env), ("--working-dir", working_dir)):
-        if value is not None and command is None:
-            raise UsageError(f"{option}: only for a command after --")
-    if parameters and recipe is None:
-        raise UsageError(f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --")
+    command = command_given(recipe, parameters, runtime_env, working_dir)
     if recipe is not None:
         return recipe_code(spec.name, recipe, values.settings(parameters), storage, spec.workers)
     if command is not None:
