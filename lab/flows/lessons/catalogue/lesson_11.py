@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from lab.api.receipt import Verdict
 from lab.flows.lessons.catalogue import receipts
-from lab.flows.lessons.catalogue.breaking import INJECT, break_for, wait_for_training
+from lab.flows.lessons.catalogue.breaking import INJECT, break_job
 from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import HostTask, Lesson, LessonCheck
-from lab.flows.recovery import FaultRequest
 from lab.lab import Lab
 
 PART = "sick"
@@ -27,10 +26,7 @@ def make_it_sick(lab: Lab, task: HostTask) -> None:
     Raises LabError when the job does not begin to train, or the check cannot be ordered.
     """
     before = {job.submission_id for job in lab.jobs.list()}
-    job, target = wait_for_training(lab, task, before, LESSON.number, PART)
-    task.say(f"labctl fault-inject {target} --fault {FAULT} --job {job}")
-    request = FaultRequest(target, FAULT, job, after_epoch=AFTER_EPOCH)
-    break_for(lab, task, request)
+    break_job(lab, task, LESSON.number, PART, before, FAULT, AFTER_EPOCH)
 
 
 LESSON = Lesson(

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from lab.api.receipt import Verdict
 from lab.flows.lessons.catalogue import receipts
-from lab.flows.lessons.catalogue.breaking import INJECT, break_for, wait_for_training
+from lab.flows.lessons.catalogue.breaking import INJECT, break_job
 from lab.flows.lessons.catalogue.training import SUBMIT, succeeded
 from lab.flows.lessons.model import Evidence, HostTask, Lesson, answer, failed
-from lab.flows.recovery import FaultRequest
 from lab.lab import Lab
 from lab.topology import Check
 
@@ -46,9 +45,7 @@ def lose_both(lab: Lab, task: HostTask) -> None:
     """Kill a rank of each job of the lesson, as the class does by hand. Raises LabError."""
     before = {job.submission_id for job in lab.jobs.list()}
     for part in (CHECKPOINT, TORCHFT):
-        job, _ = wait_for_training(lab, task, before, LESSON.number, part)
-        task.say(f"labctl fault-inject --fault {FAULT} --job {job}")
-        break_for(lab, task, FaultRequest("", FAULT, job))
+        break_job(lab, task, LESSON.number, part, before, FAULT)
 
 
 LESSON = Lesson(
