@@ -285,9 +285,15 @@ def report(data: ReportData, written: Written) -> shown.ShownReport:
 # A class
 
 
-def invited(gateway: str, people: Sequence[shown_here.Invited]) -> shown_here.ShownInvitations:
-    """The class's address, and people with their tokens unless those are in a file."""
-    return {"gateway": gateway, "people": people}
+def invited(
+    gateway: str, made: Sequence[tuple[str, str, str]], *, hidden: bool
+) -> shown_here.ShownInvitations:
+    """The class's address, and the people; their tokens only where those are in no file."""
+    rows: list[shown_here.Invited] = []
+    for name, role, token in made:
+        row: shown_here.Invited = {"name": name, "role": role}
+        rows.append(row if hidden else {**row, "token": token})
+    return {"gateway": gateway, "people": rows}
 
 
 def links(made: Sequence[Link], *, hidden: bool) -> shown_here.ShownLinks:

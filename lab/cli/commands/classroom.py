@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from lab.people.policy import Role
 from lab.people.progress import CLAIMED, FAILED, PASSED
 
 if TYPE_CHECKING:
-    from lab.api.shown_here import Invited
     from lab.flows.people import Classroom
     from lab.people.progress import Standing
     from lab.people.registry import Invitation, Newcomer
@@ -203,9 +202,7 @@ def progress(app: App, as_csv: bool) -> None:
         states = {one.lesson: one.state for one in kept.people.get(name, ())}
         rows.append((name, *(states.get(number, "") for number in kept.lessons)))
     if as_csv:
-        text = io.StringIO()
-        csv.writer(text).writerows((head, *rows))
-        app.out.line(text.getvalue().rstrip())
+        app.out.line(_csv((head, *rows)).rstrip())
     elif not kept.lessons:
         app.out.line("no report was collected yet: labctl class collect DIR")
     else:
@@ -276,33 +273,24 @@ def _refuse_existing(out: Path | None) -> None:
 def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:
     """Show the tokens, or write them."""
     address = classroom.address
-    records: list[Invited] = [
-        {"name": one.person.name, "role": one.person.role.value, "token": one.token} for one in invitations
-    ]
+    rows = [(one.person.name, one.person.role.value, one.token) for one in invitations]
     if out is not None:
-        write_private(out, _csv(records))
-    shown = records if out is None else [_without_token(record) for record in records]
-    if app.out.as_json(documents.invited(address, shown)):
+        write_private(out, _csv((("name", "role", "token"), *rows)))
+    if app.out.as_json(documents.invited(address, rows, hidden=out is not None)):
         return
     if out is None:
-        app.out.show(render.table(("NAME", "ROLE", "TOKEN"), (tuple(record.values()) for record in records)))
+        app.out.show(render.table(("NAME", "ROLE", "TOKEN"), rows))
         app.out.note("each token is shown this once; `labctl class reset NAME` makes another one")
     else:
-        app.out.line(f"{plural(len(records), 'token')} in {out}, which only you can read")
+        app.out.line(f"{plural(len(rows), 'token')} in {out}, which only you can read")
     trust = " SSL_CERT_FILE=class.pem REQUESTS_CA_BUNDLE=class.pem" if classroom.own_authority else ""
     variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...{trust}"
     app.out.note(f"a person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
 
 
-def _without_token(record: Invited) -> Invited:
-    return {"name": record["name"], "role": record["role"]}
-
-
-def _csv(records: Sequence[Invited]) -> str:
+def _csv(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, ("name", "role", "token"))
-    writer.writeheader()
-    writer.writerows(records)
+    csv.writer(text).writerows(rows)
     return text.getvalue()
 
 

@@ -33,7 +33,8 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
     def with_asked(
         *args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: object
     ) -> object:
-        return command(*args, asked=Asked(gpu, values.gpu_names(gpus), share_gpu), **rest)
+        named = () if gpus is None else values.names(gpus, "--gpus", "GPU-5c0d,GPU-8e1a or 0,1", "GPU")
+        return command(*args, asked=Asked(gpu, named, share_gpu), **rest)
 
     return options(
         click.option("--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"),
