@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from lab.cli import values
-from lab.cli.context import KUBERNETES, App, F, options
+from lab.cli.context import KUBERNETES, App, Decorator, options
 from lab.errors import UsageError
 from lab.topology import REGION
 
@@ -47,7 +46,7 @@ class LedgerPlace:
         return ledger_store(self.storage, self.endpoint, self.region, os.environ)
 
 
-def ledger_options(*, required: bool) -> Callable[[F], F]:
+def ledger_options(*, required: bool) -> Decorator:
     """Give a command the options of a ledger's place."""
     return options(
         click.option(

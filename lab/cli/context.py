@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import click
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from lab.host.environment.progress import Printer
     from lab.lab import Lab
 
-F = TypeVar("F", bound=Callable[..., object])
+Decorator: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
+"""Gives the function of a command something more, such as an option."""
 
 RUNTIMES = ("local", "compose", "class", "auto")
 KUBERNETES = "kubernetes"
@@ -108,10 +109,10 @@ class App:
 pass_app = click.make_pass_decorator(App)
 
 
-def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
+def options(*chosen: Decorator) -> Decorator:
     """A decorator that gives a command these options, listed in this order."""
 
-    def decorate(command: F) -> F:
+    def decorate(command: Callable[..., object]) -> Callable[..., object]:
         for option in reversed(chosen):
             command = option(command)
         return command
