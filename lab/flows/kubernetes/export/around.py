@@ -8,10 +8,12 @@ from pathlib import Path
 from string import Template
 
 from kueue.model import Setup
+from kueue.reading.nodes import Problems, documents
 from lab.flows.kubernetes.export.configmaps import config_map
 from lab.flows.kubernetes.export.pods import labels, secret_name
 from lab.flows.kubernetes.export.ray import REDIS_PORT
 from lab.flows.kubernetes.export.wanted import Object, Wanted
+from lab.flows.kubernetes.manifests import mapping, plain
 
 HERE = Path(__file__).parent
 METRICS = {
@@ -54,11 +56,9 @@ def pod_monitors(wanted: Wanted) -> list[Object]:
 
 def _filled(file: str, wanted: Wanted, **values: object) -> list[Object]:
     """The objects of a file beside this one, with these values for its names."""
-    import yaml
-
     own = {"lab": wanted.spec.name, "space": wanted.space, "labels": json.dumps(labels(wanted))}
     text = Template((HERE / file).read_text(encoding="utf-8")).substitute(own, **values)
-    return list(yaml.safe_load_all(text))
+    return [dict(mapping(plain(root))) for root in documents(text, file, Problems())]
 
 
 def dashboards(wanted: Wanted, made: Mapping[str, Callable[[], str]]) -> list[Object]:
