@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from lab.cli import values
+from lab.cli.context import options
 from lab.errors import UsageError
 from lab.topology import Endpoints
 from lab.topology.address import Address
@@ -41,10 +42,7 @@ def address_options(command: Callable[..., object]) -> Callable[..., object]:
         chosen = None if address is None else _chosen(address, listen or "", certificate, key)
         return command(*args, address=chosen, **rest)
 
-    wrapped: Callable[..., object] = with_address
-    for option in reversed(OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    return options(*OPTIONS)(with_address)
 
 
 def _chosen(text: str, listen: str, certificate: Path | None, key: Path | None) -> Address:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import click
 
@@ -17,6 +17,9 @@ from lab.topology import DEFAULT_LAB, Vendor
 if TYPE_CHECKING:
     from lab.host.environment.progress import Printer
     from lab.lab import Lab
+
+Decorator: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
+"""Gives the function of a command something more, such as an option."""
 
 RUNTIMES = ("local", "compose", "class", "auto")
 KUBERNETES = "kubernetes"
@@ -104,6 +107,17 @@ class App:
 
 
 pass_app = click.make_pass_decorator(App)
+
+
+def options(*chosen: Decorator) -> Decorator:
+    """A decorator that gives a command these options, listed in this order."""
+
+    def decorate(command: Callable[..., object]) -> Callable[..., object]:
+        for option in reversed(chosen):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 class SharedOption(click.Option):

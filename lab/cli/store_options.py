@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import values
-from lab.cli.context import App
+from lab.cli.context import App, options
 from lab.errors import LabError, StoreError, UnsupportedError, UsageError
 from lab.host.files import remove, write_private
 from lab.host.interrupts import held_back
@@ -79,10 +79,7 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
             )
         return command(*args, store=WantedStore(url, key_file, ca_file, bucket, yes), no_s3=False, **rest)
 
-    wrapped: Callable[..., object] = with_store
-    for option in reversed(OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    return options(*OPTIONS)(with_store)
 
 
 @contextlib.contextmanager

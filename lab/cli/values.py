@@ -193,16 +193,6 @@ def names(text: str, option: str, example: str, noun: str) -> tuple[str, ...]:
     return listed
 
 
-def gpu_names(text: str | None) -> tuple[str, ...]:
-    """Parse `"GPU-5c0d,2"` as names. Raises UsageError."""
-    if text is None:
-        return ()
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise UsageError(f"--gpus {text!r}: a name is empty", "for example --gpus GPU-5c0d,GPU-8e1a or 0,1")
-    return names
-
-
 def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
     """Parse `("delay=0.5",)` as a mapping of numbers. Raises UsageError."""
     by_name = {}

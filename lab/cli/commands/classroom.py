@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, format, progress_documents, render, values
+from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import LessonError, NotFoundError, RefusedError, UsageError
 from lab.host.files import write_private
@@ -20,7 +20,6 @@ from lab.people.policy import Role
 from lab.people.progress import CLAIMED, FAILED, PASSED
 
 if TYPE_CHECKING:
-    from lab.api.shown_here import Invited
     from lab.flows.people import Classroom
     from lab.people.progress import Standing
     from lab.people.registry import Invitation, Newcomer
@@ -125,7 +124,7 @@ def remove(app: App, name: str, keep: bool, yes: bool) -> None:
         home = ", and her home in JupyterHub" if classroom.home(name).exists() else ""
         app.confirm(f"--delete-work deletes, for good: {count} of {name}{home}")
     done = classroom.remove(name, delete=not keep)
-    if app.out.as_json(documents.removal(done)):
+    if app.out.as_json(done):
         return
     stopped = f"stopped {', '.join(done.stopped)}" if done.stopped else "no job of hers was unfinished"
     app.out.line(f"{name} was removed: {stopped}")
@@ -163,7 +162,7 @@ def collect(app: App, folder: Path) -> None:
     people, place = registry.people(), registry.path.parent
     handed = collected(app.open(), folder, people)
     write_progress(place, merged(read_progress(place), handed, people, time.time()))
-    if not app.out.as_json(progress_documents.collected(handed)):
+    if not app.out.as_json(documents.collected(handed)):
         for one in handed:
             for problem in one.problems:
                 app.out.line(f"{one.file}, {problem}")
@@ -193,7 +192,7 @@ def progress(app: App, as_csv: bool) -> None:
 
     registry = _open(app).registry
     kept = read_progress(registry.path.parent)
-    if app.out.as_json(progress_documents.progress(kept)):
+    if app.out.as_json(documents.progress(kept)):
         return
     head = ("name", *map(str, kept.lessons))
     rows = []
@@ -272,27 +271,19 @@ def _refuse_existing(out: Path | None) -> None:
 def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:
     """Show the tokens, or write them."""
     address = classroom.address
-    records: list[Invited] = [
-        {"name": one.person.name, "role": one.person.role.value, "token": one.token} for one in invitations
-    ]
+    rows = [(one.person.name, one.person.role.value, one.token) for one in invitations]
     if out is not None:
-        rows = ((one.person.name, one.person.role.value, one.token) for one in invitations)
         write_private(out, csv_text(("name", "role", "token"), rows))
-    shown = records if out is None else [_without_token(record) for record in records]
-    if app.out.as_json(documents.invited(address, shown)):
+    if app.out.as_json(documents.invited(address, rows, hidden=out is not None)):
         return
     if out is None:
-        app.out.show(render.table(("NAME", "ROLE", "TOKEN"), (tuple(record.values()) for record in records)))
+        app.out.show(render.table(("NAME", "ROLE", "TOKEN"), rows))
         app.out.note("each token is shown this once; `labctl class reset NAME` makes another one")
     else:
-        app.out.line(f"{plural(len(records), 'token')} in {out}, which only you can read")
+        app.out.line(f"{plural(len(rows), 'token')} in {out}, which only you can read")
     trust = " SSL_CERT_FILE=class.pem REQUESTS_CA_BUNDLE=class.pem" if classroom.own_authority else ""
     variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...{trust}"
     app.out.note(f"a person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
-
-
-def _without_token(record: Invited) -> Invited:
-    return {"name": record["name"], "role": record["role"]}
 
 
 COMMANDS = (class_,)

@@ -54,8 +54,7 @@ def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
 @click.option("--seed", type=int, metavar="N", help="Which pictures --synthetic draws. [default: 0]")
 @click.option("--url", type=values.Text(), metavar="URL", help="Another address of the archive.")
 @click.option(
-    "--sha256", type=values.Text(), metavar="HEX",
-    help="What the archive's SHA-256 must be. [default: that of the last download from there]",
+    "--sha256", type=values.Text(), metavar="HEX", help="What the archive's SHA-256 must be."
 )  # fmt: skip
 @click.option(
     "--from", "file", type=values.Place(dir_okay=False), metavar="FILE",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from lab.api.health import CheckView, DeviceView, HealthView
-from lab.cli import documents, format, health_words, render, values
+from lab.cli import format, health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cluster.alerts import Alerts
 from lab.cluster.health import RUN_SECONDS
@@ -128,7 +128,7 @@ def alerts(app: App) -> None:
     Prometheus decides them, Alertmanager groups and silences them. docs/metrics.md lists them all.
     """
     firing = _open(app).firing()
-    if app.out.as_json({"alerts": [documents.alert(alert) for alert in firing]}):
+    if app.out.as_json({"alerts": firing}):
         return
     if not firing:
         app.out.line("no alert fires")
@@ -162,7 +162,7 @@ def silence(app: App, name: str, seconds: float) -> None:
     It is still shown. Alertmanager's page ends a silence before its time.
     """
     made = _open(app).silence(name, seconds)
-    if not app.out.as_json({"silence": documents.silence(made)}):
+    if not app.out.as_json({"silence": made}):
         app.out.line(f"{made.alert}: silenced until {format.clock(made.until)}")
 
 

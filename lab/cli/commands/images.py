@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,19 +14,13 @@ from lab.host.quantities import plural
 from lab.topology import LabSpec, Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lab.flows.images import ImageNeed
 
-F = TypeVar("F", bound="Callable[..., object]")
 
-
-def gpu_option(function: F) -> F:
-    """Give a command the option --gpu."""
-    return click.option(
-        "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
-        help="For which GPUs: NVIDIA and AMD need images of their own.",
-    )(function)  # fmt: skip
+gpu_option = click.option(
+    "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
+    help="For which GPUs: NVIDIA and AMD need images of their own.",
+)  # fmt: skip
 
 
 @click.group(cls=LabGroup)

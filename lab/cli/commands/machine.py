@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, render, values
+from lab.api.base import plain
+from lab.cli import render, values
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
 from lab.errors import CheckError, RefusedError, UnsupportedError, UsageError
@@ -93,7 +94,7 @@ def doctor(
         checks = run_checks(name, runtime)
     checks = _with_lab(app, checks)
     ok = all(check.outcome != "failed" for check in checks)
-    document: Diagnosis = {"ok": ok, "checks": [documents.check(check) for check in checks]}
+    document: Diagnosis = {"ok": ok, "checks": plain(checks)}
     if bug_report:
         from lab.flows.doctor import report
 

@@ -20,7 +20,8 @@ SKIPPED = ("Kustomization",)
 KUEUE = "kueue.x-k8s.io"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
-APP_WRAPPER = "AppWrapper"
+APP_WRAPPER, APP_WRAPPERS = "AppWrapper", "workload.codeflare.dev"
+"""A kind of object, and the group of its API."""
 
 Path_ = tuple[str | int, ...]
 """Where a value stands in its object."""
@@ -167,8 +168,8 @@ def plain(at: At) -> object:
     return value
 
 
-def values(content: str) -> list[object]:
-    """The documents of a YAML text in Python's types, empty ones left out.
+def value_of(content: str) -> object:
+    """The one document of a YAML text in Python's types, None of an empty one.
 
     Raises ValueError for what is no YAML, and for what would never end: `not YAML: ... (line 3)`.
     """
@@ -176,12 +177,6 @@ def values(content: str) -> list[object]:
     read = [plain(root) for root in documents(content, "", problems)]
     for problem in problems.errors:
         raise ValueError(f"{problem.message} (line {problem.line})")
-    return read
-
-
-def value_of(content: str) -> object:
-    """The one document of a YAML text, None of an empty one. Raises ValueError as `values` does."""
-    read = values(content)
     if len(read) > 1:
         raise ValueError(f"not one document, but {len(read)}")
     return read[0] if read else None
