@@ -205,7 +205,7 @@ class Download:
                 return have
         if status in (206, 416):
             self.forget()
-            raise _BrokenError("the server has another file now")
+            raise _BrokenError("the file on the server has changed")
         if status != 200:
             raise UnreachableError(f"{self._shown} answers HTTP {status}")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -270,18 +270,18 @@ def _plain(error: Exception) -> str:
     chain = (error, inner, getattr(inner, "reason", None))
     proxy = "(HTTP_PROXY, HTTPS_PROXY)"
     names: tuple[tuple[type[Exception], str], ...] = (
-        (e.ProxyError, f"its proxy lets nothing through {proxy}"),
+        (e.ProxyError, f"its proxy refuses the connection {proxy}"),
         (requests.exceptions.InvalidProxyURL, f"its proxy has no address {proxy}"),
         (
             requests.exceptions.InvalidSchema,
-            f"only http and https will do, for its proxy too {proxy}",
+            f"only addresses of http and https work, for the proxy too {proxy}",
         ),
-        (e.NameResolutionError, "its name is not known here (no internet?)"),
-        (e.LocationValueError, "it leads to no address"),
-        (requests.TooManyRedirects, "it leads from one address to the next"),
-        (e.NewConnectionError, "nothing accepts connections there"),
+        (e.NameResolutionError, "its name cannot be resolved here (no internet?)"),
+        (e.LocationValueError, "it redirects to no address"),
+        (requests.TooManyRedirects, "it redirects too often"),
+        (e.NewConnectionError, "nothing listens there"),
         (e.ConnectTimeoutError, f"no connection within {CONNECT_SECONDS:g} s"),
-        (e.ReadTimeoutError, f"nothing came for {READ_SECONDS:g} s"),
+        (e.ReadTimeoutError, f"no data arrived for {READ_SECONDS:g} s"),
         (e.SSLError, "its certificate is not valid"),
         (e.ProtocolError, "the connection broke"),
     )

@@ -279,7 +279,7 @@ def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachin
         ("  cause: Because click was not found in the provided package", "no package click where"),
         ("error: failed to remove file `/x`: Permission denied (os error 13)", "a file cannot be written"),
         ("hm\nERROR: first\nERROR: something new", "ERROR: something new"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )  # fmt: skip
 def test_a_failed_installation_says_why_and_where_the_log_lies(
@@ -457,7 +457,7 @@ def test_where_uv_cannot_honour_an_option_of_pip_pip_installs_and_that_is_said(
     fake.answers["pip config list"] = (0, config)
     said = install(fake)
     option = config.split(".")[1].partition("=")[0]
-    assert f"installing with pip instead of uv, which has no counterpart of pip's option {option}" in said
+    assert f"installing with pip instead of uv, which has no equivalent of pip's option {option}" in said
     assert fake.did("-m pip install .*cli.txt")
     assert not fake.did("uv pip install")
 
