@@ -160,7 +160,7 @@ def _build(
 ) -> Built:
     started = time.monotonic()
     if size := SIZES.get((target.target, target.variant)):
-        progress.line(f"{target.name}: building it, {size} when it is done; layers that are there are reused")
+        progress.line(f"{target.name}: building, {size} when done; existing layers are reused")
     with tempfile.TemporaryDirectory(prefix="raylab-secret-") as secrets:
         argv = command(target, base, folder, settings, Path(secrets), machine)
         engine.docker(
