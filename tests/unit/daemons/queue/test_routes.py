@@ -198,7 +198,7 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
         ("GET", "/events?since=x", None, 400, "since=x"),
         ("GET", "/workloads?limit=-1", None, 400, "limit=-1"),
         ("GET", "/workloads?status=odd", None, 400, "status 'odd'"),
-        ("GET", "/packages/0000", None, 400, "is no SHA-256"),
+        ("GET", "/packages/0000", None, 400, "is not a SHA-256"),
         ("PUT", f"/packages/{'0' * 64}", ZIP, 409, f"the package has SHA-256 {SHA}"),
         *(
             ("PUT", f"/packages/{hashlib.sha256(data).hexdigest()}", data, 400, "the package is")
