@@ -91,7 +91,7 @@ class Chaos:
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
-                f"job {self._watch.submission_id} cannot take any more chaos: {why}; {state}",
+                f"job {self._watch.submission_id} can take no more chaos: {why}; {state}",
                 f"labctl jobs logs {self._watch.submission_id}",
             )
 

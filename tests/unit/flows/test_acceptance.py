@@ -166,7 +166,7 @@ def test_a_sick_gpu_fails_and_the_rest_is_asked_all_the_same(lab: Lab) -> None:
 
 def test_a_board_that_does_not_hear_of_a_sick_gpu_fails_and_the_order_is_lifted(lab: Lab) -> None:
     made = Made(lab, deaf="yes")
-    assert made.checks["sick and well"].detail.startswith("EVICT of the sick GPU: not after 60 s")
+    assert made.checks["sick and well"].detail.startswith("EVICT of the sick GPU: not within 60 s")
     assert made.health.orders[-1] == "lift"
 
 
