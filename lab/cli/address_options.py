@@ -37,7 +37,7 @@ def address_options(command: Callable[..., object]) -> Callable[..., object]:
     ) -> object:  # fmt: skip
         given = zip(BELONG, (listen, certificate, key), strict=True)
         if address is None and (stray := next((option for option, value in given if value), "")):
-            raise UsageError(f"{stray} belongs to --address", "labctl up --class --address HOST")
+            raise UsageError(f"{stray} needs --address", "labctl up --class --address HOST")
         chosen = None if address is None else _chosen(address, listen or "", certificate, key)
         return command(*args, address=chosen, **rest)
 
@@ -53,7 +53,7 @@ def _chosen(text: str, listen: str, certificate: Path | None, key: Path | None) 
 
     known = Address.of(text)
     if (certificate is None) != (key is None):
-        raise UsageError("--tls-cert and --tls-key belong together", "name both files, or none")
+        raise UsageError("--tls-cert and --tls-key need each other", "name both files, or none")
     if certificate is None or key is None:
         return Address(known.host, known.port, listen)
     certificate, key = certificate.absolute(), key.absolute()

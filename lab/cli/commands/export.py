@@ -127,7 +127,7 @@ def export_kubernetes(
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
-        raise UsageError("--json and --output - exclude each other", "name a folder")
+        raise UsageError("--json and --output - cannot be used together", "name a folder")
     settings = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
     spec = _spec(app, settings, gpu)
     wanted = Wanted(

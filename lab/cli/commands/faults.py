@@ -97,7 +97,7 @@ def _list(app: App) -> None:
 @control_option
 @click.option(
     "--list", "listing", is_flag=True,
-    help="Break nothing: list the faults, what -p can set, and what is right after each.",
+    help="Break nothing: list the faults, what -p can set, and what should happen after each.",
 )  # fmt: skip
 @cluster_options
 @pass_app
@@ -133,9 +133,11 @@ def fault_inject(
         _list(app)
         return
     if after_epoch is not None and after is not None:
-        raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
+        raise UsageError("--after-epoch and --after cannot be used together", "name one moment to inject at")
     if control and detach:
-        raise UsageError("--control and --detach exclude each other", "a control run follows the receipt")
+        raise UsageError(
+            "--control and --detach cannot be used together", "a control run follows the receipt"
+        )
     request = FaultRequest(
         target=target or "",
         kind=kind,

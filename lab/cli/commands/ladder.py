@@ -28,7 +28,7 @@ MAX_RUNS = 100
 )  # fmt: skip
 @click.option(
     "--runs", type=values.WholeNumber(1, MAX_RUNS), default=1, show_default=True, metavar="N",
-    help="Climb so often; the table has the medians.",
+    help="Climb this many times; the table has the medians.",
 )  # fmt: skip
 @click.option(
     "--fault", type=click.Choice(FAULTS), default=FAULTS[0], show_default=True,

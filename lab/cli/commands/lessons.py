@@ -206,7 +206,7 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     if verify:
         if student or output is not None:
             raise UsageError(
-                "--verify looks at reports, --student and --output write one: they exclude each other",
+                "--verify looks at reports, --student and --output write one: they cannot be used together",
                 "leave one out",
             )
         _verify(app, verify)

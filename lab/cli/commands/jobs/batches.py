@@ -50,7 +50,7 @@ def receipt(app: App, job_id: str) -> None:
     type=values.Text(),
     metavar="[NODE]",
     required=False,
-    help="A worker; without it one with a replica.",
+    help="A worker. [default: one that runs a replica]",
 )
 @click.option("--after-answers", type=click.IntRange(0), default=8, show_default=True, help="Kill it then.")
 @pass_app
