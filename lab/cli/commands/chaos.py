@@ -57,7 +57,7 @@ SIGNALLED = 128
 @click.option("--below-one-worker", is_flag=True, help="Let a fault take the last healthy worker, too.")
 @click.option(
     "--job", "job_id", type=values.Text(), metavar="ID",
-    help="Which job to disturb. [default: the one that runs]",
+    help="Job to disturb. [default: the one that runs]",
 )  # fmt: skip
 @control_option
 @pass_app

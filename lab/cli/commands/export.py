@@ -118,9 +118,9 @@ def export_kubernetes(
 ) -> None:
     """Write the lab as manifests of KubeRay and Kueue, checked before they are written.
 
-    Without a job a RayCluster, with one a RayJob that brings its own cluster. No cluster is asked.
+    Without a job it is a RayCluster, with one a RayJob that brings its own cluster. No cluster is needed.
 
-    Exits with 22, and writes nothing, when a check finds that it could not work.
+    Exits with 22, and writes nothing, when a check finds that they could not work.
     """
     from lab.flows.kubernetes.export import Wanted
     from lab.flows.kubernetes.export import export as make

@@ -25,7 +25,7 @@ def gpu_option(function: F) -> F:
     """Give a command the option --gpu."""
     return click.option(
         "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
-        help="For which GPUs: NVIDIA and AMD need images of their own.",
+        help="GPUs that the images are for: NVIDIA and AMD need images of their own.",
     )(function)  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def pull(app: App, gpu: str) -> None:
 @gpu_option
 @click.option(
     "--offline", is_flag=True,
-    help="Without an image registry, from Debian's packages, with stand-ins for MinIO and Prometheus.",
+    help="Build without an image registry, from Debian's packages, with stand-ins for MinIO and Prometheus.",
 )  # fmt: skip
 @click.option(
     "--suite", type=values.Text(), metavar="NAME",

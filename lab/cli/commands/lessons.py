@@ -191,8 +191,8 @@ def _judge(app: App, result: LessonResult) -> None:
 
 
 @lesson.command("report")
-@click.option("--student", type=values.Text(), metavar="NAME", help="Whose report it is.")
-@click.option("--output", type=values.Place(), metavar="FILE", help="Where to. [default: print it]")
+@click.option("--student", type=values.Text(), metavar="NAME", help="Name of the student.")
+@click.option("--output", type=values.Place(), metavar="FILE", help="File to write. [default: print it]")
 @click.option(
     "--verify", type=values.Place(), metavar="FILE", multiple=True,
     help="Look at a report that was handed in instead; repeatable.",

@@ -58,7 +58,7 @@ REPORT = "gpu-acceptance.json"
 )  # fmt: skip
 @click.option(
     "--output", type=values.Place(dir_okay=False), metavar="FILE",
-    help=f"Where to write that of the GPUs. [default: {REPORT}]",
+    help=f"File for the report on the GPUs. [default: {REPORT}]",
 )  # fmt: skip
 @pass_app
 def doctor(

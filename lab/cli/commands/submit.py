@@ -68,7 +68,7 @@ class SubmitCommand(DashCommand):
 @parameter_option
 @click.option(
     "--fault-tolerance", type=values.Text(), metavar="WAY",
-    help="A way in which the recipe survives the loss of a rank: `torchft`, the others go on.",
+    help="Way to survive the loss of a rank. `torchft`: the other ranks go on.",
 )  # fmt: skip
 @click.option(
     "--num-cpus",

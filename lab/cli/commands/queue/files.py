@@ -27,7 +27,7 @@ FILES = click.argument(
 )  # fmt: skip
 NAMESPACE = click.option(
     "-n", "--namespace", type=values.Text(), default=DEFAULT_NAMESPACE, metavar="NAMESPACE",
-    help=f"For objects that name none. [default: {DEFAULT_NAMESPACE}]",
+    help=f"Namespace of objects that name none. [default: {DEFAULT_NAMESPACE}]",
 )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def overview(app: App) -> None:
 @click.command("list", cls=LabCommand)
 @click.option(
     "--status", type=click.Choice(STATUSES), default="unfinished", metavar="|".join(STATUSES),
-    help="Which jobs. [default: unfinished]",
+    help="Jobs to list. [default: unfinished]",
 )  # fmt: skip
 @click.option("--queue", "queue_name", type=values.Text(), metavar="QUEUE",
               help="Only those of this LocalQueue: NAME or NAMESPACE/NAME.")  # fmt: skip
