@@ -123,7 +123,7 @@ def _same(evidence: BatchEvidence) -> BatchCheck:
     again = sum(a.attempts > 1 for a in compared)
     sent_again = [a for a in evidence.answers if a.attempts > 1]
     detail = (
-        f"{plural(len(compared), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
+        f"{plural(len(compared), 'answer')} recomputed, with the same SHA-256; {again} of them sent again"
     )
     if sent_again and not again:
         return BatchCheck(name, None, f"{detail}, of {len(sent_again)}")
