@@ -190,7 +190,7 @@ def _resource(simulation: Simulation) -> str:
 
 def _alt(simulation: Simulation, rows: dict[str, list[WorkloadBar]], resource: str) -> str:
     sentences = [
-        f"{name}: {len(row)} stretches, {sum(bar.preempted for bar in row)} of them ended by preemption"
+        f"{name}: {len(row)} periods, {sum(bar.preempted for bar in row)} of them ended by preemption"
         for name, row in rows.items()
     ]
     people = sorted({bar.person for row in rows.values() for bar in row})

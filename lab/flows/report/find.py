@@ -258,7 +258,7 @@ class _Reader:
         """With GPUs and settings of the lab, unless it was started anew since the job: then it had others."""
         if not evidence.job:
             self._missing.append(
-                "Ray does not know the job: GPUs and settings of the lab are of another start"
+                "Ray does not know the job: GPUs and settings of the lab belong to another start"
             )
             return evidence
         with self._noted("the lab's settings could not be read"):

@@ -134,7 +134,7 @@ def test_progress_says_what_begins_how_long_it_may_take_and_how_it_ended(lab: La
 def test_the_report_is_kept_before_the_first_check_and_after_each(lab: Lab) -> None:
     kept = Made(lab).kept
     assert [len(document["not_checked"]) for document in kept] == list(range(9, -1, -1))
-    assert kept[0]["checks"][0]["detail"] == "not asked: the acceptance ended before"
+    assert kept[0]["checks"][0]["detail"] == "not asked: the acceptance ended before that"
 
 
 def test_a_gpu_that_does_not_compute_leaves_out_what_needs_one_and_names_it(lab: Lab) -> None:

@@ -260,7 +260,7 @@ def test_settings_of_a_later_start_of_the_lab_are_not_shown(trained: World) -> N
     trained.jobs.known.clear()
     found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
     assert (found.lab, found.gpus, found.settings, found.workers) == ("raylab", "", (), ())
-    assert any("of another start" in line for line in found.missing)
+    assert any("belong to another start" in line for line in found.missing)
 
 
 def test_damaged_samples_are_named(trained: World) -> None:
