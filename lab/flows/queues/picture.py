@@ -105,7 +105,11 @@ def _clock(axes: Axes, simulation: Simulation) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(tz=timezone.utc, minticks=3, maxticks=9)
-    formatter = ConciseDateFormatter(locator, tz=timezone.utc, show_offset=simulation.start > 0)
+    midnight = "%b-%d" if simulation.start else "%H:%M"  # time since the start has no date
+    formatter = ConciseDateFormatter(
+        locator, tz=timezone.utc, show_offset=simulation.start > 0,
+        zero_formats=["", "%Y", "%b", midnight, "%H:%M", "%H:%M"],
+    )  # fmt: skip
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(formatter)
     axes.set_xlim(_when(simulation, 0.0), _when(simulation, max(simulation.end, 1.0)))
