@@ -129,7 +129,7 @@ def test_tokens_go_into_a_file(school: School, tmp_path: Path) -> None:
     [
         ([], 2, "give names, or a --file, or a --count"),
         (["ann", "--count", "2"], 2, "give names, or a --file, or a --count"),
-        (["Ann"], 2, "'Ann' is no name here"),
+        (["Ann"], 2, "'Ann' is not a valid name"),
         (["zoe", "eva"], 11, "already in the class: eva"),
         (["--count", "0"], 2, "must be between"),
         (["--file", "bad.csv"], 2, "line 3: eva is already in the class"),

@@ -57,7 +57,7 @@ def test_where_photographs_come_from_is_handed_on(labctl: Labctl, shelf: Shelf) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--synthetic", "0"], "not 1 to 2000"),
+        (["--synthetic", "0"], "must be 1 to 2000"),
         (["--synthetic", "many"], "'many' is not a valid integer"),
         (["--synthetic", "4", "--url", "https://x.org"], "--url names a source of photographs"),
         (["--synthetic", "4", "--from", "f.zip"], "--from names a source of photographs"),

@@ -216,7 +216,7 @@ def test_a_command_that_does_not_say_what_it_takes_is_refused(classroom: QueueWo
         "submit", "--queue", "ben/default", "--working-dir", str(tmp_path), "--", "python", "-c", "1"
     )
     assert result.exit_code == 2
-    assert "does not say what it takes" in result.stderr
+    assert "does not say what it needs" in result.stderr
 
 
 @pytest.mark.parametrize(

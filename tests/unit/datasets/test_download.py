@@ -122,7 +122,7 @@ def test_a_busy_server_gets_another_chance(part: Path) -> None:
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        (Server(b"", error=offline()), "does not answer: its name is not known here"),
+        (Server(b"", error=offline()), "does not answer: its name cannot be resolved here"),
         (Server(b"", answers=(404,)), "answers HTTP 404"),
         (Server(b"<html>", kind="text/html; charset=utf-8"), r"gives a page \(text/html\), not an archive"),
     ],

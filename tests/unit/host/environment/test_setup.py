@@ -276,7 +276,7 @@ def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachin
         ("  cause: HTTP status client error (407 Proxy Authentication Required) for url", "refused access"),
         ("  cause: Because there is no version of click==99.0 and you require click==99.0, we",
          "no package click==99.0 for this Python"),
-        ("  cause: Because click was not found in the provided package", "no package click where"),
+        ("  cause: Because click was not found in the provided package", "pip's package index has no click"),
         ("error: failed to remove file `/x`: Permission denied (os error 13)", "a file cannot be written"),
         ("hm\nERROR: first\nERROR: something new", "ERROR: something new"),
         ("", "it printed nothing"),
