@@ -194,7 +194,7 @@ def _list(app: App, name: str | None) -> None:
     if app.out.as_json({"recipes": [documents.recipe(recipe) for recipe in chosen]}):
         return
     for recipe in chosen:
-        also = f"; --fault-tolerance {' or '.join(recipe.ways)}" if recipe.ways else ""
+        also = f"; --fault-tolerance: {', '.join(recipe.ways)}" if recipe.ways else ""
         app.out.line(f"{recipe.name}: {recipe.summary}{also}")
         rows = (
             (f"  -p {p.name}=", "" if p.default is None else p.default, p.type, p.help)
