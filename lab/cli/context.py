@@ -204,12 +204,12 @@ def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[clic
 
     yield option(
         "--lab", type=values.LabName(), metavar="LAB",
-        help=f"Which lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
+        help=f"Name of the lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
     )  # fmt: skip
     yield option(
         "--runtime", type=RuntimeName(runtimes), envvar="RAYLAB_RUNTIME" if root else None,
-        help="What runs the services: plain processes, or Docker Compose; or somebody else's lab of a "
-        "class. [default: $RAYLAB_RUNTIME or auto]",
+        help="Kind of lab: plain processes, Docker Compose, or the lab of a class elsewhere. "
+        "[default: $RAYLAB_RUNTIME or auto]",
     )  # fmt: skip
     yield option("--json", is_flag=True, help="Print JSON on stdout; progress stays on stderr.")
     yield option("--verbose", is_flag=True, help="Say more; echo commands; show tracebacks.")

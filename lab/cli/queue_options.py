@@ -35,10 +35,10 @@ queue_options = options(
     click.option("--priority", type=values.Text(), metavar="CLASS",
                  help="WorkloadPriorityClass of the job in its queue."),
     click.option("--max-time", type=values.Duration(most=LONGEST), metavar="TIME",
-                 help="Stop it after so long, such as 30m, with and without a queue; who waits in one then "
-                      "knows when they can start."),
+                 help="Stop it after this long, such as 30m, with and without a queue; jobs that wait for it "
+                      "then know when they start."),
     click.option("--workers", type=values.WholeNumber(1, MOST_WORKERS), metavar="N",
-                 help="Workers that a command is going to have. A recipe says it with -p."),
+                 help="Number of workers that a command will have; for a recipe use -p."),
     click.option("--min-workers", type=values.WholeNumber(1, MOST_WORKERS), metavar="N",
                  help="Start with as few workers as this, where there is no room for all."),
     click.option("--gpus-per-worker", type=values.Amount(MOST_AMOUNT), metavar="N",
@@ -49,21 +49,21 @@ queue_options = options(
                  help="Memory of each worker, such as 4Gi, where the queue counts it."),
     click.option("--enforce", is_flag=True, help="End the job if it takes more than it asked for."),
     click.option("--preemption-grace", type=values.Duration(zero=True, most=MOST_GRACE), metavar="TIME",
-                 help="Wait so long for a checkpoint before it is preempted. [default: 20s]"),
+                 help="Wait this long for a checkpoint before it is preempted. [default: 20s]"),
     click.option("--retry-limit", type=values.WholeNumber(0, MOST_RETRIES), metavar="N",
-                 help="When it fails, begin again from its checkpoint so often at most. [default: 3]"),
+                 help="When it fails, begin again from its checkpoint at most this many times. [default: 3]"),
     click.option("--retry-pause", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
-                 help="Wait so long before it begins again; its quota stays with it. [default: 90s]"),
+                 help="Wait this long before it begins again; it keeps its quota. [default: 90s]"),
     click.option("--warmup", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
-                 help="Time for an attempt to hold all that the job was granted. [default: 5m]"),
+                 help="Longest time until an attempt holds all that the job was granted. [default: 5m]"),
     click.option("--failure-grace", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
-                 help="Time for Ray Train to bring back ranks that were lost. [default: 1m]"),
+                 help="Longest time for Ray Train to bring back ranks that were lost. [default: 1m]"),
     click.option("--terminal-exit-codes", type=ExitCodes(), metavar="LIST",
                  help="Exit codes after which the job has failed for good, such as 2,3."),
     click.option("--retryable-exit-codes", type=ExitCodes(), metavar="LIST",
                  help="The only exit codes after which it begins again. [default: all]"),
     click.option("--success-ttl", type=values.Duration(zero=True, most=MOST_TTL_SECONDS), metavar="TIME",
-                 help="Forget the job so long after it succeeded. [default: 168h]"),
+                 help="Forget the job this long after it succeeded. [default: 168h]"),
     click.option("--dry-run", is_flag=True,
                  help="Say if the job would start now, or why it would wait and until when; submit nothing."),
 )  # fmt: skip
@@ -103,7 +103,7 @@ def queue_request(*, queue: str | None, dry_run: bool, enforce: bool, **asked: A
         given += [name for name, value in (("enforce", enforce), ("dry_run", dry_run)) if value]
         if given:
             raise UsageError(
-                f"--{given[0].replace('_', '-')}: only with --queue", "which queues there are: labctl queue"
+                f"--{given[0].replace('_', '-')}: only with --queue", "`labctl queue` lists the queues"
             )
         watched = retry is not None or max_time is not None
         return QueueRequest("", max_time=max_time, retry=retry) if watched else None

@@ -52,7 +52,7 @@ OPTIONS = (
                  help="Certificates that vouch for its own, as PEM."),
     click.option("--bucket", type=values.Text(), metavar="BUCKET",
                  help="The bucket there that this lab uses. [default: ray-LAB]"),
-    click.option("--yes", is_flag=True, help="Make that bucket, if it is missing, without asking."),
+    click.option("--yes", is_flag=True, help="Make that bucket without asking if it is missing."),
     click.option("--no-s3", is_flag=True,
                  help="Leave the store of an earlier --s3, and its objects, for one of the lab's own."),
 )  # fmt: skip
@@ -68,11 +68,11 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
     ) -> object:  # fmt: skip
         given = dict(zip(BELONG, (key_file, ca_file, bucket, yes), strict=True))
         if url is None and (stray := next((option for option, value in given.items() if value), "")):
-            raise UsageError(f"{stray} belongs to --s3", "labctl up --s3 URL --s3-credentials FILE")
+            raise UsageError(f"{stray} needs --s3", "labctl up --s3 URL --s3-credentials FILE")
         if url is None:
             return command(*args, store=None, no_s3=no_s3, **rest)
         if no_s3:
-            raise UsageError("--s3 and --no-s3 exclude each other", "leave one of them out")
+            raise UsageError("--s3 and --no-s3 cannot be used together", "leave one of them out")
         if key_file is None:
             raise UsageError(
                 "--s3 needs --s3-credentials", "name a file with its key, which only you may read"
@@ -127,7 +127,7 @@ def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
         _refuse_unreachable(lab, place, f"the store of this lab, {place.url}")
         _try_again(lab)
     elif before and before != (str(place) if place else "its own store"):
-        app.out.note(f"stored objects so far: they stay in {before}, where this lab does not see them now")
+        app.out.note(f"stored objects so far stay in {before}; this lab does not see them now")
         for fault in ActiveFaults(lab.runtime.folder()).lasting():
             if fault.outlives_the_lab:
                 hint = "go back there, and undo it: `labctl up`, then `labctl heal`"

@@ -34,7 +34,8 @@ def _filled(value: object, param: click.Parameter | None) -> str:
     text = str(value)
     if not text.strip():
         raise UsageError(
-            f"{_named(param)} {text!r}: is empty", "say which, or leave it out; is a shell variable not set?"
+            f"{_named(param)} {text!r}: is empty",
+            "give it a value, or leave it out; is a shell variable not set?",
         )
     return text
 

@@ -54,8 +54,12 @@ class LedgerJobs(Jobs):
                 raise
         if not ledger.events:
             known = ledgers(self._store)
-            hint = f"ledgers are there of: {', '.join(known[-MOST_NAMED:])}" if known else "none is there"
-            raise NotFoundError(f"job {submission_id} has no ledger in this place", hint)
+            hint = (
+                f"jobs with a ledger there: {', '.join(known[-MOST_NAMED:])}"
+                if known
+                else "no job has a ledger there"
+            )
+            raise NotFoundError(f"no ledger of job {submission_id} is stored there", hint)
         self._nodes.followed[submission_id] = ledger
         return _job(submission_id, ledger.history, ledger.events[0].at)
 

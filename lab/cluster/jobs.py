@@ -159,7 +159,7 @@ class Jobs:
         if gone and (folder is None or {self._upload(folder)} != set(gone)):
             raise RefusedError(
                 f"job {submission_id} cannot be run again: Ray no longer keeps its files",
-                "it keeps them for 10 minutes, and while the job runs; submit it anew",
+                "it keeps them for 10 minutes, and while the job runs; submit it again",
             )
         if environment:
             runtime_env["env_vars"] = {**(runtime_env.get("env_vars") or {}), **environment}

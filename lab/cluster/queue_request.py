@@ -53,12 +53,12 @@ class QueueRequest:
                 "use 1 to 63 lower-case letters, digits and hyphens, the first and the last no hyphen",
             )
         if not self.queue.strip("/") and (self.queue or not self.watched):
-            raise UsageError(f"queue {self.queue!r}: names no queue", "NAME or NAMESPACE/NAME")
+            raise UsageError(f"queue {self.queue!r}: not the name of a queue", "NAME or NAMESPACE/NAME")
         for name, number in (("workers", self.workers), ("min_workers", self.min_workers)):
             if number is not None and not 1 <= number <= MOST_WORKERS:
                 raise UsageError(f"{name} {number}: must be between 1 and {MOST_WORKERS}")
         if self.workers is not None and self.min_workers is not None and self.min_workers > self.workers:
-            raise UsageError(f"min_workers {self.min_workers}: more than workers, {self.workers}")
+            raise UsageError(f"min_workers {self.min_workers}: must be at most workers, {self.workers}")
         amounts = {"gpus_per_worker": self.gpus_per_worker, "cpus_per_worker": self.cpus_per_worker}
         for name, amount in amounts.items():
             if amount is not None and not 0 <= amount <= MOST_AMOUNT:
@@ -126,7 +126,7 @@ def refuse_past_queues(spec: LabSpec) -> None:
     if spec.queued_only:
         raise RefusedError(
             "this lab takes jobs only through queues: it was started with --queued-only",
-            "name one: labctl submit --queue QUEUE; which there are: labctl queue",
+            "name one: labctl submit --queue QUEUE; `labctl queue` lists them",
         )
 
 
@@ -134,7 +134,7 @@ def of_command(submission: Submission, request: QueueRequest) -> QueuedSubmissio
     """A command for a queue. Raises UsageError where it does not say what it takes: no quota would hold."""
     if request.queue and not request.asks_for_workers and not submission.num_cpus and not submission.num_gpus:
         raise UsageError(
-            "the job does not say what it takes, so it would pass every quota",
+            "the job does not say what it needs, so no quota would limit it",
             "for example --workers 2 --gpus-per-worker 1, or --num-gpus 1 for a script without workers",
         )
     return QueuedSubmission(submission, request)

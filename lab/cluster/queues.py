@@ -209,7 +209,7 @@ class Queues:
     ) -> http.Reply:
         if not self._url:
             raise UnsupportedError(
-                "this lab has no controller of queues", "start it anew: `labctl down`, then `labctl up`"
+                "this lab has no controller of queues", "restart it: `labctl down`, then `labctl up`"
             )
         if self._pool is None:
             self._pool = http.make_pool()

@@ -203,14 +203,14 @@ def find_recipe(name: str, workspace: Path | None = None) -> Recipe:
     if name not in names:
         raise NotFoundError(
             f"there is no recipe {name!r}",
-            f"known: {', '.join(sorted(names)) or 'none'}; for a script of your own: submit -- python SCRIPT",
+            f"known: {', '.join(sorted(names)) or 'none'}; your own script: labctl submit -- python SCRIPT",
         )
     return load_recipe(names[name].parent, names[name].name)
 
 
 def _command(words: tuple[str, ...], path: Path) -> tuple[str, ...]:
     if not words:
-        raise UsageError(f"{path}: malformed: `command` has no words")
+        raise UsageError(f"{path}: malformed: `command` is empty")
     return words
 
 

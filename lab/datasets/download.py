@@ -208,7 +208,7 @@ class Download:
                 return have
         if status in (206, 416):
             self.forget()
-            raise _BrokenError("the server has another file now")
+            raise _BrokenError("the file on the server has changed")
         if status != 200:
             raise UnreachableError(f"{self._shown} answers HTTP {status}")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -270,8 +270,8 @@ def _plain(error: Exception) -> str:
 
     own: dict[type[Exception], str] = {
         requests.exceptions.InvalidProxyURL: f"its proxy has no address {PROXY}",
-        requests.exceptions.InvalidSchema: f"only http and https will do, for its proxy too {PROXY}",
-        requests.TooManyRedirects: "it leads from one address to the next",
+        requests.exceptions.InvalidSchema: f"only http and https work, for the proxy too {PROXY}",
+        requests.TooManyRedirects: "it redirects too often",
     }
     inner = error.args[0] if error.args else None  # requests wraps urllib3's error
     said = own.get(type(error)) or reason(inner if isinstance(inner, Exception) else error)

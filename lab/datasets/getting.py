@@ -48,7 +48,9 @@ def draw_food11(
     folder cannot be written to.
     """
     if not 1 <= pictures_of_each <= MOST_PICTURES:
-        raise UsageError(f"--synthetic {pictures_of_each}: not 1 to {MOST_PICTURES} pictures of each class")
+        raise UsageError(
+            f"--synthetic {pictures_of_each}: must be 1 to {MOST_PICTURES} pictures of each class"
+        )
 
     source = f"drawn: {pictures_of_each} of each class, seed {seed}"
 
@@ -127,7 +129,7 @@ def get_food11(
         except ChecksumError as error:
             raise ChecksumError(
                 f"{error.message}; the download is kept",
-                f"{error.hint}; to download it anew, delete {got.part}",
+                f"{error.hint}; to download it again, delete {got.part}",
             ) from error
         except SetupError:
             got.forget()  # going on with it would never do; a full disk is another error here

@@ -54,7 +54,7 @@ def home() -> Path:
             f"{HOME_VARIABLE} {chosen}: no such user, or one without a home", WRITABLE
         ) from error
     except UnicodeEncodeError as error:  # it has to go into state files and settings
-        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a name in UTF-8", WRITABLE) from error
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a valid name in UTF-8", WRITABLE) from error
     except OSError as error:
         raise SetupError(f"{HOME_VARIABLE} {chosen}: the current folder is gone", WRITABLE) from error
     try:

@@ -148,9 +148,9 @@ def reason(error: BaseException) -> str:
     tls = f"its certificate is not valid{said}" if UNTRUSTED in str(error) else "it does not speak TLS"
     words = (
         (e.NameResolutionError, "the host name is unknown"),
-        (e.ProxyError, "the proxy lets nothing through"),
+        (e.ProxyError, "the proxy refuses the connection"),
         (e.LocationValueError, "that is not an address"),
-        (e.NewConnectionError, str(system or "nothing accepts connections there")),
+        (e.NewConnectionError, str(system or "nothing listens there")),
         (e.ConnectTimeoutError, f"no connection {within}"),
         (e.ReadTimeoutError, f"no answer {within}"),
         (e.SSLError, tls),

@@ -83,7 +83,7 @@ class Loop:
         except BaseException as error:  # also what ends a thread: nobody would begin another one
             return self._failed(error)
         if self._failures:
-            self._say(f"{self.name}: goes on after {self._failures} failed steps")
+            self._say(f"{self.name}: works again after {self._failures} failed steps")
         self._error, self._failures, self._completed = "", 0, self._clock()
         return pause
 

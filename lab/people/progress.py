@@ -17,7 +17,7 @@ FILE = "progress.json"
 
 SCHEMA = "raylab-progress/1"
 
-HINT = "`labctl class collect FOLDER` writes it anew"
+HINT = "`labctl class collect FOLDER` writes it again"
 
 PASSED, CLAIMED, FAILED = "passed", "claimed", "failed"
 

@@ -178,7 +178,7 @@ class Registry:
         newcomers = tuple(newcomers)
         if taken := [one.name for one in newcomers if one.name in people]:
             hint = "choose other names, or `labctl class remove` them first"
-            raise RefusedError(f"in the class already: {', '.join(taken)}", hint)
+            raise RefusedError(f"already in the class: {', '.join(taken)}", hint)
         invitations = []
         for one in newcomers:
             token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -191,7 +191,7 @@ class Registry:
         """Take these people in, all or none. Raises RefusedError when a name was taken meanwhile."""
         with self._changing() as known:
             if taken := [one.name for one in people if one.name in known]:
-                raise RefusedError(f"in the class already: {', '.join(taken)}", "nobody was added")
+                raise RefusedError(f"already in the class: {', '.join(taken)}", "nobody was added")
             known.update({one.name: one for one in people})
 
     def reset(self, name: str) -> Invitation:
@@ -241,7 +241,7 @@ class Registry:
 def _of_name(name: str, people: Mapping[str, Person]) -> Person:
     if name not in people:
         hint = f"there are: {', '.join(list(people)[:30])}" if people else "labctl class add NAME"
-        raise NotFoundError(f"there is nobody called {name} in the class", hint)
+        raise NotFoundError(f"nobody in the class is called {name}", hint)
     return people[name]
 
 

@@ -231,7 +231,7 @@ class NodeControl(LabView):
 
     def disconnect(self, service: str) -> Struck:
         """Cut the service off the lab's network; its processes go on. Idempotent. Raises EngineError."""
-        raise self._lacks(Feature.NETWORK, f"cut {service} off the network")
+        raise self._lacks(Feature.NETWORK, f"cut {service} off from the network")
 
     def reconnect(self, service: str) -> None:
         """Undo `disconnect`: the same address and names. Idempotent. Raises EngineError."""
@@ -257,7 +257,7 @@ class NodeControl(LabView):
 
     def machine(self, service: str) -> str:
         """The machine that the service runs on, which takes new ones until now. Raises RefusedError."""
-        raise self._lacks(Feature.CORDON, f"tell the machine of {service}")
+        raise self._lacks(Feature.CORDON, f"find the machine of {service}")
 
     def cordon(self, machine: str) -> None:
         """Let a machine take nothing new; what runs there goes on."""

@@ -164,7 +164,7 @@ class HostedRuntime(Runtime, Generic[S]):
         if written(self._folder / self.elsewhere) not in (None, self._chosen_beside):
             raise MovedError(
                 f"lab {self.lab} was started on the other runtime meanwhile",
-                f"`labctl status --lab {self.lab}` says what runs; then repeat",
+                f"`labctl status --lab {self.lab}` shows what runs; then try again",
             )
 
     def _refuse_ending(self) -> None:

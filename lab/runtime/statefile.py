@@ -87,7 +87,7 @@ def find(
             f"{problem or f'the state file {path} is missing'}, but lab {lab} runs: {', '.join(services)}",
             f"`labctl down --lab {lab}` stops them and keeps the stored objects; then `labctl up` again",
         )
-    return None, (f"{problem}; nothing of the lab runs, `labctl up` starts it anew",) if problem else ()
+    return None, (f"{problem}; nothing of the lab runs; `labctl up` starts it",) if problem else ()
 
 
 def check_same(
@@ -104,7 +104,7 @@ def check_same(
     if unlike := current.unlike(asked):
         raise RefusedError(
             f"lab {name} is up with other settings ({current.settings}), not with {unlike}",
-            f"keep them: what is not said stays; or `labctl down` first, to start it with {asked.settings}",
+            f"to keep them, leave these options out; or `labctl down`, then start it with {asked.settings}",
         )
     for port, wanted in asked.ports:
         used = ports.get(port)

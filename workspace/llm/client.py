@@ -106,11 +106,11 @@ async def documents(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]
         try:
             document = json.loads(content)
         except ValueError:
-            raise LostError("the stream has a part that is no JSON") from None
+            raise LostError("the stream has a part that is not JSON") from None
         if "error" in document:
             raise LostError(str(document["error"]))
         yield document
-    raise LostError("the stream ended before its end")
+    raise LostError("the stream ended too early")
 
 
 async def receive(

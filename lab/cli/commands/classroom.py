@@ -38,7 +38,7 @@ def class_() -> None:
     """Add, list and remove the people of a class.
 
     Each has a token of her own. A lab that was started with `labctl up --class` serves jobs and queues to
-    them; docs/class.md has it all.
+    them; docs/class.md explains it.
     """
 
 
@@ -48,7 +48,7 @@ def class_() -> None:
     "--file", type=values.Place(dir_okay=False), metavar="FILE",
     help="A CSV file with the columns name and, if wanted, role.",
 )  # fmt: skip
-@click.option("--count", type=int, metavar="N", help="So many people, called student01, student02, ...")
+@click.option("--count", type=int, metavar="N", help="Add this many people, called student01, student02, ...")
 @click.option(
     "--role", type=click.Choice([role.value for role in Role]), default=Role.STUDENT.value, show_default=True,
     help="Role of all who are named or counted.",

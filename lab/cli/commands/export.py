@@ -150,16 +150,16 @@ def export_kubernetes(
 ) -> None:
     """Write the lab as manifests of KubeRay and Kueue, checked before they are written.
 
-    Without a job a RayCluster, with one a RayJob that brings its own cluster. No cluster is asked.
+    Without a job it is a RayCluster, with one a RayJob that brings its own cluster. No cluster is needed.
 
-    Exits with 22, and writes nothing, when a check finds that it could not work.
+    Exits with 22, and writes nothing, when a check finds that they could not work.
     """
     from lab.flows.kubernetes.export import Wanted
     from lab.flows.kubernetes.export import export as make
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
-        raise UsageError("--json and --output - exclude each other", "name a folder")
+        raise UsageError("--json and --output - cannot be used together", "name a folder")
     settings = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
     spec = _spec(app, settings, gpu)
     storage = storage.rstrip("/")

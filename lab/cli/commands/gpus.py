@@ -40,7 +40,7 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
         click.option("--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"),
         click.option(
             "--gpus", type=values.Text(), metavar="GPU,GPU",
-            help="Which ones, in the workers' order; see `labctl gpus`.",
+            help="GPUs to use, in the workers' order; see `labctl gpus`.",
         ),
         click.option(
             "--share-gpu", is_flag=True,

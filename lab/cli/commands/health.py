@@ -85,7 +85,7 @@ def _show(app: App, results: HealthView, *, every: bool) -> None:
     if every:
         for node, skipped in results.skipped.items():
             for name, why in skipped.items():
-                app.out.line(f"{node}: {name} is not made: {why}")
+                app.out.line(f"{node}: {name} is not checked: {why}")
     for order in results.overrides:
         place = f"{order.check} of {order.node} {health_words.device(order.device)}"
         app.out.note(f"a fault orders that {place} reports {order.state}")
@@ -157,7 +157,7 @@ def alerts(app: App) -> None:
 )  # fmt: skip
 @pass_app
 def silence(app: App, name: str, seconds: float) -> None:
-    """Send an alert to nobody for a while.
+    """Silence an alert for a while: it is sent to nobody.
 
     It is still shown. Alertmanager's page ends a silence before its time.
     """

@@ -191,8 +191,8 @@ def _judge(app: App, result: LessonResult) -> None:
 
 
 @lesson.command("report")
-@click.option("--student", type=values.Text(), metavar="NAME", help="Whose report it is.")
-@click.option("--output", type=values.Place(), metavar="FILE", help="Where to. [default: print it]")
+@click.option("--student", type=values.Text(), metavar="NAME", help="Name of the student.")
+@click.option("--output", type=values.Place(), metavar="FILE", help="File to write. [default: print it]")
 @click.option(
     "--verify", type=values.Place(), metavar="FILE", multiple=True,
     help="Look at a report that was handed in instead; repeatable.",
@@ -206,7 +206,7 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     if verify:
         if student or output is not None:
             raise UsageError(
-                "--verify looks at reports, --student and --output write one: they exclude each other",
+                "--verify looks at reports, --student and --output write one: they cannot be used together",
                 "leave one out",
             )
         _verify(app, verify)

@@ -76,7 +76,7 @@ class SubmitCommand(DashCommand):
 @parameter_option
 @click.option(
     "--fault-tolerance", type=values.Text(), metavar="WAY",
-    help="A way in which the recipe survives the loss of a rank: `torchft`, the others go on.",
+    help="Way to survive the loss of a rank. `torchft`: the other ranks go on.",
 )  # fmt: skip
 @click.option(
     "--num-cpus",
@@ -202,7 +202,7 @@ def _list(app: App, name: str | None) -> None:
     if app.out.as_json({"recipes": [documents.recipe(recipe) for recipe in chosen]}):
         return
     for recipe in chosen:
-        also = f"; --fault-tolerance {' or '.join(recipe.ways)}" if recipe.ways else ""
+        also = f"; --fault-tolerance: {', '.join(recipe.ways)}" if recipe.ways else ""
         app.out.line(f"{recipe.name}: {recipe.summary}{also}")
         rows = (
             (f"  -p {p.name}=", "" if p.default is None else p.default, p.type, p.help)

@@ -193,7 +193,7 @@ class Site:
             async for text in self._jobs.tail(asked, name):
                 await socket.send_str(text)
         except LabError as error:
-            self._say(f"the log of {name} was given up: {error.message}")
+            self._say(f"the log of {name} is no longer followed: {error.message}")
             return WSCloseCode.TRY_AGAIN_LATER
         except ConnectionError:
             pass  # the client is gone

@@ -162,7 +162,7 @@ def _package(runtime_env: Mapping[str, object], packages: Packages) -> tuple[dic
     del rest["working_dir"]
     sha256 = packages(match[1])
     if not sha256:
-        raise UsageError(f"working_dir: {folder} was not sent, or is not kept any more", "submit it again")
+        raise UsageError(f"working_dir: {folder} was not sent, or is no longer kept", "submit it again")
     return rest, sha256
 
 
@@ -174,7 +174,7 @@ def _workers(metadata: dict[str, str]) -> dict[str, int | float]:
             try:
                 workers[field] = kind(text)
             except ValueError:
-                raise UsageError(f"metadata.{name}: {text[:40]!r} is no number") from None
+                raise UsageError(f"metadata.{name}: {text[:40]!r} is not a number") from None
     return workers
 
 

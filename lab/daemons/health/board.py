@@ -233,7 +233,7 @@ class Board:
             return UNKNOWN, SILENT, "its health agent does not report"
         trial = self._trials.get((name, device))
         if trial is not None:
-            return TESTING, trial.check, f"{trial.check} has it for itself"
+            return TESTING, trial.check, f"{trial.check} has it to itself"
         if worst is None or worst.state == UNKNOWN:
             return UNKNOWN, worst.name if worst else "", worst.result.message if worst else "not checked yet"
         return (worst.state, worst.name, worst.result.message) if worst.state == WARN else (PASS, "", "")

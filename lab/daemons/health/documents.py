@@ -26,7 +26,7 @@ def kept(states: Sequence[Health], overrides: Sequence[Override]) -> dict[str, o
 
 def read_kept(document: object) -> Kept:
     """The way back; of None nothing is kept. Raises StateError."""
-    return parse(Kept, {} if document is None else document, "the kept health", StateError)
+    return parse(Kept, {} if document is None else document, "the stored health", StateError)
 
 
 def device(item: Health) -> DeviceView:

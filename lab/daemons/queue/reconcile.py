@@ -141,7 +141,7 @@ class Reconciler:
                 **({who: why} if why else {}),
             }
         if why and not before.get(who):
-            self._say(f"{who} is away, nothing is admitted: {why}")
+            self._say(f"{who} does not answer, so nothing is admitted: {why}")
         elif not why:
             self._say(f"{who} answers")
 

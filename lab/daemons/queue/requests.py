@@ -84,9 +84,9 @@ def _check_unqueued(asked: JobRequest) -> None:
 def job(asked: JobRequest) -> QueuedJob:
     """The job itself. Raises UsageError."""
     if len(json.dumps(asked.runtime_env)) > SMALL:
-        raise UsageError("runtime_env is larger than 1 MiB", "files belong into the working directory")
+        raise UsageError("runtime_env is larger than 1 MiB", "put files into the working directory")
     if asked.package and "working_dir" in asked.runtime_env:
-        raise UsageError("a package and runtime_env.working_dir exclude each other", "send one of them")
+        raise UsageError("a package and runtime_env.working_dir cannot be used together", "send one of them")
     if own := next((name for name in asked.metadata if name.startswith(RESERVED)), ""):
         raise UsageError(
             f"the request: metadata.{own}: only the controller writes {RESERVED}...", "leave it out"

@@ -168,7 +168,7 @@ def _without_controller(controllers: Iterable[Iterable[Event]]) -> Iterable[str]
     """Yield a sentence for each controller of which only its ranks tell."""
     for mine in controllers:
         if not any(True for _ in of_kind(mine, RunStarted)):
-            yield "a controller has not told of its start"
+            yield "a controller has not recorded its start"
 
 
 def _plan(started: RunStarted) -> TrainingPlan:

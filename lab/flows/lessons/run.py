@@ -146,7 +146,7 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
     except LabError as error:
         on_step(
             NotebookStep(
-                "note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}"
+                "note", f"it is not known whether jobs of lesson {lesson.number} are left: {error.message}"
             )
         )
         return

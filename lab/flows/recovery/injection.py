@@ -240,7 +240,7 @@ class Injection:
                 break
         raise WaitTimeoutError(
             f"{self._fault.kind.name} is ready on {self.target}, but has not acted: {why or patience.over}",
-            "an earlier epoch, a longer training, or a longer --timeout",
+            "choose an earlier epoch, a longer training, or a longer --timeout",
         )
 
     def _gone_by(self) -> str:

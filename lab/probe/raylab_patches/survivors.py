@@ -105,7 +105,9 @@ def end_if_given_up(
         now = clock()
         waited = now - getattr(self, "raylab_began", now)
         if waited > LONG_SECONDS and not node_is_alive():
-            raise RuntimeError(f"no step for {waited:.0f} s, and the node was given up: another took over")
+            raise RuntimeError(
+                f"no step for {waited:.0f} s, and its node was declared dead: another took over"
+            )
         return now
 
     start_quorum, should_commit = manager.start_quorum, manager.should_commit

@@ -159,7 +159,7 @@ def _state(container: Container) -> tuple[State, str]:
         return State.STARTING, f"it ended with exit code {container.exit_code} and is started again"
     if container.state != "running":
         return State.EXITED, ended(container)
-    return State.RUNNING, "its container is cut off the lab's network" if container.cut else ""
+    return State.RUNNING, "its container is cut off from the lab's network" if container.cut else ""
 
 
 def ended(container: Container) -> str:

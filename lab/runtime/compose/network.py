@@ -57,7 +57,7 @@ def impair(
     if code:
         raise UnsupportedError(
             f"the network of {container.service} cannot be slowed down like this: {_last(said)}",
-            "take other values: labctl fault-inject --list says what this machine can do",
+            "use other values: labctl fault-inject --list says what this machine can do",
         )
 
 

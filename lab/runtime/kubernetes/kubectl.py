@@ -138,7 +138,9 @@ class Kubectl:
             return NotFoundError(
                 f"{where} has no {' '.join(words[1:3])}", f"kubectl get pods --selector {CLUSTER} lists them"
             )
-        return KubernetesError(f"kubectl {' '.join(words[:3])}: {text}", "kubectl cluster-info tries the way")
+        return KubernetesError(
+            f"kubectl {' '.join(words[:3])}: {text}", "see whether it can be reached: kubectl cluster-info"
+        )
 
     def _forbidden(self, what: str) -> KubernetesError:
         where = f" in namespace {self.namespace}" if self.namespace else ""

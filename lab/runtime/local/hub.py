@@ -23,7 +23,7 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
 
 NOTE = (
-    "hub: all servers run as the user of labctl: who writes code in one can read the files of the others "
+    "hub: all servers run as the user of labctl: whoever runs code in one can read the files of the others "
     "and the lab's secrets"
 )
 

@@ -169,7 +169,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         except OSError as error:
             raise SetupError(
                 f"cannot delete {error.filename or self._folder}: {error.strerror}",
-                "unmount it if it is a mount point, or check its owner; then repeat",
+                "unmount it if it is a mount point, or check its owner; then try again",
             ) from error
 
     def status(self) -> LabStatus:

@@ -56,7 +56,7 @@ def _reach(bench: Bench) -> Check:
         refusal = error
     if refusal is not None:
         return Check(name, "failed", refusal.message, refusal.hint)
-    server = answer.headers.get("server", "a server that does not say which")
+    server = answer.headers.get("server", "a server that does not say its name")
     return Check(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
 
 

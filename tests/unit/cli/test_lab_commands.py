@@ -564,7 +564,7 @@ def test_what_a_lab_remembers_is_tried_before_anything_starts(labctl: Labctl, wa
 def test_a_lab_leaves_another_store_and_its_key_when_told_to(labctl: Labctl, was_there: Any) -> None:
     result = labctl("up", "--no-s3")
     assert (result.exit_code, was_there.called, kept_key(labctl).exists()) == (0, False, False)
-    assert "they stay in bucket ray-raylab at http://there:8333" in result.stderr
+    assert "stay in bucket ray-raylab at http://there:8333" in result.stderr
     assert labctl.runtime.spec().s3 is None
 
 
@@ -573,13 +573,13 @@ def test_a_lab_that_leaves_its_own_store_says_where_its_objects_stay(
 ) -> None:
     labctl.stub("lab.store.upstream.check")
     labctl.runtime.host.objects["raylab"] = {"k": b"v"}
-    assert "stored objects so far: they stay in its own store" in labctl("up", *there).stderr
+    assert "stored objects so far stay in its own store" in labctl("up", *there).stderr
     assert "stay in" not in labctl("up", *there).stderr
     labctl.ok("down")
     assert "stay in" not in labctl("up", *there).stderr
     labctl.ok("down")
     other = labctl("up", *there, "--bucket", "other").stderr
-    assert "they stay in bucket ray-raylab at http://there:8333" in other
+    assert "stay in bucket ray-raylab at http://there:8333" in other
 
 
 @pytest.mark.parametrize("up", [True, False])

@@ -96,7 +96,7 @@ def test_a_value_at_its_limit_is_taken(parameter: Parameter, text: str, value: o
         ({"command": ["true"]}, "malformed: summary is missing"),
         ({"summary": "s"}, "malformed: command is missing"),
         ({"summary": "s", "command": "python train.py"}, "command should be a list, not 'python train.py'"),
-        ({"summary": "s", "command": []}, "`command` has no words"),
+        ({"summary": "s", "command": []}, "`command` is empty"),
         ({**GOOD, "parameters": {"a": 1}}, "malformed: parameters.a should be an object, not 1"),
         ({**GOOD, "parameters": {"a": {"type": "bool"}}}, r"parameters\.a\.type: 'bool' is not one of int"),
     ],

@@ -335,7 +335,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "twice": (
         lambda: archive(iter(["x/training/0_1.jpg", *[*entries()][1:]])),
-        "holds pictures twice",
+        "holds some pictures twice",
     ),
 }
 

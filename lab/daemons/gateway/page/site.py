@@ -184,7 +184,7 @@ class ClassPage:
         try:
             return read_progress(self._registry.path.parent)
         except LabError:
-            return StateError("what was collected cannot be read", "`labctl class collect` writes it anew")
+            return StateError("what was collected cannot be read", "`labctl class collect` writes it again")
 
     # Forms
 
@@ -195,10 +195,10 @@ class ClassPage:
         if page == "sign-in":
             return await self._sign_in(request, form)
         if session is None:
-            return self._html(401, "sign-in", said="You are not signed in any more.", hint="")
+            return self._html(401, "sign-in", said="You are no longer signed in.", hint="")
         if not hmac.compare_digest(session.form_key.encode(), form.get("key", "").encode()):
             raise ForbiddenError(
-                "this form is not of your session", "open the page again, and use its buttons"
+                "this form does not belong to your session", "open the page again, and use its buttons"
             )
         if page == "sign-out":
             self._sessions.end(session)
@@ -216,7 +216,7 @@ class ClassPage:
         if person is None or person.name != form.get("name", "").strip().lower():
             if not await self._wrong(request):
                 return self._html(429, "sign-in", said="Too many wrong tokens: try again later.", hint="")
-            said = "That is no name and token of this class."
+            said = "Nobody in this class has that name and token."
             return self._html(403, "sign-in", said=said, hint="Your teacher can give you another token.")
         response = _elsewhere()
         secure = request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https"

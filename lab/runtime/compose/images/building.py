@@ -159,7 +159,7 @@ class _Build:
     def run(self, target: BuildTarget) -> Built:
         started, name, progress = time.monotonic(), target.name, self.progress
         if size := SIZES.get((target.target, target.variant)):
-            progress.line(f"{name}: building it, {size} when it is done; layers that are there are reused")
+            progress.line(f"{name}: building, {size} when done; existing layers are reused")
         with tempfile.TemporaryDirectory(prefix="raylab-secret-") as secrets:
             self.engine.docker(
                 *self._arguments(target, Path(secrets)),

@@ -48,7 +48,7 @@ def test_a_wrong_name_or_token_waits_and_is_logged(room: Room, name: str, token:
         for _ in range(3):
             page = await browser("sign-in", form)
             assert (page.status, COOKIE in browser.cookies) == (403, False)
-            assert "no name and token of this class" in page.text
+            assert "Nobody in this class has that name and token" in page.text
 
     room.visit(story, "")
     assert room.paused == sorted(room.paused)
@@ -218,7 +218,7 @@ def test_a_form_without_the_key_of_the_session_is_refused(room: Room, key: str) 
         sent = (await other()).key if key == "of another" else key
         for path in ("do", "sign-out"):
             page = await browser(path, {"key": sent, "act": "stop", "on": "ann/ann-digits"})
-            assert (page.status, "not of your session" in page.text) == (403, True)
+            assert (page.status, "does not belong to your session" in page.text) == (403, True)
         assert room.runs("ann/ann-digits")
 
     room.visit(story, "ann", "tom")

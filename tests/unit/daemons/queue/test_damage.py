@@ -1,4 +1,4 @@
-"""A file of the queues that cannot be read is set aside, whole and findable, and the queues begin anew."""
+"""A file of the queues that cannot be read is set aside, whole and findable, and the queues start empty."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_kept_and_the_queues_begin_anew(folder: Path, damage: 
     assert len(said) == 1
     assert f"kept as {folder / NAME}" in said[0]
     assert set_aside(folder) == (folder / NAME,)
-    assert note(folder) == f"the queues began anew: the damaged file is kept as {folder / NAME}"
+    assert note(folder) == f"the queues started empty: the damaged file is kept as {folder / NAME}"
     assert set_aside_at(folder) == Time()()
     controller._store.close()
 
@@ -161,7 +161,7 @@ def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, t
     monitor = HealthMonitor(store, lambda _: True, controller.lock, controller.clock, said.append)
     assert monitor.board.states() == ()
     assert len(controller.records) == 31
-    assert said[0].startswith("the kept health cannot be read, it begins anew: ")
+    assert said[0].startswith("the stored health cannot be read, so it starts empty: ")
     store.close()
 
 

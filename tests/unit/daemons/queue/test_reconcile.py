@@ -120,7 +120,7 @@ def test_while_ray_or_the_store_is_away_nothing_is_admitted(world: World, who: s
     assert short(world.job("one")) == ["SUCCEEDED"]
     assert not world.controller.away
     assert [line.split(":")[0] for line in world.log][-2:] == [
-        f"{who} is away, nothing is admitted",
+        f"{who} does not answer, so nothing is admitted",
         f"{who} answers",
     ]
 

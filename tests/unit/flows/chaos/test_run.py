@@ -351,7 +351,7 @@ def test_a_job_that_does_not_go_on_gets_no_more_faults(world: World) -> None:
     assert verdicts(result) == ["not-verified"]
     assert result.problems[0].startswith("no more faults from number 2 on: training has not gone on for 30")
     assert "attempt 1 has ended, and no other has begun" in result.problems[0]
-    assert result.problems[1].startswith("the job does not get on, nothing has moved for 30")
+    assert result.problems[1].startswith("the job makes no progress, nothing has moved for 30")
     assert training.attempt == 1
     assert not result.good
 
@@ -364,7 +364,7 @@ def test_a_service_that_stays_ill_ends_the_faults(world: World, monkeypatch: pyt
     result = chaos(world, steps("kill"))
 
     assert result.steps == ()
-    assert "jupyter did not get healthy" in result.problems[0]
+    assert "jupyter did not become healthy" in result.problems[0]
 
 
 def test_a_fault_that_cannot_be_injected_is_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +440,7 @@ def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: 
     assert receipt
     assert (receipt.verdict.value, receipt.fault.reverted_at) == ("failed", None)
     assert receipt.problems == ("the fault could not be reverted: the machine is too busy",)
-    assert "did not get healthy" in result.problems[0]
+    assert "did not become healthy" in result.problems[0]
     assert [entry.kind for entry in left_behind(world.lab)] == ["kill"]
 
 

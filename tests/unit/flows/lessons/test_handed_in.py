@@ -87,7 +87,7 @@ def test_a_report_that_the_lab_confirms_counts(lab: Known, place: Any) -> None:
 def test_a_file_may_name_the_person(lab: Known, place: Any) -> None:
     assert place(lab, ann=report("Ada Lovelace"))["ann"].person == "ann"
     assert place(lab, ada=report("Ada Lovelace"))["ada"].problems == (
-        "line 3: Ada Lovelace is nobody of the class: call the file NAME.json",
+        "line 3: nobody in the class is called Ada Lovelace: name the file NAME.json",
     )
 
 

@@ -280,10 +280,10 @@ def test_a_python_that_makes_no_environments_is_told_with_the_package_to_install
         ("  cause: HTTP status client error (407 Proxy Authentication Required) for url", "refused access"),
         ("  cause: Because there is no version of click==99.0 and you require click==99.0, we",
          "no package click==99.0 for this Python"),
-        ("  cause: Because click was not found in the provided package", "no package click where"),
+        ("  cause: Because click was not found in the provided package", "pip's package index has no click"),
         ("error: failed to remove file `/x`: Permission denied (os error 13)", "a file cannot be written"),
         ("hm\nERROR: first\nERROR: something new", "ERROR: something new"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )  # fmt: skip
 def test_a_failed_installation_says_why_and_where_the_log_lies(
@@ -461,7 +461,7 @@ def test_where_uv_cannot_honour_an_option_of_pip_pip_installs_and_that_is_said(
     fake.answers["pip config list"] = (0, config)
     said = install(fake)
     option = config.split(".")[1].partition("=")[0]
-    assert f"installing with pip instead of uv, which has no counterpart of pip's option {option}" in said
+    assert f"installing with pip instead of uv, which has no equivalent of pip's option {option}" in said
     assert fake.did("-m pip install .*cli.txt")
     assert not fake.did("uv pip install")
 
