@@ -88,6 +88,7 @@ LESSON = Lesson(
     title="Nobody stops",
     notebook="12-nobody-stops.ipynb",
     minutes=15,
+    in_class="no",
     checks=(
         succeeded(CHECKPOINT, "the first job succeeded"),
         verdict(CHECKPOINT, "recovered", "all ranks began again from the checkpoint"),
