@@ -83,6 +83,11 @@ class LabView(ABC):
     def __init__(self, lab: str) -> None:
         self.lab = lab
 
+    @property
+    def person(self) -> str:
+        """The person of a class whose view it is; empty for the lab's owner. Raises what `status` raises."""
+        return ""
+
     @abstractmethod
     def status(self) -> LabStatus:
         """The lab as it is now. Never raises because a service is broken: that is what it reports.

@@ -120,7 +120,7 @@ class HostedRuntime(Runtime, Generic[S]):
             credentials=secrets.store,
             ray_token=secrets.ray_token,
             ray_token_file=str(self._folder / "secrets" / RAY_FILE),
-            jupyter=f"{view.url(JUPYTER)}/lab?token={secrets.jupyter_token}",
+            jupyter=f"{view.url(JUPYTER)}/?token={secrets.jupyter_token}",
             prometheus=view.url(PROMETHEUS),
             alertmanager=view.url(ALERTMANAGER),
             grafana=view.url(GRAFANA),

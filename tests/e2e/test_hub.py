@@ -16,10 +16,14 @@ import psutil
 import pytest
 import requests
 
+from lab.flows.lessons.evidence import read_records
+from lab.flows.lessons.results import in_store
+from lab.host.jupyter import INDEX
 from lab.people.registry import FOLDER, LINK, Registry
 from lab.runtime import ports
 from lab.runtime.local.processes import MARK
 from lab.services import HUB
+from lab.store.below import StoreBelow
 from tests.e2e.harness import PATIENCE, UP, Bench
 from tests.waiting import eventually
 
@@ -125,6 +129,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
         person.open_lab()
     _check_secrets(bench, ann, tokens)
     _check_home(bench, ann)
+    _check_first_lesson(bench, ann, tmp_path)
 
     code, said = ann.type("ray job submit --submission-id first -- python -c 'print(6 * 7)'")
     assert (code, "42" in said, "succeeded" in said) == (0, True, True), said
@@ -215,6 +220,32 @@ def _check_home(bench: Bench, ann: Browser) -> None:
     assert saved.ok, saved.text
     assert (home / "work" / "README.md").read_text() == "mine"
     assert Path("workspace/README.md").read_text() != "mine"
+
+
+def _check_first_lesson(bench: Bench, ann: Browser, tmp_path: Path) -> None:
+    """JupyterLab opens on the lessons; she does the first one, and the class counts what she hands in."""
+    assert ann.get("/user/ann/").url.endswith(f"/user/ann/lab/tree/{INDEX}")
+    page = ann.api("GET", f"contents/{INDEX}").json()["content"]
+    assert f"({ann.hub}/class/)" in page
+    run = "python -m lab.flows.lessons.execute notebooks/00-first-steps.ipynb --lesson 0"
+    assert ann.type(f"cd ~/work && (nohup {run} > ../said 2>&1 &)")[0] == 0
+    hers = StoreBelow(bench.lab.store, "people/ann")
+    typed = eventually(
+        lambda: read_records(hers, 0)[1].get("typed"), PATIENCE, "the notebook asks her to type"
+    )
+    assert str(typed).startswith("ann-lesson-00-typed-")
+    code, said = ann.type(f"ray job submit --submission-id {typed} --entrypoint-num-cpus 1 -- echo by hand")
+    assert code == 0, said
+    eventually(lambda: 0 in in_store(hers), PATIENCE, "the notebook has checked itself")
+    code, said = ann.type("labctl lesson check 0 && labctl lesson report --student ann --output ~/ann.json")
+    assert (code, "passed: 0" in said) == (0, True), said
+    (tmp_path / "ann.json").write_text((bench.folder / "hub" / "homes" / "ann" / "ann.json").read_text())
+    bench.labctl("class", "collect", str(tmp_path))
+    progress = bench.labctl("class", "progress", "--json").document
+    (standing,) = progress["people"]["ann"]
+    assert (standing["lesson"], standing["state"]) == (0, "passed"), standing
+    code, said = ann.type("cd ~/work && python -c 'from lab.lessons import Session; Session(10)'")
+    assert (code, "changes the lab itself" in said) == (1, True), said
 
 
 def _check_kill(bench: Bench, ann: Browser) -> None:

@@ -40,6 +40,13 @@ def variables(plan: ServicePlan) -> dict[str, str]:
     }
 
 
+def page(plan: ServicePlan) -> str:
+    """The address of the class's page, as a browser has it; empty in a lab without a class."""
+    if not plan.spec.classroom:
+        return ""
+    return f"{plan.spec.address.url if plan.spec.address else plan.url('gateway')}/class/"
+
+
 def store_argv(plan: ServicePlan) -> tuple[str, ...]:
     """Options by which the lab's own store serves the keys of people; none but in a class."""
     return ("--people", str(people(plan))) if plan.spec.classroom else ()

@@ -48,5 +48,6 @@ def variables(plan: ServicePlan) -> dict[str, str]:
         modules=str(ROOT),
         jupyter=str(JUPYTER_SETTINGS),
         data=str(plan.layout.data),
+        page=classroom.page(plan),
     )
     return {"PYTHONPATH": str(ROOT), VARIABLE: json.dumps(dataclasses.asdict(settings))}

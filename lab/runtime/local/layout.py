@@ -44,6 +44,11 @@ class Layout:
         return self.folder / "queue"
 
     @property
+    def jupyter(self) -> Path:
+        """Folder of JupyterLab's own settings and tools."""
+        return self.folder / "jupyter"
+
+    @property
     def hub(self) -> Path:
         """Folder of the hub: its state, and a home for each person. It outlives `down`."""
         return self.folder / FOLDER

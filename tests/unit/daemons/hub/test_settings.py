@@ -31,6 +31,7 @@ def settings(folder: Path) -> HubSettings:
         modules="/there",
         jupyter="/there/compose/jupyter",
         data="/data",
+        page="https://class.example.org/class/",
     )
 
 
@@ -57,6 +58,8 @@ def test_a_server_has_the_keys_of_its_person_and_of_nobody_else(
     assert made["RAYLAB_RUNTIME"] == "class"
     assert made["AWS_SECRET_ACCESS_KEY"] == ann.person.key.secret_key
     assert made["RAYLAB_STORAGE"] == "s3://ray/people/ann"
+    assert made["RAYLAB_CLASS_URL"] == "https://class.example.org/class/"
+    assert made["RAYLAB_WORKSPACE"] == str(tmp_path / "hub" / "homes" / "ann" / "work")
     assert made["HOME"] == str(tmp_path / "hub" / "homes" / "ann")
     assert made[MARK] == f"{tmp_path}:hub-ann"
     assert made["PATH"].split(os.pathsep)[0] == str(tmp_path / "hub" / "bin")

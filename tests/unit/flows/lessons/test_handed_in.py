@@ -190,4 +190,4 @@ def test_what_was_known_of_a_refused_report_stays() -> None:
     handed = (HandedIn("a", "ann", new, ()), HandedIn("b", "ben", (), ("line 1: edited",)))
     after = merged(before, handed, ("ann", "ben"), AT)
     assert after.people == {"ann": new, "ben": old}
-    assert (after.lessons[0], after.collected_at) == (1, AT)
+    assert (after.lessons[0], after.collected_at) == (0, AT)
