@@ -67,6 +67,11 @@ class Person:
         """True for somebody whose removal has begun: no token of hers is accepted."""
         return not self.token_sha256
 
+    @property
+    def has_server(self) -> bool:
+        """True while a JupyterLab server of hers runs: it ends with this grant."""
+        return any(one.kind == SERVER for one in self.grants)
+
 
 @dataclass(frozen=True)
 class Newcomer:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from lab.cluster.queues import ANYWHERE
 from lab.daemons.gateway import views
+from lab.daemons.gateway.faults import Breaker
 from lab.daemons.gateway.submission import job_name
 from lab.daemons.gateway.upstream import Body, Reply, UnansweredError, Upstream
 from lab.daemons.gateway.views import Row
@@ -39,8 +40,11 @@ class Asked:
 class Access:
     """Finds jobs, and decides by the one table of who may do what."""
 
-    def __init__(self, registry: Registry, queue: Upstream, ray: Upstream) -> None:
-        self.registry, self.queue, self.ray = registry, queue, ray
+    def __init__(
+        self, registry: Registry, queue: Upstream, ray: Upstream, breaker: Breaker | None = None
+    ) -> None:
+        """Without `breaker` there are no faults here."""
+        self.registry, self.queue, self.ray, self.breaker = registry, queue, ray, breaker
 
     def owner(self, namespace: str) -> str:
         """The person whose namespace this is; empty for the lab's own."""

@@ -7,6 +7,7 @@ import json
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, workload_path
 from lab.daemons.gateway.upstream import Reply, document
+from lab.errors import RefusedError
 from lab.people.policy import Action
 
 
@@ -47,6 +48,22 @@ class QueuePages:
     async def order(self, asked: Asked, space: str, name: str, verb: str) -> Reply:
         row = await self._access.get(asked.person, Action.STOP, f"{space}/{name}")
         return await self._access.queue.ask("POST", workload_path(row, f"/{verb}"), asked.body)
+
+    async def fault(self, asked: Asked, space: str, name: str) -> Reply:
+        """`POST /workloads/NAMESPACE/NAME/fault`: kill a node under it that runs nobody else's job."""
+        access, person = self._access, asked.person
+        row = await access.get(person, Action.BREAK, f"{space}/{name}")
+        if access.breaker is None:
+            raise RefusedError("faults are injected here in labs of processes only", "ask your teacher")
+        attempt = await access.attempt(row)
+        if attempt is None or attempt["status"] != "RUNNING":
+            raise RefusedError(f"job {row['name']} does not run", "wait until it trains")
+        jobs = good(await access.ray.ask("GET", "/api/jobs/")).json()
+        owners = {job.get("submission_id"): access.owner_of(job) for job in jobs}
+        node = await access.breaker.kill(
+            str(row["submission_id"]), lambda job: access.may(person, Action.BREAK, owners.get(job, ""))
+        )
+        return document({"killed": node})
 
     async def events(self, asked: Asked) -> Reply:
         """`GET /events`: all that was decided; the messages only of jobs that this person may read."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lab.daemons.gateway.access import Access, Asked
 from lab.daemons.gateway.bodies import Bodies, SlowError, TooLargeError, TooManyError, Turns
+from lab.daemons.gateway.faults import Breaker
 from lab.daemons.gateway.page import PAGE, ClassPage
 from lab.daemons.gateway.page.receipts import OpenStore, ReceiptReader
 from lab.daemons.gateway.page.sessions import Sessions
@@ -50,10 +51,11 @@ def make_app(
     queue: str,
     say: Callable[[str], None],
     open_store: OpenStore | None = None,
+    breaker: Breaker | None = None,
 ) -> web.Application:
     """The application. `ray` is the dashboard's address and Ray's token, which the controller wants, too.
 
-    `open_store` opens the object store with a person's key.
+    `open_store` opens the object store with a person's key, `breaker` injects faults.
     """
     from aiohttp import ClientSession, TCPConnector, web
 
@@ -66,7 +68,7 @@ def make_app(
             ClientSession(trust_env=False, connector=endless) as tails,
         ):
             upstreams = HttpUpstream(session, queue, ray[1]), HttpUpstream(session, *ray, tails=tails)
-            site.open(Access(registry, *upstreams), ray[1], open_store)
+            site.open(Access(registry, *upstreams, breaker), ray[1], open_store)
             yield
 
     app = web.Application()

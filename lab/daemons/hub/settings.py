@@ -87,6 +87,11 @@ def stays(registry: Registry, name: str, state: Mapping[str, float] | None) -> b
     return person is not None and not person.leaving and (state or {}).get("token_at") == person.token_at
 
 
+def keeps_server(registry: Registry, name: str, state: Mapping[str, float]) -> bool:
+    """The same, and that her server was not ended by the class's page, which takes its token."""
+    return stays(registry, name, state) and registry.get(name).has_server
+
+
 def furnish(home: Path, workspace: Path) -> None:
     """Make a person's home, that only its owner may enter, with a copy of the workspace the first time.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.host import environment
-from lab.host.files import make_private, write_private
+from lab.host.files import HOME_VARIABLE, make_private, write_private
 from lab.host.secrets import RAY_FILE
 from lab.people.registry import FOLDER
 from lab.runtime import proxy
@@ -37,6 +37,8 @@ def variables(plan: ServicePlan) -> dict[str, str]:
         "RAY_AUTH_TOKEN_PATH": str(plan.layout.secrets / RAY_FILE),
         "RAYLAB_QUEUE_ADDRESS": plan.url("queue"),
         "AWS_ENDPOINT_URL": plan.url("s3"),
+        HOME_VARIABLE: str(plan.layout.folder.parent),
+        "RAYLAB_NAME": plan.spec.name,
     }
 
 

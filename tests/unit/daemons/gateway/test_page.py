@@ -128,6 +128,8 @@ SEES = {
     "act=stop&amp;on=ben/ben-food": "ben tom",
     "act=hold&amp;on=ClusterQueue//class": "tom",
     "act=hold&amp;on=LocalQueue/ann/default": "tom",
+    "act=end&amp;on=JupyterLab/ann": "ann tom",
+    "act=end&amp;on=JupyterLab/ben": "",
     "ecc: 4 uncorrectable errors": "ann ben eva tom",
     "python train.py": "",
     "log of": "",
@@ -165,6 +167,7 @@ MAY = {
     ("hold", "ClusterQueue//class"): "tom",
     ("hold", "LocalQueue/ann/default"): "tom",
     ("resume", "LocalQueue/ann/default"): "tom",
+    ("end", "JupyterLab/ann"): "ann tom",
 }
 
 
@@ -190,6 +193,26 @@ def test_a_button_asks_first_and_does_what_it_says(room: Room) -> None:
         assert "ben-food ben runs" in (await browser()).section("Jobs")
         page = await browser.press("stop", "ann/ann-digits")
         assert (page.status, "ann-digits" in page.text) == (409, True)
+
+    room.visit(story, "tom")
+
+
+def test_ending_a_server_takes_its_token_and_leaves_the_jobs(room: Room) -> None:
+    registry = room.school.registry
+
+    async def story(browser: Browser) -> None:
+        asked = await browser("ask?act=end&on=JupyterLab/ann")
+        assert "End the JupyterLab of ann?" in asked.text
+        assert registry.get("ann").has_server
+        assert "ann student away not seen since the gateway started 1 open Hold runs End" in (
+            await browser()
+        ).section("People")
+        assert (await browser.press("end", "JupyterLab/ann")).status == 303
+        assert not registry.get("ann").has_server
+        assert "JupyterLab" not in (await browser()).section("People")
+        for name, status in (("ann", 409), ("zoe", 404)):
+            assert (await browser.press("end", f"JupyterLab/{name}")).status == status
+        assert room.runs("ann/ann-digits")
 
     room.visit(story, "tom")
 

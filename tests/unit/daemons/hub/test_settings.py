@@ -10,9 +10,16 @@ import pytest
 
 from lab.api.hub import VARIABLE, HubSettings
 from lab.daemons.hub.caddy import SOCKET, caddy_settings
-from lab.daemons.hub.settings import KEPT, from_environment, furnish, server_environment, stays
+from lab.daemons.hub.settings import (
+    KEPT,
+    from_environment,
+    furnish,
+    keeps_server,
+    server_environment,
+    stays,
+)
 from lab.errors import UsageError
-from lab.people.registry import Newcomer, Registry
+from lab.people.registry import SERVER, Newcomer, Registry
 from lab.runtime.local.processes import MARK
 
 
@@ -80,6 +87,12 @@ def test_who_stays(tmp_path: Path) -> None:
     for other in (None, {}, {"token_at": 1.0}):
         assert not stays(registry, "ann", other)
     assert not stays(registry, "zoe", state)
+    assert not keeps_server(registry, "ann", state)
+    registry.grant(SERVER, ["ann"])
+    assert keeps_server(registry, "ann", state)
+    assert not keeps_server(registry, "ann", {})
+    registry.take_back(SERVER, "ann")
+    assert not keeps_server(registry, "ann", state)
     registry.close("ann")
     assert not stays(registry, "ann", state)
 
