@@ -5,9 +5,9 @@ nodes that live. The patch `liveness` leaves that check at its patient stock val
 
 | module | is |
 | --- | --- |
-| model | a node, and a sign of it |
+| model | a node, and the sign of it that a witness gives |
 | judge | pure: from signs to deaths, with the judge's own delays taken off |
-| raylets | asks every node's raylet whether it serves |
+| raylets | the witness that asks every node's raylet whether it serves |
 | head | what the head knows of its nodes, and how it is told of a death |
 | start | the process beside the head that does all this |
 | train | the same delays taken off what a training's controller counts against its ranks |

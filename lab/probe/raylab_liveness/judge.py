@@ -1,4 +1,4 @@
-"""Decides who is dead, from the signs of nodes. Pure: the caller has the clock and asks often.
+"""Decides who is dead, from the signs of witnesses. Pure: the caller has the clock and asks often.
 
 A silence counts in the judge's own time, of which a step gives no more than it should have taken: while the
 judge was frozen or waited for a core, nobody was silent. And a silence has to be long for what is usual now:
@@ -9,7 +9,7 @@ of the node itself, stretches it. The head's node is never judged: it is the mea
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from raylab_liveness.model import Kind, Node, Sign
 
@@ -51,9 +51,13 @@ class _Record:
     slowest: float = 0.0
     """The slowest of its answers, as it counts now."""
     silent: float = 0.0
-    """Seconds of the judge's own time without an answer."""
-    sign: Sign | None = None
-    """The last one."""
+    """Seconds of the judge's own time without an answer to anybody."""
+    signs: dict[str, Sign] = field(default_factory=dict)
+    """Witness -> what it said last."""
+
+    def said(self, kind: Kind) -> Sign | None:
+        """The word of a witness that says this, if there is one."""
+        return next((sign for sign in self.signs.values() if sign.kind is kind), None)
 
 
 class Judge:
@@ -74,7 +78,7 @@ class Judge:
         record = self._records.get(sign.node_id)
         if record is None:
             return
-        record.sign = sign
+        record.signs[sign.witness] = sign
         if record.node.head:
             self._slowest = max(self._slowest, sign.seconds)
         elif sign.kind is Kind.ANSWERED:
@@ -91,7 +95,7 @@ class Judge:
         deaths = []
         for record in self._records.values():
             record.slowest *= fades
-            if record.sign is not None and record.sign.kind is not Kind.ANSWERED:
+            if record.signs and not record.said(Kind.ANSWERED):
                 record.silent += own
             why = "" if record.node.head else self._dead(record)
             if why:
@@ -100,10 +104,9 @@ class Judge:
 
     def _dead(self, record: _Record) -> str:
         """The reason why a node is dead, or nothing."""
-        sign = record.sign
-        if sign is not None and sign.kind is Kind.GONE:
-            return sign.why
-        cut = sign is not None and sign.kind is Kind.CUT
+        gone, cut = record.said(Kind.GONE), record.said(Kind.CUT)
+        if gone is not None:
+            return gone.why
         usual = max(self._slowest, record.slowest)
         least = CUT_SECONDS if cut else SILENCE_SECONDS
         patience = min(least + STRETCH * max(0.0, usual - CALM_SECONDS), LONGEST_SECONDS)

@@ -1,9 +1,11 @@
-"""A node, and what its raylet shows of it."""
+"""A node, and what a witness says of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Sign:
-    """What was seen of a node; it holds until something else is seen."""
+    """What a witness says of a node; it holds until the same witness says something else."""
 
+    witness: str
     node_id: bytes
     kind: Kind
     seconds: float = 0.0
     """ANSWERED: the time that the answer took. SILENT, CUT: the time since the question."""
     why: str = ""
     """GONE: the reason, in words."""
+
+
+class Witness(Protocol):
+    """Looks at nodes, in whatever way. To a judge that hears several a node is silent if it is to all."""
+
+    name: str
+
+    def look(self, nodes: Sequence[Node], now: float) -> Iterable[Sign]:
+        """Signs of these nodes since the last look; returns at once. Raises nothing."""

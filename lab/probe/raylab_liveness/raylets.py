@@ -1,4 +1,4 @@
-"""Asks every node's raylet over gRPC, as Ray's head does, whether it serves.
+"""The witness that asks every node's raylet over gRPC, as Ray's head does: whether it serves.
 
 A raylet answers from threads of its own (gRPC's health service), whatever its main thread does. A stream to
 it that stays open breaks the moment its process ends; a question each `ASK_SECONDS` shows that it still runs.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from raylab_liveness.model import Kind, Node, Sign
 
+NAME = "raylets"
 ASK_SECONDS = 0.25
 """Time from an answer to the next question."""
 
@@ -62,7 +63,7 @@ class Line:
             self._ask(now, again=cut or self._channel is None)
         elif asked is not None:
             kind = Kind.CUT if cut else Kind.SILENT
-            news.append(Sign(self._node.node_id, kind, max(0.0, now - asked)))
+            news.append(Sign(NAME, self._node.node_id, kind, max(0.0, now - asked)))
         return news
 
     def close(self) -> None:
@@ -91,20 +92,22 @@ class Line:
             now, name = self._raylets.clock(), self._node.node_id
             with self._lock:
                 if call.code().value[0] == 0:
-                    self._news.append(Sign(name, Kind.ANSWERED, max(0.0, now - asked)))
+                    self._news.append(Sign(NAME, name, Kind.ANSWERED, max(0.0, now - asked)))
                     self._asked, self._cut, self._next = None, False, now + ASK_SECONDS
                     return
                 self._asked, self._cut, self._next = None, True, 0.0
                 if REFUSED in str(call.details()):
                     why = f"its raylet has ended: nobody listens at {self._node.address} any more"
-                    self._news.append(Sign(name, Kind.GONE, why=why))
+                    self._news.append(Sign(NAME, name, Kind.GONE, why=why))
             self._raylets.wake()
 
         return ended
 
 
 class Raylets:
-    """The raylets of all nodes."""
+    """Witness that asks the raylets of silent nodes, and looks at their ports."""
+
+    name = NAME
 
     def __init__(
         self,
@@ -116,8 +119,7 @@ class Raylets:
         self.wake, self.connect, self.clock = wake, connect, clock
         self._lines: dict[bytes, Line] = {}
 
-    def look(self, nodes: Sequence[Node], now: float) -> list[Sign]:
-        """Signs of these nodes since the last look; returns at once. Raises nothing."""
+    def look(self, nodes: Sequence[Node], now: float) -> Iterable[Sign]:
         wanted = {node.node_id: node for node in nodes}
         for gone in self._lines.keys() - wanted.keys():
             self._lines.pop(gone).close()

@@ -9,15 +9,12 @@ from raylab_health import companion
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
     from raylab_liveness.head import Head
     from raylab_liveness.judge import Judge
-    from raylab_liveness.model import Node, Sign
-
-    Look = Callable[[Sequence[Node], float], Iterable[Sign]]
-    """`Raylets.look`."""
+    from raylab_liveness.model import Witness
 
 NAME = "raylab-judge"
 ADDRESS = "RAY_ADDRESS"
@@ -49,10 +46,10 @@ def serve(environ: Mapping[str, str], parent: int) -> NoReturn:
 
     wake = threading.Event()
     head, judge = Head(environ[ADDRESS], token_of(environ)), Judge(time.monotonic())
-    raylets = Raylets(wake.set)
+    witnesses = [Raylets(wake.set)]
 
     def step() -> None:
-        once(head, judge, raylets.look, time.monotonic(), say)
+        once(head, judge, witnesses, time.monotonic(), say)
         wake.wait(STEP_SECONDS)
         wake.clear()
 
@@ -60,12 +57,15 @@ def serve(environ: Mapping[str, str], parent: int) -> NoReturn:
     os._exit(0)
 
 
-def once(head: Head, judge: Judge, look: Look, now: float, say: Callable[[str], None]) -> None:
+def once(
+    head: Head, judge: Judge, witnesses: Sequence[Witness], now: float, say: Callable[[str], None]
+) -> None:
     """Look once, and tell the head who is dead."""
     if head.refresh(now):
         judge.know(head.nodes)
-    for sign in look(head.nodes, now):
-        judge.hear(sign)
+    for witness in witnesses:
+        for sign in witness.look(head.nodes, now):
+            judge.hear(sign)
     for death in judge.step(now):
         if head.declare_dead(death.node, death.why, now):
             say(f"{death.node.name} ({death.node.node_id.hex()[:8]}) is dead: {death.why}")

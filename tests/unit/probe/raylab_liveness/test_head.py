@@ -131,19 +131,27 @@ def test_a_call_is_held_until_it_has_ended(gcs: Gcs) -> None:
     assert gcs.made[-1]() is not None, "gRPC cancels a call that is garbage"
 
 
-def test_one_look_tells_the_head_once_of_a_node_that_is_gone(gcs: Gcs) -> None:
-    head, judge, signs = Head("127.0.0.1:6379", ""), Judge(0.0), list[Sign]()
+class Knows:
+    """A witness that says what the test says."""
+
+    name = "knows"
+
+    def __init__(self) -> None:
+        self.signs: list[Sign] = []
+
+    def look(self, nodes: Any, now: float) -> list[Sign]:
+        return self.signs
+
+
+def test_one_look_tells_the_head_once_of_a_node_that_a_witness_knows_to_be_gone(gcs: Gcs) -> None:
+    head, judge, witness = Head("127.0.0.1:6379", ""), Judge(0.0), Knows()
     lines: list[str] = []
-
-    def look(nodes: Any, now: float) -> list[Sign]:
-        return signs
-
     gcs.rows = [row(ONE)]
     for tenth in range(3):
-        once(head, judge, look, tenth / 10, lines.append)
-    signs.append(Sign(ONE.node_id, Kind.GONE, why="nobody listens there"))
-    once(head, judge, look, 0.3, lines.append)
-    once(head, judge, look, 0.4, lines.append)
+        once(head, judge, [witness], tenth / 10, lines.append)
+    witness.signs = [Sign("knows", ONE.node_id, Kind.GONE, why="nobody listens there")]
+    once(head, judge, [witness], 0.3, lines.append)
+    once(head, judge, [witness], 0.4, lines.append)
     assert len(gcs.told) == 1
     assert lines == [f"ray-worker-0 ({ONE.node_id.hex()[:8]}) is dead: nobody listens there"]
 

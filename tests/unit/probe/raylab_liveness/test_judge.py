@@ -56,11 +56,11 @@ class Machine:
         """Ask a node whose last answer is `ASK_SECONDS` old; hear what has come, or for how long nothing."""
         answered = self._answers.get(name)
         if answered is not None and answered <= self.now:
-            self.judge.hear(Sign(name, Kind.ANSWERED, answered - self._asked.pop(name)))
+            self.judge.hear(Sign("a", name, Kind.ANSWERED, answered - self._asked.pop(name)))
             self._next[name] = self.now + ASK_SECONDS
             del self._answers[name]
         if name in self._asked:
-            self.judge.hear(Sign(name, Kind.SILENT, self.now - self._asked[name]))
+            self.judge.hear(Sign("a", name, Kind.SILENT, self.now - self._asked[name]))
         elif self.now >= self._next.get(name, 0.0):
             self._asked[name] = self.now
             if name not in self.silent:
@@ -86,8 +86,8 @@ def test_nodes_that_answer_live(idle: Machine) -> None:
     assert idle.deaths == []
 
 
-def test_a_node_that_nobody_listens_at_is_dead_at_once_and_the_reason_is_the_signs(idle: Machine) -> None:
-    idle.judge.hear(Sign(ONE.node_id, Kind.GONE, why="nobody listens there"))
+def test_a_node_that_nobody_listens_at_is_dead_at_once_and_the_reason_is_the_witness_s(idle: Machine) -> None:
+    idle.judge.hear(Sign("a", ONE.node_id, Kind.GONE, why="nobody listens there"))
     assert idle.judge.step(idle.now) == (Death(ONE, "nobody listens there"),)
 
 
@@ -104,7 +104,7 @@ def test_a_cut_connection_is_waited_for_a_moment_only(idle: Machine) -> None:
     begin = idle.now
     while not idle.deaths and idle.now < begin + 1.0:
         idle.now += STEP_SECONDS
-        idle.judge.hear(Sign(ONE.node_id, Kind.CUT, idle.now - begin))
+        idle.judge.hear(Sign("a", ONE.node_id, Kind.CUT, idle.now - begin))
         idle.deaths += [(idle.now, death) for death in idle.judge.step(idle.now)]
     ((at, death),) = idle.deaths
     assert at - begin <= CUT_SECONDS + STEP_SECONDS
@@ -133,7 +133,7 @@ def test_a_machine_that_stands_still_again_and_again_loses_nobody(idle: Machine)
 def test_the_head_s_own_node_is_never_dead(idle: Machine) -> None:
     idle.silent = {HEAD.node_id}
     idle.run(600.0)
-    idle.judge.hear(Sign(HEAD.node_id, Kind.GONE, why="nobody listens there"))
+    idle.judge.hear(Sign("a", HEAD.node_id, Kind.GONE, why="nobody listens there"))
     idle.run(1.0)
     assert idle.deaths == []
 
@@ -147,7 +147,7 @@ def test_while_the_head_s_own_node_does_not_answer_a_silence_of_another_says_lit
 
 
 def test_a_node_whose_answers_are_slow_is_given_longer_and_the_others_are_not(idle: Machine) -> None:
-    idle.judge.hear(Sign(ONE.node_id, Kind.ANSWERED, 1.0))
+    idle.judge.hear(Sign("a", ONE.node_id, Kind.ANSWERED, 1.0))
     idle.silent, frozen_at = {ONE.node_id, TWO.node_id}, idle.now
     idle.run(20.0)
     took = {death.node.name: at - frozen_at for at, death in reversed(idle.deaths)}
@@ -156,7 +156,7 @@ def test_a_node_whose_answers_are_slow_is_given_longer_and_the_others_are_not(id
 
 
 def test_work_for_every_core_stretches_nothing(idle: Machine) -> None:
-    idle.judge.hear(Sign(TWO.node_id, Kind.ANSWERED, CALM_SECONDS))
+    idle.judge.hear(Sign("a", TWO.node_id, Kind.ANSWERED, CALM_SECONDS))
     idle.silent, frozen_at = {TWO.node_id}, idle.now
     idle.run(4.0)
     assert idle.deaths[0][0] - frozen_at <= 2.7
@@ -205,6 +205,14 @@ def test_a_node_that_left_the_list_is_forgotten_and_comes_back_as_a_new_one(idle
     idle.thaw()
     idle.judge.know(NODES)
     idle.run(5.0)
+    assert idle.deaths == []
+
+
+def test_a_node_that_one_of_two_witnesses_hears_lives(idle: Machine) -> None:
+    idle.silent = {ONE.node_id}
+    for _ in range(20):
+        idle.run(1.0)
+        idle.judge.hear(Sign("another", ONE.node_id, Kind.ANSWERED, 0.001))
     assert idle.deaths == []
 
 

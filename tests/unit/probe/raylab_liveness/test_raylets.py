@@ -1,4 +1,4 @@
-"""Raylets that are asked: over connections that the test answers, breaks and refuses."""
+"""The witness that asks raylets: over connections that the test answers, breaks and refuses."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ class Channel:
 
 
 class WatchedNode:
-    """One node, its connections, and the time."""
+    """A witness of one node, its connections, and the time."""
 
     def __init__(self) -> None:
         self.now, self.woken = 100.0, 0
         self.channels: list[Channel] = []
-        self.raylets = Raylets(self._wake, self._connect, lambda: self.now)
+        self.witness = Raylets(self._wake, self._connect, lambda: self.now)
 
     def look(self, *nodes: Node) -> list[Sign]:
-        return list(self.raylets.look(nodes or (NODE,), self.now))
+        return list(self.witness.look(nodes or (NODE,), self.now))
 
     @property
     def channel(self) -> Channel:
@@ -105,12 +105,12 @@ def test_a_node_is_asked_over_one_connection_that_stays(node: WatchedNode) -> No
 def test_an_answer_tells_how_long_it_took(node: WatchedNode) -> None:
     node.now += 0.75
     node.channel.last(CHECK).end()
-    assert node.look() == [Sign(NODE.node_id, Kind.ANSWERED, 0.75)]
+    assert node.look() == [Sign("raylets", NODE.node_id, Kind.ANSWERED, 0.75)]
 
 
 def test_a_question_that_waits_for_its_answer_is_a_silence(node: WatchedNode) -> None:
     node.now += 1.5
-    assert node.look() == [Sign(NODE.node_id, Kind.SILENT, 1.5)]
+    assert node.look() == [Sign("raylets", NODE.node_id, Kind.SILENT, 1.5)]
     assert len(node.channel.calls) == 2, "it is not asked again meanwhile"
 
 
