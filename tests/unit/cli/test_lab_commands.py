@@ -134,7 +134,7 @@ def test_up_warns_of_scarce_resources_and_goes_on(labctl: Labctl) -> None:
     [
         ["--workers", "0"],
         ["--workers", "-1"],
-        ["--workers", "17"],
+        ["--workers", "33"],
         ["--cpus-per-worker", "0"],
         ["--cpus-per-worker", "99999"],
         ["--port", "s3"],
