@@ -89,7 +89,7 @@ def adopted(app: App, lab: Lab, wanted: WantedStore | None) -> Iterator[None]:
     One that does not come up knows the store afterwards that it knew before. Raises UnsupportedError,
     UsageError, StoreError; RefusedError unless a missing bucket may be made.
     """
-    from lab.faults.active import ActiveFaults
+    from lab.runtime.active_faults import ActiveFaults
     from lab.store import upstream
 
     if lab.status().up:
@@ -119,7 +119,7 @@ def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
 
     `named`: the store of `spec` was named now. Raises UnsupportedError, UsageError, StoreError.
     """
-    from lab.faults.active import ActiveFaults
+    from lab.runtime.active_faults import ActiveFaults
 
     place, before = spec.s3, _before(lab)
     if place is not None and not named:

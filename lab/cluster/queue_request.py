@@ -7,13 +7,16 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from lab.api.queue_requests import Workers
-from lab.cluster.recipes import Recipe
-from lab.cluster.retries import RetryPolicy
 from lab.cluster.submission import Submission
 from lab.errors import RefusedError, UsageError
 from lab.topology import LabSpec
+
+if TYPE_CHECKING:
+    from lab.api.queue_requests import Workers
+    from lab.cluster.recipes import Recipe
+    from lab.cluster.retries import RetryPolicy
 
 LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 """A DNS label, as the name of a workload is one."""
@@ -80,6 +83,8 @@ class QueueRequest:
     @property
     def pod_set(self) -> Workers | None:
         """The workers as the controller is told of them; None where nothing is said of workers."""
+        from lab.api.queue_requests import Workers
+
         if not self.asks_for_workers:
             return None
         cpus = self.cpus_per_worker

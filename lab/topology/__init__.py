@@ -42,7 +42,7 @@ OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
 the machine's memory, would be counted once per node."""
 
-MAX_WORKERS = 16
+MAX_WORKERS = 32
 MAX_CPUS_PER_WORKER = 1024
 MAX_CPUS, MAX_GPUS = 100_000, 10_000
 """The most that the entrypoint of a job may ask for."""

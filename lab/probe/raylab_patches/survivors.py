@@ -41,9 +41,9 @@ ONE_THREAD = "TOKIO_WORKER_THREADS", "1"
 """Variable that torchft's runtimes heed, which have a thread for each core otherwise, and its value here. A
 rank's messages are few and short: with one thread there are a quarter fewer switches between threads."""
 
-LONG_SECONDS = 2.0
-"""Time from one step to the next after which a rank asks whether it was given up. Ray gives a silent node
-2.2 s (raylab_liveness.judge)."""
+LONG_SECONDS = 0.4
+"""Time from one step to the next after which a rank asks whether it was given up. A node that was stopped is
+given up after 0.5 s at the soonest (raylab_liveness.judge)."""
 
 
 class Survivors(ControllerCallback, WorkerCallback):

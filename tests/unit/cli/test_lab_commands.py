@@ -12,10 +12,10 @@ import pytest
 
 from lab.cli.commands import lab as module
 from lab.errors import MovedError, RefusedError, ServiceError, StateError, StoreError
-from lab.faults.active import ActiveFault, ActiveFaults
 from lab.flows.doctor import Check
 from lab.host.files import write_private
 from lab.host.secrets import UPSTREAM_FILE
+from lab.runtime.active_faults import ActiveFault, ActiveFaults
 from lab.services import GRAFANA, STORE
 from lab.store.upstream import Upstream
 from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, S3Place, Vendor
@@ -134,7 +134,7 @@ def test_up_warns_of_scarce_resources_and_goes_on(labctl: Labctl) -> None:
     [
         ["--workers", "0"],
         ["--workers", "-1"],
-        ["--workers", "17"],
+        ["--workers", "33"],
         ["--cpus-per-worker", "0"],
         ["--cpus-per-worker", "99999"],
         ["--port", "s3"],

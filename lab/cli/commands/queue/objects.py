@@ -12,7 +12,8 @@ from lab.api.queue_requests import Misfit, ObjectChange
 from lab.cli import render, values
 from lab.cli.commands.queue.files import NAMESPACE, check_namespace
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cluster.queues import FIRST, RefusedFilesError
+from lab.cluster.controller import RefusedFilesError
+from lab.cluster.queues import FIRST
 from lab.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from lab.errors import (
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt.compare import Likeness
 from lab.faults import FAULTS, Scene
-from lab.faults.active import ActiveFaults
 from lab.faults.base import rank_on_target
 from lab.faults.kinds.exception_at_epoch import ExceptionAtEpoch
 from lab.faults.kinds.kill import Kill
@@ -31,7 +30,7 @@ from lab.faults.kinds.rank_kill import RankKill
 from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
 from lab.flows.recovery.control import Control
-from lab.flows.recovery.heal import left_behind
+from lab.runtime.active_faults import ActiveFaults, left_behind
 from lab.topology import RECEIPTS_PREFIX, LabSpec
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
@@ -402,7 +401,7 @@ def test_a_fault_that_cannot_be_injected_nor_undone_has_its_receipt_and_is_left_
         "the fault could not be injected: nothing answers",
         "the fault could not be reverted: nothing answers at all",
     )
-    assert [entry.kind for entry in left_behind(world.lab)] == ["kill"]
+    assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
 
 
 def test_a_revert_that_fails_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
