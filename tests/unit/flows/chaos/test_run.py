@@ -440,7 +440,7 @@ def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: 
     assert (receipt.verdict.value, receipt.fault.reverted_at) == ("failed", None)
     assert receipt.problems == ("the fault could not be reverted: the machine is too busy",)
     assert "did not become healthy" in result.problems[0]
-    assert [entry.kind for entry in left_behind(world.lab)] == ["kill"]
+    assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
 
 
 def test_checkpoints_that_are_gone_or_changed_are_lost(world: World) -> None:
