@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,8 +12,9 @@ from lab.api.queue_requests import CEILING_SECONDS, MOST_RETRIES, MOST_TTL_SECON
 from lab.cli import values
 from lab.cli.context import options
 from lab.cluster.queue_request import MOST_AMOUNT, MOST_WORKERS, QueueRequest
-from lab.cluster.retries import RetryPolicy, exit_codes
+from lab.cluster.retries import RetryPolicy, exit_codes, of_annotations
 from lab.errors import UsageError
+from lab.host.reading import SMALL, read_text
 
 LONGEST = 10 * 366 * 24 * 3600.0
 MOST_GRACE = 3600.0
@@ -64,6 +67,8 @@ queue_options = options(
                  help="The only exit codes after which it begins again. [default: all]"),
     click.option("--success-ttl", type=values.Duration(zero=True, most=MOST_TTL_SECONDS), metavar="TIME",
                  help="Forget the job this long after it succeeded. [default: 168h]"),
+    click.option("--annotations", type=values.Place(), metavar="FILE",
+                 help="Take the retry policy from the annotations of an AppWrapper; options override it."),
     click.option("--dry-run", is_flag=True,
                  help="Say if the job would start now, or why it would wait and until when; submit nothing."),
 )  # fmt: skip
@@ -81,22 +86,61 @@ RETRY = {
 """Option -> field of the retry policy."""
 
 
-def retry_policy(asked: dict[str, Any]) -> RetryPolicy | None:
-    """The policy that options ask for, None where there are none of them; they are taken out of `asked`.
+def retry_policy(asked: dict[str, Any], warn: Callable[[str], None]) -> RetryPolicy | None:
+    """The policy that options and annotations ask for; those options are taken out of `asked`.
 
-    Raises UsageError.
+    None where there are none of them. Raises UsageError.
     """
+    path = asked.pop("annotations")
     given = {field: asked.pop(option) for option, field in RETRY.items()}
     given = {field: value for field, value in given.items() if value is not None}
-    return RetryPolicy(**given) if given else None
+    if path is not None:
+        annotated, left_out = read_annotations(path)
+        for annotation in left_out:
+            warn(f"{path}: annotation {annotation} is left out: Ray's jobs have no pods")
+        given = {**annotated, **given}
+    return RetryPolicy(**given) if given or path is not None else None
 
 
-def queue_request(*, queue: str | None, dry_run: bool, enforce: bool, **asked: Any) -> QueueRequest | None:
+def read_annotations(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of a retry policy that a YAML file names, and annotations of AppWrapper that are left out.
+
+    The file is a manifest with `metadata.annotations`, or a mapping of annotations. Raises UsageError.
+    """
+    from lab.flows.kubernetes import manifests
+
+    try:
+        documents = manifests.values(read_text(path, SMALL))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+    wrappers = [
+        document
+        for document in documents
+        if isinstance(document, Mapping) and document.get("kind") == "AppWrapper"
+    ]
+    if len(wrappers or documents) != 1:
+        raise UsageError(f"{path}: has {len(wrappers or documents)} documents; one AppWrapper is expected")
+    (chosen,) = wrappers or documents
+    if isinstance(chosen, Mapping) and "kind" in chosen:
+        meta = chosen.get("metadata")
+        chosen = (meta.get("annotations") if isinstance(meta, Mapping) else None) or {}
+    if not isinstance(chosen, Mapping):
+        raise UsageError(
+            f"{path}: not a mapping of annotations", "workload.codeflare.dev.appwrapper/retryLimit: '3'"
+        )
+    return of_annotations(chosen, str(path))
+
+
+def queue_request(
+    *, queue: str | None, dry_run: bool, enforce: bool, warn: Callable[[str], None], **asked: Any
+) -> QueueRequest | None:
     """Request of a queue; None for a job that the controller of the queues knows nothing of.
 
     Raises UsageError for options without a queue.
     """
-    retry = retry_policy(asked)
+    retry = retry_policy(asked, warn)
     if queue is None:
         max_time = asked.pop("max_time")
         given = [name for name, value in asked.items() if value is not None]

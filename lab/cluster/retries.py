@@ -1,10 +1,12 @@
-"""Retry policies of jobs, with the defaults of AppWrapper v1beta2."""
+"""Retry policies of jobs, with the defaults and the annotations of AppWrapper v1beta2."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lab.api.queue_requests import (
     CEILING_SECONDS,
@@ -15,6 +17,28 @@ from lab.api.queue_requests import (
     Retry,
 )
 from lab.errors import UsageError
+
+PREFIX = "workload.codeflare.dev.appwrapper/"
+ANNOTATIONS = {
+    "retryLimit": "limit",
+    "retryPausePeriodDuration": "pause",
+    "warmupGracePeriodDuration": "warmup",
+    "failureGracePeriodDuration": "failure_grace",
+    "successTTLDuration": "success_ttl",
+    "terminalExitCodes": "terminal_exit_codes",
+    "retryableExitCodes": "retryable_exit_codes",
+}
+"""Ending of an annotation -> field of the policy."""
+
+LEFT_OUT = (
+    "admissionGracePeriodDuration",
+    "forcefulDeletionGracePeriodDuration",
+    "deletionOnFailureGracePeriodDuration",
+)
+"""Annotations about pods and their deletion, which have no counterpart among Ray's jobs."""
+
+GO_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
+GO_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True)
@@ -65,3 +89,42 @@ def exit_codes(text: str, where: str) -> tuple[int, ...]:
     if not words or not all(re.fullmatch(r"[0-9]{1,3}", word) for word in words):
         raise UsageError(f"{where} {text!r}: not a list of exit codes", "write 2,3")
     return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def of_annotations(annotations: Mapping[str, Any], where: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of a policy that AppWrapper's annotations name, and those of them without a counterpart here.
+
+    Annotations of others are passed over. Raises UsageError that names the annotation.
+    """
+    policy: dict[str, object] = {}
+    left_out = []
+    for name, value in annotations.items():
+        if not str(name).startswith(PREFIX):
+            continue
+        ending = str(name)[len(PREFIX) :]
+        if ending in LEFT_OUT:
+            left_out.append(ending)
+            continue
+        if ending not in ANNOTATIONS:
+            known = ", ".join(ANNOTATIONS)
+            raise UsageError(f"{where}: annotation {PREFIX}{ending}: AppWrapper has none", f"known: {known}")
+        field, text, place = ANNOTATIONS[ending], str(value).strip(), f"{where}: annotation {ending}"
+        if field == "limit":
+            if not re.fullmatch(r"[0-9]{1,9}", text):
+                raise UsageError(f"{place} {text!r}: not a whole number")
+            policy[field] = int(text)
+        elif field.endswith("_codes"):
+            policy[field] = exit_codes(text, place)
+        else:
+            policy[field] = _go_duration(text, place)
+    return policy, tuple(left_out)
+
+
+def _go_duration(text: str, where: str) -> float:
+    """Seconds of a duration as Go writes it: `90s`, `1m30s`. Raises UsageError."""
+    parts = GO_DURATION.findall(text)
+    if text == "0":
+        return 0.0
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UsageError(f"{where} {text!r}: not a duration", "write 90s or 1m30s")
+    return sum(float(number) * GO_UNITS[unit] for number, unit in parts)

@@ -141,7 +141,7 @@ def submit(
     if listing:
         _list(app, recipe)
         return
-    request = queue_request(dry_run=dry_run, **asked)
+    request = queue_request(dry_run=dry_run, warn=app.out.warn, **asked)
     command = command_given(recipe, parameters, runtime_env, working_dir)
     if recipe is not None:
         chosen = values.settings(parameters)

@@ -168,8 +168,8 @@ def plain(at: At) -> object:
     return value
 
 
-def value_of(content: str) -> object:
-    """The one document of a YAML text in Python's types, None of an empty one.
+def values(content: str) -> list[object]:
+    """The documents of a YAML text in Python's types, empty ones left out.
 
     Raises ValueError for what is no YAML, and for what would never end: `not YAML: ... (line 3)`.
     """
@@ -177,6 +177,12 @@ def value_of(content: str) -> object:
     read = [plain(root) for root in documents(content, "", problems)]
     for problem in problems.errors:
         raise ValueError(f"{problem.message} (line {problem.line})")
+    return read
+
+
+def value_of(content: str) -> object:
+    """The one document of a YAML text, None of an empty one. Raises ValueError as `values` does."""
+    read = values(content)
     if len(read) > 1:
         raise ValueError(f"not one document, but {len(read)}")
     return read[0] if read else None

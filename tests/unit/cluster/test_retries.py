@@ -1,15 +1,17 @@
-"""Retry policies: defaults, limits and exit codes."""
+"""Retry policies: defaults, limits, exit codes, and AppWrapper's annotations."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.api.base import parse, plain
 from lab.api.queue_requests import Retry
-from lab.cluster.retries import RetryPolicy, exit_codes, policy_of
+from lab.cli.queue_options import read_annotations
+from lab.cluster.retries import PREFIX, RetryPolicy, exit_codes, of_annotations, policy_of
 from lab.errors import UsageError
 
 
@@ -57,3 +59,70 @@ def test_a_list_of_exit_codes_is_numbers(text: str) -> None:
 
 def test_exit_codes_of_a_list() -> None:
     assert exit_codes("2, 3,2", "--codes") == (2, 3)
+
+
+def test_annotations_of_an_appwrapper() -> None:
+    found, left_out = of_annotations(
+        {
+            f"{PREFIX}retryLimit": "5",
+            f"{PREFIX}retryPausePeriodDuration": "1m30s",
+            f"{PREFIX}warmupGracePeriodDuration": "500ms",
+            f"{PREFIX}failureGracePeriodDuration": "0",
+            f"{PREFIX}successTTLDuration": "168h",
+            f"{PREFIX}terminalExitCodes": "2,3",
+            f"{PREFIX}retryableExitCodes": "5",
+            f"{PREFIX}forcefulDeletionGracePeriodDuration": "10m",
+            "kueue.x-k8s.io/queue-name": "a",
+        },
+        "a.yaml",
+    )
+    assert RetryPolicy(**found) == RetryPolicy(5, 90, 0.5, 0, (2, 3), (5,), 168 * 3600)
+    assert left_out == ("forcefulDeletionGracePeriodDuration",)
+
+
+@pytest.mark.parametrize(
+    ("ending", "value"),
+    [
+        ("retryLimit", "three"),
+        ("retryPausePeriodDuration", "90"),
+        ("retryPausePeriodDuration", "1m 30s"),
+        ("terminalExitCodes", "a"),
+        ("retrylimit", "3"),
+    ],
+)
+def test_a_wrong_annotation_is_named(ending: str, value: str) -> None:
+    with pytest.raises(UsageError, match=rf"a\.yaml.*{ending}"):
+        of_annotations({f"{PREFIX}{ending}": value}, "a.yaml")
+
+
+WRAPPER = f"""
+apiVersion: workload.codeflare.dev/v1beta2
+kind: AppWrapper
+metadata: {{name: one, annotations: {{{PREFIX}retryLimit: "2"}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [WRAPPER, f'{PREFIX}retryLimit: "2"\n', f"{PREFIX}retryLimit: 2\n", f"kind: Secret\n---\n{WRAPPER}"],
+    ids=["manifest", "annotations", "number", "several"],
+)
+def test_a_file_of_annotations(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    assert read_annotations(path) == ({"limit": 2}, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]\n", "{", f"{WRAPPER}---{WRAPPER}", "a: 1\n---\nb: 2\n", "a: &a [*a]\n"]
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"a\.yaml"):
+        read_annotations(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        read_annotations(tmp_path / "none.yaml")
