@@ -156,10 +156,18 @@ def test_a_command_says_what_it_takes(classroom: QueueWorld, tmp_path: Path) -> 
     assert classroom.ray.packages[0]
 
 
-def test_a_retry_policy_is_made_of_options(classroom: QueueWorld) -> None:
-    given = ("--retry-limit", "2", "--warmup", "1m", "--terminal-exit-codes", "2,3")
-    job = classroom.labctl.ok(*DETACHED, "ann/default", *given).strip()
-    retry = classroom.labctl.json("queue", "describe", job)["retry"]
+def test_a_retry_policy_of_options_and_annotations(classroom: QueueWorld, tmp_path: Path) -> None:
+    path = tmp_path / "wrapper.yaml"
+    prefix = "workload.codeflare.dev.appwrapper"
+    path.write_text(
+        f"{prefix}/retryLimit: 7\n{prefix}/warmupGracePeriodDuration: 1m\n"
+        f"{prefix}/admissionGracePeriodDuration: 1m\n"
+    )
+    given = ("--annotations", str(path), "--retry-limit", "2", "--terminal-exit-codes", "2,3")
+    result = classroom.labctl(*DETACHED, "ann/default", *given)
+    assert result.exit_code == 0
+    assert "admissionGracePeriodDuration is left out" in result.stderr
+    retry = classroom.labctl.json("queue", "describe", result.stdout.strip())["retry"]
     policy = retry["policy"]
     assert (policy["limit"], policy["warmup"], policy["pause"]) == (2, 60, 90)
     assert policy["terminal_exit_codes"] == [2, 3]
