@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lab.errors import LabError
 from lab.evidence.receipt.expected import Expected
 from lab.faults import Scene, find_fault
-from lab.flows.recovery.collect_evidence import gather, keep
+from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
 from lab.flows.recovery.control import Control, run_control
 from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
@@ -23,6 +23,7 @@ from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome, 
 from lab.flows.recovery.resubmit import died, resubmit
 from lab.flows.recovery.steered import steered
 from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
+from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
@@ -56,23 +57,31 @@ def inject(
     fault.refuse(Scene(lab.control, target, parameters=parameters))
     job = live_job(lab, request.job, "submit another one")
     watch = Watch(lab, job.submission_id, clock, outages(on_moment))
-    aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
-    injection = Injection(watch, fault, aim, parameters, on_moment, request.timeout, request.ending)
+    sampler = Sampler(lab, clock)
+    if wait and not lab.view.not_asked:
+        sampler.start()
     try:
-        injection.run(to_the_end=wait)
-        injection.emit_left()
-        if not wait:
-            injection.check()
-            return Outcome(injection.record(), None)
-        evidence = _evidence(watch, injection, on_moment)
-        receipt = judge(evidence)
-        problem = keep(lab.store, receipt)
-    except BaseException as error:
-        if wait and injection.happened:
-            _keep_what_is_known(watch, injection, error)
-        raise
-    if problem:
-        injection.timeline.emit("problem receipt", None, problem)
+        aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
+        injection = Injection(watch, fault, aim, parameters, on_moment, request.timeout, request.ending)
+        try:
+            injection.run(to_the_end=wait)
+            injection.emit_left()
+            if not wait:
+                injection.check()
+                return Outcome(injection.record(), None)
+            evidence = _evidence(watch, injection, on_moment)
+            receipt = judge(evidence)
+            problems = [keep(lab.store, receipt)]
+        except BaseException as error:
+            if wait and injection.happened:
+                _keep_what_is_known(watch, injection, error)
+            raise
+    finally:
+        samples = sampler.stop()
+    if not lab.view.not_asked:
+        problems.append(keep_samples(lab.store, receipt, samples))
+    for number, problem in enumerate(filter(None, problems)):
+        injection.timeline.emit(f"problem {number}", None, problem)
     injection.check_bug()
     return Outcome(receipt.fault, receipt, evidence)
 

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 from lab.errors import LabError
 from lab.evidence.ledger import Files, History
 from lab.flows.recovery.resubmit import joined
+from lab.flows.recovery.usage_samples import Samples
 from lab.flows.recovery.watch import Watch
 from lab.store.base import Store
 from lab.topology import RECEIPTS_PREFIX, ServiceStatus
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import Evidence, FaultRecord, Preemption, Receipt, Steering
+
+
+def receipt_name(record: FaultRecord, job: str) -> str:
+    """The receipt's name in the store, without ending."""
+    return f"{RECEIPTS_PREFIX}/{job}-{int(record.at)}"
 
 
 def gather(
@@ -77,11 +83,20 @@ def gather(
 
 def keep(store: Store, receipt: Receipt) -> str:
     """Keep a receipt in the object store; returns why it could not be kept, or nothing."""
-    name = f"{RECEIPTS_PREFIX}/{receipt.submission_id}-{int(receipt.fault.at)}.json"
+    name = f"{receipt_name(receipt.fault, receipt.submission_id)}.json"
     try:
         store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
     except LabError as error:
         return f"the receipt could not be kept in the object store: {error.message}"
+    return ""
+
+
+def keep_samples(store: Store, receipt: Receipt, samples: Samples) -> str:
+    """Keep the samples of resource use beside the receipt; returns why they could not be kept, or nothing."""
+    try:
+        samples.keep(store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
+    except LabError as error:
+        return f"what services used could not be kept in the object store: {error.message}"
     return ""
 
 

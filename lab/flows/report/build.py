@@ -14,6 +14,7 @@ from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
+from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import labels
 from lab.flows.report.model import (
     Bar,
@@ -38,6 +39,9 @@ MAX_METRICS = 8
 
 STEPS_BEFORE, STEPS_AFTER = 2.0, 2.0
 """Steps are shown from so long before the fault to so long after the last rank is back, in seconds."""
+
+AROUND = 30.0
+"""Samples of resource use are shown from this long before the run to this long after, in seconds."""
 
 
 def build_report(evidence: ReportEvidence) -> ReportData:
@@ -79,6 +83,7 @@ def build_report(evidence: ReportEvidence) -> ReportData:
         curves=evidence.curves,
         parts=_parts((receipt and receipt.breakdown) or {}),
         ranks=_ranks(receipt, attempts, origin),
+        samples=_samples(evidence.samples, bars, origin),
         attempts=tuple(_shifted(attempt, origin) for attempt in attempts),
         checks=receipt.checks if receipt else (),
         checkpoint=receipt.checkpoint if receipt else None,
@@ -311,6 +316,13 @@ def _repeated(run: Run | None) -> tuple[Number, Number] | None:
         twice |= seen & epochs
         seen |= epochs
     return (min(twice), max(twice)) if twice else None
+
+
+def _samples(samples: Iterable[Sample], bars: tuple[Bar, ...], origin: float) -> tuple[Sample, ...]:
+    begin = min((bar.begin for bar in bars), default=-AROUND) - AROUND
+    end = max((bar.end for bar in bars), default=float("inf")) + AROUND
+    moved = (replace(sample, at=sample.at - origin) for sample in samples)
+    return tuple(sample for sample in moved if begin <= sample.at <= end)
 
 
 def _environment(evidence: ReportEvidence) -> tuple[tuple[str, str], ...]:

@@ -20,6 +20,7 @@ from lab.evidence.ledger import RecordedSteps, of_kind, steps_of
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
+from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
 from lab.flows.report.model import ReportEvidence, Subject
 from lab.host.reading import parse_json, read_bytes
 from lab.services import is_worker
@@ -172,7 +173,7 @@ class _Reader:
             machine=_machine(events),
         )
         evidence = self._with_control(self._with_cluster(evidence))
-        evidence = replace(evidence, faults=self._faults())
+        evidence = replace(evidence, faults=self._faults(), samples=self._samples())
         return replace(self._with_settings(evidence), missing=tuple(self._missing))
 
     def _is_ours(self, history: History | None) -> bool:
@@ -192,7 +193,7 @@ class _Reader:
     def _down(self, why: str) -> ReportEvidence:
         if self._subject.receipt is None:
             raise LabDownError(f"lab {self._lab.name} is not up", "start it with `labctl up`")
-        said = f"{why}: curves, control run and versions are missing; this is the receipt alone"
+        said = f"{why}: curves, control run, resource use and versions are missing; this is the receipt alone"
         return ReportEvidence(self._subject, missing=(said,))
 
     def _ledger(self, job: str) -> tuple[History | None, tuple[Event, ...]]:
@@ -243,6 +244,15 @@ class _Reader:
                 curves = compare_curves(history, control, tolerance)
                 return replace(evidence, control_job=job, control=control, curves=curves)
         return evidence
+
+    def _samples(self) -> tuple[Sample, ...]:
+        key = key_of(self._subject.key)
+        with self._noted("the samples of resource use could not be read"):
+            if self._subject.key and self._lab.store.exists(key):
+                samples = read_samples(self._lab.store.get(key))
+                self._missing += [samples.problem] if samples.problem else []
+                return samples.samples
+        return ()
 
     def _with_settings(self, evidence: ReportEvidence) -> ReportEvidence:
         """With GPUs and settings of the lab, unless it was started anew since the job: then it had others."""

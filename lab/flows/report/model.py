@@ -9,6 +9,7 @@ from lab.api.receipt import AttemptDocument, CheckDocument, CheckpointProof, Fau
 from lab.evidence.ledger import History, Number, RecordedSteps
 from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
+from lab.flows.recovery.usage_samples import Sample
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class ReportEvidence:
     """Every worker service of the lab."""
     job: Mapping[str, str] = field(default_factory=dict)
     """`status`, `entrypoint` and `recipe` of the job, as Ray has them."""
+    samples: tuple[Sample, ...] = ()
     machine: Mapping[str, object] = field(default_factory=dict)
     """Versions, cores and memory, as the ledger has them."""
     gpus: str = ""
@@ -159,6 +161,8 @@ class ReportData:
     parts: tuple[Part, ...] = ()
     ranks: tuple[tuple[float, int], ...] = ()
     """(time, number of ranks from then on); empty where it never changed."""
+    samples: tuple[Sample, ...] = ()
+    """Samples whose `at` is in seconds after `origin`."""
     attempts: tuple[AttemptDocument, ...] = ()
     """The attempts of a receipt, or of the ledger, with times in seconds after `origin`."""
     checks: tuple[CheckDocument, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lab.flows.report.draw import curves, recovery, steps, workers
+from lab.flows.report.draw import curves, recovery, steps, usage, workers
 from lab.flows.report.draw.style import render, styled
 from lab.flows.report.model import ReportData
 
@@ -44,5 +44,6 @@ PICTURES: dict[str, Drawing] = {
     "curves": (curves.draw, curves.alt),
     "breakdown": (recovery.draw_breakdown, recovery.alt_breakdown),
     "ranks": (workers.draw_ranks, workers.alt_ranks),
+    "usage": (usage.draw, usage.alt),
 }
 """Name (also of the file) -> what draws it, or nothing where there is nothing to draw; and its words."""

@@ -9,6 +9,7 @@ import pytest
 from lab.api.receipt import JobDocument, Verdict, WorldSize
 from lab.evidence.ledger import History
 from lab.faults.records import LoggedFault
+from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import ReportData, build_report
 from lab.flows.report.model import ReportEvidence, Subject
 from tests.unit.data.stories import real
@@ -88,7 +89,7 @@ def test_ranks_share_a_service_and_epochs_done_twice_are_known() -> None:
 def test_a_receipt_alone_gives_attempts_but_no_curves() -> None:
     data = build_report(cases.from_file())
     assert [(b.service, b.attempt) for b in data.bars] == [("ray-worker-0", 1), ("ray-worker-1", 2)]
-    assert (data.metrics, data.curves, data.environment) == ((), None, ())
+    assert (data.metrics, data.curves, data.samples, data.environment) == ((), None, (), ())
     assert data.missing == ("the lab is down: curves are missing",)
 
 
@@ -101,7 +102,7 @@ def test_a_job_without_a_fault_counts_from_its_start() -> None:
 
 def test_a_job_with_a_fault_on_record_but_no_receipt_is_said_to_be_that() -> None:
     known = (LoggedFault("kill", "ray-worker-0", cases.AT, cases.AT + 3),)
-    data = build_report(cases.full(subject=Subject("k3"), faults=known))
+    data = build_report(cases.full(subject=Subject("k3"), faults=known, samples=()))
     assert data.title == "Training with a fault that was not judged"
     assert data.reason == "kill of ray-worker-0 is on record"
 
@@ -128,6 +129,13 @@ def test_the_world_size_is_told_only_where_it_changes(full: ReportData) -> None:
     rows = (WorldSize(cases.AT - 9, 2), WorldSize(cases.AT + 4, 1))
     data = build_report(cases.with_receipt(cases.full(), world_size=rows))
     assert data.ranks == ((-9.0, 2), (4.0, 1))
+
+
+def test_samples_count_from_the_fault_and_only_around_the_run(full: ReportData) -> None:
+    far = (Sample(cases.AT - 5000, "ray-head", 1.0), Sample(cases.AT + 1.0, "ray-head", 2.0))
+    data = build_report(cases.full(samples=far))
+    assert [(s.at, s.cpu_percent) for s in data.samples] == [(1.0, 2.0)]
+    assert {s.service for s in full.samples} == {"ray-head", "ray-worker-0", "ray-worker-1"}
 
 
 def test_metrics_that_count_or_hold_times_are_no_curves() -> None:

@@ -15,6 +15,7 @@ from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF
+from lab.flows.recovery.usage_samples import Sample, Samples
 from lab.flows.report import find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
 from lab.flows.report.model import ReportEvidence, Subject
@@ -179,7 +180,8 @@ def test_a_receipt_of_an_earlier_labctl_is_read_without_what_is_new() -> None:
 
 
 def test_everything_about_a_receipt_is_read(trained: World) -> None:
-    keep(trained, JOB, 2000)
+    key = keep(trained, JOB, 2000)
+    Samples((Sample(1999.0, W0, 50.0, 7, None),)).keep(trained.store, key)
     found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
 
     assert found.history is not None
@@ -188,6 +190,7 @@ def test_everything_about_a_receipt_is_read(trained: World) -> None:
     assert found.curves is not None
     assert found.workers == (W0, W1)
     assert set(found.services.values()) == {"ray-head", W0, W1}
+    assert [(s.service, s.cpu_percent) for s in found.samples] == [(W0, 50.0)]
     assert dict(found.settings)["nodes"] == "2 workers, each with 2 logical CPUs"
     assert found.missing == ()
 
@@ -195,6 +198,7 @@ def test_everything_about_a_receipt_is_read(trained: World) -> None:
 def test_a_job_without_a_receipt_has_its_history_and_services(trained: World) -> None:
     found = read_evidence(trained.lab, Subject("control-1"))
     assert found.history is not None
+    assert found.samples == ()
     assert found.control_job == ""
 
 
@@ -257,6 +261,13 @@ def test_settings_of_a_later_start_of_the_lab_are_not_shown(trained: World) -> N
     found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
     assert (found.lab, found.gpus, found.settings, found.workers) == ("raylab", "", (), ())
     assert any("belong to another start" in line for line in found.missing)
+
+
+def test_damaged_samples_are_named(trained: World) -> None:
+    key = keep(trained, JOB, 2000)
+    trained.store.put(key.replace(".json", ".usage.json"), b"{")
+    found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
+    assert found.missing == ("the samples are not in the form usage/1",)
 
 
 def test_a_lab_that_is_down_leaves_the_receipt_alone(world: World) -> None:

@@ -22,7 +22,7 @@ from lab.host.redaction import Redaction
 from tests.unit.flows.report import cases
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
-ALL = ("timeline", "workers", "curves", "breakdown", "ranks")
+ALL = ("timeline", "workers", "curves", "breakdown", "ranks", "usage")
 
 
 class Tags(HTMLParser):
@@ -96,6 +96,7 @@ def test_the_page_has_every_section(text: str) -> None:
         "Loss and accuracy",
         "Where the seconds went",
         "How many ranks trained",
+        "Resource use",
         "Checks",
         "Checkpoint",
         "Environment",
@@ -175,7 +176,7 @@ def test_a_lab_that_is_not_whole_does_not_hide_that_training_recovered() -> None
 
 
 def test_an_attempt_that_was_lost_without_a_fault_heads_the_page() -> None:
-    tags = Tags(page(build_report(cases.full(subject=Subject("k3"))), ()))
+    tags = Tags(page(build_report(cases.full(subject=Subject("k3"), samples=())), ()))
     assert tags.text["h1"] == ["An attempt was lost without a recorded fault"]
     assert "Attempt 1 was lost after epoch 6 without a recorded fault." in tags.text["p"]
 
