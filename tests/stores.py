@@ -18,16 +18,11 @@ from lab.host.programs import MINIO, Program
 from lab.store import ObjectStore
 from lab.store.upstream import Upstream
 from lab.topology import Credentials
-from tests.built import ModuleProgram
 from tests.conftest import needs_go
 from tests.waiting import eventually
 
 VERSITYGW = Program("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 """44 MB; its build takes 2 minutes of one core once."""
-
-SEAWEEDFS = "github.com/seaweedfs/seaweedfs"
-WEED = ModuleProgram("weed", f"{SEAWEEDFS}/weed", "v0.0.0-20261109003541-7506e5f91cd6", module=SEAWEEDFS)
-"""SeaweedFS 4.53, whose tags are no versions of a Go module. Its build takes 10 minutes of two cores once."""
 
 KEY = Credentials("there-before-the-lab", "a-secret-of-somebody-else")
 BUCKET = "course-7"
@@ -45,31 +40,6 @@ class Make:
     """Variables from which it takes the two halves of its owner's key."""
     options: Callable[[Path, str, int], tuple[str, ...]]
     """Its command line for a folder of its own, a host and a port."""
-    fails: frozenset[str] = frozenset()
-    """Checks of `doctor --s3` that it does not pass behind a lab's gateway; docs/store.md says why."""
-
-
-def _weed(folder: Path, host: str, port: int) -> tuple[str, ...]:
-    """All that SeaweedFS needs in one process, on free ports, with its sockets in the folder."""
-    services = ("master", "volume", "filer")
-    ports = {f"{name}.port{kind}": free_port() for name in services for kind in ("", ".grpc")}
-    given = {
-        "dir": folder,
-        "ip": host,
-        "ip.bind": host,
-        **ports,
-        "master.telemetry": "false",
-        "volume.preStopSeconds": 0,
-        "filer": "true",
-        "filer.localSocket": folder / "filer.sock",
-        "s3": "true",
-        "s3.port": port,
-        "s3.port.grpc": free_port(),
-        "s3.port.iceberg": 0,
-        "s3.port.lance": 0,
-        "s3.localSocket": folder / "s3.sock",
-    }
-    return ("server", *(f"-{name}={value}" for name, value in given.items()))
 
 
 MAKES = {
@@ -83,13 +53,11 @@ MAKES = {
         ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"),
         lambda folder, host, port: ("server", "--quiet", "--address", f"{host}:{port}", str(folder)),
     ),
-    "weed": Make(WEED, ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), _weed, frozenset({"pyarrow"})),
 }
 
 STORES = [
     "versitygw",
     pytest.param("minio", marks=(pytest.mark.minio, pytest.mark.rare)),
-    pytest.param("weed", marks=pytest.mark.rare),
 ]
 """The makes, for tests of each: all but one only with --all."""
 
