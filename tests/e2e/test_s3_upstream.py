@@ -159,7 +159,7 @@ def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: Th
 def test_a_lab_that_was_down_finds_its_objects_again(up: There) -> None:
     up.bench.lab.store.put("mine", b"data")
     up.bench.labctl("down")
-    assert "`labctl up --no-s3`" in up.bench.labctl(*UP).err
+    assert "up --no-s3` starts a store" in up.bench.labctl(*UP).err
     assert up.bench.lab.store.get("mine") == b"data"
     up.bench.labctl("down")
     assert f"they stay in bucket {BUCKET}" in up.bench.labctl(*UP, "--no-s3").err
