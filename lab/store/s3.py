@@ -46,16 +46,20 @@ class ObjectStore(Store):
         bucket: str = BUCKET,
         *,
         http: PoolManager | None = None,
+        advice: str = "",
     ) -> None:
         """`endpoint_url` is http(s)://host:port. Nothing is asked of the server yet.
 
-        `http` is the urllib3 pool to use; by default one that soon gives up where nobody answers.
+        `http` is the urllib3 pool to use; by default one that soon gives up where nobody answers. `advice` is
+        the hint of errors in place of those for a lab's own store.
         """
         self.endpoint_url, self.region, self.bucket = endpoint_url, region, bucket
-        self._credentials, self._given_http = credentials, http
+        self._credentials, self._given_http, self._advice = credentials, http, advice
 
     def in_bucket(self, name: str) -> ObjectStore:
-        return ObjectStore(self.endpoint_url, self._credentials, self.region, name, http=self._http)
+        return ObjectStore(
+            self.endpoint_url, self._credentials, self.region, name, http=self._http, advice=self._advice
+        )
 
     def ensure_bucket(self, name: str = "") -> bool:
         with self._explain(ignore=("BucketAlreadyOwnedByYou", "BucketAlreadyExists")):
@@ -156,7 +160,7 @@ class ObjectStore(Store):
             check_trusted(self.endpoint_url, error, "name those that vouch for it (PEM) in SSL_CERT_FILE")
             raise UnreachableStoreError(
                 f"the object store at {self.endpoint_url} cannot be reached: {error}",
-                "see whether the lab is up: labctl status",
+                self._advice or "see whether the lab is up: labctl status",
             ) from error
 
     def _refusal(self, error: ClientError, key: str) -> StoreError:
@@ -164,10 +168,11 @@ class ObjectStore(Store):
         status = getattr(error.response, "status", None)
         # not the whole access key: some servers let in whoever knows it
         access_key = f"{self._credentials.access_key[:4]}..."
+        key_hint, log_hint = self._advice or KEY_HINT, self._advice or LOG_HINT
         known = {
-            "NoSuchBucket": (f"{where} has no bucket {self.bucket!r}", "labctl up makes it"),
-            "InvalidAccessKeyId": (f"{where} does not know the access key {access_key}", KEY_HINT),
-            "SignatureDoesNotMatch": (f"{where} refuses the secret key for {access_key}", KEY_HINT),
+            "NoSuchBucket": (f"{where} has no bucket {self.bucket!r}", self._advice or "labctl up makes it"),
+            "InvalidAccessKeyId": (f"{where} does not know the access key {access_key}", key_hint),
+            "SignatureDoesNotMatch": (f"{where} refuses the secret key for {access_key}", key_hint),
             "RequestTimeTooSkewed": (f"the clock of {where} differs from this machine's", "set the clocks"),
         }
         if code in ("NoSuchKey", "NoSuchObject"):
@@ -175,12 +180,12 @@ class ObjectStore(Store):
         if code == "AccessDenied":
             return AccessDeniedError(f"{where} denies access: {said}", "check the rights of the key")
         if code in NOT_READY or status == 503:
-            return UnreachableStoreError(f"{where} is not ready: {code}: {said}", LOG_HINT)
+            return UnreachableStoreError(f"{where} is not ready: {code}: {said}", log_hint)
         if "StorageFull" in code or status == 507:
             return StoreError(
                 f"{where} cannot store anything more: {said}", "free some space on the disk it writes to"
             )
-        return StoreError(*known.get(code, (f"{where} answers {code}: {said}", LOG_HINT)))
+        return StoreError(*known.get(code, (f"{where} answers {code}: {said}", log_hint)))
 
 
 def parse_address(url: str) -> SplitResult:

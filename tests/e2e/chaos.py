@@ -95,7 +95,7 @@ class StoreChaosTests(ChaosTests):
         job = shell.digits(epochs=12, max_failures=-1, batch_size=4)
         shell.where(job)
         fault = ("--fault", "s3-credentials-revoked", "--for", "5s", "--job", job, "--after-epoch", "2")
-        receipt = shell.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=400).document
+        receipt = shell.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=SECONDS).document
         assert_valid(receipt)
         assert receipt["fault"]["effect"] == "refused the training key"
         assert receipt["verdict"] not in ("failed", "restarted-from-scratch"), receipt["reason"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from lab.store.conformance import SigningClient
 from lab.store.upstream import Upstream
 from lab.topology import LabSpec, S3Place
 from tests.minio import minio_program
-from tests.versitygw import versitygw
+from tests.stores import MAKES, free_port, store_of
 
 END_SECONDS = 30.0
 
@@ -76,8 +75,8 @@ def started(kind: str, folders: pytest.TempPathFactory, until: contextlib.ExitSt
     """A server that runs until the end of `until`; that of `gateway to KIND` has such a store behind it."""
     kind, _, behind = kind.partition(" to ")
     there = None
-    if behind == "versitygw":
-        there = until.enter_context(versitygw(folders.mktemp(behind), free_port()))
+    if behind in MAKES:
+        there = until.enter_context(store_of(behind, folders.mktemp(behind), free_port()))
     elif behind:
         store = started(behind, folders, until)
         there = Upstream(store.url, "course-7", store.secrets.root)
@@ -106,10 +105,3 @@ def end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal that ends it to a service and all that it started, and wait for its end."""
     os.killpg(process.pid, number)
     process.wait(END_SECONDS)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -25,8 +25,9 @@ from lab.services import PROMETHEUS as PROMETHEUS_SERVICE
 from lab.topology import LabSpec, State
 from tests.built import ALERTMANAGER, PROMETHEUS
 from tests.e2e.harness import PATIENCE, UP, Bench
-from tests.e2e.servers import end, free_port, launch
+from tests.e2e.servers import end, launch
 from tests.programs import needed
+from tests.stores import free_port
 from tests.waiting import eventually
 
 

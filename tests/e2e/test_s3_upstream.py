@@ -1,8 +1,9 @@
-"""Labs of plain processes on an object store that was there before: versitygw, its own key and bucket."""
+"""Labs of plain processes on object stores of two makes that were there before, with a key and a bucket."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,11 @@ from lab.services import STORE
 from lab.store import ObjectStore, upstream
 from lab.store.upstream import Upstream
 from tests.e2e.chaos import StoreChaosTests
-from tests.e2e.harness import UP, Bench, Shell
+from tests.e2e.harness import ROOT, UP, Bench, Ended, Running, Shell
 from tests.e2e.receipts import assert_recovered
-from tests.e2e.servers import S3Server, free_port
+from tests.e2e.servers import S3Server
 from tests.e2e.store import check_conformance
-from tests.versitygw import BUCKET, KEY, self_signed, versitygw
+from tests.stores import BUCKET, KEY, STORES, free_port, self_signed, store_of
 
 
 @dataclass
@@ -36,17 +37,23 @@ class There:
         return [entry.key for entry in owner.list()]
 
 
+@pytest.fixture(scope="module", params=STORES)
+def make(request: pytest.FixtureRequest) -> str:
+    """The make of the store."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def there(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def there(make: str, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
     """A lab that is down, and its store, which has no bucket yet."""
-    folder = tmp_path_factory.mktemp("there")
+    folder = tmp_path_factory.mktemp(make)
     key = folder / "key.ini"
     key.write_text(
         f"[default]\naws_access_key_id = {KEY.access_key}\naws_secret_access_key = {KEY.secret_key}\n"
     )
     key.chmod(0o600)
     bench = Bench(home, "there")
-    with versitygw(folder, free_port()) as store:
+    with store_of(make, folder, free_port()) as store:
         options = ("--s3", store.url, "--s3-credentials", str(key), "--bucket", BUCKET)
         try:
             yield There(bench, store, options)
@@ -74,15 +81,16 @@ def test_a_key_that_is_wrong_and_a_store_that_is_gone_start_nothing(there: There
     assert there.bench.processes() == {}
 
 
+@pytest.mark.parametrize("make", ["versitygw"], indirect=True)
 def test_over_tls_a_store_is_used_whose_certificate_is_named_and_no_other(
-    there: There, tmp_path: Path
+    there: There, make: str, tmp_path: Path
 ) -> None:
     right, other = (
         self_signed(tmp_path / f"{name}.pem", f"IP:{address}")
         for name, address in (("right", "127.0.0.1"), ("other", "127.0.0.9"))
     )
     up = (*UP, *there.options, "--yes", "--s3")
-    with versitygw(tmp_path, free_port(), certificate=right) as store:
+    with store_of(make, tmp_path, free_port(), certificate=right) as store:
         assert "self-signed certificate" in there.bench.labctl(*up, store.url, code=27).err
         none = there.bench.labctl(*up, store.url, "--s3-ca", there.options[3], code=2)
         assert "the file holds no certificates" in none.err
@@ -101,7 +109,7 @@ def test_over_tls_a_store_is_used_whose_certificate_is_named_and_no_other(
         finally:
             gateway.kill()
     (folder := tmp_path / "elsewhere").mkdir()
-    with versitygw(folder, free_port(), certificate=other) as store:
+    with store_of(make, folder, free_port(), certificate=other) as store:
         said = there.bench.labctl(*up, store.url, "--s3-ca", str(other), code=27).err
         assert "IP address mismatch, certificate is not valid for '127.0.0.1'" in said
     assert there.bench.processes() == {}
@@ -151,7 +159,7 @@ def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: Th
 def test_a_lab_that_was_down_finds_its_objects_again(up: There) -> None:
     up.bench.lab.store.put("mine", b"data")
     up.bench.labctl("down")
-    assert "`labctl up --no-s3`" in up.bench.labctl(*UP).err
+    assert "up --no-s3` starts a store" in up.bench.labctl(*UP).err
     assert up.bench.lab.store.get("mine") == b"data"
     up.bench.labctl("down")
     assert f"stay in bucket {BUCKET}" in up.bench.labctl(*UP, "--no-s3").err
@@ -165,6 +173,41 @@ def test_one_command_breaks_and_proves_the_recovery_on_a_store_that_is_there(up:
     _, receipt = ended.documents
     assert_recovered(receipt)
     assert receipt["checkpoint"]["uri"].startswith("s3://ray/")
+    check_judged_from_there(up, receipt)
+
+
+def check_judged_from_there(there: There, receipt: Mapping[str, Any]) -> None:
+    """`labctl receipt` says the same of the bucket itself, by a key in a file, and what is wrong."""
+    key, other = Path(there.options[3]), there.bench.home / "other.ini"
+    other.write_text(key.read_text().replace(KEY.secret_key, "0" * 20))
+    job, before = receipt["job"]["submission_id"], there.objects
+
+    def judged(
+        file: Path, job: str, bucket: str = BUCKET, url: str = there.store.url, code: int = 0
+    ) -> Ended:
+        place = ("--storage", f"s3://{bucket}", "--endpoint", url, "--json")
+        given = {**there.bench.environment, "AWS_SHARED_CREDENTIALS_FILE": str(file)}
+        argv = (sys.executable, str(ROOT / "labctl.py"), "receipt", job, *place)
+        ended = Running(argv, given, there.bench.home).end()
+        assert ended.code == code, ended
+        return ended
+
+    again = judged(key, job).document
+    assert (again["verdict"], again["attempts"], again["checkpoint"]) == (
+        "recovered",
+        receipt["attempts"],
+        receipt["checkpoint"],
+    )
+    assert there.objects == before
+    assert job in judged(key, "other", code=3).err.partition("ledgers are there of: ")[2]
+    nobody = f"http://127.0.0.1:{free_port()}"
+    for ended, words in (
+        (judged(other, job, code=13), "refuses the secret key"),
+        (judged(key, job, "nowhere", code=13), "has no bucket 'nowhere'"),
+        (judged(key, job, url=nobody, code=13), "cannot be reached"),
+    ):
+        assert words in ended.err
+        assert "check --storage, --endpoint and the key" in ended.err
 
 
 @pytest.mark.rare

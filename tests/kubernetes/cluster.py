@@ -17,8 +17,8 @@ import yaml
 
 from kueue.model import AdmissionFairSharing, Config, Setup, WaitForPodsReady
 from lab.flows.kubernetes.export.queues import configuration
-from tests.e2e.servers import free_port
 from tests.golang import go_build, go_source
+from tests.stores import free_port
 from tests.waiting import eventually
 
 MODULE = Path(__file__).parent

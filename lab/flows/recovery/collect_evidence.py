@@ -100,19 +100,25 @@ def keep_samples(store: Store, receipt: Receipt, samples: Samples) -> str:
     return ""
 
 
+def judged_by(history: History, record: FaultRecord) -> tuple[str, ...]:
+    """URIs of checkpoints that a receipt is judged by: those loaded, and those committed before the fault."""
+    runs = history.runs
+    uris = [load.uri for run in runs for attempt in run.attempts for load in attempt.loads]
+    uris += [c.uri for run in runs for c in run.checkpoints if c.at <= record.at]
+    return tuple(dict.fromkeys(uris))
+
+
 def _stored(
     store: Store, history: History, record: FaultRecord, problems: list[str], read: dict[str, Files]
 ) -> dict[str, Files]:
     """Files in the object store now (URI -> path -> SHA-256) of checkpoints that the receipt is judged by.
 
-    Those are the ones that were loaded, and those committed before the fault. `read` holds earlier reads.
+    `read` holds earlier reads.
     """
     from lab.evidence.checkpoints import stored_manifest
 
-    runs = history.runs
-    uris = [load.uri for run in runs for attempt in run.attempts for load in attempt.loads]
-    uris += [c.uri for run in runs for c in run.checkpoints if c.at <= record.at]
-    for uri in dict.fromkeys(uris):
+    uris = judged_by(history, record)
+    for uri in uris:
         if uri in read:
             continue
         try:

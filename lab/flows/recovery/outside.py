@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.cluster.from_ledger import LedgerJobs, LedgerNodes
 from lab.errors import RefusedError, UsageError
-from lab.evidence.ledger import History
+from lab.evidence.ledger import Files, History
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.faults import find_fault
 from lab.faults.records import LoggedFault
-from lab.flows.recovery.collect_evidence import gather
+from lab.flows.recovery.collect_evidence import gather, judged_by
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
@@ -23,7 +23,7 @@ from lab.runtime.base import LabView
 from lab.runtime.outside import OutsideView
 from lab.store import ObjectStore, Store
 from lab.store.below import StoreBelow
-from lab.topology import LEDGER_PREFIX, REGION, Credentials
+from lab.topology import BUCKET, LEDGER_PREFIX, REGION, Credentials
 
 if TYPE_CHECKING:
     from lab.evidence.checkpoints import JobLedger
@@ -33,6 +33,7 @@ LEDGER = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<folde
 ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?/?")
 AWS_FILE = ".aws/credentials"
 HOW = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_SHARED_CREDENTIALS_FILE, or ~/.aws/credentials"
+ADVICE = f"check --storage, --endpoint and the key, which comes from {HOW}"
 FAILURE = "failure"
 """Kind of a fault that is on no record: Ray Train noticed it, and why it came is not known."""
 
@@ -67,7 +68,7 @@ def ledger_store(
     if folder == LEDGER_PREFIX or folder.endswith(f"/{LEDGER_PREFIX}"):
         folder = folder.removesuffix(LEDGER_PREFIX).rstrip("/")
     server = where.rstrip("/") or f"https://s3.{region or REGION}.amazonaws.com"
-    return StoreBelow(ObjectStore(server, key, region or REGION, match["bucket"]), folder)
+    return StoreBelow(ObjectStore(server, key, region or REGION, match["bucket"], advice=ADVICE), folder)
 
 
 def _key(environ: Mapping[str, str], home: Path) -> Credentials:
@@ -96,7 +97,22 @@ def judge_from_ledger(store: Store, place: str, submission_id: str, *, clock: Cl
     faults = [_record(fault) for fault in recorded_faults(store, submission_id)]
     if not faults:
         faults = [_failure(watch.history, submission_id)]
-    return judge(gather(watch, faults[-1], others=faults[:-1]))
+    read = _behind_a_gateway(store, judged_by(watch.history, faults[-1]))
+    return judge(gather(watch, faults[-1], others=faults[:-1], read=read))
+
+
+def _behind_a_gateway(store: Store, uris: Sequence[str]) -> dict[str, Files]:
+    """Those checkpoints that lie in the ledger's own bucket though they name a lab's: URI -> their files.
+
+    A lab on a store that was there before it calls its bucket there by that name (`up --s3`). Raises
+    StoreError.
+    """
+    from lab.evidence.checkpoints import stored_manifest
+
+    own, lab = f"s3://{store.bucket}/", f"s3://{BUCKET}/"
+    named = {uri: own + uri.removeprefix(lab) for uri in uris if uri.startswith(lab) and own != lab}
+    files = {uri: stored_manifest(store, place) for uri, place in named.items()}
+    return {uri: there for uri, there in files.items() if there}
 
 
 def _record(logged: LoggedFault) -> FaultRecord:

@@ -1,4 +1,4 @@
-"""Labs of containers on an object store of the host that was there before."""
+"""Labs of containers on object stores of the host, of two makes, that were there before."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from tests.e2e.chaos import StoreChaosTests
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench, docker
 from tests.e2e.harness import UP, Shell
 from tests.e2e.receipts import assert_recovered
-from tests.e2e.servers import free_port
 from tests.e2e.store import check_conformance
-from tests.versitygw import BUCKET, KEY, versitygw
+from tests.stores import BUCKET, KEY, STORES, free_port, store_of
 
 pytestmark = pytest.mark.rare
 
 
+@pytest.fixture(scope="module", params=STORES)
+def make(request: pytest.FixtureRequest) -> str:
+    """The make of the store."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
 def there(
-    make_container_bench: Callable[[], ContainerBench], tmp_path_factory: pytest.TempPathFactory
+    make: str, make_container_bench: Callable[[], ContainerBench], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ContainerBench]:
     """A lab of containers on a store that listens at Docker's bridge."""
-    bench, folder = make_container_bench(), tmp_path_factory.mktemp("there")
+    bench, folder = make_container_bench(), tmp_path_factory.mktemp(make)
     key = folder / "key.json"
     key.write_text(f'{{"access_key": "{KEY.access_key}", "secret_key": "{KEY.secret_key}"}}')
     key.chmod(0o600)
@@ -31,7 +36,7 @@ def there(
     refused = bench.labctl(*options, "--s3", f"http://127.0.0.1:{free_port()}", code=4)
     assert "a container finds only itself at localhost" in refused.err
     bridge = docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}").strip()
-    with versitygw(folder, free_port(), bridge) as store:
+    with store_of(make, folder, free_port(), bridge) as store:
         bench.labctl(*options, "--s3", store.url, timeout=2 * UP_SECONDS)
         yield bench
         bench.labctl("down", "--volumes", "--yes", timeout=UP_SECONDS)
@@ -61,5 +66,5 @@ class TestUpstreamChaos(StoreChaosTests):
 def test_a_lab_that_was_down_finds_its_objects_again(there: ContainerBench) -> None:
     there.lab.store.put("mine", b"data")
     there.labctl("down", timeout=UP_SECONDS)
-    assert "`labctl up --no-s3`" in there.labctl(*UP, timeout=2 * UP_SECONDS).err
+    assert "up --no-s3` starts a store" in there.labctl(*UP, timeout=2 * UP_SECONDS).err
     assert there.lab.store.get("mine") == b"data"

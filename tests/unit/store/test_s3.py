@@ -13,7 +13,7 @@ from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnection
 
 from lab.errors import StoreError, UsageError
 from lab.store import MissingObjectError, ObjectStore, Store
-from lab.topology import Credentials
+from lab.topology import BUCKET, Credentials
 from tests.fakes.store import FakeObjectStore
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, AnswerPool, Server, WsgiPool
 
@@ -135,6 +135,23 @@ def test_a_wrong_key_is_told_apart(
     assert caught.value.hint
     assert credentials.secret_key not in caught.value.message
     assert credentials.access_key not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("credentials", "bucket", "message"),
+    [
+        (Credentials("nobody", "labsecret"), BUCKET, "does not know the access key"),
+        (Credentials("labkey", "wrong"), BUCKET, "refuses the secret key"),
+        (Credentials("labkey", "labsecret"), "nowhere", "has no bucket 'nowhere'"),
+    ],
+)
+def test_a_store_of_no_lab_gives_the_advice_of_whoever_named_it(
+    server: Server, credentials: Credentials, bucket: str, message: str
+) -> None:
+    store = ObjectStore(HOST, credentials, bucket=BUCKET, http=WsgiPool(server), advice="check it")
+    with pytest.raises(StoreError, match=message) as caught:
+        store.in_bucket(bucket).list()
+    assert caught.value.hint == "check it"
 
 
 def test_a_full_store_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,34 @@ def test_nothing_is_written(world: World) -> None:
     assert world.store.buckets["ray"] == before
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_checkpoints_lie_in_the_bucket_that_they_name_or_where_a_labs_gateway_put_them(
+    world: World, own: bool
+) -> None:
+    Training(world)
+    world.inject(after_epoch=3)
+    buckets = world.store.buckets
+    ledgers = {key for key in buckets["ray"] if key.startswith(".raylab/")}
+    moved = set(buckets["ray"]) if own else ledgers
+    buckets["course-7"] = {key: buckets["ray"].pop(key) for key in moved}
+    if own:
+        del buckets["ray"]
+    found = judge_from_ledger(world.store.in_bucket("course-7"), "s3://course-7", JOB, clock=world.clock)
+    assert found.verdict is Verdict.RECOVERED, found
+    assert found.problems == ()
+
+
+def test_a_checkpoint_that_is_in_neither_bucket_is_not_verified(world: World) -> None:
+    Training(world)
+    world.inject(after_epoch=3)
+    world.store.buckets["course-7"] = {
+        key: given for key, given in world.store.buckets.pop("ray").items() if key.startswith(".raylab/")
+    }
+    found = judge_from_ledger(world.store.in_bucket("course-7"), "s3://course-7", JOB, clock=world.clock)
+    assert found.verdict is Verdict.NOT_VERIFIED
+    assert any("has no bucket 'ray'" in problem for problem in found.problems)
+
+
 def test_a_job_that_goes_on_is_not_verified_yet(world: World) -> None:
     Training(world, epochs=500)
     world.inject(after_epoch=3, wait=False)
