@@ -317,7 +317,7 @@ def test_a_ray_that_is_ill_is_a_head_that_is_not_healthy(street: Street) -> None
     "command",
     ["up", "up --workers 3", "down", "down --volumes --yes", "restart ray-head", "logs ray-head", "demo",
      "ladder", "fault-inject kill", "heal", "chaos", "class add carl", "class list", "gpus",
-     "jobs checkpoints", "report", "lesson check 2", "lesson run 2",
+     "jobs checkpoints", "report", "lesson run 2",
      "jobs receipt x"],
 )  # fmt: skip
 @pytest.mark.parametrize("person", ["ann", "tom"])
@@ -325,6 +325,13 @@ def test_what_only_the_host_can_do(unchanged: Street, person: str, command: str)
     said = unchanged.refused(4, person, *command.split())
     assert "through the gateway of a class" in said
     assert "your teacher can: labctl " in said
+
+
+@pytest.mark.parametrize("person", ["ann", "tom"])
+def test_lessons_are_done_where_the_persons_key_of_the_store_is(unchanged: Street, person: str) -> None:
+    said = unchanged.refused(4, person, "lesson", "check", "2")
+    assert "lessons need your key of the object store" in said
+    assert "do them in your JupyterLab" in said
 
 
 EVERY = (
