@@ -142,7 +142,7 @@ def main():
         return complain(
             SETUP_FAILED,
             "labctl runs on Linux and macOS; on Windows it runs in WSL",
-            "`wsl --install`, then repeat this in the Linux that it opens",
+            "`wsl --install`, then run this again in the Linux that it opens",
         )
     root = os.path.dirname(os.path.realpath(__file__))
     problem = wrong_python(sys.version_info[:2], os.environ.get("LABCTL_NO_VENV") == "1")
@@ -152,7 +152,7 @@ def main():
         return complain(
             SETUP_FAILED,
             "Python %s (%s) is %s; %s is needed" % (found, sys.executable, problem, NEEDED),
-            "call a Python that fits: %s %s" % (other, " ".join(sys.argv)),
+            "run it with a Python that fits: %s %s" % (other, " ".join(sys.argv)),
         )
     if root not in sys.path:
         sys.path.insert(0, root)
@@ -167,7 +167,7 @@ def main():
         return complain(error.exit_code, error.message, error.hint, type(error).__name__)
     except KeyboardInterrupt as error:
         number = getattr(error, "number", signal.SIGINT)
-        return complain(128 + number, "interrupted; the next call goes on where this one stopped", "")
+        return complain(128 + number, "interrupted; the next run continues where this one stopped", "")
     finally:
         handle(SIGINT=leave, SIGTERM=signal.SIG_DFL, SIGHUP=signal.SIG_DFL)
     if python is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     checkpoints,
     false_deaths,
+    growth,
     install,
     memory,
     queue,
@@ -29,11 +30,12 @@ AGAINST = {"up": startup.up, "install": install.install, "demo": install.demo, "
 
 PLAIN = {
     "cli": startup.cli,
+    "demos": startup.demos,
     "submit": startup.submit,
     "queue": queue.run,
     "steady": steady.run,
 }
-OTHERS = ("start", "checkpoints", "recovery", "false-deaths", "soak")
+OTHERS = ("start", "checkpoints", "recovery", "growth", "false-deaths", "soak")
 
 
 def main() -> None:
@@ -52,6 +54,10 @@ def main() -> None:
         if not args.json:
             print()
             print(recovery.stage_table(measured))
+    elif args.what == "growth":
+        curves = growth.run(args.parts.split(",") if args.parts else ())
+        documents = [curve.document() for curve in curves]
+        print(json.dumps({"curves": documents}, indent=1) if args.json else growth.table(curves))
     elif args.what == "start":
         turns = start.run(args.runs)
         _show(rows(turns, start.OURS, [start.STOCK]), turns, args.json)
@@ -91,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         help="another checkout to compare with; for " + ", ".join(AGAINST),
     )
     parser.add_argument("--cases", help="for recovery, some of: " + ", ".join(c.name for c in recovery.CASES))
+    parser.add_argument("--parts", help="for growth, some of: " + ", ".join(growth.parts()))
     parser.add_argument(
         "--runtime", choices=["local", "compose"], default="local", help="for recovery, false-deaths and soak"
     )

@@ -79,36 +79,37 @@ class CliLab:
     seen: list[tuple[float, str]] = field(default_factory=list)
     """Output of the last `up`: seconds since its start, line."""
 
-    def up(self) -> float:
-        """Start the lab with two workers and simulated GPUs; return the seconds until it is healthy."""
+    def up(self, workers: int = 2) -> float:
+        """Start the lab with simulated GPUs; return the seconds until it is healthy."""
         self.seen = []
-        asked = ("up", "--gpu", "simulated", "--workers", "2", *self.side.options, "--json")
-        return self._call(asked, self.seen)[0]
+        asked = ("up", "--gpu", "simulated", "--workers", str(workers), *self.side.options, "--json")
+        return self.call(asked, self.seen)[0]
 
     def down(self) -> None:
         """Take the lab down and delete its objects."""
-        self._call(("down", "--volumes", "--yes", "--json"))
+        self.call(("down", "--volumes", "--yes", "--json"))
 
     def submit(self, recipe: str, settings: Mapping[str, str]) -> str:
         """Start a job; return its id."""
         given = [word for name, value in settings.items() for word in ("-p", f"{name}={value}")]
-        answer = self._call(("submit", recipe, *given, "--detach", "--json"))[1]
+        answer = self.call(("submit", recipe, *given, "--detach", "--json"))[1]
         return str(answer["submission_id"])
 
     def checkpoints(self, job: str) -> int:
         """Count the checkpoints of a job. Checkouts from before November 2026 have the command elsewhere."""
         with contextlib.suppress(LostError):
-            return len(self._call(("jobs", "checkpoints", job, "--json"))[1]["checkpoints"])
-        return len(self._call(("checkpoints", job, "--json"))[1]["checkpoints"])
+            return len(self.call(("jobs", "checkpoints", job, "--json"))[1]["checkpoints"])
+        return len(self.call(("checkpoints", job, "--json"))[1]["checkpoints"])
 
     @property
     def folder(self) -> Path:
         """Folder of the lab, with which the marks of its processes begin."""
         return self.home / self.name
 
-    def _call(
+    def call(
         self, words: Sequence[str], seen: list[tuple[float, str]] | None = None
     ) -> tuple[float, dict[str, Any]]:
+        """Run a command of labctl on this lab; returns its seconds and its JSON."""
         command = [self.side.python, "labctl.py", "--runtime", "local", *words]
         chosen = {HOME_VARIABLE: str(self.home), NAME_VARIABLE: self.name}
         environment = {**clean(os.environ), **chosen, "LABCTL_NO_VENV": "1"}
@@ -141,7 +142,7 @@ def call(
     seen: list[tuple[float, str]] | None = None,
     seconds: float = CALL_SECONDS,
 ) -> tuple[float, dict[str, Any]]:
-    """Run a command of labctl; return its seconds and the JSON that it prints, {} if it prints none.
+    """Run a command of labctl; return its seconds and the JSON that it prints last, {} if it prints none.
 
     `seen` gets each line of its stderr at once, with the seconds since the start. Raises LostError.
     """
@@ -160,10 +161,10 @@ def call(
             raise LostError(why(process.returncode, [line for _, line in lines], passed, seconds))
         output.seek(0)
         text = output.read()
-    try:
-        return passed, json.loads(text)
-    except ValueError:
-        return passed, {}
+    for document in (text, text.strip().rpartition("\n")[2]):
+        with contextlib.suppress(ValueError):
+            return passed, json.loads(document)
+    return passed, {}
 
 
 @contextlib.contextmanager
@@ -181,6 +182,15 @@ def _ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[Non
     finally:
         for timer in timers:
             timer.cancel()
+
+
+def recovered_in(receipt: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the seconds from the fault to the first new step and epoch. Raises LostError."""
+    stages = receipt.get("breakdown")
+    if not stages or stages.get("first_step") is None:
+        raise LostError("the receipt has no stages")
+    total = sum(value or 0.0 for value in stages.values())
+    return total - stages["report"], total
 
 
 def why(code: int, lines: Sequence[str], passed: float, limit: float) -> str:

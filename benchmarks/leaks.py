@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 
 from lab.errors import LabError
-from lab.faults.active import ActiveFaults
 from lab.lab import Lab
+from lab.runtime.active_faults import ActiveFaults
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.services import is_node
 from lab.topology import State

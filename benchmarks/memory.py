@@ -42,10 +42,10 @@ def _lab(side: Side) -> Measure:
         with cli_lab(side) as lab:
             lab.up()
             time.sleep(SETTLE_SECONDS)
-            yield "lab at rest", _megabytes(lab)
+            yield "lab at rest", megabytes(lab)
             job = lab.submit("digits", {"epochs": "10000", "workers": "2"})
             _until_it_trains(lab, job)
-            yield "two ranks training", _megabytes(lab)
+            yield "two ranks training", megabytes(lab)
 
     return measure
 
@@ -58,7 +58,8 @@ def _until_it_trains(lab: CliLab, job: str) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _megabytes(lab: CliLab) -> float:
+def megabytes(lab: CliLab) -> float:
+    """The memory of all processes of a lab, the median of some samples."""
     looks = []
     for _ in range(LOOKS):
         time.sleep(LOOK_SECONDS)

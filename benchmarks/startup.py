@@ -8,28 +8,52 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.checkouts import Side, cli_lab, nodes_alive, sides
-from benchmarks.compare import Figures, Found, Measure, Row, by_turns
+from benchmarks.checkouts import OURS, Side, cli_lab, nodes_alive, recovered_in, sides
+from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns
 from benchmarks.measure import own_lab, say, timed
 from lab.cluster.recipes import find_recipe
 from lab.host.files import ROOT
 from lab.lab import Lab
+from lab.runtime.local.runtime import LocalRuntime
+
+FIRST = ("fault to first new step", "fault to first new epoch", "the whole demo")
+"""Figures of a demo."""
 
 
 def cli(runs: int) -> list[Row]:
-    """Measure `labctl --help` as a whole process, against an interpreter that does nothing."""
-    command = [sys.executable, str(ROOT / "labctl.py"), "--help"]
+    """Measure `labctl --help` and `status` as whole processes, against an interpreter that does nothing."""
     nothing = [sys.executable, "-c", "pass"]
 
-    def call(argv: list[str]) -> float:
-        return timed(lambda: subprocess.run(argv, check=True, stdout=subprocess.DEVNULL))
+    def peer() -> float:
+        return timed(lambda: subprocess.run(nothing, check=True))
 
-    call(command)
-    ours, peer = [], []
-    for _ in range(runs):
-        ours.append(call(command))
-        peer.append(call(nothing))
-    return [Row("labctl --help", tuple(ours), "python -c pass", tuple(peer))]
+    rows = []
+    with cli_lab(Side(OURS, ROOT)) as lab:
+        for what, words in (("--help", "--help"), ("status, no lab", "status"), ("status", "status")):
+            if what == "status":
+                lab.up()
+            lab.call((words,))
+            pairs = [(lab.call((words,))[0], peer()) for _ in range(runs)]
+            ours, theirs = zip(*pairs, strict=True)
+            rows.append(Row(f"labctl {what}", ours, "python -c pass", theirs))
+    return rows
+
+
+def demos(runs: int) -> list[Row]:
+    """Measure the first recovery of a lab, right after its `up`: `labctl demo`, each time in a new lab."""
+    measured: dict[str, list[float]] = {}
+    for number in range(runs):
+        try:
+            with cli_lab(Side(OURS, ROOT)) as lab:
+                seconds, receipt = lab.call(("demo", "--no-control", "--down", "--json"))
+            figures = dict(zip(FIRST, (*recovered_in(receipt), seconds), strict=True))
+        except LostError as error:
+            say(f"demo {number + 1}/{runs}: lost: {error}")
+            continue
+        for name, value in figures.items():
+            measured.setdefault(name, []).append(value)
+        say(f"demo {number + 1}/{runs}: {', '.join(f'{k} {v:.2f} s' for k, v in figures.items())}")
+    return [Row(name, tuple(values)) for name, values in measured.items()]
 
 
 def up(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
@@ -54,7 +78,9 @@ def submit(runs: int) -> list[Row]:
     """Measure submission to first reported epoch: labctl against `ray job submit` of the same script."""
     ours, peer = [], []
     with own_lab("bench-submit") as lab:
-        environment = {**os.environ, **lab.runtime.client_environment()}
+        runtime = lab.runtime
+        assert isinstance(runtime, LocalRuntime)
+        environment = {**os.environ, **runtime.client_environment()}
         folder = find_recipe("digits").folder
         ray = str(Path(sys.executable).parent / "ray")
         for number in range(runs + 1):  # the first pair warms caches and is not counted

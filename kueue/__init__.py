@@ -14,7 +14,7 @@ clock run.
 | tree | arithmetic of quotas over the tree of cohorts: what is used, lent, borrowed and left: public |
 | shares | dominant resource shares: public |
 | engine | the state machine: workloads come and go, cycles decide, and time runs out: public |
-| calls | calls into a live engine by name, with plain JSON: public |
+| live | a live engine, its setup and its workloads from written objects: public |
 | item | a workload inside the engine: public |
 | places | who waits where, who holds quota, and the ways from one to the other: public |
 | status | a workload of the engine as plain data, from which an engine goes on as before: public |

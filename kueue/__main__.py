@@ -27,7 +27,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     command.add_argument("files", nargs="+", metavar="FILE", help="YAML with objects of Kueue")
     command.add_argument("-n", "--namespace", default=DEFAULT_NAMESPACE, help="for objects that name none")
-    command.add_argument("--until", type=seconds, metavar="SECONDS", help="stop so long after the start")
+    command.add_argument("--until", type=seconds, metavar="SECONDS", help="stop this long after the start")
     command.add_argument("--json", action="store_true", help="write the whole run as one document")
     return parser.parse_args(words)
 

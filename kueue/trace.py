@@ -5,31 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from kueue.item import PENDING, Item
 from kueue.model import quotas
+from kueue.places import Change
 from kueue.plainly import waits, whose
 from kueue.shares import share
 from kueue.simulate import Simulation, Span
 from kueue.writing import natural
 
 SCHEMA = "queue-simulation/1"
-
-
-@dataclass(frozen=True)
-class SimulatedEvent:
-    """One thing that was decided."""
-
-    at: float
-    event: str
-    workload: str
-    reason: str
-    message: str
-    cluster_queue: str
-    flavors: Mapping[str, Mapping[str, str]]
-    """Pod set -> resource -> flavor."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +75,7 @@ class SimulationDocument:
     cycles: int
     restless: tuple[float, ...]
     """Times at which the queues did not come to rest."""
-    events: tuple[SimulatedEvent, ...]
+    events: tuple[Change, ...]
     workloads: tuple[SimulatedWorkload, ...]
     cluster_queues: tuple[SimulatedQueue, ...]
 
@@ -102,18 +89,7 @@ def document(simulation: Simulation) -> SimulationDocument:
         end=_round(simulation.end),
         cycles=engine.cycles,
         restless=tuple(sorted(_at(simulation, key) for key in engine.restless)),
-        events=tuple(
-            SimulatedEvent(
-                at=_at(simulation, change.at),
-                event=change.event,
-                workload=change.workload,
-                reason=change.reason,
-                message=change.message,
-                cluster_queue=change.cluster_queue,
-                flavors=change.flavors,
-            )
-            for change in simulation.changes
-        ),
+        events=tuple(replace(change, at=_at(simulation, change.at)) for change in simulation.changes),
         workloads=_workloads(simulation),
         cluster_queues=tuple(_queue(simulation, name) for name in engine.setup.cluster_queues),
     )

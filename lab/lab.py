@@ -157,7 +157,7 @@ class Lab:
         Forgets the faults that were left behind, but for those of stored objects that survive. Raises what
         Runtime.down raises; refused in the lab's own JupyterLab, and where it would forget damage elsewhere.
         """
-        from lab.faults.active import ActiveFaults, refuse_leaving
+        from lab.runtime.active_faults import ActiveFaults, refuse_leaving
 
         runtime = host_of(self.view, "take the lab down", f"down{' --volumes' if volumes else ''}")
         self.forget_connections()
@@ -213,15 +213,15 @@ class Lab:
         """The queues' controller. Raises LabDownError."""
         from lab.cluster.queues import Queues
 
-        endpoints = self.endpoints()
-        return Queues(endpoints.queue, endpoints.ray_token, gateway=endpoints.by_gateway)
+        return Queues.of(self.endpoints())
 
     @cached_property
     def health(self) -> HealthClient:
         """Health of GPUs and nodes. Raises LabDownError."""
+        from lab.cluster.controller import Controller
         from lab.cluster.health import HealthClient
 
-        return HealthClient(self.queues)
+        return HealthClient(self.__dict__.get("queues") or Controller.of(self.endpoints()))
 
     def job(self, submission_id: str) -> Job:
         """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).

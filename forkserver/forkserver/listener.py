@@ -7,7 +7,6 @@ and what that has started.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import gc
 import marshal
@@ -39,6 +38,8 @@ RETIRE = signal.SIGHUP
 MOST_BYTES = 8 * 1024 * 1024
 """Largest request; environment and arguments of a process are at most 2 MiB on Linux."""
 
+MOST_DESCRIPTORS = 256
+"""Limit of descriptors in one message: the kernel sends 253."""
 
 REST_SECONDS = 0.1
 """Pause after an error that no launcher is to blame for, such as too many open files."""
@@ -186,16 +187,12 @@ class Listener:
     def _hear(self, talk: Conversation) -> Any:
         """Read what has come from a launcher, or notice that it is gone."""
         try:
-            data, ancillary, _, _ = talk.connection.recvmsg(65536, socket.CMSG_SPACE(4 * 256))
+            data, descriptors, _, _ = socket.recv_fds(talk.connection, 65536, MOST_DESCRIPTORS)
         except BlockingIOError:
             return None
         except OSError:
-            data, ancillary = b"", []
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                numbers = array.array("i")
-                numbers.frombytes(payload[: len(payload) - len(payload) % numbers.itemsize])
-                talk.received += list(numbers)
+            data, descriptors = b"", []
+        talk.received += descriptors
         if not data:
             self._gone(talk)
             return None

@@ -342,7 +342,8 @@ def documents(text: str, file: str, problems: Problems) -> Iterator[At]:
             if node is not None and not (at := At(node, file, "", problems)).null:
                 yield at
     except yaml.reader.ReaderError as error:
-        problems.errors.append(Problem(file, 1, "", f"not YAML: {error.reason}"))
+        line = text.encode().count(b"\n", 0, error.position) + 1
+        problems.errors.append(Problem(file, line, "", f"not YAML: {error.reason}"))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         problems.errors.append(Problem(file, line, "", f"not YAML: {error.problem or error.context}"))

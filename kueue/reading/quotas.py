@@ -239,7 +239,7 @@ def _preemption(at: At) -> PreemptionPolicy:
         if "maxPriorityThreshold" in borrow:
             preemption = replace(preemption, threshold=borrow["maxPriorityThreshold"].integer())
         if preemption.borrow != model.NEVER and preemption.reclaim == model.NEVER:
-            at.wrong("reclaimWithinCohort=Never and borrowWithinCohort.policy!=Never exclude each other")
+            at.wrong("reclaimWithinCohort=Never and borrowWithinCohort.policy!=Never cannot be set together")
     return preemption
 
 

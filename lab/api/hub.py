@@ -45,3 +45,5 @@ class HubSettings:
     """Folder of JupyterLab's settings."""
     data: str
     """Folder of data sets."""
+    page: str = ""
+    """Address of the class's page, as a browser has it."""

@@ -20,17 +20,17 @@ class Figures:
     detected: float | None
     """Seconds until Ray Train acted on the loss."""
     longest_gap: float | None
-    """Longest time between two steps of a rank that was not lost."""
+    """Longest time between two steps of a rank that was not lost, until all are back."""
     all_back: float | None
     """Seconds until all ranks took a step together again."""
     steps_repeated: Number | None
-    """Steps that were done twice."""
+    """Steps that a rank which was not lost did twice, in the whole training."""
     stored_bytes: Number | None
-    """Bytes of all checkpoints saved to the store."""
+    """Bytes of all checkpoints saved to the store, in the whole training."""
     sent_bytes: Number | None
-    """Bytes sent to the memory of neighbours."""
+    """Bytes that all ranks sent to the memory of neighbours."""
     steps_per_second: float | None
-    """Speed right before the loss."""
+    """Speed in the last seconds before the loss."""
 
 
 @dataclass(frozen=True)

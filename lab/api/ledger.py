@@ -35,6 +35,10 @@ LEDGER_SCHEMA = "ledger/1"
 """Version of the lines; one that names another is skipped."""
 
 
+KINDS: dict[str, type[Payload]] = {}
+"""`event` of a line -> what such an event says."""
+
+
 class Payload:
     """What an event says beside its header. Of an unknown kind, and of some others, there is nothing more.
 
@@ -43,6 +47,10 @@ class Payload:
 
     pid: Integer
     """Process that wrote it, on its node."""
+
+    def __init_subclass__(cls, event: str = "") -> None:
+        if event:
+            KINDS[event] = cls
 
     def __init__(self, values: Mapping[str, object]) -> None:
         """Read the fields of a line; what it lacks has its default, or what is read of null."""
@@ -72,7 +80,7 @@ class TakenUp(WithMetrics):
 # Of the controller
 
 
-class RunStarted(Payload):
+class RunStarted(Payload, event="run_started"):
     """The plan of a run."""
 
     storage_path: Text
@@ -92,46 +100,46 @@ class RunStarted(Payload):
     """The lab's patches of Ray."""
 
 
-class AttemptScheduled(Payload):
+class AttemptScheduled(Payload, event="attempt_scheduled"):
     """A new attempt is about to start."""
 
     num_workers: Integer
 
 
-class AttemptStarted(_WithWorkers):
+class AttemptStarted(_WithWorkers, event="attempt_started"):
     """Every rank of the attempt has its process."""
 
 
-class TrainingStarted(Payload):
+class TrainingStarted(Payload, event="training_started"):
     """The training function was started on every rank."""
 
 
-class FailureDetected(TakenUp):
+class FailureDetected(TakenUp, event="failure_detected"):
     """Ray Train noticed a failure."""
 
     decision: Text
 
 
-class Resized(Payload):
+class Resized(Payload, event="resized"):
     """An elastic run ends this attempt, to go on with another number of ranks."""
 
     ranks: Whole
     to: Whole
 
 
-class AttemptEnded(TakenUp):
+class AttemptEnded(TakenUp, event="attempt_ended"):
     """The ranks were shut down, or aborted."""
 
     aborted: Flag
 
 
-class CheckpointCommitted(WithMetrics):
+class CheckpointCommitted(WithMetrics, event="checkpoint_committed"):
     """Ray Train registered a checkpoint: from here on it would resume from it."""
 
     uri: Text
 
 
-class CheckpointRefused(Payload):
+class CheckpointRefused(Payload, event="checkpoint_refused"):
     """A damaged checkpoint was passed over."""
 
     uri: Text
@@ -140,25 +148,25 @@ class CheckpointRefused(Payload):
     """URI of the one that was taken; None if none was left."""
 
 
-class RunFinished(Payload):
+class RunFinished(Payload, event="run_finished"):
     """The end of a run."""
 
     error: Words
     """Empty if there was none."""
 
 
-class RankGivenUp(_WithWorkers):
+class RankGivenUp(_WithWorkers, event="rank_given_up"):
     """A lost rank is to be replaced; the others train on."""
 
 
-class RankReplaced(_WithWorkers):
+class RankReplaced(_WithWorkers, event="rank_replaced"):
     """The new process of such a rank is there."""
 
 
 # Of a rank
 
 
-class RankReady(Payload):
+class RankReady(Payload, event="rank_ready"):
     """The process of a rank belongs to Ray Train."""
 
     launched_at: Real
@@ -167,18 +175,18 @@ class RankReady(Payload):
     """The lab's service, or the pod, that it runs in."""
 
 
-class FunctionStarted(Payload):
+class FunctionStarted(Payload, event="function_started"):
     """The training function begins; its imports are done."""
 
 
-class CheckpointGiven(Payload):
+class CheckpointGiven(Payload, event="get_checkpoint"):
     """The script asked for a checkpoint."""
 
     uri: Text
     """The one that it was given."""
 
 
-class CheckpointLoaded(Payload):
+class CheckpointLoaded(Payload, event="checkpoint_loaded"):
     """Files were read from a checkpoint."""
 
     uri: Text
@@ -186,7 +194,7 @@ class CheckpointLoaded(Payload):
     tensors: Fingerprints
 
 
-class FirstWeights(Payload):
+class FirstWeights(Payload, event="weights"):
     """Parameters right before the first step of an optimizer."""
 
     tensors: Fingerprints
@@ -194,14 +202,14 @@ class FirstWeights(Payload):
     """Reason for which they were not looked at."""
 
 
-class CheckpointSaved(WithMetrics):
+class CheckpointSaved(WithMetrics, event="checkpoint_saved"):
     """Files were uploaded, and what they were before."""
 
     uri: Text
     files: SavedFiles
 
 
-class Reported(WithMetrics):
+class Reported(WithMetrics, event="report"):
     """`ray.train.report` returned."""
 
     checkpoint: Text
@@ -210,7 +218,7 @@ class Reported(WithMetrics):
     """Steps in this process so far."""
 
 
-class StepsTaken(Payload):
+class StepsTaken(Payload, event="steps"):
     """Consecutive steps that were committed."""
 
     first: Whole
@@ -223,14 +231,14 @@ class StepsTaken(Payload):
     """Number of ranks that took part."""
 
 
-class StepDiscarded(Payload):
+class StepDiscarded(Payload, event="step_discarded"):
     """A step that did not count: a rank was lost on the way."""
 
     step: Whole
     why: Text
 
 
-class Healed(Payload):
+class Healed(Payload, event="healed"):
     """The rank was given the state of a neighbour."""
 
     step: Whole
@@ -238,14 +246,14 @@ class Healed(Payload):
     """Name of the neighbour, such as `rank0`."""
 
 
-class StateHashed(Payload):
+class StateHashed(Payload, event="state"):
     """Weights and optimizer after a step."""
 
     step: Whole
     sha256: Text
 
 
-class FitEnded(Payload):
+class FitEnded(Payload, event="fit_ended"):
     """A fit of Lightning, Keras or XGBoost returned."""
 
     by: Annotated[str, str]
@@ -258,11 +266,11 @@ class _Fault(Payload):
     epoch: Real
 
 
-class FaultArmed(_Fault):
+class FaultArmed(_Fault, event="fault_armed"):
     """The rank is to fail on purpose at an epoch."""
 
 
-class FaultFired(_Fault):
+class FaultFired(_Fault, event="fault_fired"):
     """It did so, or could not."""
 
     parameter: Text
@@ -273,7 +281,7 @@ class FaultFired(_Fault):
 # Of who keeps states in memory
 
 
-class StateGiven(Payload):
+class StateGiven(Payload, event="state_given"):
     """A state from memory was given to a training."""
 
     step: Whole
@@ -281,38 +289,6 @@ class StateGiven(Payload):
     tensors: Fingerprints
     source: Text
     """The node that kept it."""
-
-
-KINDS: Mapping[str, type[Payload]] = {
-    "run_started": RunStarted,
-    "attempt_scheduled": AttemptScheduled,
-    "attempt_started": AttemptStarted,
-    "training_started": TrainingStarted,
-    "failure_detected": FailureDetected,
-    "resized": Resized,
-    "attempt_ended": AttemptEnded,
-    "checkpoint_committed": CheckpointCommitted,
-    "checkpoint_refused": CheckpointRefused,
-    "run_finished": RunFinished,
-    "rank_given_up": RankGivenUp,
-    "rank_replaced": RankReplaced,
-    "rank_ready": RankReady,
-    "function_started": FunctionStarted,
-    "get_checkpoint": CheckpointGiven,
-    "checkpoint_loaded": CheckpointLoaded,
-    "weights": FirstWeights,
-    "checkpoint_saved": CheckpointSaved,
-    "report": Reported,
-    "steps": StepsTaken,
-    "step_discarded": StepDiscarded,
-    "healed": Healed,
-    "state": StateHashed,
-    "fit_ended": FitEnded,
-    "fault_armed": FaultArmed,
-    "fault_fired": FaultFired,
-    "state_given": StateGiven,
-}
-"""`event` of a line -> what such an event says."""
 
 
 def payload_of(event: str, values: Mapping[str, object]) -> Payload:

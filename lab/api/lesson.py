@@ -68,6 +68,8 @@ class ResultDocument(Strict):
     """What the notebook measured, by name."""
     jobs: tuple[JobRecord, ...]
     """Newest first."""
+    answers: Mapping[str, str] | None = None
+    """The student's answers, by the number of the question; not there when none was given."""
     sha256: str = ""
 
 

@@ -140,6 +140,13 @@ class ShownLesson(TypedDict):
     at: float | None
 
 
+class ShownRestored(TypedDict):
+    """Notebook of a lesson that is as it came, and the changed one that was kept; null where none was."""
+
+    notebook: str
+    kept: str | None
+
+
 class Invited(TypedDict):
     """A person who may use the class; her token, unless it is in a file."""
 

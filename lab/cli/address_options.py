@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from lab.cli import values
+from lab.cli.context import options
 from lab.errors import UsageError
 from lab.topology import Endpoints
 from lab.topology.address import Address
@@ -17,7 +18,7 @@ OPTIONS = (
     click.option("--address", type=values.Text(), metavar="HOST[:PORT]",
                  help="With --class: open this one port to other machines, with TLS. [default PORT: 443]"),
     click.option("--listen", type=values.Text(), metavar="IP",
-                 help="This machine's own address, where HOST is that of a router before it."),
+                 help="Address of this machine to listen on, where HOST leads to a router before it."),
     click.option("--tls-cert", "certificate", type=values.Place(dir_okay=False), metavar="FILE",
                  help="A certificate of your own for HOST, as PEM. [default: the lab makes one]"),
     click.option("--tls-key", "key", type=values.Place(dir_okay=False), metavar="FILE",
@@ -37,14 +38,11 @@ def address_options(command: Callable[..., object]) -> Callable[..., object]:
     ) -> object:  # fmt: skip
         given = zip(BELONG, (listen, certificate, key), strict=True)
         if address is None and (stray := next((option for option, value in given if value), "")):
-            raise UsageError(f"{stray} belongs to --address", "labctl up --class --address HOST")
+            raise UsageError(f"{stray} needs --address", "labctl up --class --address HOST")
         chosen = None if address is None else _chosen(address, listen or "", certificate, key)
         return command(*args, address=chosen, **rest)
 
-    wrapped: Callable[..., object] = with_address
-    for option in reversed(OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    return options(*OPTIONS)(with_address)
 
 
 def _chosen(text: str, listen: str, certificate: Path | None, key: Path | None) -> Address:
@@ -53,7 +51,7 @@ def _chosen(text: str, listen: str, certificate: Path | None, key: Path | None) 
 
     known = Address.of(text)
     if (certificate is None) != (key is None):
-        raise UsageError("--tls-cert and --tls-key belong together", "name both files, or none")
+        raise UsageError("--tls-cert and --tls-key need each other", "name both files, or none")
     if certificate is None or key is None:
         return Address(known.host, known.port, listen)
     certificate, key = certificate.absolute(), key.absolute()

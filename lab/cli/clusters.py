@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from lab.cli import values
-from lab.cli.context import KUBERNETES, App
+from lab.cli.context import KUBERNETES, App, Decorator, options
 from lab.errors import UsageError
 from lab.topology import REGION
 
 if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.store import Store
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -49,45 +46,37 @@ class LedgerPlace:
         return ledger_store(self.storage, self.endpoint, self.region, os.environ)
 
 
-def ledger_options(*, required: bool) -> Callable[[F], F]:
+def ledger_options(*, required: bool) -> Decorator:
     """Give a command the options of a ledger's place."""
-
-    def decorate(command: F) -> F:
-        for option in (
-            click.option(
-                "--region", type=values.Text(), metavar="REGION",
-                help=f"Region of the object store. [default: {REGION}]",
-            ),
-            click.option(
-                "--endpoint", type=values.Text(), metavar="URL",
-                help="Address of its object store. [default: $AWS_ENDPOINT_URL, else AWS' own]",
-            ),
-            click.option(
-                "--storage", type=values.Text(), required=required, metavar="s3://BUCKET[/FOLDER]",
-                help="Where the jobs of the cluster write, as for `export kubernetes`. "
-                "The key comes from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials.",
-            ),
-        ):  # fmt: skip
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def cluster_options(command: F) -> F:
-    """Give a command the options of --runtime kubernetes."""
-    for option in (
+    return options(
         click.option(
-            "-n", "--namespace", type=values.Text(), metavar="NAMESPACE",
-            help="Namespace of the pods. [default: that of the context]",
+            "--storage", type=values.Text(), required=required, metavar="s3://BUCKET[/FOLDER]",
+            help="Where the jobs of the cluster write, as for `export kubernetes`. "
+            "The key comes from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials.",
         ),
         click.option(
-            "--context", "kube_context", type=values.Text(), metavar="NAME",
-            help="With --runtime kubernetes: the context of kubectl.",
+            "--endpoint", type=values.Text(), metavar="URL",
+            help="Address of its object store. [default: $AWS_ENDPOINT_URL, else AWS' own]",
         ),
-    ):  # fmt: skip
-        command = option(command)
-    return ledger_options(required=False)(command)
+        click.option(
+            "--region", type=values.Text(), metavar="REGION",
+            help=f"Region of the object store. [default: {REGION}]",
+        ),
+    )  # fmt: skip
+
+
+cluster_options = options(
+    ledger_options(required=False),
+    click.option(
+        "--context", "kube_context", type=values.Text(), metavar="NAME",
+        help="With --runtime kubernetes: the context of kubectl.",
+    ),
+    click.option(
+        "-n", "--namespace", type=values.Text(), metavar="NAMESPACE",
+        help="Namespace of the pods. [default: that of the context]",
+    ),
+)  # fmt: skip
+"""Give a command the options of --runtime kubernetes."""
 
 
 def open_lab(app: App, place: LedgerPlace) -> Lab:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import click
 
@@ -17,6 +17,9 @@ from lab.topology import DEFAULT_LAB, Vendor
 if TYPE_CHECKING:
     from lab.host.environment.progress import Printer
     from lab.lab import Lab
+
+Decorator: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
+"""Gives the function of a command something more, such as an option."""
 
 RUNTIMES = ("local", "compose", "class", "auto")
 KUBERNETES = "kubernetes"
@@ -106,6 +109,17 @@ class App:
 pass_app = click.make_pass_decorator(App)
 
 
+def options(*chosen: Decorator) -> Decorator:
+    """A decorator that gives a command these options, listed in this order."""
+
+    def decorate(command: Callable[..., object]) -> Callable[..., object]:
+        for option in reversed(chosen):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 class SharedOption(click.Option):
     """An option of every command."""
 
@@ -190,12 +204,12 @@ def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[clic
 
     yield option(
         "--lab", type=values.LabName(), metavar="LAB",
-        help=f"Which lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
+        help=f"Name of the lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
     )  # fmt: skip
     yield option(
         "--runtime", type=RuntimeName(runtimes), envvar="RAYLAB_RUNTIME" if root else None,
-        help="What runs the services: plain processes, or Docker Compose; or somebody else's lab of a "
-        "class. [default: $RAYLAB_RUNTIME or auto]",
+        help="Kind of lab: plain processes, Docker Compose, or the lab of a class elsewhere. "
+        "[default: $RAYLAB_RUNTIME or auto]",
     )  # fmt: skip
     yield option("--json", is_flag=True, help="Print JSON on stdout; progress stays on stderr.")
     yield option("--verbose", is_flag=True, help="Say more; echo commands; show tracebacks.")

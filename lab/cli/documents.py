@@ -1,4 +1,7 @@
-"""JSON documents of --json, in the shapes of `lab.api.shown`: a public contract, which the tests pin."""
+"""JSON documents of --json, in the shapes of `lab.api.shown`: a public contract, which the tests pin.
+
+Data that have the fields of their shape already are printed as they are.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,7 @@ if TYPE_CHECKING:
     from lab.api import shown, shown_here
     from lab.api.health import DeviceView
     from lab.api.lesson import ResultDocument
-    from lab.cluster.alerts import Alert, Silence
-    from lab.cluster.allocation import Holding, TopView, Waiting
+    from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.api import Node
     from lab.cluster.explain import Explanation
     from lab.cluster.jobs import Job
@@ -25,16 +27,16 @@ if TYPE_CHECKING:
     from lab.evidence.checkpoints import CheckpointInfo
     from lab.evidence.receipt import FaultRecord
     from lab.faults import FaultKind
-    from lab.flows.doctor import Check
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
     from lab.flows.kubernetes.lint import LintReport
+    from lab.flows.lessons.handed_in import HandedIn
     from lab.flows.lessons.model import Lesson
-    from lab.flows.people import Removal
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, GpuHolder
     from lab.people.links import Link
+    from lab.people.progress import Progress
     from lab.people.registry import Person
     from lab.topology import GpuAssignment, GpuPlan, LabStatus, ServiceStatus
 
@@ -62,19 +64,6 @@ def dataset(item: Dataset) -> shown_here.ShownDataset:
         "counts": plain(item.counts), "bytes": item.bytes, "source": item.source, "sha256": item.sha256,
         "synthetic": item.synthetic, "missing": item.missing,
     }  # fmt: skip
-
-
-def alert(item: Alert) -> shown.ShownAlert:
-    """One alert that fires. `since` in seconds since the epoch."""
-    return {
-        "name": item.name, "severity": item.severity, "since": item.since, "labels": dict(item.labels),
-        "summary": item.summary, "silenced": item.silenced,
-    }  # fmt: skip
-
-
-def silence(item: Silence) -> shown.ShownSilence:
-    """One silence. `until` in seconds since the epoch."""
-    return {"id": item.id, "alert": item.alert, "until": item.until}
 
 
 def node(item: Node) -> shown.ShownNode:
@@ -164,53 +153,20 @@ def _assignment(gpu: GpuAssignment) -> shown.ShownAssignment:
     return {"service": gpu.service, "gpu": gpu.gpu, "name": gpu.name}
 
 
-def holding(item: Holding) -> shown.ShownHolding:
-    """Resources of a service that a part of a job holds. Memory in bytes."""
-    return {
-        "job": item.job, "service": item.service, "what": item.what, "resources": dict(item.resources)
-    }  # fmt: skip
-
-
 def waiting(item: Waiting | None) -> shown.ShownWaiting | None:
     """Reason why a job, or a part of it, waits; null when it does not."""
-    return None if item is None else _waiting(item)
-
-
-def _waiting(item: Waiting) -> shown.ShownWaiting:
+    if item is None:
+        return None
     return {
-        "kind": item.kind,
-        "reason": item.reason,
-        "what": item.what,
-        "demand": dict(item.demand),
-        "count": item.count,
-        "short": list(item.short),
-        "holders": [holding(holder) for holder in item.holders],
-    }
+        "kind": item.kind, "reason": item.reason, "what": item.what, "demand": dict(item.demand),
+        "count": item.count, "short": list(item.short), "holders": plain(item.holders),
+    }  # fmt: skip
 
 
 def top(view: TopView) -> shown.ShownLoad:
     """Nodes, what runs there, and who waits. Memory in bytes, 100 percent of CPU is one core."""
-    return {
-        "at": view.at,
-        "nodes": [
-            {
-                "service": n.service,
-                "cpu_percent": n.cpu_percent,
-                "cores": n.cores,
-                "memory_used": n.memory_used,
-                "memory_limit": n.memory_limit,
-                "shares_host": n.shares_host,
-                "gpus": plain(n.gpus),
-                "offers": dict(n.offers),
-                "held": dict(n.held),
-                "health": view.health.get(n.service, ("", ""))[0],
-                "holdings": [holding(h) for h in n.holdings],
-            }
-            for n in view.nodes
-        ],
-        "waiting": [{"job": w.job, **_waiting(w)} for w in view.waiting],
-        "notes": list(view.notes),
-    }
+    nodes = [plain(n) | {"health": view.health.get(n.service, ("", ""))[0]} for n in view.nodes]
+    return {"at": view.at, "nodes": nodes, "waiting": plain(view.waiting), "notes": list(view.notes)}
 
 
 def placement(item: Placement) -> shown.ShownPlacement:
@@ -234,17 +190,7 @@ def recipe(item: Recipe) -> shown.ShownRecipe:
     return {
         "name": item.name,
         "summary": item.summary,
-        "parameters": [
-            {
-                "name": parameter.name,
-                "type": parameter.type,
-                "default": parameter.default,
-                "minimum": parameter.minimum,
-                "maximum": parameter.maximum,
-                "help": parameter.help,
-            }
-            for parameter in item.parameters
-        ],
+        "parameters": plain(item.parameters),
         "fault_tolerance": [*item.ways],
     }
 
@@ -318,11 +264,6 @@ def worker_view(view: WorkerView) -> shown_here.ShownWorker:
     }
 
 
-def check(item: Check) -> shown_here.ShownCheck:
-    """One answer of `doctor`."""
-    return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
-
-
 def lesson(item: Lesson, result: ResultDocument | None) -> shown_here.ShownLesson:
     """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
     return {
@@ -344,9 +285,15 @@ def report(data: ReportData, written: Written) -> shown.ShownReport:
 # A class
 
 
-def invited(gateway: str, people: Sequence[shown_here.Invited]) -> shown_here.ShownInvitations:
-    """The class's address, and people with their tokens unless those are in a file."""
-    return {"gateway": gateway, "people": people}
+def invited(
+    gateway: str, made: Sequence[tuple[str, str, str]], *, hidden: bool
+) -> shown_here.ShownInvitations:
+    """The class's address, and the people; their tokens only where those are in no file."""
+    rows: list[shown_here.Invited] = []
+    for name, role, token in made:
+        row: shown_here.Invited = {"name": name, "role": role}
+        rows.append(row if hidden else {**row, "token": token})
+    return {"gateway": gateway, "people": rows}
 
 
 def links(made: Sequence[Link], *, hidden: bool) -> shown_here.ShownLinks:
@@ -371,11 +318,26 @@ def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> shown_here.Sho
     }  # fmt: skip
 
 
-def removal(done: Removal) -> shown_here.ShownRemoval:
-    """What became of a person who was removed, of her jobs and her stored objects."""
+def collected(handed: Iterable[HandedIn]) -> shown_here.ShownCollection:
+    """Reports that were handed in, and what became of each."""
     return {
-        "name": done.name, "stopped": [*done.stopped], "objects": done.objects, "deleted": done.deleted
+        "reports": [
+            {
+                "file": one.file, "person": one.person or None,
+                "lessons": plain(one.lessons), "problems": [*one.problems],
+            }
+            for one in handed
+        ]
     }  # fmt: skip
+
+
+def progress(kept: Progress) -> shown_here.ShownProgress:
+    """The lessons of the people of a class."""
+    return {
+        "collected_at": kept.collected_at or None,
+        "lessons": [*kept.lessons],
+        "people": plain(kept.people),
+    }
 
 
 # Manifests

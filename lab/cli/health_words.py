@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.api.health import CheckView, DeviceView
+from lab.api.health import CPU, CheckView, DeviceView
 from lab.cli import format
-from lab.cluster.health import CPU, worst
+from lab.cluster.health import worst
 
 SHORT = 12
 """Characters of a GPU's UUID that are shown."""

@@ -121,7 +121,8 @@ def main(args: Sequence[str] | None = None, app: App | None = None) -> int:
         if isinstance(stdout.error, BrokenPipeError):
             return BROKEN_PIPE
         lost = OutputError(
-            f"cannot write to stdout: {stdout.error.strerror}", "what was done stays done; the result is lost"
+            f"cannot write to stdout: {stdout.error.strerror}",
+            "what was done is done; only its output is lost",
         )
         app.out.complain(lost, document=False)
         return lost.exit_code
@@ -207,7 +208,7 @@ def _complete(instruction: str, app: App) -> int:
         code = shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
     if code:
         raise UsageError(
-            f"{COMPLETE_VARIABLE}={instruction}: no shell's completion calls it like this",
+            f"{COMPLETE_VARIABLE}={instruction}: not a request that a shell's completion makes",
             f"unset it; `{PROGRAM} self completion bash` prints what bash needs",
         )
     return code

@@ -31,10 +31,10 @@ OPTIONS: Mapping[str, str] = {
     "--interval": "write --every TIME",
     "--ledger": "write --storage s3://BUCKET[/FOLDER], as for `export kubernetes`",
     "--memory": "write --memory-per-worker SIZE",
-    "--name": "--lab is the lab's name; --job-name, of `submit`, the job's",
+    "--name": "--lab names the lab; --job-name of `submit` names the job",
     "--no-wait": "write --detach",
-    "--until-done": "leave it out: it is the default",
-    "--wait": "leave it out: it is the default",
+    "--until-done": "leave it out: it is the default now",
+    "--wait": "leave it out: it is the default now",
     "-o": "write --yaml",
     "health run --check": "name the check without an option: labctl health run CHECK",
     "queue check --output": "write --yaml",
@@ -61,4 +61,4 @@ def old_option(error: click.ClickException) -> UsageError | None:
     name = error.option_name
     command = error.ctx.command_path.removeprefix(f"{PROGRAM} ") if error.ctx else ""
     advice = OPTIONS.get(f"{command} {name}") or OPTIONS.get(name)
-    return UsageError(f"{name} is no option any more", advice) if advice else None
+    return UsageError(f"{name} is no longer an option", advice) if advice else None

@@ -13,6 +13,7 @@ import click
 
 from lab.api.base import plain
 from lab.cli.format import HOSTILE, harmless, shortened, wrapped
+from lab.cli.tables import Grid
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -90,12 +91,25 @@ class Output:
         click.echo(_encoded(text, sys.stdout))
 
     def show(self, renderable: RenderableType, *, width: int | None = None) -> None:
-        """Print something that rich draws: with colour on a terminal, plain elsewhere."""
+        """Print a table, or something that rich draws: with colour on a terminal, plain elsewhere."""
+        if isinstance(renderable, Grid):
+            lines = renderable.lines(self.width(width), colours=coloured(sys.stdout))
+            if lines is not None:
+                for line in lines:
+                    self.raw_line(line)
+                return
         console = self.console(width=width)
         with console.capture() as capture:
             console.print(renderable)
         for line in capture.get().splitlines():
             self.raw_line(harmless(line.rstrip(), colours=True))
+
+    def width(self, width: int | None = None) -> int:
+        """Columns of a line: of the terminal, `width` at most; elsewhere that, or enough for most."""
+        if not sys.stdout.isatty():
+            return width or PLAIN_WIDTH
+        columns = shutil.get_terminal_size().columns
+        return min(width or columns, columns)
 
     def console(self, *, stderr: bool = False, width: int | None = None) -> Console:
         """Make a rich console that obeys NO_COLOR and wraps only on a terminal."""

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from lab.api.queue_requests import CEILING_SECONDS, MOST_RETRIES, MOST_TTL_SECONDS
 from lab.cli import values
+from lab.cli.context import options
 from lab.cluster.queue_request import MOST_AMOUNT, MOST_WORKERS, QueueRequest
 from lab.cluster.retries import RetryPolicy, exit_codes, of_annotations
 from lab.errors import UsageError
 from lab.host.reading import SMALL, read_text
-
-F = TypeVar("F", bound=Callable[..., object])
 
 LONGEST = 10 * 366 * 24 * 3600.0
 MOST_GRACE = 3600.0
@@ -33,16 +32,16 @@ class ExitCodes(click.ParamType[tuple[int, ...]]):
         return exit_codes(str(value), param.opts[0] if param is not None else "exit codes")
 
 
-OPTIONS = (
+queue_options = options(
     click.option("--queue", "queue", type=values.Text(), metavar="QUEUE",
                  help="Wait in this LocalQueue for quota: NAME or NAMESPACE/NAME."),
     click.option("--priority", type=values.Text(), metavar="CLASS",
                  help="WorkloadPriorityClass of the job in its queue."),
     click.option("--max-time", type=values.Duration(most=LONGEST), metavar="TIME",
-                 help="Stop it after so long, such as 30m, with and without a queue; who waits in one then "
-                      "knows when they can start."),
+                 help="Stop it after this long, such as 30m, with and without a queue; jobs that wait for it "
+                      "then know when they start."),
     click.option("--workers", type=values.WholeNumber(1, MOST_WORKERS), metavar="N",
-                 help="Workers that a command is going to have. A recipe says it with -p."),
+                 help="Number of workers that a command will have; for a recipe use -p."),
     click.option("--min-workers", type=values.WholeNumber(1, MOST_WORKERS), metavar="N",
                  help="Start with as few workers as this, where there is no room for all."),
     click.option("--gpus-per-worker", type=values.Amount(MOST_AMOUNT), metavar="N",
@@ -53,33 +52,26 @@ OPTIONS = (
                  help="Memory of each worker, such as 4Gi, where the queue counts it."),
     click.option("--enforce", is_flag=True, help="End the job if it takes more than it asked for."),
     click.option("--preemption-grace", type=values.Duration(zero=True, most=MOST_GRACE), metavar="TIME",
-                 help="Wait so long for a checkpoint before it is preempted. [default: 20s]"),
+                 help="Wait this long for a checkpoint before it is preempted. [default: 20s]"),
     click.option("--retry-limit", type=values.WholeNumber(0, MOST_RETRIES), metavar="N",
-                 help="When it fails, begin again from its checkpoint so often at most. [default: 3]"),
+                 help="When it fails, begin again from its checkpoint at most this many times. [default: 3]"),
     click.option("--retry-pause", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
-                 help="Wait so long before it begins again; its quota stays with it. [default: 90s]"),
+                 help="Wait this long before it begins again; it keeps its quota. [default: 90s]"),
     click.option("--warmup", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
-                 help="Time for an attempt to hold all that the job was granted. [default: 5m]"),
+                 help="Longest time until an attempt holds all that the job was granted. [default: 5m]"),
     click.option("--failure-grace", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
-                 help="Time for Ray Train to bring back ranks that were lost. [default: 1m]"),
+                 help="Longest time for Ray Train to bring back ranks that were lost. [default: 1m]"),
     click.option("--terminal-exit-codes", type=ExitCodes(), metavar="LIST",
                  help="Exit codes after which the job has failed for good, such as 2,3."),
     click.option("--retryable-exit-codes", type=ExitCodes(), metavar="LIST",
                  help="The only exit codes after which it begins again. [default: all]"),
     click.option("--success-ttl", type=values.Duration(zero=True, most=MOST_TTL_SECONDS), metavar="TIME",
-                 help="Forget the job so long after it succeeded. [default: 168h]"),
+                 help="Forget the job this long after it succeeded. [default: 168h]"),
     click.option("--annotations", type=values.Place(), metavar="FILE",
                  help="Take the retry policy from the annotations of an AppWrapper; options override it."),
     click.option("--dry-run", is_flag=True,
                  help="Say if the job would start now, or why it would wait and until when; submit nothing."),
 )  # fmt: skip
-
-
-def queue_options(command: F) -> F:
-    """Give `submit` these options."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
 
 
 RETRY = {
@@ -155,7 +147,7 @@ def queue_request(
         given += [name for name, value in (("enforce", enforce), ("dry_run", dry_run)) if value]
         if given:
             raise UsageError(
-                f"--{given[0].replace('_', '-')}: only with --queue", "which queues there are: labctl queue"
+                f"--{given[0].replace('_', '-')}: only with --queue", "`labctl queue` lists the queues"
             )
         watched = retry is not None or max_time is not None
         return QueueRequest("", max_time=max_time, retry=retry) if watched else None

@@ -49,10 +49,7 @@ def as_job(described: Description) -> Job:
         status=over if described.status in OVER else QUEUED,
         entrypoint=described.command,
         message=described.message or described.reason,
-        started_at=None,
         ended_at=described.finished_at,
-        node_id="",
-        exit_code=None,
         metadata={"job_name": described.job_name, "raylab_recipe": described.recipe},
     )
 

@@ -1,4 +1,4 @@
-"""Tables for people. rich is imported only when something is drawn."""
+"""What several commands show: a lab, jobs, pairs of names and values."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.cli import format
+from lab.cli.tables import Grid
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
     from lab.cli.output import Output
     from lab.cluster.allocation import Waiting
     from lab.cluster.api import Node
     from lab.cluster.jobs import Job
     from lab.topology import LabStatus
-
-STYLES = {
-    "healthy": "green", "running": "yellow", "starting": "yellow", "paused": "magenta", "exited": "red",
-    "absent": "dim", "SUCCEEDED": "green", "FAILED": "red", "STOPPED": "magenta", "RUNNING": "cyan",
-    "PENDING": "yellow", "alive": "green", "dead": "red", "passed": "green", "failed": "red",
-    "warning": "yellow", "skipped": "dim",
-    "PASS": "green", "WARN": "yellow", "TESTING": "cyan", "EVICT": "red", "UNKNOWN": "dim",
-}  # fmt: skip
 
 WIDE = 160
 """Minimum width of a terminal, in columns, for a table with a sentence in it."""
@@ -34,24 +24,13 @@ SENTENCES = 2000
 """Width outside of a terminal, in columns, for lines with a sentence in them."""
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Aligned columns without lines; a cell that is a known state has its colour."""
-    from rich.table import Table
-
-    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, overflow="fold")
-    for row in rows:
-        drawn.add_row(*(styled(cell) for cell in row))
-    return drawn
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Grid:
+    """A table; a cell that is a known state has its colour, None is empty."""
+    return Grid(tuple(columns), tuple(tuple(_cell(value) for value in row) for row in rows))
 
 
-def styled(value: object) -> Text:
-    """A cell; None is empty."""
-    from rich.text import Text
-
-    shown = "" if value is None else format.harmless(str(value))
-    return Text(shown, style=STYLES.get(shown, ""))
+def _cell(value: object) -> str:
+    return "" if value is None else format.harmless(str(value))
 
 
 def headline(status: LabStatus) -> str:
@@ -133,7 +112,7 @@ def took(job: Job, now: float) -> str:
 def show_jobs(out: Output, jobs: Sequence[Job], waiting: Mapping[str, Waiting] | None = None) -> None:
     """A line for each job; where one waits, the last column says why, on a narrow terminal lines below."""
     waits = {j.submission_id: w for j in jobs if (w := (waiting or {}).get(j.submission_id))}
-    wide = out.console().width >= WIDE
+    wide = out.width() >= WIDE
     rows = []
     for j in jobs:
         reason = waits.get(j.submission_id)

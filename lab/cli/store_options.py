@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import values
-from lab.cli.context import App
+from lab.cli.context import App, options
 from lab.errors import LabError, StoreError, UnsupportedError, UsageError
 from lab.host.files import remove, write_private
 from lab.host.interrupts import held_back
@@ -52,7 +52,7 @@ OPTIONS = (
                  help="Certificates that vouch for its own, as PEM."),
     click.option("--bucket", type=values.Text(), metavar="BUCKET",
                  help="The bucket there that this lab uses. [default: ray-LAB]"),
-    click.option("--yes", is_flag=True, help="Make that bucket, if it is missing, without asking."),
+    click.option("--yes", is_flag=True, help="Make that bucket without asking if it is missing."),
     click.option("--no-s3", is_flag=True,
                  help="Leave the store of an earlier --s3, and its objects, for one of the lab's own."),
 )  # fmt: skip
@@ -68,21 +68,18 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
     ) -> object:  # fmt: skip
         given = dict(zip(BELONG, (key_file, ca_file, bucket, yes), strict=True))
         if url is None and (stray := next((option for option, value in given.items() if value), "")):
-            raise UsageError(f"{stray} belongs to --s3", "labctl up --s3 URL --s3-credentials FILE")
+            raise UsageError(f"{stray} needs --s3", "labctl up --s3 URL --s3-credentials FILE")
         if url is None:
             return command(*args, store=None, no_s3=no_s3, **rest)
         if no_s3:
-            raise UsageError("--s3 and --no-s3 exclude each other", "leave one of them out")
+            raise UsageError("--s3 and --no-s3 cannot be used together", "leave one of them out")
         if key_file is None:
             raise UsageError(
                 "--s3 needs --s3-credentials", "name a file with its key, which only you may read"
             )
         return command(*args, store=WantedStore(url, key_file, ca_file, bucket, yes), no_s3=False, **rest)
 
-    wrapped: Callable[..., object] = with_store
-    for option in reversed(OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    return options(*OPTIONS)(with_store)
 
 
 @contextlib.contextmanager
@@ -92,7 +89,7 @@ def adopted(app: App, lab: Lab, wanted: WantedStore | None) -> Iterator[None]:
     One that does not come up knows the store afterwards that it knew before. Raises UnsupportedError,
     UsageError, StoreError; RefusedError unless a missing bucket may be made.
     """
-    from lab.faults.active import ActiveFaults
+    from lab.runtime.active_faults import ActiveFaults
     from lab.store import upstream
 
     if lab.status().up:
@@ -122,7 +119,7 @@ def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
 
     `named`: the store of `spec` was named now. Raises UnsupportedError, UsageError, StoreError.
     """
-    from lab.faults.active import ActiveFaults
+    from lab.runtime.active_faults import ActiveFaults
 
     place, before = spec.s3, _before(lab)
     if place is not None and not named:
@@ -130,7 +127,7 @@ def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
         _refuse_unreachable(lab, place, f"the store of this lab, {place.url}")
         _try_again(lab)
     elif before and before != (str(place) if place else "its own store"):
-        app.out.note(f"stored objects so far: they stay in {before}, where this lab does not see them now")
+        app.out.note(f"stored objects so far stay in {before}; this lab does not see them now")
         for fault in ActiveFaults(lab.runtime.folder()).lasting():
             if fault.outlives_the_lab:
                 hint = "go back there, and undo it: `labctl up`, then `labctl heal`"

@@ -34,7 +34,8 @@ def _filled(value: object, param: click.Parameter | None) -> str:
     text = str(value)
     if not text.strip():
         raise UsageError(
-            f"{_named(param)} {text!r}: is empty", "say which, or leave it out; is a shell variable not set?"
+            f"{_named(param)} {text!r}: is empty",
+            "give it a value, or leave it out; is a shell variable not set?",
         )
     return text
 
@@ -191,16 +192,6 @@ def names(text: str, option: str, example: str, noun: str) -> tuple[str, ...]:
         what = f"no {noun} is named" if not any(listed) else "a name is empty"
         raise UsageError(f"{option} {text!r}: {what}", f"for example {option} {example}")
     return listed
-
-
-def gpu_names(text: str | None) -> tuple[str, ...]:
-    """Parse `"GPU-5c0d,2"` as names. Raises UsageError."""
-    if text is None:
-        return ()
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise UsageError(f"--gpus {text!r}: a name is empty", "for example --gpus GPU-5c0d,GPU-8e1a or 0,1")
-    return names
 
 
 def numbers(pairs: tuple[str, ...]) -> dict[str, float]:

@@ -93,13 +93,17 @@ class RayApi:
     The gateway of a class stands in for it; what a person may not do there raises RefusedError.
     """
 
-    def __init__(self, url: str, token: str, *, gateway: bool = False) -> None:
+    def __init__(self, url: str, token: str, *, gateway: bool = False, attempts: bool = True) -> None:
         """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token.
 
-        Of a `gateway` both are what a person of a class has.
+        Of a `gateway` both are what a person of a class has; its jobs are Ray's own, the `attempts` of those
+        in the queues, or else the latter, from their submission on.
         """
         self.url, self._gateway = url.rstrip("/"), gateway
-        self._headers = {**http.bearer(token), **({http.ATTEMPTS_HEADER: "1"} if gateway else {})}
+        self._headers = {
+            **http.bearer(token),
+            **({http.ATTEMPTS_HEADER: "1"} if gateway and attempts else {}),
+        }
         self._pool: PoolManager | None = None
 
     def request(

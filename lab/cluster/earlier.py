@@ -7,9 +7,11 @@ with every cluster.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 from lab.api.ledger import RunFinished
 from lab.cluster.jobs import EARLIER, INTERACTIVE, Job
+from lab.evidence.checkpoints import ledgers
 from lab.evidence.ledger import Event, of_kind, parse_events
 from lab.store import Store, StoredObject
 from lab.topology import LEDGER_PREFIX
@@ -24,14 +26,18 @@ CONTROLLER = "controller-"
 def earlier_jobs(store: Store, known: Collection[str]) -> tuple[Job, ...]:
     """The jobs that Ray does not know (`known` are the ids of those that it does), the newest first.
 
-    Raises StoreError.
+    Ledgers of jobs that it knows are not listed, which may be thousands of objects. Raises StoreError.
     """
-    ledgers: dict[str, list[StoredObject]] = {}
-    for entry in store.list(f"{LEDGER_PREFIX}/"):
+    unknown = {job for job in ledgers(store) if job not in known and not job.startswith(INTERACTIVE)}
+    folders = (
+        [f"{LEDGER_PREFIX}/{job}/" for job in unknown] if len(unknown) <= MOST else [f"{LEDGER_PREFIX}/"]
+    )
+    objects: dict[str, list[StoredObject]] = {}
+    for entry in chain.from_iterable(map(store.list, folders)):
         job = entry.key.removeprefix(f"{LEDGER_PREFIX}/").partition("/")[0]
-        if job not in known and not job.startswith(INTERACTIVE) and entry.key.endswith(".jsonl"):
-            ledgers.setdefault(job, []).append(entry)
-    newest = sorted(ledgers.items(), key=lambda item: min(e.modified for e in item[1]), reverse=True)
+        if job in unknown and entry.key.endswith(".jsonl"):
+            objects.setdefault(job, []).append(entry)
+    newest = sorted(objects.items(), key=lambda item: min(e.modified for e in item[1]), reverse=True)
     return tuple(_job(store, job, entries) for job, entries in newest[:MOST])
 
 
@@ -54,13 +60,9 @@ def _job(store: Store, job: str, entries: Sequence[StoredObject]) -> Job:
     return Job(
         submission_id=job,
         status=EARLIER,
-        entrypoint="",
         message=_ending(ends) if whole else "its end is not recorded: the ledger stops before it",
         started_at=min(entry.modified for entry in entries),
         ended_at=max(event.at for event, _ in ends) if whole else None,
-        node_id="",
-        exit_code=None,
-        metadata={},
     )
 
 

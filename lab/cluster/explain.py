@@ -90,8 +90,8 @@ CAUSES = (
     ),
     _cause(
         "ray-init",
-        "ray.init was told what a cluster should offer, but joined one that is up",
-        "call it without num_cpus, num_gpus and the like; tasks, actors and ScalingConfig ask for them",
+        "ray.init was given resources, although it joined a cluster that is up",
+        "call it without num_cpus, num_gpus and the like; let tasks, actors and ScalingConfig ask for them",
         r"When connecting to an existing cluster, (?:num_cpus and num_gpus|resources|labels"
         r"|object_store_memory|_system_config|_enable_object_reconstruction) must not be provided\.",
     ),
@@ -121,7 +121,7 @@ CAUSES = (
     _cause(
         "path",
         "a file does not exist where the job ran",
-        "nodes see no path of your own machine: send the file along, or read it from s3://ray or /mnt",
+        "nodes do not see your machine's files: send the file along, or read it from s3://ray or /mnt",
         r"FileNotFoundError: \[Errno 2\] No such file or directory: ",
         r"can't open file '[^']+': \[Errno 2\] No such file or directory",
     ),
@@ -176,7 +176,7 @@ CAUSES = (
     ),
     _cause(
         "versions",
-        "Ray or Python is of another version than the cluster's",
+        "Ray or Python has another version than the cluster's",
         "use the lab's own: leave ray out of the runtime environment, and submit instead of connecting",
         r"RuntimeError: Version mismatch: The cluster was started with:",
         r"Ray version mismatch: cluster has Ray version ",
@@ -191,7 +191,7 @@ CAUSES = (
     _cause(
         "packages",
         "the packages of the runtime environment could not be installed",
-        "see that their names are right and that nodes reach the package index, or use what the lab has",
+        "check their names, and that nodes reach the package index; or use what the lab has",
         r"ERROR: No matching distribution found for ",
         r"ERROR: Could not find a version that satisfies the requirement ",
         r"No solution found when resolving dependencies",
@@ -207,7 +207,7 @@ CAUSES = (
     _cause(
         "process-group",
         "the script sets up torch.distributed, which Ray Train had done already",
-        "leave init_process_group out: in the training function it is there",
+        "leave init_process_group out: Ray Train calls it before the training function",
         r"trying to initialize the default process group twice!",
     ),
     _cause(
@@ -230,7 +230,7 @@ CAUSES = (
     _cause(
         "pickle",
         "an object of the script cannot be sent to another process",
-        "make it inside of the training function, task or actor that uses it",
+        "create it inside the training function, task or actor that uses it",
         r"Could not serialize the (?:function|actor class|put value|argument) ",
         r"TypeError: cannot pickle '[^']+' object",
         r"PicklingError: Can't pickle ",

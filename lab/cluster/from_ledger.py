@@ -20,7 +20,6 @@ class LedgerNodes(RayApi):
     """Nodes that ran a rank of the jobs that were asked for. When one began or ended is not known."""
 
     def __init__(self) -> None:
-        """Knows no node before a job is asked for."""
         super().__init__("", "")
         self.followed: dict[str, JobLedger] = {}
 
@@ -55,8 +54,12 @@ class LedgerJobs(Jobs):
                 raise
         if not ledger.events:
             known = ledgers(self._store)
-            hint = f"ledgers are there of: {', '.join(known[-MOST_NAMED:])}" if known else "none is there"
-            raise NotFoundError(f"job {submission_id} has no ledger in this place", hint)
+            hint = (
+                f"jobs with a ledger there: {', '.join(known[-MOST_NAMED:])}"
+                if known
+                else "no job has a ledger there"
+            )
+            raise NotFoundError(f"no ledger of job {submission_id} is stored there", hint)
         self._nodes.followed[submission_id] = ledger
         return _job(submission_id, ledger.history, ledger.events[0].at)
 
@@ -78,11 +81,7 @@ def _job(submission_id: str, history: History, began: float) -> Job:
     return Job(
         submission_id=submission_id,
         status=status,
-        entrypoint="",
         message=f"its training failed: {errors[-1]}" if ended and errors else "",
         started_at=began,
         ended_at=max(run.finished_at or 0.0 for run in runs) if ended else None,
-        node_id="",
-        exit_code=None,
-        metadata={},
     )

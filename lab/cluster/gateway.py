@@ -17,7 +17,7 @@ def refused(url: str, status: int) -> tuple[str, str]:
     """It does not know the token."""
     return (
         f"the gateway of the class at {url} refused the token (HTTP {status})",
-        "is RAY_AUTH_TOKEN the one you were given last? your teacher makes another: labctl class reset NAME",
+        "is RAY_AUTH_TOKEN your latest one? your teacher can make another: labctl class reset NAME",
     )
 
 

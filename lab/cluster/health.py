@@ -6,34 +6,31 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from lab.api.health import CheckRequest, DeviceView, HealthView, Lift, Ordered, Override
-from lab.cluster.queues import Queues
+from lab.cluster.controller import Controller
 from lab.errors import LabError, UsageError
 from lab.host.clock import MONOTONIC, Clock, poll
 
 ORDERABLE = ("PASS", "WARN", "EVICT", "UNKNOWN")
 """Results that a check can be ordered to report."""
 
-CPU = "cpu"
-"""The device that stands for a node without its GPUs."""
-
 RUN_SECONDS = 120.0
 """Time for ordered checks to be made."""
 
 
 class HealthClient:
-    """Health of one lab. Raises what Queues raises: LabDownError where the controller does not answer."""
+    """Health of one lab. Raises what Controller raises: LabDownError where the controller does not answer."""
 
-    def __init__(self, queues: Queues) -> None:
-        """`queues` is the client of the controller."""
-        self._queues = queues
+    def __init__(self, controller: Controller) -> None:
+        """`controller` is the queues', which keeps the board of health too."""
+        self._controller = controller
 
     def view(self) -> HealthView:
         """Every device with its checks."""
-        return self._queues.ask(HealthView, "GET", "/health")
+        return self._controller.ask(HealthView, "GET", "/health")
 
     def run(self, node: str = "", check: str = "") -> Ordered:
         """Order checks of a node or all; returns which, at once. Raises NotFoundError."""
-        return self._queues.ask(Ordered, "POST", "/health/run", CheckRequest(node, check))
+        return self._controller.ask(Ordered, "POST", "/health/run", CheckRequest(node, check))
 
     def run_and_wait(
         self, node: str = "", check: str = "", timeout: float = RUN_SECONDS, clock: Clock = MONOTONIC
@@ -61,28 +58,19 @@ class HealthClient:
             hint="labctl health shows what is known; an agent that does not report runs no checks",
         )
 
-    def override(
-        self,
-        node: str,
-        device: str,
-        check: str,
-        state: str,
-        *,
-        message: str = "",
-        value: float | None = None,
-    ) -> Override:
+    def override(self, node: str, device: str, check: str, state: str, *, message: str = "") -> Override:
         """Let a check of a device report this result until `lift`: what a fault does.
 
         Raises UsageError, NotFoundError for a node or device that no agent has told of.
         """
         if state not in ORDERABLE:
             raise UsageError(f"{state}: not a result of a check", f"one of {', '.join(ORDERABLE)}")
-        order = Override(node, device, check, state, value, message)
-        return self._queues.ask(Override, "POST", "/health/override", order)
+        order = Override(node, device, check, state, message=message)
+        return self._controller.ask(Override, "POST", "/health/override", order)
 
     def lift(self, node: str, device: str, check: str) -> Lift:
         """End an override; one that is not there is ended."""
-        return self._queues.ask(Lift, "POST", "/health/lift", Lift(node, device, check))
+        return self._controller.ask(Lift, "POST", "/health/lift", Lift(node, device, check))
 
 
 def worst(devices: Iterable[DeviceView]) -> dict[str, DeviceView]:

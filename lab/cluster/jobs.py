@@ -6,7 +6,7 @@ import hashlib
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -70,14 +70,14 @@ class Job:
 
     submission_id: str
     status: str
-    entrypoint: str
-    message: str
-    started_at: float | None
-    ended_at: float | None
-    node_id: str
+    entrypoint: str = ""
+    message: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    node_id: str = ""
     """Node of the driver, empty while there is none."""
-    exit_code: int | None
-    metadata: Mapping[str, str]
+    exit_code: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
     num_cpus: float = 0
     num_gpus: float = 0
     driver_id: str = ""
@@ -87,7 +87,6 @@ class Job:
 
     @property
     def final(self) -> bool:
-        """True once the job has ended."""
         return self.status in JOB_FINAL or self.earlier
 
     @property
@@ -160,7 +159,7 @@ class Jobs:
         if gone and (folder is None or {self._upload(folder)} != set(gone)):
             raise RefusedError(
                 f"job {submission_id} cannot be run again: Ray no longer keeps its files",
-                "it keeps them for 10 minutes, and while the job runs; submit it anew",
+                "it keeps them for 10 minutes, and while the job runs; submit it again",
             )
         if environment:
             runtime_env["env_vars"] = {**(runtime_env.get("env_vars") or {}), **environment}

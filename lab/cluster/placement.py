@@ -41,7 +41,7 @@ def why_ranks_wait(ranks: int, per_rank: Mapping[str, float], nodes: tuple[Node,
     if fit >= ranks:
         return ""
     asked = " and ".join(f"{amount:g} {resource}" for resource, amount in per_rank.items() if amount > 0)
-    return f"only {fit} of {ranks} ranks of {asked} fit on the nodes there are"
+    return f"only {fit} of {ranks} ranks fit on the nodes; each asks for {asked}"
 
 
 def why_waits(demand: Mapping[str, float], ranks: Ranks | None, nodes: tuple[Node, ...]) -> str:

@@ -35,7 +35,6 @@ class Prometheus:
     """Prometheus of one lab. Raises LabDownError where it does not answer."""
 
     def __init__(self, url: str, request: Request = http.request) -> None:
-        """`url` is its address."""
         self._url, self._request = url, request
 
     def over(self, query: str, start: float, end: float, step: float) -> tuple[Series, ...]:

@@ -7,13 +7,16 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from lab.api.queue_requests import Workers
-from lab.cluster.recipes import Recipe
-from lab.cluster.retries import RetryPolicy
 from lab.cluster.submission import Submission
 from lab.errors import RefusedError, UsageError
 from lab.topology import LabSpec
+
+if TYPE_CHECKING:
+    from lab.api.queue_requests import Workers
+    from lab.cluster.recipes import Recipe
+    from lab.cluster.retries import RetryPolicy
 
 LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 """A DNS label, as the name of a workload is one."""
@@ -53,12 +56,12 @@ class QueueRequest:
                 "use 1 to 63 lower-case letters, digits and hyphens, the first and the last no hyphen",
             )
         if not self.queue.strip("/") and (self.queue or not self.watched):
-            raise UsageError(f"queue {self.queue!r}: names no queue", "NAME or NAMESPACE/NAME")
+            raise UsageError(f"queue {self.queue!r}: not the name of a queue", "NAME or NAMESPACE/NAME")
         for name, number in (("workers", self.workers), ("min_workers", self.min_workers)):
             if number is not None and not 1 <= number <= MOST_WORKERS:
                 raise UsageError(f"{name} {number}: must be between 1 and {MOST_WORKERS}")
         if self.workers is not None and self.min_workers is not None and self.min_workers > self.workers:
-            raise UsageError(f"min_workers {self.min_workers}: more than workers, {self.workers}")
+            raise UsageError(f"min_workers {self.min_workers}: must be at most workers, {self.workers}")
         amounts = {"gpus_per_worker": self.gpus_per_worker, "cpus_per_worker": self.cpus_per_worker}
         for name, amount in amounts.items():
             if amount is not None and not 0 <= amount <= MOST_AMOUNT:
@@ -74,13 +77,14 @@ class QueueRequest:
 
     @property
     def asks_for_workers(self) -> bool:
-        """Tell if it says anything of its workers."""
         given = (self.workers, self.gpus_per_worker, self.cpus_per_worker, self.memory_per_worker)
         return any(value is not None for value in given)
 
     @property
     def pod_set(self) -> Workers | None:
         """The workers as the controller is told of them; None where nothing is said of workers."""
+        from lab.api.queue_requests import Workers
+
         if not self.asks_for_workers:
             return None
         cpus = self.cpus_per_worker
@@ -127,7 +131,7 @@ def refuse_past_queues(spec: LabSpec) -> None:
     if spec.queued_only:
         raise RefusedError(
             "this lab takes jobs only through queues: it was started with --queued-only",
-            "name one: labctl submit --queue QUEUE; which there are: labctl queue",
+            "name one: labctl submit --queue QUEUE; `labctl queue` lists them",
         )
 
 
@@ -135,7 +139,7 @@ def of_command(submission: Submission, request: QueueRequest) -> QueuedSubmissio
     """A command for a queue. Raises UsageError where it does not say what it takes: no quota would hold."""
     if request.queue and not request.asks_for_workers and not submission.num_cpus and not submission.num_gpus:
         raise UsageError(
-            "the job does not say what it takes, so it would pass every quota",
+            "the job does not say what it needs, so no quota would limit it",
             "for example --workers 2 --gpus-per-worker 1, or --num-gpus 1 for a script without workers",
         )
     return QueuedSubmission(submission, request)

@@ -38,23 +38,18 @@ TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str}
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(ParameterManifest):
     """One thing a person may set with `-p name=value`."""
 
-    name: str
-    type: str
-    default: int | float | str | None
-    """None means that the script decides."""
-    help: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
+    name: str = ""
 
     def parse(self, text: str) -> int | float | str:
         """`text` as a value of this parameter. Raises UsageError with the parameter and what is allowed."""
         try:
             value: int | float | str = TYPES[self.type](text)
         except ValueError as error:
-            raise UsageError(f"-p {self.name}={text}: must be {_article(self.type)}") from error
+            wanted = "a whole number" if self.type == "int" else "a number"
+            raise UsageError(f"-p {self.name}={text}: must be {wanted}") from error
         if isinstance(value, (int, float)):
             low = self.minimum is not None and not value >= self.minimum
             high = self.maximum is not None and not value <= self.maximum
@@ -208,14 +203,14 @@ def find_recipe(name: str, workspace: Path | None = None) -> Recipe:
     if name not in names:
         raise NotFoundError(
             f"there is no recipe {name!r}",
-            f"known: {', '.join(sorted(names)) or 'none'}; for a script of your own: submit -- python SCRIPT",
+            f"known: {', '.join(sorted(names)) or 'none'}; your own script: labctl submit -- python SCRIPT",
         )
     return load_recipe(names[name].parent, names[name].name)
 
 
 def _command(words: tuple[str, ...], path: Path) -> tuple[str, ...]:
     if not words:
-        raise UsageError(f"{path}: malformed: `command` has no words")
+        raise UsageError(f"{path}: malformed: `command` is empty")
     return words
 
 
@@ -226,11 +221,7 @@ def _parameters(forms: Mapping[str, ParameterManifest | None], path: Path) -> tu
 def _parameter(name: str, form: ParameterManifest, path: Path) -> Parameter:
     if form.type not in TYPES:
         raise UsageError(f"{path}: parameters.{name}.type: {form.type!r} is not one of {', '.join(TYPES)}")
-    return Parameter(name, form.type, form.default, form.help, form.minimum, form.maximum)
-
-
-def _article(kind: str) -> str:
-    return {"int": "a whole number", "float": "a number"}.get(kind, "text")
+    return Parameter(**vars(form), name=name)
 
 
 def recipe_folder(name: str) -> Path | None:

@@ -126,7 +126,7 @@ def described(
             folder = Path(working_dir or remote or ".").absolute()
         except OSError as error:
             raise NotFoundError(
-                "the current folder is gone", "go to another one, or --working-dir"
+                "the current folder no longer exists", "change to another one, or name one with --working-dir"
             ) from error
         check_command(words, folder)
         environment.pop("working_dir", None)
@@ -181,7 +181,7 @@ def package(folder: Path) -> bytes:
 def _too_large(folder: Path, limit: str) -> UsageError:
     return UsageError(
         f"the working directory {folder} is larger than {limit}",
-        "choose a smaller one with --working-dir; data belong in the object store or a volume",
+        "choose a smaller one with --working-dir; put data into the object store or a volume",
     )
 
 
@@ -192,7 +192,7 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
     """
     if not command:
         raise UsageError(
-            "nothing to submit", "name a recipe, or a command after --: submit -- python train.py"
+            "nothing to submit", "name a recipe, or a command after --: labctl submit -- python train.py"
         )
     is_python = re.fullmatch(r"python(3(\.\d+)?)?", Path(command[0]).name)
     if not is_python or len(command) < 2 or command[1].startswith("-"):
@@ -221,9 +221,9 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, object]) -
     """Refuse what the system starts no program with: Ray would try for many minutes. Raises UsageError."""
     line = shlex.join(command)
     if "\0" in line:
-        raise UsageError("the command: has a NUL, which ends a word for the system")
+        raise UsageError("the command: has a NUL character, which no argument can hold")
     if (size := len(os.fsencode(line))) > MOST_WORD_BYTES:
-        message = f"the command: {size} bytes; {MOST_WORD_BYTES} are the most that a system takes"
+        message = f"the command: has {size} bytes; the system takes at most {MOST_WORD_BYTES}"
         raise UsageError(message, "put it into a script of the working directory")
     variables = runtime_env.get("env_vars") or {}
     if not isinstance(variables, Mapping) or not all(isinstance(value, str) for value in variables.values()):
@@ -232,12 +232,10 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, object]) -
         if not re.fullmatch(r"[^=\x00-\x1f\x7f]+", name):
             raise UsageError(f"runtime_env.env_vars: {name[:80]!r} cannot be the name of a variable")
         if "\0" in value:
-            raise UsageError(f"runtime_env.env_vars.{name}: has a NUL, which no variable can hold")
+            raise UsageError(f"runtime_env.env_vars.{name}: has a NUL character, which no variable can hold")
         if (size := len(f"{name}={value}".encode("utf-8", "surrogateescape"))) > MOST_WORD_BYTES:
-            message = (
-                f"runtime_env.env_vars.{name}: {size} bytes; {MOST_WORD_BYTES} are the most with its name"
-            )
-            raise UsageError(message, "files belong into the working directory")
+            message = f"runtime_env.env_vars.{name}: {size} bytes with its name, above {MOST_WORD_BYTES}"
+            raise UsageError(message, "put files into the working directory")
 
 
 def read_runtime_env(path: Path) -> dict[str, object]:

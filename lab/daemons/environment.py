@@ -16,8 +16,7 @@ from pathlib import Path
 
 from lab.cluster.api import RayApi
 from lab.errors import UsageError
-from lab.host.reading import SMALL, read_text
-from lab.host.secrets import key_from
+from lab.host.secrets import key_from, read_secret
 from lab.store import ObjectStore
 from lab.topology import REGION, Credentials
 
@@ -32,19 +31,15 @@ def required(environ: Mapping[str, str], name: str) -> str:
 
 def credentials(environ: Mapping[str, str]) -> Credentials:
     """The key of the object store, from the environment or the file it names. Raises UsageError."""
-    key = key_from(environ, "AWS_SHARED_CREDENTIALS_FILE names it")
-    if key is None:
-        key = Credentials(required(environ, "AWS_ACCESS_KEY_ID"), required(environ, "AWS_SECRET_ACCESS_KEY"))
-    return key
+    return key_from(environ, "AWS_SHARED_CREDENTIALS_FILE names it") or Credentials(
+        required(environ, "AWS_ACCESS_KEY_ID"), required(environ, "AWS_SECRET_ACCESS_KEY")
+    )
 
 
 def ray_token(environ: Mapping[str, str]) -> str:
     """Ray's token, empty where no file is named. Raises UsageError."""
     path = environ.get("RAY_AUTH_TOKEN_PATH")
-    try:
-        return read_text(Path(path), SMALL).strip() if path else ""
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read Ray's token: {error}", "RAY_AUTH_TOKEN_PATH names its file") from error
+    return read_secret(Path(path), "RAY_AUTH_TOKEN_PATH names the file of Ray's token") if path else ""
 
 
 def ray(environ: Mapping[str, str]) -> RayApi:

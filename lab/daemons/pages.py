@@ -90,7 +90,9 @@ def body(data: bytes, model: type[M]) -> M:
     """
     try:
         document = parse_json(data or b"{}")
-        json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be stored
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # it cannot be stored, nor sent on
+        raise UsageError("the request is not JSON: half a character (a lone surrogate)") from error
     except ValueError as error:
         raise UsageError(f"the request is not JSON: {error}") from error
     asked = parse(model, document, "the request")

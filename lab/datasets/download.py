@@ -19,6 +19,7 @@ from lab.api.light import restore
 from lab.datasets.model import OnProgress, ignore_progress
 from lab.errors import SetupError, UsageError
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.http import reason
 from lab.host.reading import SMALL, open_file, read_json
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ BUSY = (408, 425, 429, 500, 502, 503, 504)
 
 ADDRESS = re.compile(r"\S*(?://|\?|@)\S*")
 """A word of an error that may hold a secret."""
+
+PROXY = "(HTTP_PROXY, HTTPS_PROXY)"
 
 PAGES = ("text/html", "application/json", "text/xml", "application/xml")
 """Types of an answer that is not the file."""
@@ -205,7 +208,7 @@ class Download:
                 return have
         if status in (206, 416):
             self.forget()
-            raise _BrokenError("the server has another file now")
+            raise _BrokenError("the file on the server has changed")
         if status != 200:
             raise UnreachableError(f"{self._shown} answers HTTP {status}")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -262,28 +265,14 @@ def sha256_of(path: Path, on_progress: OnProgress = ignore_progress) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """An error of requests or urllib3 in a few words."""
+    """An error of requests or urllib3 in a few words, and without an address: it may hold a secret."""
     import requests
-    import urllib3.exceptions as e
 
-    inner = error.args[0] if error.args else None  # requests wraps urllib3, which wraps the reason
-    chain = (error, inner, getattr(inner, "reason", None))
-    proxy = "(HTTP_PROXY, HTTPS_PROXY)"
-    names: tuple[tuple[type[Exception], str], ...] = (
-        (e.ProxyError, f"its proxy lets nothing through {proxy}"),
-        (requests.exceptions.InvalidProxyURL, f"its proxy has no address {proxy}"),
-        (
-            requests.exceptions.InvalidSchema,
-            f"only http and https will do, for its proxy too {proxy}",
-        ),
-        (e.NameResolutionError, "its name is not known here (no internet?)"),
-        (e.LocationValueError, "it leads to no address"),
-        (requests.TooManyRedirects, "it leads from one address to the next"),
-        (e.NewConnectionError, "nothing accepts connections there"),
-        (e.ConnectTimeoutError, f"no connection within {CONNECT_SECONDS:g} s"),
-        (e.ReadTimeoutError, f"nothing came for {READ_SECONDS:g} s"),
-        (e.SSLError, "its certificate is not valid"),
-        (e.ProtocolError, "the connection broke"),
-    )
-    texts = (text for kind, text in names if any(isinstance(link, kind) for link in chain))
-    return next(texts, ADDRESS.sub("an address", str(error)))
+    own: dict[type[Exception], str] = {
+        requests.exceptions.InvalidProxyURL: f"its proxy has no address {PROXY}",
+        requests.exceptions.InvalidSchema: f"only http and https work, for the proxy too {PROXY}",
+        requests.TooManyRedirects: "it redirects too often",
+    }
+    inner = error.args[0] if error.args else None  # requests wraps urllib3's error
+    said = own.get(type(error)) or reason(inner if isinstance(inner, Exception) else error)
+    return ADDRESS.sub("an address", said)

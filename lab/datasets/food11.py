@@ -108,7 +108,7 @@ def _choose(opened: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInf
         chosen.append((entry, where))
     _compare(Counter((split, kind) for _, (split, kind, _) in chosen), archive)
     if len({where for _, where in chosen}) != len(chosen):
-        raise SetupError(f"{archive} holds pictures twice", HINT)
+        raise SetupError(f"{archive} holds some pictures twice", HINT)
     return chosen
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from lab.datasets import food11, model, pictures
 from lab.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
-from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
+from lab.datasets.model import Dataset, OnProgress, ignore_progress
 from lab.datasets.shelf import NAMES, Fill, Shelf, allow
 from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
 from lab.host.clock import MONOTONIC, Clock
-from lab.host.reading import SMALL, open_file, read_json
+from lab.host.reading import open_file
 
 if TYPE_CHECKING:
     from requests import Session
@@ -24,9 +23,6 @@ PICTURES = 20
 
 MOST_PICTURES = 2000
 SEED = 0
-
-KNOWN = "sha256.json"
-"""File with the SHA-256 that came from each address (`_key`), so that another file is noticed."""
 
 WITHOUT = (
     "without internet: `labctl lesson data food11 --synthetic 20`, or --from FILE with an archive you have"
@@ -52,7 +48,9 @@ def draw_food11(
     folder cannot be written to.
     """
     if not 1 <= pictures_of_each <= MOST_PICTURES:
-        raise UsageError(f"--synthetic {pictures_of_each}: not 1 to {MOST_PICTURES} pictures of each class")
+        raise UsageError(
+            f"--synthetic {pictures_of_each}: must be 1 to {MOST_PICTURES} pictures of each class"
+        )
 
     source = f"drawn: {pictures_of_each} of each class, seed {seed}"
 
@@ -101,8 +99,8 @@ def get_food11(
 ) -> tuple[Dataset, bool]:
     """The published Food-11, from `file` or else from the first of `urls` that gives it.
 
-    The second value says whether it was made now. The archive must have the SHA-256 `sha256`, or where none
-    is given the one it had when it was downloaded from there before; its pictures are counted in any case.
+    The second value says whether it was made now. The archive must have the SHA-256 `sha256`, where one is
+    given; its pictures are counted in any case.
     Raises what `draw_food11` raises, NotFoundError for a file that is not there, and SetupError when nothing
     can be downloaded or the archive is not what it should be. What has arrived of it stays, also a whole
     archive with another SHA-256 (ChecksumError): the number may be what is wrong.
@@ -125,22 +123,18 @@ def get_food11(
             shelf.forget(food11.NAME)
             return made, True
         downloads = model.make_folder(shelf.downloads)
-        known = _known(downloads)
         got = _download(urls, downloads, on_progress, session, clock)
-        key = _key(got.url)
         try:
-            expected, source = sha256 or known.get(key, ""), shown(got.url)
-            made = shelf.put(food11.NAME, _from(got.part, source, expected, on_progress))
+            made = shelf.put(food11.NAME, _from(got.part, shown(got.url), sha256, on_progress))
         except ChecksumError as error:
             raise ChecksumError(
                 f"{error.message}; the download is kept",
-                f"{error.hint}; to download it anew, delete {got.part}",
+                f"{error.hint}; to download it again, delete {got.part}",
             ) from error
         except SetupError:
             got.forget()  # going on with it would never do; a full disk is another error here
             raise
         shelf.forget(food11.NAME)
-        store(downloads / KNOWN, (json.dumps({**known, key: made.sha256}, indent=1) + "\n").encode())
         return made, True
 
 
@@ -179,17 +173,3 @@ def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> F
         model.write(folder, source=source, sha256=digest, synthetic=False)
 
     return fill
-
-
-def _known(downloads: Path) -> dict[str, str]:
-    """Key of an address -> SHA-256 of what came from there before."""
-    try:
-        said = read_json(downloads / KNOWN, SMALL)
-    except (OSError, ValueError):
-        return {}
-    return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}
-
-
-def _key(url: str) -> str:
-    """The key of an address in KNOWN."""
-    return f"{shown(url)} {fingerprint(url)[:8]}"

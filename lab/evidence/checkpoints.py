@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lab.api.ledger import CheckpointSaved
@@ -89,7 +89,7 @@ def list_checkpoints(store: Store, job: str | None = None) -> tuple[CheckpointIn
     for name in ledgers(store) if job is None else (job,):
         known.update(_known(store, name))
     groups: dict[str, list[tuple[re.Match[str], StoredObject]]] = {}
-    for entry in _training_objects(store):
+    for entry in _training_objects(store) if job is None else _objects_beside(store, known):
         match = CHECKPOINT.fullmatch(entry.key)
         if match is not None and not entry.key.endswith("/"):
             uri = f"s3://{store.bucket}/{match['folder']}/{match['name']}"
@@ -171,6 +171,14 @@ def _known(store: Store, job: str) -> dict[str, _Known]:
             epoch = checkpoint.progress if run.progress_key in EPOCH_KEYS else None
             known[checkpoint.uri] = _Known(run.job, run.name, epoch, checkpoint.sha256())
     return known
+
+
+def _objects_beside(store: Store, uris: Iterable[str]) -> Iterator[StoredObject]:
+    """Yield what the folders of these checkpoints hold: a person of a class may list no more than her own."""
+    begin = f"s3://{store.bucket}/"
+    keys = (uri.removeprefix(begin).rstrip("/") for uri in uris if uri.startswith(begin))
+    for folder in sorted({key.rpartition("/")[0] for key in keys} - {""}):
+        yield from store.list(f"{folder}/")
 
 
 def _training_objects(store: Store) -> Iterable[StoredObject]:

@@ -34,7 +34,9 @@ def read(store: Store, job: str) -> BatchEvidence:
         raise StoreError(f"the evidence of job {job} cannot be read: {error}") from error
     evidence = parse(BatchEvidence, document, f"the evidence of job {job} cannot be read", StoreError)
     if not isinstance(evidence.plan.get("output_tokens"), int):
-        raise StoreError(f"the evidence of job {job} cannot be read: plan.output_tokens is no whole number")
+        raise StoreError(
+            f"the evidence of job {job} cannot be read: plan.output_tokens is not a whole number"
+        )
     return evidence
 
 
@@ -90,7 +92,7 @@ def _whole(evidence: BatchEvidence) -> BatchCheck:
     """Every answer is as long as was asked."""
     asked = evidence.plan["output_tokens"]
     short = [a.id for a in evidence.answers if a.output_tokens != asked]
-    detail = f"{len(short)} of other length than {asked} tokens" if short else f"{asked} tokens each"
+    detail = f"{len(short)} with another length than {asked} tokens" if short else f"{asked} tokens each"
     return BatchCheck("answers are whole", not short, detail)
 
 
@@ -114,14 +116,14 @@ def _same(evidence: BatchEvidence) -> BatchCheck:
     name, expected = "same answers", evidence.reference
     compared = [a for a in evidence.answers if a.id in expected]
     if not compared:
-        return BatchCheck(name, None, "no answer was computed once more")
+        return BatchCheck(name, None, "no answer was recomputed to compare")
     other = [a.id for a in compared if a.sha256 != expected[a.id]]
     if other:
         return BatchCheck(name, False, f"{len(other)} of {len(compared)} differ: {', '.join(other[:3])}")
     again = sum(a.attempts > 1 for a in compared)
     sent_again = [a for a in evidence.answers if a.attempts > 1]
     detail = (
-        f"{plural(len(compared), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
+        f"{plural(len(compared), 'answer')} recomputed, with the same SHA-256; {again} of them sent again"
     )
     if sent_again and not again:
         return BatchCheck(name, None, f"{detail}, of {len(sent_again)}")
@@ -130,7 +132,7 @@ def _same(evidence: BatchEvidence) -> BatchCheck:
 
 def _in_flight(evidence: BatchEvidence) -> BatchCheck:
     """The node was lost while prompts were in work on it: some were sent again."""
-    name = "prompts were in work on the lost node"
+    name = "prompts were in progress on the lost node"
     again = [a for a in evidence.answers if a.attempts > 1]
     if not again:
         return BatchCheck(name, None, "no attempt was lost with it: break it while its replica works")

@@ -106,7 +106,7 @@ class FaultKind:
         ]
         for what, value, wanted in typed:
             if not isinstance(value, wanted):
-                raise ValueError(f"fault {self.name!r}: {what}: {value!r} is no {wanted.__name__}")
+                raise ValueError(f"fault {self.name!r}: {what}: expected {wanted.__name__}, not {value!r}")
         names = [parameter.name for parameter in self.parameters]
         for name in (self.name, *names):
             if not (isinstance(name, str) and NAME.fullmatch(name)):

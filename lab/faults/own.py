@@ -145,7 +145,7 @@ def _checked(module: ModuleType, source: str) -> list[type[Fault]]:
         raise UsageError(f"{source} holds no fault: {what}", HOW)
     for fault in faults:
         if not isinstance(fault.kind, FaultKind):
-            raise UsageError(f"{source}: {fault.__name__}.kind is no FaultKind", HOW)
+            raise UsageError(f"{source}: {fault.__name__}.kind is not a FaultKind", HOW)
         if inspect.isabstract(fault):
             lacks = ", ".join(sorted(fault.__abstractmethods__))
             raise UsageError(f"{source}: {fault.__name__} lacks the method {lacks}", HOW)

@@ -81,7 +81,7 @@ def lose_node(lab: Lab, job_id: str, target: str, after: int, say: Say, clock: C
         again = _aim_again(lab, job_id, target, node, clock)
         if not again:
             break
-        say(f"no prompt was in work on {node}")
+        say(f"no prompt was in progress on {node}")
         node, answers = again, len(lab.store.list(folder))
 
     def ended() -> Job | None:

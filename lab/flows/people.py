@@ -157,7 +157,7 @@ class Classroom:
                 home.rename(gone)
         except OSError as error:
             message = f"cannot delete {home}: {error.strerror}"
-            raise StateError(message, "check its owner; then repeat") from error
+            raise StateError(message, "check its owner; then try again") from error
         shutil.rmtree(gone, ignore_errors=True)
 
     def objects(self, name: str) -> int:

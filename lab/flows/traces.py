@@ -81,7 +81,7 @@ def traces(places: Places) -> tuple[Trace, ...]:
     return (
         *_labs(places.home),
         *_things(places.home),
-        *(Trace("files of labs that run, or who has a GPU", str(p), size_of(p), shared=True) for p in shared),
+        *(Trace("files of running labs; who has which GPU", str(p), size_of(p), shared=True) for p in shared),
         *_if_there("programs that were built for tests", places.programs),
         *(Trace("an image of the lab", name, image=True) for name in _images(places.engine)),
         *(

@@ -31,7 +31,7 @@ def check_own(certificate: Path, key: Path, host: str) -> float:
         try:
             read_text(path, SMALL)
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
+            why = getattr(error, "strerror", None) or "it is not text"
             hint = f"name a file (PEM) that this user may read: {option} FILE"
             raise NotFoundError(f"{option}: cannot read {path}: {why}", hint) from error
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -40,13 +40,13 @@ def check_own(certificate: Path, key: Path, host: str) -> float:
         client = _client(certificate)
     except (ssl.SSLError, ValueError) as error:
         raise UsageError(
-            f"--tls-cert {certificate} and --tls-key {key} do not belong together, or are none",
-            "both are PEM, the server's own certificate first, and the key without a passphrase",
+            f"--tls-cert {certificate} and --tls-key {key} are not a certificate and its key",
+            "both must be PEM: the server's own certificate first, and a key without a passphrase",
         ) from error
     try:
         return _end(_shake_hands(client, server, host))
     except ssl.SSLCertVerificationError as error:
-        hint = "get another one, or leave --tls-cert out: the lab's own authority makes one then"
+        hint = "use another one, or leave --tls-cert out: then the lab's own authority makes one"
         message = f"--tls-cert {certificate} is not valid for {host}: {error.verify_message}"
         raise UsageError(message, hint) from error
 

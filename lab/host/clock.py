@@ -63,7 +63,7 @@ def poll(
     if value is None:
         detail = state()
         raise WaitTimeoutError(
-            f"{waited_for}: not after {timeout:g} s{f': {detail}' if detail else ''}", hint
+            f"{waited_for}: not within {timeout:g} s{f': {detail}' if detail else ''}", hint
         )
     return value
 

@@ -20,17 +20,21 @@ def fork_of(name: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def descendants(pid: int) -> list[int]:
-    """The ids of this process and of all its living descendants."""
-    table = {
+def process_table() -> dict[int, tuple[int, str]]:
+    """The id of every process -> the id of its parent, and its name."""
+    return {
         process.pid: (process.info["ppid"], str(process.info["name"] or ""))
         for process in psutil.process_iter(["ppid", "name"])
     }
-    return sorted(of_table(pid, table))
+
+
+def descendants(pid: int) -> list[int]:
+    """The ids of this process and of all its living descendants."""
+    return sorted(of_table(pid, process_table()))
 
 
 def of_table(pid: int, table: Mapping[int, tuple[int, str]]) -> set[int]:
-    """The same in a table of process id -> (id of its parent, name)."""
+    """The same in a table of processes."""
     children: dict[int, list[int]] = {}
     for child, (parent, name) in table.items():
         children.setdefault(parent, []).append(child)

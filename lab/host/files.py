@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PROBE = ROOT / "lab" / "probe"
 FORKSERVER = ROOT / "forkserver"
 """Import roots of nodes: what the lab adds to their processes, and the library that it forks them with."""
-"""The import roots of nodes."""
 
 HOME_VARIABLE = "RAYLAB_HOME"
 FOLDER = ".raylab"
@@ -54,7 +54,7 @@ def home() -> Path:
             f"{HOME_VARIABLE} {chosen}: no such user, or one without a home", WRITABLE
         ) from error
     except UnicodeEncodeError as error:  # it has to go into state files and settings
-        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a name in UTF-8", WRITABLE) from error
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a valid name in UTF-8", WRITABLE) from error
     except OSError as error:
         raise SetupError(f"{HOME_VARIABLE} {chosen}: the current folder is gone", WRITABLE) from error
     try:
@@ -138,6 +138,18 @@ def replace_file(path: Path, data: bytes, *, flush: bool = False) -> None:
         raise
 
 
+def hand_over(paths: Iterable[Path], uid: int, gid: int) -> None:
+    """Make another user the owner of these, as whom containers run. Raises SetupError."""
+    try:
+        for path in paths:
+            info = path.lstat()
+            if (info.st_uid, info.st_gid) != (uid, gid):
+                os.chown(path, uid, gid, follow_symlinks=False)
+    except OSError as error:
+        message = f"cannot give {error.filename} to user {uid}: {error.strerror}"
+        raise SetupError(message, "run labctl as the owner of that folder") from error
+
+
 def size_of(path: Path) -> int:
     """Bytes of a file; 0 when there is none."""
     try:
@@ -172,10 +184,6 @@ def take_lock(
     BlockingIOError after `timeout` seconds, OSError where there can be no such file.
     """
     file = _open_lock(path)
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return file
 
     def locked() -> bool:
         nonlocal file

@@ -90,19 +90,16 @@ def request(
     """
     import urllib3
 
-    own = make_pool() if pool is None else None
+    if pool is None:
+        with make_pool() as own:
+            return request(method, url, headers=headers, body=body, timeout=timeout, pool=own)
     options: dict[str, Any] = {} if timeout is None else {"timeout": urllib3.Timeout(timeout)}
-    try:
-        with explained():
-            response = (pool or own or make_pool()).request(
-                method, url, body=body, headers=dict(headers or {}), redirect=False, **options
-            )
-            return Reply(
-                int(response.status), {n.lower(): v for n, v in response.headers.items()}, response.data
-            )
-    finally:
-        if own is not None:
-            own.clear()
+    with explained():
+        response = pool.request(
+            method, url, body=body, headers=dict(headers or {}), redirect=False, **options
+        )
+        names = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(int(response.status), names, response.data)
 
 
 def get(url: str, headers: Mapping[str, str] | None = None) -> Reply | None:
@@ -151,9 +148,9 @@ def reason(error: BaseException) -> str:
     tls = f"its certificate is not valid{said}" if UNTRUSTED in str(error) else "it does not speak TLS"
     words = (
         (e.NameResolutionError, "the host name is unknown"),
-        (e.ProxyError, "the proxy lets nothing through"),
+        (e.ProxyError, "the proxy refuses the connection"),
         (e.LocationValueError, "that is not an address"),
-        (e.NewConnectionError, str(system or "nothing accepts connections there")),
+        (e.NewConnectionError, str(system or "nothing listens there")),
         (e.ConnectTimeoutError, f"no connection {within}"),
         (e.ReadTimeoutError, f"no answer {within}"),
         (e.SSLError, tls),

@@ -38,7 +38,6 @@ class Listening:
 
 
 def reached(service: str, address: str, port: int) -> ServiceError:
-    """The error for a service that the network reaches."""
     return ServiceError(
         f"{service} listens on {address} port {port}: the network can reach it",
         "what this call started was stopped again; a firewall must close the port before a lab runs here",
@@ -60,7 +59,6 @@ def listening() -> tuple[Listening, ...]:
 
 
 def _connections() -> Iterator[tuple[Any, int | None]]:
-    """Every connection, and its process."""
     try:
         yield from ((connection, connection.pid) for connection in psutil.net_connections("tcp"))
     except psutil.AccessDenied:  # macOS, where one sees only one's own

@@ -63,7 +63,6 @@ class Loop:
 
     @property
     def state(self) -> LoopState:
-        """The loop now."""
         return LoopState(self.name, self._clock() - self._completed, self._error)
 
     def start(self) -> None:
@@ -84,7 +83,7 @@ class Loop:
         except BaseException as error:  # also what ends a thread: nobody would begin another one
             return self._failed(error)
         if self._failures:
-            self._say(f"{self.name}: goes on after {self._failures} failed steps")
+            self._say(f"{self.name}: works again after {self._failures} failed steps")
         self._error, self._failures, self._completed = "", 0, self._clock()
         return pause
 
@@ -111,7 +110,6 @@ class Loops:
         self._loops = tuple(loops)
 
     def start(self) -> None:
-        """Begin all of them."""
         for loop in self._loops:
             loop.start()
 

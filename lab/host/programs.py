@@ -64,7 +64,6 @@ class Program:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Options of its build."""
         flags = "".join(f" -X {name}={value}" for name, value in self.variables.items())
         return ("-trimpath", "-ldflags", f"-s -w{flags}")
 
@@ -74,7 +73,6 @@ class Program:
 
     @property
     def path(self) -> Path:
-        """The file that `build` makes."""
         return cache() / f"{self.name}-{self.version}" / self.name
 
 
@@ -151,7 +149,7 @@ def build(program: Program, say: Callable[[str], None], machine: Machine | None 
             program.make(folder, machine)
             if not Path(folder, program.name).is_file():
                 raise SetupError(
-                    f"{program.name} cannot be built: Go made no such program", "check its package"
+                    f"{program.name} cannot be built: Go built no such program", "check its package"
                 )
             os.replace(Path(folder, program.name), path)
     return path
@@ -196,7 +194,7 @@ def run_go(
         kind = SourcesError if downloads else SetupError
         what = "its sources are not here" if downloads else "not built"
         message = f"{name} cannot be built: {what} after {format_duration(seconds)}"
-        raise kind(message, "repeat it: Go keeps what it has done") from error
+        raise kind(message, "try again: Go keeps what it has built") from error
     except OSError as error:
         raise SetupError(f"{name} cannot be built: {error}", "see whether `go version` works") from error
     if ended.returncode:
@@ -204,6 +202,6 @@ def run_go(
         kind = SourcesError if downloads and NOT_REACHED.search(ended.stdout) else SetupError
         raise kind(
             f"{name} cannot be built: {lines[0] if lines else f'exit code {ended.returncode}'}",
-            f"see what it says: {' '.join(argv)}",
+            f"see its output: {' '.join(argv)}",
         )
     return ended.stdout

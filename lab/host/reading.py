@@ -19,12 +19,7 @@ SMALL = 1 << 20
 DOCUMENT = 16 << 20
 """Bytes of the largest receipt, script or state."""
 
-KINDS = (
-    (stat.S_ISDIR, errno.EISDIR, os.strerror(errno.EISDIR)),
-    (stat.S_ISFIFO, errno.EINVAL, "is a pipe, not a regular file"),
-    (stat.S_ISSOCK, errno.EINVAL, "is a socket, not a regular file"),
-    (stat.S_ISREG, 0, ""),
-)
+IRREGULAR = "is a pipe, socket or device, not a regular file"
 HANDED_OVER = ("/dev/fd/", "/proc/self/fd/")
 
 
@@ -106,7 +101,7 @@ def _open(path: Path, *, handed_over: bool = False) -> tuple[IO[bytes], int]:
         raise OSError(errno.EINVAL, "not a file name", str(path)) from error
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "is a socket, not a regular file", str(path)) from error
+            raise OSError(errno.ENXIO, IRREGULAR, str(path)) from error
         raise
     try:
         info = os.fstat(descriptor)
@@ -124,12 +119,10 @@ def _too_large(most: int, path: Path) -> TooLargeError:
 
 def _refuse(mode: int, path: Path, handed_over: bool) -> None:
     """Refuse all but a regular file; if it was handed over, only a folder. Raises OSError."""
-    number, what = next(
-        ((number, what) for fits, number, what in KINDS if fits(mode)),
-        (errno.EINVAL, "is a device, not a regular file"),
-    )
-    if number and not (handed_over and number != errno.EISDIR):
-        raise OSError(number, what, str(path))
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode) and not handed_over:
+        raise OSError(errno.EINVAL, IRREGULAR, str(path))
 
 
 def _is_handed_over(path: Path) -> bool:

@@ -12,13 +12,12 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.errors import ServiceError, SetupError, UsageError
+from lab.errors import ServiceError, UsageError
 from lab.host.files import write_private
 from lab.host.reading import SMALL, parse_json, read_bytes, read_text
 from lab.topology import Credentials
@@ -112,17 +111,11 @@ def load_or_make(folder: Path) -> Secrets:
     )
 
 
-def hand_over(folder: Path, uid: int, gid: int) -> None:
-    """Make another user the owner of the secret files: containers run as that user. Raises SetupError."""
-    try:
-        names = [STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED]
-        names += [UPSTREAM_FILE] if (folder / UPSTREAM_FILE).exists() else []
-        for file in (folder / name for name in names):
-            if file.stat().st_uid != uid or file.stat().st_gid != gid:
-                os.chown(file, uid, gid)
-    except OSError as error:
-        message = f"cannot give {error.filename or folder} to user {uid}: {error.strerror}"
-        raise SetupError(message, "run labctl as the owner of that folder") from error
+def files(folder: Path) -> list[Path]:
+    """The secret files in `folder`, once they were made."""
+    names = [STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED]
+    names += [UPSTREAM_FILE] if (folder / UPSTREAM_FILE).exists() else []
+    return [folder / name for name in names]
 
 
 def parse_key(text: str, profile: str = "default") -> Credentials:
@@ -154,7 +147,7 @@ def read_key(path: Path, hint: str = "", profile: str = "default") -> Credential
         ) from None
 
 
-def read_secret(path: Path, hint: str) -> str:
+def read_secret(path: Path, hint: str = "") -> str:
     """The text in a small file, without white space around it. Raises UsageError, also for an empty one."""
     try:
         text = read_text(path, SMALL).strip()

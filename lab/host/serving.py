@@ -102,7 +102,7 @@ class SlowRequestError(TimeoutError):
     """A request comes too slowly; its connection is of no more use."""
 
     def __init__(self) -> None:
-        super().__init__("the request comes too slowly")
+        super().__init__("the request arrives too slowly")
 
 
 class Arriving(io.RawIOBase):
@@ -159,7 +159,7 @@ class Lasting:
 
     def handle_error(self, request: object, client_address: tuple[str, int] | str) -> None:
         """Log one line: as a rule the client has gone."""
-        log(f"a request of {client_address[0]} was given up: {sys.exc_info()[1]!r}")
+        log(f"a request of {client_address[0]} was abandoned: {sys.exc_info()[1]!r}")
 
 
 class Paced:

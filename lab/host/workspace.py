@@ -86,5 +86,4 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
@@ -46,17 +46,20 @@ class Link:
 
 
 def address_of(hub: str, code: str) -> str:
-    """The address of a link of this code."""
     return f"{hub.rstrip('/')}{PATH}?{urlencode({'code': code})}"
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """A CSV file of rows with these columns."""
+    text = io.StringIO()
+    csv.writer(text).writerows((columns, *rows))
+    return text.getvalue()
 
 
 def as_csv(links: Sequence[Link]) -> str:
     """The links as a CSV file with the columns name, role, link and until."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(("name", "role", "link", "until"))
-    writer.writerows((one.name, one.role.value, one.address, one.last_minute) for one in links)
-    return text.getvalue()
+    rows = ((one.name, one.role.value, one.address, one.last_minute) for one in links)
+    return csv_text(("name", "role", "link", "until"), rows)
 
 
 def as_page(title: str, links: Sequence[Link]) -> str:

@@ -31,6 +31,8 @@ class Action(str, Enum):
     READ = "read a job's log, and why it waits"
     STOP = "stop a job, hold it, resume it"
     DELETE = "delete a job that has ended"
+    BREAK = "inject a fault into a job"
+    END_SERVER = "end a JupyterLab server"
     SEE_QUEUES = "see queues, quotas, nodes and health"
     CHANGE_QUEUES = "change queues and quotas, close a node"
     READ_CLUSTER = "read Ray's tasks, actors and placement groups"
@@ -53,6 +55,8 @@ TABLE: Mapping[Action, Mapping[Role, frozenset[Whose]]] = {
         (Action.READ, OWN, ALL, ALL),
         (Action.STOP, OWN, OWN, ALL),
         (Action.DELETE, OWN, OWN, ALL),
+        (Action.BREAK, OWN, OWN, ALL),
+        (Action.END_SERVER, OWN, OWN, ALL),
         (Action.SEE_QUEUES, SHARED, SHARED, SHARED),
         (Action.CHANGE_QUEUES, NOBODYS, NOBODYS, SHARED),
         (Action.READ_CLUSTER, NOBODYS, SHARED, SHARED),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +9,15 @@ from pathlib import Path
 from lab.api.base import plain
 from lab.api.light import restore
 from lab.errors import StateError
-from lab.host.files import write_private
 from lab.host.reading import read_json
+from lab.people.registry import write_owned
 
 FILE = "progress.json"
 """The file beside the list of people."""
 
 SCHEMA = "raylab-progress/1"
 
-HINT = "`labctl class collect FOLDER` writes it anew"
+HINT = "`labctl class collect FOLDER` writes it again"
 
 PASSED, CLAIMED, FAILED = "passed", "claimed", "failed"
 
@@ -64,6 +61,4 @@ def read_progress(folder: Path) -> Progress:
 
 def write_progress(folder: Path, progress: Progress) -> None:
     """Keep it. Raises SetupError."""
-    write_private(folder / FILE, json.dumps(plain(progress), indent=1))
-    with contextlib.suppress(OSError):  # services in containers run as the owner of the folder
-        os.chown(folder / FILE, folder.stat().st_uid, folder.stat().st_gid)
+    write_owned(folder / FILE, plain(progress))

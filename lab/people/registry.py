@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.api.light import restore
-from lab.errors import NotFoundError, RefusedError, SetupError, StateError
+from lab.errors import NotFoundError, RefusedError, StateError
 from lab.host.clock import WALL, Clock
 from lab.host.files import lock, write_private
 from lab.host.reading import read_json
@@ -66,6 +66,11 @@ class Person:
     def leaving(self) -> bool:
         """True for somebody whose removal has begun: no token of hers is accepted."""
         return not self.token_sha256
+
+    @property
+    def has_server(self) -> bool:
+        """True while a JupyterLab server of hers runs: it ends with this grant."""
+        return any(one.kind == SERVER for one in self.grants)
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,7 @@ class Registry:
         newcomers = tuple(newcomers)
         if taken := [one.name for one in newcomers if one.name in people]:
             hint = "choose other names, or `labctl class remove` them first"
-            raise RefusedError(f"in the class already: {', '.join(taken)}", hint)
+            raise RefusedError(f"already in the class: {', '.join(taken)}", hint)
         invitations = []
         for one in newcomers:
             token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -191,7 +196,7 @@ class Registry:
         """Take these people in, all or none. Raises RefusedError when a name was taken meanwhile."""
         with self._changing() as known:
             if taken := [one.name for one in people if one.name in known]:
-                raise RefusedError(f"in the class already: {', '.join(taken)}", "nobody was added")
+                raise RefusedError(f"already in the class: {', '.join(taken)}", "nobody was added")
             known.update({one.name: one for one in people})
 
     def reset(self, name: str) -> Invitation:
@@ -213,7 +218,6 @@ class Registry:
             return known[name]
 
     def forget(self, name: str) -> None:
-        """Take a person off the list."""
         with self._changing() as known:
             known.pop(name, None)
 
@@ -224,10 +228,7 @@ class Registry:
             known = dict(self.people())
             yield known
             people = [dataclasses.asdict(known[name]) for name in sorted(known)]
-            write_private(self.path, json.dumps({"schema": SCHEMA, "people": people}, indent=1))
-            with contextlib.suppress(OSError):  # services in containers run as the owner of the folder
-                folder = self.path.parent.stat()
-                os.chown(self.path, folder.st_uid, folder.st_gid)
+            write_owned(self.path, {"schema": SCHEMA, "people": people})
 
     def _read(self) -> dict[str, Person]:
         try:
@@ -245,7 +246,7 @@ class Registry:
 def _of_name(name: str, people: Mapping[str, Person]) -> Person:
     if name not in people:
         hint = f"there are: {', '.join(list(people)[:30])}" if people else "labctl class add NAME"
-        raise NotFoundError(f"there is nobody called {name} in the class", hint)
+        raise NotFoundError(f"nobody in the class is called {name}", hint)
     return people[name]
 
 
@@ -267,14 +268,14 @@ def _without(person: Person, kind: str) -> Person:
     return dataclasses.replace(person, grants=tuple(one for one in person.grants if one.kind != kind))
 
 
-def hand_over(folder: Path, uid: int, gid: int) -> None:
-    """Make another user the owner of a folder and of all in it, for containers. Raises SetupError."""
-    try:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, uid, gid, follow_symlinks=False)
-    except OSError as error:
-        message = f"cannot give {error.filename or folder} to user {uid}: {error.strerror}"
-        raise SetupError(message, "run labctl as the owner of that folder") from error
+def write_owned(path: Path, document: object) -> None:
+    """Replace a file by a JSON document, for the owner of its folder, as whom services in containers run.
+
+    Raises SetupError.
+    """
+    write_private(path, json.dumps(document, indent=1))
+    with contextlib.suppress(OSError):
+        os.chown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
 
 
 def _hash(token: str) -> str:

@@ -24,11 +24,9 @@ class KeyRights:
     writes: tuple[str, ...]
 
     def may_read(self, name: str) -> bool:
-        """Tell if an object of this name may be read."""
         return name.startswith((*self.reads, *self.writes)) or name in self.folders
 
     def may_write(self, name: str) -> bool:
-        """Tell if an object of this name may be written."""
         return name.startswith(self.writes) or name in self.markers
 
     def may_delete(self, name: str) -> bool:
@@ -55,7 +53,6 @@ class KeyRights:
 
 
 def home(name: str) -> str:
-    """The folder of a person in the bucket."""
     return f"{PEOPLE}/{name}/"
 
 
@@ -65,7 +62,6 @@ def work(name: str) -> tuple[str, ...]:
 
 
 def rights(role: Role, name: str) -> KeyRights:
-    """The rights of a person's key."""
     areas: Mapping[Whose, tuple[str, ...]] = {
         Whose.OWN: work(name),
         Whose.OTHERS: (f"{PEOPLE}/", f"{LEDGER_PREFIX}/"),

@@ -62,17 +62,17 @@ def read_csv(path: Path, taken: Collection[str] = ()) -> tuple[Newcomer, ...]:
         if why := _wrong_name(name) or _wrong_role(role):
             problems.append(f"line {line}: {why}")
         elif name in lines:
-            problems.append(f"line {line}: {name} is in line {lines[name]} already")
+            problems.append(f"line {line}: {name} is already in line {lines[name]}")
         elif name in taken:
-            problems.append(f"line {line}: {name} is in the class already")
+            problems.append(f"line {line}: {name} is already in the class")
         else:
             lines[name] = line
             newcomers.append(Newcomer(name, Role(role)))
     _refuse(problems, f"{path}: ")
     if not newcomers:
-        raise UsageError(f"{path}: names nobody", "one person in each line below the first")
+        raise UsageError(f"{path}: lists nobody", "write one person a line, below the names of the columns")
     if len(newcomers) > MOST:
-        raise UsageError(f"{path}: {len(newcomers)} people; {MOST} are the most")
+        raise UsageError(f"{path}: has {len(newcomers)} people; at most {MOST} can be added")
     return tuple(newcomers)
 
 
@@ -80,7 +80,7 @@ def _text(path: Path) -> str:
     try:
         data = read_bytes(path, SMALL)
     except TooLargeError as error:
-        raise UsageError(f"{path} is {error.strerror}: no list of people") from error
+        raise UsageError(f"{path} is {error.strerror}, too large for a list of people") from error
     except OSError as error:
         raise NotFoundError(f"{path}: {error.strerror}", "a CSV file with a column `name`") from error
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -130,17 +130,17 @@ def _wrong_name(name: str) -> str:
     if not name:
         return "the name is empty"
     if not re.fullmatch(NAME, name, re.ASCII):
-        return f"{name[:40]!r} is no name here: {NAME_RULE}"
+        return f"{name[:40]!r} is not a valid name: {NAME_RULE}"
     return f"{name} is a reserved name" if name in RESERVED else ""
 
 
 def _wrong_role(role: str) -> str:
     known = [known.value for known in Role]
-    return "" if role in known else f"{role[:40]!r} is no role: {', '.join(known)}"
+    return "" if role in known else f"{role[:40]!r} is not a role; there are {', '.join(known)}"
 
 
 def _refuse(problems: Sequence[str], where: str) -> None:
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         message = where + "; ".join(problems[:SHOWN]) + more
-        raise UsageError(message, "nobody was added; mend them and try again")
+        raise UsageError(message, "nobody was added; correct this and try again")

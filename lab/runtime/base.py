@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from lab.errors import LabDownError, UnsupportedError
 from lab.services import is_worker
 from lab.topology import (
-    REGION,
     Credentials,
     Endpoints,
     LabSpec,
@@ -84,6 +83,11 @@ class LabView(ABC):
     def __init__(self, lab: str) -> None:
         self.lab = lab
 
+    @property
+    def person(self) -> str:
+        """The person of a class whose view it is; empty for the lab's owner. Raises what `status` raises."""
+        return ""
+
     @abstractmethod
     def status(self) -> LabStatus:
         """The lab as it is now. Never raises because a service is broken: that is what it reports.
@@ -126,22 +130,6 @@ class LabView(ABC):
         """
         del services
         return {}
-
-    def client_environment(self) -> dict[str, str]:
-        """The variables that a shell needs to use the lab with Ray's own tools, from this machine.
-
-        Raises LabDownError.
-        """
-        endpoints = self.endpoints()
-        return {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": endpoints.ray_token_file,
-            "RAY_API_SERVER_ADDRESS": endpoints.dashboard,
-            "AWS_ENDPOINT_URL": endpoints.s3,
-            "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
-            "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
-            "AWS_REGION": REGION,
-        }
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
         """A hint to run these commands of labctl; `in_python` goes on with the same in Python."""
@@ -248,7 +236,7 @@ class NodeControl(LabView):
 
     def disconnect(self, service: str) -> Struck:
         """Cut the service off the lab's network; its processes go on. Idempotent. Raises EngineError."""
-        raise self._lacks(Feature.NETWORK, f"cut {service} off the network")
+        raise self._lacks(Feature.NETWORK, f"cut {service} off from the network")
 
     def reconnect(self, service: str) -> None:
         """Undo `disconnect`: the same address and names. Idempotent. Raises EngineError."""
@@ -274,7 +262,7 @@ class NodeControl(LabView):
 
     def machine(self, service: str) -> str:
         """The machine that the service runs on, which takes new ones until now. Raises RefusedError."""
-        raise self._lacks(Feature.CORDON, f"tell the machine of {service}")
+        raise self._lacks(Feature.CORDON, f"find the machine of {service}")
 
     def cordon(self, machine: str) -> None:
         """Let a machine take nothing new; what runs there goes on."""

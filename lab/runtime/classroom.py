@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from lab.api.light import restore
@@ -43,6 +44,10 @@ class ClassView(LabView):
         """`environment` has the address and the token. Raises UsageError."""
         super().__init__(lab)
         self._address, self._token = _address(environment), _token(environment)
+
+    @cached_property
+    def person(self) -> str:
+        return self._bearer().name
 
     def status(self) -> LabStatus:
         """The gateway, and the nodes that Ray lists. Raises LabDownError, ClusterError without a gateway."""

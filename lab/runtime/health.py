@@ -118,7 +118,6 @@ class View:
             return (), error.message
 
     def status(self, service: str, seen: Seen, cluster: Cluster) -> ServiceStatus:
-        """The status of a service now."""
         state, detail = seen.state, seen.detail
         if state is State.RUNNING and not detail:
             serves, detail = self._serves(service, seen, cluster)

@@ -17,11 +17,10 @@ from lab.errors import (
     RefusedError,
     ServiceError,
     SetupError,
-    UnsupportedError,
 )
 from lab.host.files import home, lock, remove
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
-from lab.runtime import proxy, statefile
+from lab.runtime import proxy
 from lab.runtime.base import OnProgress, Runtime
 from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
@@ -105,10 +104,6 @@ class HostedRuntime(Runtime, Generic[S]):
     def _seen(self, current: S) -> dict[str, Seen]:
         """Process or container of each service now."""
 
-    @abstractmethod
-    def _runs_none(self, port: str) -> UnsupportedError:
-        """The error for a port that such a lab does not have."""
-
     def spec(self) -> LabSpec:
         return self._up().spec
 
@@ -125,7 +120,7 @@ class HostedRuntime(Runtime, Generic[S]):
             credentials=secrets.store,
             ray_token=secrets.ray_token,
             ray_token_file=str(self._folder / "secrets" / RAY_FILE),
-            jupyter=f"{view.url(JUPYTER)}/lab?token={secrets.jupyter_token}",
+            jupyter=f"{view.url(JUPYTER)}/?token={secrets.jupyter_token}",
             prometheus=view.url(PROMETHEUS),
             alertmanager=view.url(ALERTMANAGER),
             grafana=view.url(GRAFANA),
@@ -169,7 +164,7 @@ class HostedRuntime(Runtime, Generic[S]):
         if written(self._folder / self.elsewhere) not in (None, self._chosen_beside):
             raise MovedError(
                 f"lab {self.lab} was started on the other runtime meanwhile",
-                f"`labctl status --lab {self.lab}` says what runs; then repeat",
+                f"`labctl status --lab {self.lab}` shows what runs; then try again",
             )
 
     def _refuse_ending(self) -> None:
@@ -223,10 +218,6 @@ class HostedRuntime(Runtime, Generic[S]):
         names = self._services(current)
         if service not in names:
             raise NotFoundError(f"lab {self.lab} has no service {service!r}", f"it has: {', '.join(names)}")
-
-    def _check_same(self, current: S, asked: LabSpec) -> None:
-        """Refuse a lab that is up and is not what is asked for. Raises RefusedError."""
-        statefile.check_same(current.spec, current.ports, asked, self._runs_none)
 
     def _secrets(self) -> Secrets:
         """The secrets that the lab was started with. Raises ServiceError; new ones would open nothing."""

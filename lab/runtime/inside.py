@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, ServiceError, UnsupportedError, UsageError
-from lab.host.reading import SMALL, read_text
-from lab.host.secrets import key_from
+from lab.host.secrets import key_from, read_secret
 from lab.runtime import nodes as seen
 from lab.runtime.base import LabView
 from lab.runtime.health import World
@@ -82,7 +82,9 @@ class InsideView(LabView):
             why = ""
         except (ClusterError, ServiceError) as error:
             nodes, why = (), error.message
-        statuses = [self._store(), *self._optional(), *self._queue(), *seen.states(nodes, why)]
+        store = self._look(STORE, self._env["AWS_ENDPOINT_URL"].rstrip("/"))
+        queue = self._look(QUEUE, _within(QUEUE))
+        statuses = [store, *self._optional(), queue, *seen.states(nodes, why)]
         if not why:  # a head that was restarted has forgotten its workers
             listed = seen.newest(nodes)
             statuses += [
@@ -90,10 +92,7 @@ class InsideView(LabView):
                 for name in map(worker, range(self._expected()))
                 if name not in listed
             ]
-        statuses = [
-            ServiceStatus(s.service, s.state, s.detail, self._url(s.service)) if not s.url else s
-            for s in statuses
-        ]
+        statuses = [replace(status, url=self._url(status.service)) for status in statuses]
         statuses.append(ServiceStatus(JUPYTER, State.HEALTHY, "this process runs in it", self._url(JUPYTER)))
         up = not why
         plan = seen.plan(nodes, self._vendor)
@@ -148,11 +147,10 @@ class InsideView(LabView):
     def _nodes(self) -> Sequence[Node]:
         return self._world.nodes(self._env["RAY_API_SERVER_ADDRESS"], self._token())
 
-    def _store(self) -> ServiceStatus:
-        base = self._env["AWS_ENDPOINT_URL"].rstrip("/")
-        if self._serves(STORE, base):
-            return ServiceStatus(STORE, State.HEALTHY)
-        return ServiceStatus(STORE, State.EXITED, f"{base} does not answer")
+    def _look(self, service: str, base: str) -> ServiceStatus:
+        if self._serves(service, base):
+            return ServiceStatus(service, State.HEALTHY)
+        return ServiceStatus(service, State.EXITED, f"{base} does not answer")
 
     def _optional(self) -> list[ServiceStatus]:
         return [
@@ -162,11 +160,6 @@ class InsideView(LabView):
             and service.ports[0].published
             and self._serves(service.name, _within(service.name))
         ]
-
-    def _queue(self) -> list[ServiceStatus]:
-        if self._serves(QUEUE, _within(QUEUE)):
-            return [ServiceStatus(QUEUE, State.HEALTHY)]
-        return [ServiceStatus(QUEUE, State.EXITED, f"{_within(QUEUE)} does not answer")]
 
     def _serves(self, service: str, base: str) -> bool:
         """True when it says so itself, or its stand-in does."""
@@ -180,12 +173,10 @@ class InsideView(LabView):
         return known.get(self._env.get("RAYLAB_GPU", ""), Vendor.SIMULATED)
 
     def _token(self) -> str:
-        path = self._env["RAY_AUTH_TOKEN_PATH"]
         try:
-            return read_text(Path(path), SMALL).strip()
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", error)
-            raise ServiceError(f"cannot read Ray's token {path}: {why}") from error
+            return read_secret(Path(self._env["RAY_AUTH_TOKEN_PATH"]))
+        except UsageError as error:
+            raise ServiceError(f"Ray's token: {error.message}") from error
 
     def _credentials(self) -> Credentials:
         try:

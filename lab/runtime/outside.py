@@ -25,11 +25,11 @@ class OutsideView(LabView):
 
     def spec(self) -> LabSpec:
         """Refuse: nobody knows the settings. Raises UnsupportedError."""
-        raise self.refusal("tell the settings", "status")
+        raise self.refusal("say its settings", "status")
 
     def endpoints(self) -> Endpoints:
         """Refuse: nobody knows the addresses. Raises UnsupportedError."""
-        raise self.refusal("tell the addresses", "status --addresses")
+        raise self.refusal("say its addresses", "status --addresses")
 
     def refusal(self, act: str, command: str) -> UnsupportedError:
         del command

@@ -15,6 +15,7 @@ import psutil
 
 from lab.errors import PortTakenError, StateError
 from lab.host.files import lock, write_private
+from lab.host.listening import listening
 from lab.host.reading import SMALL, read_json
 from lab.services import PORTS
 from lab.topology import DEFAULT_LAB, LabSpec
@@ -52,13 +53,9 @@ def is_free(port: int) -> bool:
 
 def listeners(port: int) -> tuple[int, ...]:
     """Ids of the processes that listen on this port, on whatever address, as far as this user may see."""
-    pids = []
     with contextlib.suppress(psutil.Error, RuntimeError):
-        for connection in psutil.net_connections("tcp"):
-            local = connection.laddr[1] if connection.laddr else None
-            if connection.status == psutil.CONN_LISTEN and local == port and connection.pid:
-                pids.append(int(connection.pid))
-    return tuple(dict.fromkeys(pids))
+        return tuple(dict.fromkeys(one.pid for one in listening() if one.port == port and one.pid))
+    return ()
 
 
 def holder(port: int) -> str:

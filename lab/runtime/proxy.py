@@ -164,8 +164,8 @@ def listen_at(
     known = (resolve or resolved)(address.host)
     if not known and not address.listen:
         raise UsageError(
-            f"--address {address.host}: nobody here knows that name",
-            "is it written right? else enter it where names are kept, or add --listen IP",
+            f"--address {address.host}: that name cannot be resolved here",
+            "check its spelling, add it to DNS or /etc/hosts, or name this machine's address: --listen IP",
         )
     for ip in (address.listen,) if address.listen else known:
         code = (bind or _bound)(ip, address.port)

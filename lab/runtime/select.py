@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import EngineError, LabError, RefusedError, StateError, UnsupportedError, UsageError
+from lab.errors import EngineError, LabError, RefusedError, StateError, UsageError
 from lab.host.files import home
 from lab.runtime.base import LabView, Runtime
 from lab.runtime.statefile import COMPOSE_FILE
@@ -137,11 +136,6 @@ def started(lab: str, folder: Path, engine: DockerEngine | None = None) -> Runti
 
 
 def _local(lab: str, folder: Path) -> Runtime:
-    if sys.platform == "win32":
-        raise UnsupportedError(
-            "the local runtime needs Linux or macOS (Ray has no multi-node clusters on Windows)",
-            "install Docker and use --runtime compose",
-        )
     from lab.runtime.local.runtime import LocalRuntime
 
     return LocalRuntime(lab, folder)

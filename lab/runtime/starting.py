@@ -43,7 +43,7 @@ def settled(service: str, look: Callable[[], tuple[ServiceStatus, str]], clock: 
     raise WaitTimeoutError(
         f"{service} was left alone: whether its node lives is not known after {ANSWER_SECONDS:g} s: "
         f"{answer[1]}",
-        f"`labctl status`; `labctl restart {service}` starts it anew whatever it does",
+        f"`labctl status`; `labctl restart {service}` restarts it, whatever it is doing",
     )
 
 

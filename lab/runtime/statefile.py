@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,11 +28,6 @@ LOCAL_FILE = "state.json"
 """The same of a lab of plain processes."""
 
 
-@dataclass(frozen=True)
-class _Version:
-    schema: str
-
-
 def load(path: Path, schema: str, kind: type[T]) -> T | None:
     """The state in a file, a dataclass `kind`, or None when there is none.
 
@@ -46,7 +41,8 @@ def load(path: Path, schema: str, kind: type[T]) -> T | None:
         raise StateError(f"the state file {path} cannot be read ({error.strerror})", _HINT) from error
     try:
         document = parse_json(data)
-        if (written_by := restore(_Version, document).schema) != schema:
+        written_by = document.get("schema") if isinstance(document, dict) else None
+        if written_by != schema:
             raise ValueError(f"schema {written_by!r} is not {schema!r}")
         return restore(kind, document)
     except ValueError as error:
@@ -91,7 +87,7 @@ def find(
             f"{problem or f'the state file {path} is missing'}, but lab {lab} runs: {', '.join(services)}",
             f"`labctl down --lab {lab}` stops them and keeps the stored objects; then `labctl up` again",
         )
-    return None, (f"{problem}; nothing of the lab runs, `labctl up` starts it anew",) if problem else ()
+    return None, (f"{problem}; nothing of the lab runs; `labctl up` starts it",) if problem else ()
 
 
 def check_same(
@@ -108,7 +104,7 @@ def check_same(
     if unlike := current.unlike(asked):
         raise RefusedError(
             f"lab {name} is up with other settings ({current.settings}), not with {unlike}",
-            f"keep them: what is not said stays; or `labctl down` first, to start it with {asked.settings}",
+            f"to keep them, leave these options out; or `labctl down`, then start it with {asked.settings}",
         )
     for port, wanted in asked.ports:
         used = ports.get(port)

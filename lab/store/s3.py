@@ -119,7 +119,7 @@ class ObjectStore(Store):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             answer = parse_json(health.data)
             return f"{answer['server']} {answer['version']}"
-        return str(health.headers.get("Server") or "an S3 server that does not say which")
+        return str(health.headers.get("Server") or "an S3 server that does not say its name")
 
     @cached_property
     def _http(self) -> PoolManager:
@@ -173,7 +173,7 @@ class ObjectStore(Store):
             "NoSuchBucket": (f"{where} has no bucket {self.bucket!r}", self._advice or "labctl up makes it"),
             "InvalidAccessKeyId": (f"{where} does not know the access key {access_key}", key_hint),
             "SignatureDoesNotMatch": (f"{where} refuses the secret key for {access_key}", key_hint),
-            "RequestTimeTooSkewed": (f"{where} has another time than this machine", "set the clocks right"),
+            "RequestTimeTooSkewed": (f"the clock of {where} differs from this machine's", "set the clocks"),
         }
         if code in ("NoSuchKey", "NoSuchObject"):
             return MissingObjectError(f"s3://{self.bucket}/{key} is not in {where}")
@@ -183,7 +183,7 @@ class ObjectStore(Store):
             return UnreachableStoreError(f"{where} is not ready: {code}: {said}", log_hint)
         if "StorageFull" in code or status == 507:
             return StoreError(
-                f"{where} cannot store anything more: {said}", "make room on the disk it writes to"
+                f"{where} cannot store anything more: {said}", "free some space on the disk it writes to"
             )
         return StoreError(*known.get(code, (f"{where} answers {code}: {said}", log_hint)))
 

@@ -165,7 +165,7 @@ def _make_bucket(client: SigningClient, bucket: str) -> None:
     answer = client.ask("PUT", bucket, body=body)
     if answer.status != 200:
         raise StoreError(
-            f"{client.endpoint_url} does not make the bucket {bucket}: {_words(answer)}",
+            f"{client.endpoint_url} refuses to make the bucket {bucket}: {_words(answer)}",
             "have it made by whoever owns the store, or name another with --bucket",
         )
 

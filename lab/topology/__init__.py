@@ -27,30 +27,22 @@ RECEIPTS_PREFIX = ".raylab/receipts"
 REGION = "us-east-1"
 """The S3 region; any name does for one store, but pyarrow insists on having one."""
 
-USUAL_RAY, USUAL_HEAD = "Ray with the lab's changes", "head's state in memory"
-"""Words for a lab without `stock_ray`, and for one without `gcs_ft`."""
-
-USUAL_JOBS = "jobs also past the queues"
-"""The same for one without `queued_only`."""
-
-USUAL_STORE = "an object store of its own"
-"""The same for one without `s3`."""
-
-USUAL_PEOPLE = "for one person"
-"""The same for one without `classroom`."""
-
-USUAL_ADDRESS = "on this machine only"
-"""The same for one without `address`."""
-USUAL_NOTEBOOKS = "without JupyterHub"
-"""The same for one without `hub`."""
-
-USUAL = (USUAL_RAY, USUAL_HEAD, USUAL_JOBS, USUAL_STORE, USUAL_PEOPLE, USUAL_ADDRESS, USUAL_NOTEBOOKS)
+WORDS = {
+    "stock_ray": ("stock Ray", "Ray with the lab's changes"),
+    "gcs_ft": ("head's state in Redis", "head's state in memory"),
+    "queued_only": ("jobs only through queues", "jobs also past the queues"),
+    "s3": ("objects in {0}", "an object store of its own"),
+    "classroom": ("for a class", "for one person"),
+    "address": ("{0.words}", "on this machine only"),
+    "hub": ("with JupyterHub", "without JupyterHub"),
+}
+"""Setting -> words for a lab that has it, and for the usual one, which has not."""
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
 the machine's memory, would be counted once per node."""
 
-MAX_WORKERS = 16
+MAX_WORKERS = 32
 MAX_CPUS_PER_WORKER = 1024
 MAX_CPUS, MAX_GPUS = 100_000, 10_000
 """The most that the entrypoint of a job may ask for."""
@@ -208,7 +200,8 @@ class LabSpec:
     @property
     def settings(self) -> str:
         """The settings in a few words."""
-        return ", ".join(word for word in self._words if word not in USUAL)
+        usual = [word for _, word in WORDS.values()]
+        return ", ".join(word for word in self._words if word not in usual)
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -217,14 +210,9 @@ class LabSpec:
             f"{self.workers} workers",
             f"{self.cpus_per_worker} CPUs each",
             f"GPU {self.gpu.vendor.value}{devices}",
-            "stock Ray" if self.stock_ray else USUAL_RAY,
-            "head's state in Redis" if self.gcs_ft else USUAL_HEAD,
-            "jobs only through queues" if self.queued_only else USUAL_JOBS,
-            f"objects in {self.s3}" if self.s3 else USUAL_STORE,
-            "for a class" if self.classroom else USUAL_PEOPLE,
-            self.address.words if self.address else USUAL_ADDRESS,
-            "with JupyterHub" if self.hub else USUAL_NOTEBOOKS,
-        )
+            *(words.format(value) if (value := getattr(self, name)) else usual
+              for name, (words, usual) in WORDS.items()),
+        )  # fmt: skip
 
     @property
     def worker_services(self) -> tuple[str, ...]:

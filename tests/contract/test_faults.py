@@ -13,8 +13,8 @@ from tests.contract.harness import Harness
 WORKER = "ray-worker-0"
 OTHER = "ray-worker-1"
 
-SHORT_SECONDS = 1.0
-"""A node is given up after 1.2 s of silence at the earliest: see lab.cluster.ray_settings."""
+SHORT_SECONDS = 0.4
+"""A node is given up after 0.5 s of silence at the earliest: see raylab_liveness.judge."""
 
 SHORT_CUT_SECONDS = 1.8
 """What is sent to a node that is cut off is lost, not refused: each of three checks runs into its timeout."""

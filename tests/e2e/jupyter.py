@@ -19,8 +19,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from lab.datasets.getting import PICTURES
+from lab.host.jupyter import INDEX
 from tests.e2e.food11 import pictures
-from tests.e2e.harness import PATIENCE, Shell
+from tests.e2e.harness import PATIENCE, ROOT, Shell
 
 NOTEBOOK = "notebooks/07-fault-tolerance.ipynb"
 
@@ -202,6 +203,14 @@ class JupyterTests(InJupyter):
     ) -> None:
         said = jupyter.terminal(f"cd /tmp; {command}; echo 'exit code: '$?", "exit code: 0")
         assert says in said, said
+
+    def test_it_opens_on_an_index_of_the_lessons_which_no_file_has(self, jupyter: Jupyter) -> None:
+        with urllib.request.urlopen(f"http://{jupyter.address}/?token={jupyter.token}") as answer:
+            assert urlsplit(answer.url).path == f"/lab/tree/{INDEX}"
+        page = jupyter.ask(f"api/contents/{INDEX}")
+        assert "(notebooks/00-first-steps.ipynb)" in page["content"]
+        assert INDEX in [entry["name"] for entry in jupyter.ask("api/contents")["content"]]
+        assert not (ROOT / "workspace" / INDEX).exists()
 
     def test_a_page_of_another_host_name_is_refused_even_with_the_token(self, jupyter: Jupyter) -> None:
         headers = {"Authorization": f"token {jupyter.token}"}

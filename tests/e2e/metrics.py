@@ -71,7 +71,7 @@ class MetricsTests:
         becomes(f"raylab_run_epoch{by_run}", EPOCHS)
         becomes(f"raylab_checkpoints{by_run}", len(run.checkpoints))
         becomes(f"raylab_attempts{by_run}", 2)
-        becomes(f'raylab_job_info{{job="{job}",status="SUCCEEDED"}}', 1)
+        becomes('raylab_jobs{status="SUCCEEDED"} > bool 0', 1)
         becomes("count(raylab_node_info)", 3)
         becomes("sum(raylab_node_alive)", 3)
         services = {each["metric"]["service"] for each in prometheus.series("raylab_node_info")}

@@ -123,6 +123,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     _check_keys(bench.lab)
     _check_labctl(bench.lab, handed["gateway"], ann, ben)
     _check_page(bench, handed["gateway"], ann, tokens)
+    _check_fault(bench.lab, handed["gateway"], ann, tokens)
     code, said = ann("list")
     again = bench.labctl("class", "reset", "ann", "--json").document["people"][0]["token"]
     assert ann("list")[0] != 0
@@ -276,6 +277,26 @@ def _check_page(bench: Bench, gateway: str, ann: Student, tokens: dict[str, str]
         waited_for="ann's job to be stopped",
     )
     assert job not in shown("tom")
+
+
+def _check_fault(lab: Lab, gateway: str, ann: Student, tokens: dict[str, str]) -> None:
+    """A node under ann's job is killed on her word, not on ben's, and its receipt is hers to read."""
+    code, printed = ann.labctl("submit", "digits", "-p", "epochs=20", "--detach", "--quiet")
+    assert code == 0, printed
+    job = printed.strip()
+
+    def ask(name: str) -> requests.Response:
+        headers = {"Authorization": f"Bearer {tokens[name]}"}
+        return requests.post(f"{gateway}/workloads/ann/{job}/fault", headers=headers)
+
+    refused = ask("ben")
+    assert (refused.status_code, "this job is ann's" in refused.text) == (403, True), refused.text
+    eventually(lambda: ask("ann").ok, PATIENCE, "a node under ann's job is to be killed")
+    again = ask("ann")
+    assert (again.status_code, "a fault is under way" in again.text) == (409, True), again.text
+    (receipt,) = eventually(lambda: lab.store.list(f"receipts/{job}"), PATIENCE, "there is a receipt")
+    assert '"verdict": "recovered"' in lab.store.get(receipt.key).decode()
+    assert ann.labctl("jobs", "stop", job)[0] == 0
 
 
 def _check_keys(lab: Lab) -> None:

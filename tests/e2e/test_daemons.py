@@ -54,7 +54,7 @@ def test_a_damaged_file_of_the_queues_is_set_aside_and_the_rest_starts(own: Benc
     shown = own.labctl("status", "--json").document
     assert shown["healthy"]
     (detail,) = [each["detail"] for each in shown["services"] if each["service"] == QUEUE]
-    assert detail == f"the queues began anew: the damaged file is kept as {kept}"
+    assert detail == f"the queues started empty: the damaged file is kept as {kept}"
     assert own.lab.store.get("e2e/precious") == b"kept"
     kept.unlink()
     own.labctl("restart", QUEUE)

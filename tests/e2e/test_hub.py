@@ -2,106 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import re
 import signal
 import stat
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-import requests
 
+from lab.flows.lessons.evidence import read_records
+from lab.flows.lessons.results import in_store
+from lab.host.jupyter import INDEX
 from lab.people.registry import FOLDER, LINK, Registry
 from lab.runtime import ports
-from lab.runtime.local.processes import MARK
 from lab.services import HUB
+from lab.store.below import StoreBelow
+from tests.e2e.browser import Browser, processes_of
 from tests.e2e.harness import PATIENCE, UP, Bench
 from tests.waiting import eventually
 
 pytest.importorskip("jupyterhub", reason="needs the group `hub`: JupyterHub is not installed")
-
-
-class Browser:
-    """A person's browser: cookies, forms with their hidden fields, and a terminal in her JupyterLab."""
-
-    def __init__(self, hub: str, name: str, trusted: str = "") -> None:
-        """`trusted` is the file of the authority of an address with TLS."""
-        self.hub, self.name, self.trusted, self.session = hub, name, trusted, requests.Session()
-        self.session.trust_env = False  # else REQUESTS_CA_BUNDLE takes the place of `verify`
-        self.session.verify = trusted or True
-
-    def get(self, path: str) -> requests.Response:
-        return self.session.get(self.hub + path, timeout=PATIENCE)
-
-    def fill(self, page: requests.Response, path: str, **fields: str) -> requests.Response:
-        """Send a form with the fields that the page hides in it."""
-        hidden = dict(re.findall(r'type="hidden" name="(\w+)"\s+value="([^"]*)"', page.text))
-        return self.session.post(self.hub + path, data={**hidden, **fields}, timeout=PATIENCE)
-
-    def follow(self, link: str) -> requests.Response:
-        """Open a link and press the button, if there is one."""
-        page = self.session.get(link, timeout=PATIENCE)
-        return self.fill(page, "/hub/invite") if page.ok else page
-
-    def sign_in(self, name: str, token: str) -> requests.Response:
-        return self.fill(self.get("/hub/login"), "/hub/login", username=name, password=token)
-
-    @property
-    def signed_in(self) -> bool:
-        return "/hub/login" not in self.get("/hub/home").url
-
-    def open_lab(self) -> None:
-        """Wait until her JupyterLab is open."""
-        self.get("/hub/spawn")
-        place = f"/user/{self.name}/lab"
-        eventually(lambda: self.get(place).url.endswith(place), PATIENCE, f"{self.name}'s JupyterLab opens")
-
-    def api(self, method: str, path: str, document: dict[str, str] | None = None) -> requests.Response:
-        """Ask her server as its pages do."""
-        base = f"/user/{self.name}/"
-        (xsrf,) = (c.value for c in self.session.cookies if (c.name, c.path) == ("_xsrf", base))
-        url, headers = f"{self.hub}{base}api/{path}", {"X-XSRFToken": str(xsrf)}
-        return self.session.request(method, url, headers=headers, json=document, timeout=PATIENCE)
-
-    def type(self, line: str) -> tuple[int, str]:
-        """Type a line in a new terminal: its exit code, and what it prints."""
-        import websocket
-
-        terminal = self.api("POST", "terminals").json()["name"]
-        url = f"{self.hub}/user/{self.name}/terminals/websocket/{terminal}"
-        request = self.session.prepare_request(requests.Request("GET", url))
-        socket = websocket.create_connection(
-            url.replace("http", "ws", 1),
-            cookie=request.headers["Cookie"],
-            origin=self.hub,
-            timeout=PATIENCE,
-            sslopt={"ca_certs": self.trusted} if self.trusted else None,
-        )
-        first, second = uuid.uuid4().hex, uuid.uuid4().hex
-        with contextlib.closing(socket):
-            begin, end = (f"echo {mark[:9]}''{mark[9:]}" for mark in (first, second))
-            text = f"stty -echo; PS1=; {begin}; {line}; {end} $?\n"
-            socket.send(json.dumps(["stdin", text]))
-            printed = ""
-            while not (match := re.search(rf"{first}\r?\n(.*){second} (\d+)", printed, re.DOTALL)):
-                kind, *data = json.loads(socket.recv())
-                printed += data[0] if kind == "stdout" else ""
-        self.api("DELETE", f"terminals/{terminal}")
-        return int(match[2]), match[1]
-
-
-def processes_of(mark: str) -> list[psutil.Process]:
-    marked = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                marked.append(process)
-    return marked
 
 
 @pytest.mark.long
@@ -125,6 +46,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
         person.open_lab()
     _check_secrets(bench, ann, tokens)
     _check_home(bench, ann)
+    _check_first_lesson(bench, ann, tmp_path)
 
     code, said = ann.type("ray job submit --submission-id first -- python -c 'print(6 * 7)'")
     assert (code, "42" in said, "succeeded" in said) == (0, True, True), said
@@ -215,6 +137,32 @@ def _check_home(bench: Bench, ann: Browser) -> None:
     assert saved.ok, saved.text
     assert (home / "work" / "README.md").read_text() == "mine"
     assert Path("workspace/README.md").read_text() != "mine"
+
+
+def _check_first_lesson(bench: Bench, ann: Browser, tmp_path: Path) -> None:
+    """JupyterLab opens on the lessons; she does the first one, and the class counts what she hands in."""
+    assert ann.get("/user/ann/").url.endswith(f"/user/ann/lab/tree/{INDEX}")
+    page = ann.api("GET", f"contents/{INDEX}").json()["content"]
+    assert f"({ann.hub}/class/)" in page
+    run = "python -m lab.flows.lessons.execute notebooks/00-first-steps.ipynb --lesson 0"
+    assert ann.type(f"cd ~/work && (nohup {run} > ../said 2>&1 &)")[0] == 0
+    hers = StoreBelow(bench.lab.store, "people/ann")
+    typed = eventually(
+        lambda: read_records(hers, 0)[1].get("typed"), PATIENCE, "the notebook asks her to type"
+    )
+    assert str(typed).startswith("ann-lesson-00-typed-")
+    code, said = ann.type(f"ray job submit --submission-id {typed} --entrypoint-num-cpus 1 -- echo by hand")
+    assert code == 0, said
+    eventually(lambda: 0 in in_store(hers), PATIENCE, "the notebook has checked itself")
+    code, said = ann.type("labctl lesson check 0 && labctl lesson report --student ann --output ~/ann.json")
+    assert (code, "passed: 0" in said) == (0, True), said
+    (tmp_path / "ann.json").write_text((bench.folder / "hub" / "homes" / "ann" / "ann.json").read_text())
+    bench.labctl("class", "collect", str(tmp_path))
+    progress = bench.labctl("class", "progress", "--json").document
+    (standing,) = progress["people"]["ann"]
+    assert (standing["lesson"], standing["state"]) == (0, "passed"), standing
+    code, said = ann.type("cd ~/work && python -c 'from lab.lessons import Session; Session(10)'")
+    assert (code, "changes the lab itself" in said) == (1, True), said
 
 
 def _check_kill(bench: Bench, ann: Browser) -> None:

@@ -10,6 +10,10 @@ from tests.e2e.jupyter import NOTEBOOK, Jupyter, JupyterTests
 
 
 class TestJupyter(JupyterTests):
+    def test_labctl_is_in_its_terminal_and_means_this_lab(self, shell: Bench, jupyter: Jupyter) -> None:
+        said = jupyter.terminal("labctl status --addresses; echo 'exit code: '$?", "exit code: 0")
+        assert shell.lab.endpoints().dashboard in said
+
     def test_a_notebook_kills_a_training_and_proves_that_it_went_on(
         self, shell: Bench, jupyter: Jupyter
     ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.runtime.local.runtime import LocalRuntime
 from tests.e2e.harness import PATIENCE, ROOT, Bench
 
 RAY = str(Path(sys.executable).parent / "ray")
@@ -25,12 +26,19 @@ print("task ran on", ray.get(where.remote()), "GPUs", ray.cluster_resources()["G
 """
 
 
+def variables(bench: Bench) -> dict[str, str]:
+    """The lab's environment of a shell."""
+    runtime = bench.lab.runtime
+    assert isinstance(runtime, LocalRuntime)
+    return runtime.client_environment()
+
+
 def shell(
     bench: Bench, *argv: str, without: tuple[str, ...] = (), **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a shell that has the lab's environment and `more`, and nothing else of Ray's."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY", "AWS_", "PYTHONPATH"))}
-    environment = {**kept, **bench.lab.runtime.client_environment(), **more}
+    environment = {**kept, **variables(bench), **more}
     for name in without:
         del environment[name]
     return subprocess.run(
@@ -76,7 +84,7 @@ def test_rays_own_commands_find_the_cluster(bench: Bench, command: str, says: st
 @pytest.mark.parametrize(("command", "says"), [("status", "CPU"), ("timeline", "Trace file written to")])
 def test_they_find_it_where_only_rays_client_joins_too(bench: Bench, command: str, says: str) -> None:
     """As in JupyterLab of a lab of containers, which has no node beside it."""
-    head = bench.lab.runtime.client_environment()["RAY_ADDRESS"]
+    head = variables(bench)["RAY_ADDRESS"]
     ended = shell(bench, RAY, command, RAY_ADDRESS="ray://127.0.0.1:1", RAYLAB_GCS_ADDRESS=head)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert says in ended.stdout

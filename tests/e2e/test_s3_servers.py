@@ -25,6 +25,7 @@ from tests.e2e.s3_questions import DIFFERENCES, ask_everything, differing
 from tests.e2e.servers import S3Server, started
 from tests.e2e.store import check_keys_of
 from tests.minio import minio_program
+from tests.s3_basics import BASICS
 from tests.waiting import eventually
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "store.md"
@@ -60,9 +61,10 @@ def store(request: pytest.FixtureRequest, make: MadeServer) -> S3Server:
 
 
 def test_the_store_does_all_that_ray_and_the_lab_ask_of_it(store: S3Server) -> None:
-    checks = {check.name: check for check in examine(store.training, "ray")}
+    questions = (*QUESTIONS, *BASICS)
+    checks = {check.name: check for check in examine(store.training, "ray", questions=questions)}
     assert {name: check for name, check in checks.items() if check.outcome != "passed"} == {}
-    assert {question.name for question in QUESTIONS} <= set(checks)
+    assert {question.name for question in questions} <= set(checks)
 
 
 def test_the_key_of_jobs_reaches_one_bucket(server: S3Server) -> None:

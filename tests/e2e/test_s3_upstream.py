@@ -162,7 +162,7 @@ def test_a_lab_that_was_down_finds_its_objects_again(up: There) -> None:
     assert "up --no-s3` starts a store" in up.bench.labctl(*UP).err
     assert up.bench.lab.store.get("mine") == b"data"
     up.bench.labctl("down")
-    assert f"they stay in bucket {BUCKET}" in up.bench.labctl(*UP, "--no-s3").err
+    assert f"stay in bucket {BUCKET}" in up.bench.labctl(*UP, "--no-s3").err
     assert not up.bench.lab.store.exists("mine")
     up.bench.labctl("down")
 
@@ -199,7 +199,7 @@ def check_judged_from_there(there: There, receipt: Mapping[str, Any]) -> None:
         receipt["checkpoint"],
     )
     assert there.objects == before
-    assert job in judged(key, "other", code=3).err.partition("ledgers are there of: ")[2]
+    assert job in judged(key, "other", code=3).err
     nobody = f"http://127.0.0.1:{free_port()}"
     for ended, words in (
         (judged(other, job, code=13), "refuses the secret key"),

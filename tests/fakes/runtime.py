@@ -121,7 +121,7 @@ class FakeRuntime(Runtime):
             s3=lab.url("s3"),
             credentials=Credentials(f"access-{self.lab}", f"secret-{self.lab}"),
             ray_token=f"token-{self.lab}",
-            jupyter=f"{lab.url('jupyter')}/lab?token=jupyter-{self.lab}",
+            jupyter=f"{lab.url('jupyter')}/?token=jupyter-{self.lab}",
             queue=lab.url("queue"),
             gateway=lab.url("gateway") if lab.spec.classroom else "",
             address=address.url if (address := lab.spec.address) else "",

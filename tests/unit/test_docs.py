@@ -28,6 +28,7 @@ from lab.evidence.receipt.questions import QUESTIONS
 from lab.faults import catalogue, find_fault
 from lab.runtime.spec import Asked
 from tests.conftest import ROOT
+from tests.entrances import table
 
 PAGES = tuple(sorted(path.stem for path in (ROOT / "docs").glob("*.md")))
 DOCUMENTS = (
@@ -357,6 +358,10 @@ def test_the_workspace_shows_the_example_as_it_is() -> None:
         block for language, block in FENCE.findall(read("workspace/README.md")) if language == "python"
     ]
     assert read("workspace/examples/resumable.py").endswith(f"\n{block}")
+
+
+def test_the_entrances_of_a_class_are_those_that_are_tried() -> None:
+    assert f"\n{table()}\n" in read("docs/class.md")
 
 
 def test_each_section_on_gpus_says_which_tests_ran_it() -> None:

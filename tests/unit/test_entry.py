@@ -152,7 +152,7 @@ def failing(error: BaseException) -> Callable[[], str | None]:
     [
         (SetupError("no network", "plug it in"), 12, "error: no network\n  -> plug it in\n"),
         (UsageError("an empty name", "name it"), 2, "error: an empty name\n  -> name it\n"),
-        (KeyboardInterrupt(), 130, "error: interrupted; the next call goes on where this one stopped\n"),
+        (KeyboardInterrupt(), 130, "error: interrupted; the next run continues where this one stopped\n"),
     ],
 )
 def test_a_set_up_that_does_not_end_well_is_told_without_a_traceback(

@@ -365,8 +365,8 @@ def test_a_job_is_final_in_three_states() -> None:
         (2, {"CPU": 8.0}, ""),
         (2, {}, ""),
         (1, {"GPU": 4.0}, "no node has 4 GPU; the largest has 0 (for each rank)"),
-        (3, {"CPU": 8.0}, "only 2 of 3 ranks of 8 CPU fit on the nodes there are"),
-        (5, {"CPU": 4.0}, "only 4 of 5 ranks of 4 CPU fit on the nodes there are"),
+        (3, {"CPU": 8.0}, "only 2 of 3 ranks fit on the nodes; each asks for 8 CPU"),
+        (5, {"CPU": 4.0}, "only 4 of 5 ranks fit on the nodes; each asks for 4 CPU"),
     ],
 )
 def test_ranks_that_do_not_fit_have_a_reason(ranks: int, each: dict[str, float], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,17 @@ def test_unit_tests_run_on_every_python_that_labctl_takes() -> None:
     matrix = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["unit"]["strategy"]["matrix"]
     assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13"]
     assert any(each["os"].startswith("macos") for each in matrix["include"])
+
+
+def test_a_release_publishes_the_wheel_the_images_and_the_site() -> None:
+    jobs = workflow(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
+    assert {"index", "images", "site"} <= jobs.keys()
+    assert all(jobs[name]["needs"] == "build" for name in ("index", "images", "site"))
+
+
+def test_every_image_that_is_pinned_by_digest_is_one_that_renovate_reads() -> None:
+    settings = json.loads((ROOT / ".github" / "renovate.json").read_text(encoding="utf-8"))
+    (pattern,) = settings["docker-compose"]["managerFilePatterns"]
+    files = [path for path in sorted((ROOT / "compose").rglob("*.y*ml")) if "@sha256:" in path.read_text()]
+    assert files
+    assert [path for path in files if not re.search(pattern.strip("/"), str(path.relative_to(ROOT)))] == []

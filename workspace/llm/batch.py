@@ -40,7 +40,7 @@ EVIDENCE = ".raylab/inference"
 SCHEMA = "inference-evidence/1"
 
 CHECK_SECONDS = 600.0
-"""Longest wait for the answers that are computed once more on a GPU."""
+"""Longest wait for the answers that are recomputed on a GPU."""
 
 KEPT = ("id", "sha256", "output_tokens", "session", "sent_at", "attempts", "checkpoint_sha256")
 """Fields of a kept answer that are evidence."""
@@ -215,11 +215,11 @@ def once_more(
         else:
             found = reference(settings, prompts, args.output_tokens)
     except ray.exceptions.GetTimeoutError:
-        print(f"not computed once more in {CHECK_SECONDS:g} s: no GPU is free, or --check is too large")
+        print(f"not recomputed in {CHECK_SECONDS:g} s: no GPU is free, or --check is too large")
     except (ray.exceptions.RayError, client.RefusedError) as error:
-        print(f"not computed once more: {error}")
+        print(f"not recomputed: {error}")
     if found and len(found) < len(prompts):
-        print(f"{len(prompts) - len(found)} of {len(prompts)} answers could not be computed once more")
+        print(f"{len(prompts) - len(found)} of {len(prompts)} answers could not be recomputed")
     return found
 
 
@@ -286,11 +286,11 @@ def engine_of(args: argparse.Namespace) -> str:
 
 def settings() -> argparse.ArgumentParser:
     parser = measure.load(serve.settings(argparse.ArgumentParser(description=__doc__.split("\n")[0])))
-    parser.add_argument("--name", default="", help="name of the batch; that of an earlier one: what it lacks")
+    parser.add_argument("--name", default="", help="name of the batch; an earlier one's: complete it")
     parser.add_argument("--through", choices=("serve", "data"), default="serve")
     parser.add_argument("--url", default="", help="an endpoint that is there, instead of one of its own")
-    parser.add_argument("--give-up", type=float, default=300, help="seconds after which a prompt is given up")
-    parser.add_argument("--check", type=int, default=16, help="answers that are computed once more")
+    parser.add_argument("--give-up", type=float, default=300, help="seconds until a prompt is abandoned")
+    parser.add_argument("--check", type=int, default=16, help="answers that are recomputed to compare")
     return parser
 
 

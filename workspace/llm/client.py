@@ -106,11 +106,11 @@ async def documents(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]
         try:
             document = json.loads(content)
         except ValueError:
-            raise LostError("the stream has a part that is no JSON") from None
+            raise LostError("the stream has a part that is not JSON") from None
         if "error" in document:
             raise LostError(str(document["error"]))
         yield document
-    raise LostError("the stream ended before its end")
+    raise LostError("the stream ended too early")
 
 
 async def receive(
@@ -203,10 +203,8 @@ async def answer_all(
                     await pause(wait)
                     attempt, wait = attempt + 1, min(2 * wait, LONGEST_PAUSE)
                 else:
-                    timing = answer.timing
-                    timed = Timing(timing.id, timing.sent_at, timing.parts, timing.input_tokens,
-                                   timing.output_tokens, attempt)  # fmt: skip
-                    await on_answer(replace(answer, timing=timed))
+                    timing = replace(answer.timing, attempts=attempt)
+                    await on_answer(replace(answer, timing=timing))
                     break
 
     workers = [asyncio.ensure_future(work()) for _ in range(in_flight)]

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from engine import Engine, Request, Token
 from protocol import DONE, ApiError, Source, Text, Wanted, completion, event, models, read, usage_part
@@ -51,17 +51,6 @@ def bearer_token() -> str:
     return hmac.new(secret.encode(), b"raylab: the endpoint of a language model", hashlib.sha256).hexdigest()
 
 
-class Runner(Protocol):
-    """What has requests answered."""
-
-    failure: str
-    """Reason why it answers no more; empty while it does."""
-
-    def check(self, request: Request) -> None: ...
-    def submit(self, request: Request, on_token: OnToken) -> None: ...
-    def cancel(self, request: str) -> None: ...
-
-
 class Loop:
     """An engine in a thread of its own. Its methods may be called from any thread."""
 
@@ -71,6 +60,7 @@ class Loop:
         self._listeners: dict[str, OnToken] = {}
         self._wake = threading.Condition(threading.RLock())
         self.failure = ""
+        """Reason why it answers no more; empty while it does."""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -175,19 +165,19 @@ class Reply:
 
 
 class Endpoint:
-    """Answers requests over HTTP with what a runner gives."""
+    """Answers requests over HTTP with what an engine gives."""
 
     def __init__(
         self,
-        runner: Runner,
+        loop: Loop,
         model: str,
         context: int,
         token: str,
         checkpoint: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`checkpoint` is the SHA-256 of the one that the runner has loaded."""
-        self._runner, self._context, self._token = runner, context, token
+        """`checkpoint` is the SHA-256 of the one that the engine has loaded."""
+        self._loop, self._context, self._token = loop, context, token
         self._source = Source(model, checkpoint)
         self._clock = clock
         self._created = int(time.time())
@@ -206,7 +196,7 @@ class Endpoint:
                 raise ApiError(405, f"{path} takes POST", code="method_not_allowed")
             wanted = read(body, self._source.model, f"cmpl-{uuid.uuid4().hex}")
             try:
-                self._runner.check(wanted.request)
+                self._loop.check(wanted.request)
             except ValueError as error:
                 raise ApiError(400, str(error)) from None
             if wanted.stream:
@@ -217,7 +207,7 @@ class Endpoint:
 
     def _health(self) -> Reply:
         """The state of the engine: 503 once it has failed, as vLLM has it."""
-        failure = self._runner.failure
+        failure = self._loop.failure
         return Reply(503, {"status": failure}) if failure else Reply(200, {"status": "ok"})
 
     def _authenticate(self, given: str) -> None:
@@ -233,7 +223,7 @@ class Endpoint:
         """
         parts = Parts(self._clock)
         try:
-            self._runner.submit(wanted.request, parts.put)
+            self._loop.submit(wanted.request, parts.put)
         except RuntimeError as error:
             raise ApiError(503, str(error), "server_error") from None
         ended = False
@@ -248,7 +238,7 @@ class Endpoint:
                     raise ApiError(500, "the engine has failed", "server_error")
         finally:
             if not ended:
-                self._runner.cancel(wanted.request.id)
+                self._loop.cancel(wanted.request.id)
 
     async def _stream(self, wanted: Wanted) -> AsyncIterator[bytes]:
         """The events of a streamed answer. A failure in the middle leaves out the end, `[DONE]`."""

@@ -44,7 +44,7 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
             heights = [100 * (i + 1) / len(ordered) for i in range(len(ordered))]
             shares.step(ordered, heights, where="post", color=colour, linestyle=dashes, label=label)
     shares.set_title("Latencies", loc="left")
-    shares.set(xlabel="ms", ylabel="% at most so long", xscale="log", ylim=(0, 101))
+    shares.set(xlabel="ms", ylabel="% at most this long", xscale="log", ylim=(0, 101))
     shares.legend(frameon=False, fontsize=8)
     for axes in (over, shares):
         axes.grid(color="#E6E8EC", linewidth=0.8)

@@ -67,9 +67,9 @@ def read(body: bytes, model: str, number: str) -> Wanted:
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"the body is no JSON: {error}") from None
+        raise ApiError(400, f"the body is not JSON: {error}") from None
     if not isinstance(said, dict):
-        raise ApiError(400, "the body is no JSON object")
+        raise ApiError(400, "the body is not a JSON object")
     if said.get("model", model) != model:
         raise ApiError(404, f"there is no model {said['model']!r}, but {model!r}", "invalid_request_error",
                        "model", "model_not_found")  # fmt: skip

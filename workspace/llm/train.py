@@ -97,7 +97,7 @@ def check_fixed(now: dict[str, Any], then: dict[str, Any]) -> None:
     """Raise ValueError where a resumed run would not go on with what it began with."""
     changed = [f"{name} was {then[name]}, is {now[name]}" for name in now if now[name] != then[name]]
     if changed:
-        raise ValueError(f"the checkpoint is of another run: {'; '.join(changed)}")
+        raise ValueError(f"the checkpoint belongs to another run: {'; '.join(changed)}")
 
 
 def mean(value: Tensor) -> float:

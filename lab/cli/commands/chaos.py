@@ -28,16 +28,16 @@ SIGNALLED = 128
 @click.command(cls=LabCommand)
 @click.option(
     "--faults", "names", type=values.Text(), metavar="FAULTS",
-    help=f"What to draw from; see `labctl fault-inject --list`. With commas. [default: {DEFAULT_FAULTS}]",
+    help=f"Faults to draw from; see `labctl fault-inject --list`. With commas. [default: {DEFAULT_FAULTS}]",
 )  # fmt: skip
 @click.option(
     "--schedule",
     metavar="FILE",
     type=values.Place(),
-    help="A YAML file that says what comes when.",
+    help="A YAML file that says which fault comes when.",
 )
 @click.option(
-    "--every", type=values.Duration(), metavar="TIME", help="From one fault to the next. [default: 30s]"
+    "--every", type=values.Duration(), metavar="TIME", help="Time from one fault to the next. [default: 30s]"
 )
 @click.option(
     "--seed", type=values.WholeNumber(0, MAX_SEED), metavar="N",
@@ -47,7 +47,9 @@ SIGNALLED = 128
     "--for", "seconds", type=values.Duration(), metavar="TIME",
     help="Inject nothing after this long. [default: go on until the job ends]",
 )  # fmt: skip
-@click.option("--limit", type=values.WholeNumber(1, MAX_FAULTS), metavar="N", help="At most so many faults.")
+@click.option(
+    "--limit", type=values.WholeNumber(1, MAX_FAULTS), metavar="N", help="Inject at most this many faults."
+)
 @click.option(
     "-p", "pairs", type=values.Text(), multiple=True, metavar="FAULT.NAME=NUMBER",
     help="A parameter of one of the faults; see `labctl fault-inject --list`.",
@@ -55,7 +57,7 @@ SIGNALLED = 128
 @click.option("--below-one-worker", is_flag=True, help="Let a fault take the last healthy worker, too.")
 @click.option(
     "--job", "job_id", type=values.Text(), metavar="ID",
-    help="Which job to disturb. [default: the one that runs]",
+    help="Job to disturb. [default: the one that runs]",
 )  # fmt: skip
 @control_option
 @pass_app
@@ -74,9 +76,9 @@ def chaos(
 ) -> None:
     """Break one thing after another, and judge each recovery.
 
-    A job has to train for that. Every fault is undone, and training goes on, before the next one comes.
+    A job must be training. Every fault is undone, and training goes on, before the next one comes.
     Exits with 0 only when the job finished, every fault was survived, no checkpoint was lost and, with
-    --control, the weights are the same; else with 10. Ctrl-C undoes the fault that lasts, and shows what was
+    --control, the weights are the same; else with 10. Ctrl-C undoes the present fault, and shows what was
     done so far.
     """
     from lab.flows.chaos import random_plan, read_schedule, run_chaos
@@ -87,7 +89,7 @@ def chaos(
         given = next((flag for flag, value in drawn.items() if value is not None), None)
         if given:
             raise UsageError(
-                f"--schedule and {given} exclude each other", "the file says it; see docs/chaos.md"
+                f"--schedule and {given} cannot be used together", "the file says it; see docs/chaos.md"
             )
         plan = read_schedule(schedule)
         plan = dataclasses.replace(

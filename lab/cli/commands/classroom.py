@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,18 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, format, progress_documents, render, values
+from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import LessonError, NotFoundError, RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.quantities import plural
 from lab.people import roster
-from lab.people.links import MOST_DAYS, as_csv, as_page
+from lab.people.links import MOST_DAYS, as_csv, as_page, csv_text
 from lab.people.policy import Role
 from lab.people.progress import CLAIMED, FAILED, PASSED
 
 if TYPE_CHECKING:
-    from lab.api.shown_here import Invited
     from lab.flows.people import Classroom
     from lab.people.progress import Standing
     from lab.people.registry import Invitation, Newcomer
@@ -41,7 +38,7 @@ def class_() -> None:
     """Add, list and remove the people of a class.
 
     Each has a token of her own. A lab that was started with `labctl up --class` serves jobs and queues to
-    them; docs/class.md has it all.
+    them; docs/class.md explains it.
     """
 
 
@@ -51,7 +48,7 @@ def class_() -> None:
     "--file", type=values.Place(dir_okay=False), metavar="FILE",
     help="A CSV file with the columns name and, if wanted, role.",
 )  # fmt: skip
-@click.option("--count", type=int, metavar="N", help="So many people, called student01, student02, ...")
+@click.option("--count", type=int, metavar="N", help="Add this many people, called student01, student02, ...")
 @click.option(
     "--role", type=click.Choice([role.value for role in Role]), default=Role.STUDENT.value, show_default=True,
     help="Role of all who are named or counted.",
@@ -127,7 +124,7 @@ def remove(app: App, name: str, keep: bool, yes: bool) -> None:
         home = ", and her home in JupyterHub" if classroom.home(name).exists() else ""
         app.confirm(f"--delete-work deletes, for good: {count} of {name}{home}")
     done = classroom.remove(name, delete=not keep)
-    if app.out.as_json(documents.removal(done)):
+    if app.out.as_json(done):
         return
     stopped = f"stopped {', '.join(done.stopped)}" if done.stopped else "no job of hers was unfinished"
     app.out.line(f"{name} was removed: {stopped}")
@@ -165,7 +162,7 @@ def collect(app: App, folder: Path) -> None:
     people, place = registry.people(), registry.path.parent
     handed = collected(app.open(), folder, people)
     write_progress(place, merged(read_progress(place), handed, people, time.time()))
-    if not app.out.as_json(progress_documents.collected(handed)):
+    if not app.out.as_json(documents.collected(handed)):
         for one in handed:
             for problem in one.problems:
                 app.out.line(f"{one.file}, {problem}")
@@ -195,7 +192,7 @@ def progress(app: App, as_csv: bool) -> None:
 
     registry = _open(app).registry
     kept = read_progress(registry.path.parent)
-    if app.out.as_json(progress_documents.progress(kept)):
+    if app.out.as_json(documents.progress(kept)):
         return
     head = ("name", *map(str, kept.lessons))
     rows = []
@@ -203,9 +200,7 @@ def progress(app: App, as_csv: bool) -> None:
         states = {one.lesson: one.state for one in kept.people.get(name, ())}
         rows.append((name, *(states.get(number, "") for number in kept.lessons)))
     if as_csv:
-        text = io.StringIO()
-        csv.writer(text).writerows((head, *rows))
-        app.out.line(text.getvalue().rstrip())
+        app.out.line(csv_text(head, rows).rstrip())
     elif not kept.lessons:
         app.out.line("no report was collected yet: labctl class collect DIR")
     else:
@@ -276,34 +271,19 @@ def _refuse_existing(out: Path | None) -> None:
 def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:
     """Show the tokens, or write them."""
     address = classroom.address
-    records: list[Invited] = [
-        {"name": one.person.name, "role": one.person.role.value, "token": one.token} for one in invitations
-    ]
+    rows = [(one.person.name, one.person.role.value, one.token) for one in invitations]
     if out is not None:
-        write_private(out, _csv(records))
-    shown = records if out is None else [_without_token(record) for record in records]
-    if app.out.as_json(documents.invited(address, shown)):
+        write_private(out, csv_text(("name", "role", "token"), rows))
+    if app.out.as_json(documents.invited(address, rows, hidden=out is not None)):
         return
     if out is None:
-        app.out.show(render.table(("NAME", "ROLE", "TOKEN"), (tuple(record.values()) for record in records)))
+        app.out.show(render.table(("NAME", "ROLE", "TOKEN"), rows))
         app.out.note("each token is shown this once; `labctl class reset NAME` makes another one")
     else:
-        app.out.line(f"{plural(len(records), 'token')} in {out}, which only you can read")
+        app.out.line(f"{plural(len(rows), 'token')} in {out}, which only you can read")
     trust = " SSL_CERT_FILE=class.pem REQUESTS_CA_BUNDLE=class.pem" if classroom.own_authority else ""
     variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...{trust}"
     app.out.note(f"a person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
-
-
-def _without_token(record: Invited) -> Invited:
-    return {"name": record["name"], "role": record["role"]}
-
-
-def _csv(records: Sequence[Invited]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ("name", "role", "token"))
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
 
 
 COMMANDS = (class_,)

@@ -54,8 +54,7 @@ def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
 @click.option("--seed", type=int, metavar="N", help="Which pictures --synthetic draws. [default: 0]")
 @click.option("--url", type=values.Text(), metavar="URL", help="Another address of the archive.")
 @click.option(
-    "--sha256", type=values.Text(), metavar="HEX",
-    help="What the archive's SHA-256 must be. [default: that of the last download from there]",
+    "--sha256", type=values.Text(), metavar="HEX", help="What the archive's SHA-256 must be."
 )  # fmt: skip
 @click.option(
     "--from", "file", type=values.Place(dir_okay=False), metavar="FILE",
@@ -83,13 +82,13 @@ def food11(
     wrong = [name for name, value in given.items() if value is not None]
     if synthetic is not None and wrong:
         raise UsageError(
-            f"{wrong[0]} says where photographs come from; --synthetic draws them: they exclude each other",
+            f"{wrong[0]} names a source of photographs, --synthetic draws them: they cannot be used together",
             "leave one out",
         )
     if synthetic is None and seed is not None:
-        raise UsageError("--seed belongs to --synthetic", "labctl lesson data food11 --synthetic 20 --seed 1")
+        raise UsageError("--seed needs --synthetic", "labctl lesson data food11 --synthetic 20 --seed 1")
     if url is not None and file is not None:
-        raise UsageError("--url and --from exclude each other", "choose one")
+        raise UsageError("--url and --from cannot be used together", "choose one")
     shelf, progress = datasets.Shelf(), app.progress()
     step = meter(progress, app.clock)
     if synthetic is not None:
@@ -107,7 +106,7 @@ def food11(
         f"{dataset.name}: {'' if made else 'there already: '}{described(dataset)}, in {dataset.folder}"
     )
     if not made:
-        app.out.note("--force makes it anew")
+        app.out.note("--force makes it again")
 
 
 def described(dataset: Dataset) -> str:
@@ -141,7 +140,7 @@ def list_(app: App) -> None:
         for partial in arrived
     ]
     app.out.show(render.table(columns, [*map(_row, complete), *more]))
-    app.out.note(f"they lie in {shelf.folder}")
+    app.out.note(f"they are in {shelf.folder}")
 
 
 def _row(dataset: Dataset) -> tuple[str, ...]:

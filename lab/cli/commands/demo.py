@@ -30,7 +30,7 @@ MAX_EPOCHS = 1000
 @click.option(
     "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
     shell_complete=fault_names,
-    help="What happens; a fault of a node or a training process. See `labctl fault-inject --list`.",
+    help="Fault to inject, of a node or a training process; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option(
     "--workers", type=values.WholeNumber(1, 2), default=1, show_default=True, metavar="N",
@@ -56,8 +56,8 @@ def demo(
 
     Exits with 0 only when the verdict is `recovered` or `as-expected` and the undisturbed run did not fail.
     With --json, stdout has two documents, one per line: how the demo went, and
-    last the receipt. Where JupyterLab's packages are not installed yet, it is installed and started last,
-    and not at all with --down.
+    last the receipt. JupyterLab, where it is not installed yet, is installed and started last; with --down
+    it is left out.
     """
     from lab.faults import find_fault
     from lab.flows.demo import DemoRequest, run_demo

@@ -10,28 +10,13 @@ import click
 
 from lab.cli import documents, values
 from lab.cli.commands.manifests import check, others, tell
-from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, LabGroup, pass_app
-from lab.cli.exporting import (
-    HERE,
-    cpus_option,
-    endpoint_option,
-    folder_option,
-    gcs_ft_option,
-    gpu_option,
-    memory_option,
-    parameter_option,
-    recipe_argument,
-    region_option,
-    runtime_env_option,
-    stock_ray_option,
-    storage_option,
-    workers_option,
-    working_dir_option,
-)
+from lab.cli.commands.submit import command_given, parameter_option, runtime_env_option
+from lab.cli.complete import recipe_names
+from lab.cli.context import App, DashCommand, LabCommand, LabGroup, options, pass_app
 from lab.errors import LabDownError, UsageError
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
-from lab.topology import GpuPlan, LabSpec, Vendor
+from lab.topology import MAX_WORKERS, REGION, GpuPlan, LabSpec, Vendor
 
 if TYPE_CHECKING:
     from lab.flows.kubernetes.export.wanted import Code
@@ -39,6 +24,32 @@ if TYPE_CHECKING:
 STDOUT = "-"
 SCHEMA = "export/1"
 CODE = ("configmap", "image")
+GPUS = ("nvidia", "amd", "none")
+
+size_options = options(
+    click.option(
+        "--workers", type=values.WholeNumber(1, MAX_WORKERS), metavar="N",
+        help=f"Nodes that train. [default: those of the lab when it is up, else {LabSpec.workers}]",
+    ),
+    click.option(
+        "--cpus-per-worker", type=values.WholeNumber(1, 1024), metavar="N",
+        help="CPUs of each worker. [default: those of the lab when it is up, "
+        f"else {LabSpec.cpus_per_worker}]",
+    ),
+)  # fmt: skip
+"""Give a command the number and the size of the workers."""
+
+ray_options = options(
+    click.option(
+        "--gcs-ft", is_flag=True,
+        help="Keep the state of Ray's head in Redis. [default: as the lab when it is up]",
+    ),
+    click.option(
+        "--stock-ray", is_flag=True,
+        help="Stock Ray: without the lab's changes to how it trains. [default: as the lab when it is up]",
+    ),
+)  # fmt: skip
+"""Give a command the kind of Ray."""
 
 
 @click.group(cls=LabGroup)
@@ -47,16 +58,26 @@ def export() -> None:
 
 
 @export.command("kubernetes", cls=DashCommand)
-@recipe_argument
+@click.argument(
+    "recipe", type=values.Text(), required=False, metavar="[RECIPE | -- COMMAND...]",
+    shell_complete=recipe_names,
+    help="A job that goes along: a recipe of workspace/, or a command after --.",
+)  # fmt: skip
 @parameter_option
-@working_dir_option
+@click.option(
+    "--working-dir", type=values.Place(), metavar="DIR",
+    help="Folder of a command, whose files go along. [default: the current one]",
+)  # fmt: skip
 @runtime_env_option
-@gpu_option
-@workers_option
-@cpus_option
-@memory_option
-@gcs_ft_option
-@stock_ray_option
+@click.option(
+    "--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: those of the lab when it is up]"
+)
+@size_options
+@click.option(
+    "--memory-per-worker", "memory", type=values.MemorySize(), metavar="SIZE",
+    help="Memory of each worker, such as 8Gi. [default: 4Gi, with a GPU 16Gi]",
+)  # fmt: skip
+@ray_options
 @click.option(
     "-n", "--namespace", type=values.Text(), metavar="NAMESPACE",
     help="The namespace. [default: the lab's name]",
@@ -65,9 +86,18 @@ def export() -> None:
     "--image", type=values.Text(), metavar="REF",
     help="Image of the nodes, with the lab's version of Ray. [default: the lab's own]",
 )  # fmt: skip
-@storage_option
-@endpoint_option
-@region_option
+@click.option(
+    "--storage", type=values.Text(), default="s3://ray", show_default=True, metavar="s3://BUCKET[/FOLDER]",
+    help="Where checkpoints and ledgers go.",
+)  # fmt: skip
+@click.option(
+    "--endpoint", type=values.Text(), metavar="URL",
+    help="Address of the object store, as the nodes reach it. [default: AWS' own]",
+)  # fmt: skip
+@click.option(
+    "--region", type=values.Text(), default=REGION, show_default=True, metavar="REGION",
+    help="Region of the object store.",
+)  # fmt: skip
 @click.option(
     "--queue", type=values.Text(), metavar="QUEUE",
     help="LocalQueue of Kueue that it is submitted to. [default: without Kueue]",
@@ -85,7 +115,9 @@ def export() -> None:
     "--code", type=click.Choice(CODE), default=CODE[0], show_default=True,
     help="Where code comes from: ConfigMaps, or an image that is built from the folder.",
 )  # fmt: skip
-@click.option("--appwrapper", is_flag=True, help="Put it into an AppWrapper, which starts it again.")
+@click.option(
+    "--appwrapper", "app_wrapper", is_flag=True, help="Put it into an AppWrapper, which starts it again."
+)
 @click.option(
     "--output", type=values.Text(), required=True, metavar="DIR|-",
     help="A new folder, or `-` to print the manifests.",
@@ -100,7 +132,7 @@ def export_kubernetes(
     gpu: str | None,
     workers: int | None,
     cpus_per_worker: int | None,
-    memory_per_worker: int | None,
+    memory: int | None,
     gcs_ft: bool,
     stock_ray: bool,
     namespace: str | None,
@@ -113,37 +145,38 @@ def export_kubernetes(
     priority: str | None,
     runtime_class: str | None,
     code: str,
-    appwrapper: bool,
+    app_wrapper: bool,
     output: str,
 ) -> None:
     """Write the lab as manifests of KubeRay and Kueue, checked before they are written.
 
-    Without a job a RayCluster, with one a RayJob that brings its own cluster. No cluster is asked.
+    Without a job it is a RayCluster, with one a RayJob that brings its own cluster. No cluster is needed.
 
-    Exits with 22, and writes nothing, when a check finds that it could not work.
+    Exits with 22, and writes nothing, when a check finds that they could not work.
     """
     from lab.flows.kubernetes.export import Wanted
     from lab.flows.kubernetes.export import export as make
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
-        raise UsageError("--json and --output - exclude each other", "name a folder")
+        raise UsageError("--json and --output - cannot be used together", "name a folder")
     settings = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
     spec = _spec(app, settings, gpu)
+    storage = storage.rstrip("/")
     wanted = Wanted(
         spec,
-        namespace or "",
-        image or "",
-        storage.rstrip("/"),
-        (endpoint or "").rstrip("/"),
-        region,
-        memory_per_worker or 0,
-        queue or "",
-        priority or "",
-        runtime_class or "",
-        appwrapper,
-        code == CODE[1],
-        _job(spec, recipe, parameters, working_dir, runtime_env, storage.rstrip("/")),
+        namespace=namespace or "",
+        image=image or "",
+        storage=storage,
+        endpoint=(endpoint or "").rstrip("/"),
+        region=region,
+        memory=memory or 0,
+        queue=queue or "",
+        priority=priority or "",
+        runtime_class=runtime_class or "",
+        app_wrapper=app_wrapper,
+        in_image=code == CODE[1],
+        code=_job(spec, recipe, parameters, working_dir, runtime_env, storage),
     )
     folder = Path(output)
     if output != STDOUT:
@@ -166,13 +199,12 @@ def export_kubernetes(
 
 @export.command("compose", cls=LabCommand)
 @click.option(
-    "--gpu", type=click.Choice(HERE), help="GPUs of the workers. [default: those of the lab when it is up]"
-)
-@workers_option
-@cpus_option
-@gcs_ft_option
-@stock_ray_option
-@folder_option
+    "--gpu", type=click.Choice(("simulated", *GPUS)),
+    help="GPUs of the workers. [default: those of the lab when it is up]",
+)  # fmt: skip
+@size_options
+@ray_options
+@click.option("--output", type=values.Place(), required=True, metavar="DIR", help="A new folder.")
 @pass_app
 def export_compose(
     app: App,
@@ -185,18 +217,14 @@ def export_compose(
 ) -> None:
     """Write the lab as a folder for plain `docker compose`, on a machine without labctl."""
     from lab.flows.compose_folder import compose_folder
-
-    asked = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
-    _write(app, output, compose_folder(_current(app, asked, gpu)))
-
-
-def _write(app: App, folder: Path, files: dict[str, bytes]) -> None:
     from lab.flows.kubernetes.folder import write_folder
 
-    write_folder(folder, files)
-    if not app.out.as_json({"schema": SCHEMA, "folder": str(folder), "files": sorted(files)}):
-        app.out.line(f"{folder}: {plural(len(files), 'file')}")
-        app.out.note(f"next: {folder / 'README.md'} has the commands in their order")
+    asked = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
+    files = compose_folder(_current(app, asked, gpu))
+    write_folder(output, files)
+    if not app.out.as_json({"schema": SCHEMA, "folder": str(output), "files": sorted(files)}):
+        app.out.line(f"{output}: {plural(len(files), 'file')}")
+        app.out.note(f"next: {output / 'README.md'} has the commands in their order")
 
 
 def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
@@ -235,14 +263,7 @@ def _job(
     """The job that goes along, if any. Raises UsageError, NotFoundError."""
     from lab.flows.kubernetes.export.wanted import recipe_code, script_code
 
-    command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
-    if recipe is not None and command is not None:
-        raise UsageError(f"{recipe} --: either a recipe or a command", "RECIPE, or -- COMMAND")
-    for option, value in (("--runtime-env", runtime_env), ("--working-dir", working_dir)):
-        if value is not None and command is None:
-            raise UsageError(f"{option}: only for a command after --")
-    if parameters and recipe is None:
-        raise UsageError(f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --")
+    command = command_given(recipe, parameters, runtime_env, working_dir)
     if recipe is not None:
         return recipe_code(spec.name, recipe, values.settings(parameters), storage, spec.workers)
     if command is not None:

@@ -66,7 +66,7 @@ def _list(app: App) -> None:
 @click.option(
     "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
     shell_complete=fault_names,
-    help="What to do to it; see `labctl fault-inject --list`.",
+    help="Fault to inject; see `labctl fault-inject --list`.",
 )  # fmt: skip
 @click.option(
     "-p", "pairs", type=values.Text(), multiple=True, metavar="NAME=NUMBER",
@@ -74,7 +74,7 @@ def _list(app: App) -> None:
 )  # fmt: skip
 @click.option(
     "--job", "job_id", type=values.Text(), metavar="ID",
-    help="Which job to watch. [default: the one that runs]",
+    help="Job to watch. [default: the one that runs]",
 )  # fmt: skip
 @click.option(
     "--after-epoch", "--after-step", "after_epoch", type=values.WholeNumber(0, MAX_EPOCH), metavar="N",
@@ -84,7 +84,7 @@ def _list(app: App) -> None:
 @click.option(
     "--after", type=values.Duration(zero=True), metavar="TIME", help="Wait this long instead, such as 10s."
 )
-@click.option("--for", "duration", type=values.Duration(), metavar="TIME", help="How long the fault lasts.")
+@click.option("--for", "duration", type=values.Duration(), metavar="TIME", help="Duration of the fault.")
 @click.option(
     "--timeout", type=values.Duration(), metavar="TIME",
     help="Longest wait for the moment to inject, and again for training to go on. "
@@ -97,7 +97,7 @@ def _list(app: App) -> None:
 @control_option
 @click.option(
     "--list", "listing", is_flag=True,
-    help="Break nothing: list the faults, what -p can set, and what is right after each.",
+    help="Break nothing: list the faults, what -p can set, and what should happen after each.",
 )  # fmt: skip
 @cluster_options
 @pass_app
@@ -133,9 +133,11 @@ def fault_inject(
         _list(app)
         return
     if after_epoch is not None and after is not None:
-        raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
+        raise UsageError("--after-epoch and --after cannot be used together", "name one moment to inject at")
     if control and detach:
-        raise UsageError("--control and --detach exclude each other", "a control run follows the receipt")
+        raise UsageError(
+            "--control and --detach cannot be used together", "a control run follows the receipt"
+        )
     request = FaultRequest(
         target=target or "",
         kind=kind,

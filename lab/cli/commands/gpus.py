@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, render, values
-from lab.cli.context import GPUS, App, LabCommand, pass_app
+from lab.cli.context import GPUS, App, LabCommand, options, pass_app
 from lab.errors import LabError, PinningError
 from lab.runtime.spec import Asked
 from lab.topology import MAX_WORKERS, GpuPlan, Vendor
@@ -33,24 +33,20 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
     def with_asked(
         *args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: object
     ) -> object:
-        return command(*args, asked=Asked(gpu, values.gpu_names(gpus), share_gpu), **rest)
+        named = () if gpus is None else values.names(gpus, "--gpus", "GPU-5c0d,GPU-8e1a or 0,1", "GPU")
+        return command(*args, asked=Asked(gpu, named, share_gpu), **rest)
 
-    wrapped: Callable[..., object] = with_asked
-    for option in (
+    return options(
+        click.option("--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"),
+        click.option(
+            "--gpus", type=values.Text(), metavar="GPU,GPU",
+            help="GPUs to use, in the workers' order; see `labctl gpus`.",
+        ),
         click.option(
             "--share-gpu", is_flag=True,
             help="Let workers share GPUs where there are too few: without limits, and without NCCL.",
         ),
-        click.option(
-            "--gpus", type=values.Text(), metavar="GPU,GPU",
-            help="Which ones, in the workers' order; see `labctl gpus`.",
-        ),
-        click.option(
-            "--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"
-        ),
-    ):  # fmt: skip
-        wrapped = option(wrapped)
-    return wrapped
+    )(with_asked)  # fmt: skip
 
 
 def say_plan(app: App, plan: GpuPlan) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from lab.api.health import CheckView, DeviceView, HealthView
-from lab.cli import documents, format, health_words, render, values
+from lab.cli import format, health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cluster.alerts import Alerts
 from lab.cluster.health import RUN_SECONDS
@@ -85,7 +85,7 @@ def _show(app: App, results: HealthView, *, every: bool) -> None:
     if every:
         for node, skipped in results.skipped.items():
             for name, why in skipped.items():
-                app.out.line(f"{node}: {name} is not made: {why}")
+                app.out.line(f"{node}: {name} is not checked: {why}")
     for order in results.overrides:
         place = f"{order.check} of {order.node} {health_words.device(order.device)}"
         app.out.note(f"a fault orders that {place} reports {order.state}")
@@ -128,7 +128,7 @@ def alerts(app: App) -> None:
     Prometheus decides them, Alertmanager groups and silences them. docs/metrics.md lists them all.
     """
     firing = _open(app).firing()
-    if app.out.as_json({"alerts": [documents.alert(alert) for alert in firing]}):
+    if app.out.as_json({"alerts": firing}):
         return
     if not firing:
         app.out.line("no alert fires")
@@ -157,12 +157,12 @@ def alerts(app: App) -> None:
 )  # fmt: skip
 @pass_app
 def silence(app: App, name: str, seconds: float) -> None:
-    """Send an alert to nobody for a while.
+    """Silence an alert for a while: it is sent to nobody.
 
     It is still shown. Alertmanager's page ends a silence before its time.
     """
     made = _open(app).silence(name, seconds)
-    if not app.out.as_json({"silence": documents.silence(made)}):
+    if not app.out.as_json({"silence": made}):
         app.out.line(f"{made.alert}: silenced until {format.clock(made.until)}")
 
 

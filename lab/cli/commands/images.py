@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,19 +14,13 @@ from lab.host.quantities import plural
 from lab.topology import LabSpec, Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lab.flows.images import ImageNeed
 
-F = TypeVar("F", bound="Callable[..., object]")
 
-
-def gpu_option(function: F) -> F:
-    """Give a command the option --gpu."""
-    return click.option(
-        "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
-        help="For which GPUs: NVIDIA and AMD need images of their own.",
-    )(function)  # fmt: skip
+gpu_option = click.option(
+    "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
+    help="GPUs that the images are for: NVIDIA and AMD need images of their own.",
+)  # fmt: skip
 
 
 @click.group(cls=LabGroup)
@@ -93,7 +87,7 @@ def pull(app: App, gpu: str) -> None:
 @gpu_option
 @click.option(
     "--offline", is_flag=True,
-    help="Without an image registry, from Debian's packages, with stand-ins for MinIO and Prometheus.",
+    help="Build without an image registry, from Debian's packages, with stand-ins for MinIO and Prometheus.",
 )  # fmt: skip
 @click.option(
     "--suite", type=values.Text(), metavar="NAME",
@@ -105,14 +99,14 @@ def pull(app: App, gpu: str) -> None:
 )  # fmt: skip
 @pass_app
 def build(app: App, gpu: str, offline: bool, suite: str | None, minio: bool) -> None:
-    """Build the project's own images. What did not change is not built again."""
+    """Build the project's own images. What has not changed is not built again."""
     from lab.flows import images
     from lab.host import programs
 
     if suite and not offline:
         raise click.UsageError("--suite needs --offline: it says which Debian release the image is made from")
     if minio and not offline:
-        raise click.UsageError("--minio belongs to --offline; without it `labctl images pull` gets MinIO")
+        raise click.UsageError("--minio needs --offline; without that, `labctl images pull` gets MinIO")
     progress = app.progress()
     program = programs.build(programs.MINIO, progress.line) if minio else None
     built = images.build(
@@ -147,7 +141,7 @@ def save(app: App, file: Path, gpu: str) -> None:
 @gpu_option
 @pass_app
 def load(app: App, file: Path, gpu: str) -> None:
-    """Take in the images of FILE, and say whether a lab has all it needs now."""
+    """Load the images of FILE, and say whether a lab now has all it needs."""
     from lab.flows import images
 
     archive = images.load(file, progress=app.progress())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.api.hub import homes
-from lab.cli import documents, format, health_words, render, values
+from lab.cli import documents, format, render, values
 from lab.cli.address_options import address_options, words
 from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
@@ -268,25 +268,27 @@ def status(app: App, check: bool, addresses: bool, show_secrets: bool) -> None:
 
 
 def _overview(app: App, lab: Lab, seen: LabStatus) -> None:
-    from lab.flows.recovery.heal import down_by_itself, left_behind
-
     nodes, running, problems = cluster(lab, seen)
-    problems += tuple(
-        app.out.about(
-            f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
-        )
-        for entry in (left_behind(lab) if seen.up else ())
-    )
-    problems += tuple(
-        f"{service} has ended: `labctl up` repairs"
-        for service in (down_by_itself(lab, seen) if seen.up else ())
-    )
+    problems += _left_undone(app, lab, seen) if seen.up else ()
     devices = health_of(lab) if seen.up else ()
     if not app.out.as_json(documents.lab(seen, nodes, running, problems, devices)):
-        words = health_words.by_node(devices)
-        render.show_lab(app.out, seen, nodes, running, problems, words)
+        from lab.cli.health_words import by_node
+
+        render.show_lab(app.out, seen, nodes, running, problems, by_node(devices) if devices else {})
         if not seen.up:
             app.out.note("start it with: labctl up")
+
+
+def _left_undone(app: App, lab: Lab, seen: LabStatus) -> tuple[str, ...]:
+    """The faults that a labctl has left behind, and the services that have ended by themselves."""
+    from lab.runtime.active_faults import down_by_itself, left_behind
+
+    faults = (
+        app.out.about(f"the fault {left.kind} of {left.target} has not been undone: `labctl heal` undoes it")
+        for left in left_behind(lab.view)
+    )
+    ended = (f"{service} has ended: `labctl up` repairs" for service in down_by_itself(lab.view, seen))
+    return (*faults, *ended)
 
 
 def health_of(lab: Lab) -> Sequence[DeviceView]:

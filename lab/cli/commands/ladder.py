@@ -28,11 +28,11 @@ MAX_RUNS = 100
 )  # fmt: skip
 @click.option(
     "--runs", type=values.WholeNumber(1, MAX_RUNS), default=1, show_default=True, metavar="N",
-    help="Climb so often; the table has the medians.",
+    help="Climb this many times; the table has the medians.",
 )  # fmt: skip
 @click.option(
     "--fault", type=click.Choice(FAULTS), default=FAULTS[0], show_default=True,
-    help="What is lost: the process of a rank, or its node.",
+    help="Loss to cause: of a rank's process, or of its node.",
 )  # fmt: skip
 @click.option(
     "--png", type=values.Place(), metavar="FILE", help="Draw who stepped when on every rung into this file."
@@ -41,9 +41,9 @@ MAX_RUNS = 100
 def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None) -> None:
     """Lose the same rank under six ways of recovery, side by side.
 
-    It has a lab of its own, NAME-ladder, which is taken down at the end, also after Ctrl-C, which shows what
-    was measured until then; yours is left alone. Progress says how many minutes are left. Exits with 10 if
-    a rung went wrong; what this machine cannot do is no failure, and is named with the reason.
+    It has a lab of its own, NAME-ladder, which is taken down at the end; yours is left alone. Ctrl-C ends it
+    early, and shows what was measured until then. Progress says how many minutes are left. Exits with 10 if
+    a rung went wrong; what this machine cannot do is not a failure, and is listed with the reason.
     """
     from lab.flows.ladder import LadderRequest, climb, lab_of, picture
     from lab.host import environment

@@ -20,10 +20,12 @@ from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
     from lab.api.lesson import ReportDocument, ResultDocument
+    from lab.api.shown_here import ShownRestored
     from lab.flows.lessons.model import Lesson, LessonResult
     from lab.flows.lessons.notebook import NotebookStep
+    from lab.lab import Lab
 
-NUMBER = values.WholeNumber(1, 99)
+NUMBER = values.WholeNumber(0, 99)
 SHOWN = 70
 """Characters of a cell's first line that are shown."""
 
@@ -36,6 +38,13 @@ def lesson() -> None:
     """
 
 
+def _open(app: App) -> Lab:
+    """The lab; of a class with the store that the person's own key reaches."""
+    from lab.flows.lessons.evidence import with_own_store
+
+    return with_own_store(app.open())
+
+
 @lesson.command("list")
 @pass_app
 def lesson_list(app: App) -> None:
@@ -43,7 +52,7 @@ def lesson_list(app: App) -> None:
     from lab.flows.lessons import lessons
     from lab.flows.lessons.run import results
 
-    available, checked = lessons(), results(app.open())
+    available, checked = lessons(), results(_open(app))
     if app.out.as_json(
         {"lessons": [documents.lesson(lesson, checked.get(lesson.number)) for lesson in available]}
     ):
@@ -167,7 +176,7 @@ def lesson_check(app: App, number: int) -> None:
     from lab.flows.lessons.run import check_lesson
 
     item = find_lesson(number)
-    result = check_lesson(app.open(), item)
+    result = check_lesson(_open(app), item)
     if not app.out.as_json(result.to_json()):
         _show(app, item, result)
     _judge(app, result)
@@ -190,9 +199,31 @@ def _judge(app: App, result: LessonResult) -> None:
     app.fail(LessonError(f"lesson {result.document.lesson} is not passed yet: {names}", hint))
 
 
+@lesson.command("restore")
+@click.argument("number", metavar="N", type=NUMBER, help="A lesson; see `lesson list`.")
+@pass_app
+def lesson_restore(app: App, number: int) -> None:
+    """Put the notebook of a lesson back as it came, to begin again.
+
+    One that was changed is kept beside it, under another name. The lab need not be up.
+    """
+    from lab.flows.lessons import find_lesson
+    from lab.flows.lessons.restore import restore
+
+    restored = restore(find_lesson(number))
+    shown: ShownRestored = {
+        "notebook": str(restored.notebook),
+        "kept": str(restored.kept) if restored.kept else None,
+    }
+    if app.out.as_json(shown):
+        return
+    kept = f"; yours is now {restored.kept}" if restored.kept else ""
+    app.out.line(f"{restored.notebook} is as it came{kept}")
+
+
 @lesson.command("report")
-@click.option("--student", type=values.Text(), metavar="NAME", help="Whose report it is.")
-@click.option("--output", type=values.Place(), metavar="FILE", help="Where to. [default: print it]")
+@click.option("--student", type=values.Text(), metavar="NAME", help="Name of the student.")
+@click.option("--output", type=values.Place(), metavar="FILE", help="File to write. [default: print it]")
 @click.option(
     "--verify", type=values.Place(), metavar="FILE", multiple=True,
     help="Look at a report that was handed in instead; repeatable.",
@@ -201,12 +232,13 @@ def _judge(app: App, result: LessonResult) -> None:
 def lesson_report(app: App, student: str | None, output: Path | None, verify: tuple[Path, ...]) -> None:
     """Write the results of all lessons into one JSON document, to hand in.
 
-    With --verify, check files that were handed in, and exit with 19 if one does not fit.
+    With --verify, check files that were handed in, and exit with 19 if one does not fit; with --verbose, too,
+    show the answers in them.
     """
     if verify:
         if student or output is not None:
             raise UsageError(
-                "--verify looks at reports, --student and --output write one: they exclude each other",
+                "--verify looks at reports, --student and --output write one: they cannot be used together",
                 "leave one out",
             )
         _verify(app, verify)
@@ -218,7 +250,7 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     from lab.flows.lessons.results import dump
     from lab.flows.lessons.run import collect, results
 
-    lab = app.open()
+    lab = _open(app)
     why = collect(lab)
     if why:
         app.out.note(
@@ -266,6 +298,10 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
             app.out.line(shown(f"{file}:{whose}"))
             for problem in problems:
                 app.out.line(shown(f"  does not fit: {problem}"))
+            for result in report.results if report and app.verbose else ():
+                for question, text in (result.answers or {}).items():
+                    answer = " ".join(text.split())
+                    app.out.line(shown(f"  lesson {result.lesson}, question {question}: {answer}"))
         for line in same:
             app.out.line(shown(f"copied: {line}"))
     if len(intact) < len(files) or same:

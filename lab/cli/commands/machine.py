@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, render, values
+from lab.api.base import plain
+from lab.cli import render, values
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
 from lab.errors import CheckError, RefusedError, UnsupportedError, UsageError
@@ -32,7 +33,7 @@ REPORT = "gpu-acceptance.json"
     "url",
     type=values.Text(),
     metavar="URL",
-    help="Check an S3 server instead: what Ray and the lab ask of it.",
+    help="Check an S3 server instead: all that Ray and the lab need of it.",
 )
 @click.option(
     "--s3-credentials",
@@ -58,7 +59,7 @@ REPORT = "gpu-acceptance.json"
 )  # fmt: skip
 @click.option(
     "--output", type=values.Place(dir_okay=False), metavar="FILE",
-    help=f"Where to write that of the GPUs. [default: {REPORT}]",
+    help=f"File for the report on the GPUs. [default: {REPORT}]",
 )  # fmt: skip
 @pass_app
 def doctor(
@@ -78,12 +79,12 @@ def doctor(
     if gpu_acceptance and (url is not None or any(given.values())):
         raise UsageError("--gpu-acceptance is about GPUs, --s3 about a store", "give one or the other")
     if output is not None and not gpu_acceptance:
-        raise UsageError("--output belongs to --gpu-acceptance", "labctl doctor --gpu-acceptance")
+        raise UsageError("--output needs --gpu-acceptance", "labctl doctor --gpu-acceptance")
     if gpu_acceptance:
         _accept(app, output or Path(REPORT))
         return
     if url is None and (stray := next((option for option, value in given.items() if value), "")):
-        raise UsageError(f"{stray} belongs to --s3", "labctl doctor --s3 URL")
+        raise UsageError(f"{stray} needs --s3", "labctl doctor --s3 URL")
     name, runtime = app.name, app.runtime
     if url is not None:
         checks = store.store_checks(
@@ -93,7 +94,7 @@ def doctor(
         checks = run_checks(name, runtime)
     checks = _with_lab(app, checks)
     ok = all(check.outcome != "failed" for check in checks)
-    document: Diagnosis = {"ok": ok, "checks": [documents.check(check) for check in checks]}
+    document: Diagnosis = {"ok": ok, "checks": plain(checks)}
     if bug_report:
         from lab.flows.doctor import report
 

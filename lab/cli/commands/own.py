@@ -79,7 +79,7 @@ def remove(app: App, data: bool, yes: bool) -> None:
     app.out.line(f"removed {format.size(sum(trace.size for trace in gone))} in {len(gone)} places")
     for trace in listed:
         if trace not in gone:
-            app.out.line(f"kept, for {'it is yours' if trace.yours else 'a lab uses it'}: {trace.place}")
+            app.out.line(f"kept, because {'it is yours' if trace.yours else 'a lab uses it'}: {trace.place}")
     itself = UNINSTALL if environment.packaged() else f"rm -r {environment.ROOT}"
     app.out.line(f"labctl itself is left: {itself}")
 

@@ -23,7 +23,7 @@ LAST_SECONDS, MOST_SECONDS = 900.0, 7 * 86_400.0
 )  # fmt: skip
 @click.option(
     "--output", type=values.Place(), metavar="DIR",
-    help="Where to. [default: raylab-report-JOB in the current folder]",
+    help="Folder to write to. [default: raylab-report-JOB in the current folder]",
 )  # fmt: skip
 @click.option("--dashboards", is_flag=True, help="Draw Grafana's dashboards instead, from Prometheus.")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,7 +12,6 @@ import click
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
-from lab.cli.exporting import parameter_option, runtime_env_option
 from lab.cli.moved import old_option
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
@@ -21,9 +21,7 @@ from lab.errors import JobError, LabError, UsageError
 from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
-    from lab.api.queue import Description
     from lab.api.shown import SubmittedJob
-    from lab.cli.output import Output
     from lab.cluster.jobs import Job
     from lab.cluster.queue_request import QueuedSubmission
     from lab.cluster.submission import Submitted
@@ -31,6 +29,16 @@ if TYPE_CHECKING:
 
 LAST_LINES = 20
 """Lines of a failed job's log that --json carries."""
+
+parameter_option = click.option(
+    "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
+    shell_complete=parameter_names,
+    help="A parameter of the recipe, repeatable; see `labctl submit --list`.",
+)  # fmt: skip
+runtime_env_option = click.option(
+    "--runtime-env", type=values.Place(), metavar="FILE",
+    help="Ray runtime environment of a command, a JSON file.",
+)  # fmt: skip
 
 
 class SubmitCommand(DashCommand):
@@ -68,7 +76,7 @@ class SubmitCommand(DashCommand):
 @parameter_option
 @click.option(
     "--fault-tolerance", type=values.Text(), metavar="WAY",
-    help="A way in which the recipe survives the loss of a rank: `torchft`, the others go on.",
+    help="Way to survive the loss of a rank. `torchft`: the other ranks go on.",
 )  # fmt: skip
 @click.option(
     "--num-cpus",
@@ -134,16 +142,8 @@ def submit(
         _list(app, recipe)
         return
     request = queue_request(dry_run=dry_run, warn=app.out.warn, **asked)
-    command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
-    if recipe is not None and command is not None:
-        raise UsageError(
-            f"submit {recipe} --: either a recipe or a command",
-            "labctl submit RECIPE, or labctl submit -- COMMAND",
-        )
+    command = command_given(recipe, parameters, runtime_env, working_dir)
     if recipe is not None:
-        for option, value in (("--runtime-env", runtime_env), ("--working-dir", working_dir)):
-            if value is not None:
-                raise UsageError(f"{option}: only for a command after --; the recipe {recipe} brings its own")
         chosen = values.settings(parameters)
         chosen_recipe = find_recipe(recipe).tolerating(fault_tolerance or "")
         chosen_recipe.arguments(chosen)
@@ -170,20 +170,28 @@ def submit(
                 f"--fault-tolerance {fault_tolerance}: only for a recipe",
                 "for a script of your own see docs/survivors.md: it sets torchft up itself",
             )
-        if parameters:
-            raise UsageError(
-                f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --"
-            )
         submission = described(command or (), working_dir, num_cpus, num_gpus, runtime_env, job_name or "")
         lab = app.open()
         if request is not None and dry_run:
             _would(app, lab, of_command(submission, request))
             return
         submitted = lab.submit(submission, fail_if_infeasible=fail_if_infeasible, queue=request)
-    if submitted.workload:
-        _queued(app, lab, submitted, detach)
-    else:
-        _submitted(app, lab, submitted, detach)
+    _follow(app, lab, submitted, detach)
+
+
+def command_given(
+    recipe: str | None, parameters: tuple[str, ...], runtime_env: Path | None, working_dir: Path | None
+) -> tuple[str, ...] | None:
+    """The command after --, if there is one. Raises UsageError for what does not go with it, or a recipe."""
+    command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
+    if recipe is not None and command is not None:
+        raise UsageError(f"{recipe} --: either a recipe or a command", "RECIPE, or -- COMMAND")
+    for option, value in (("--runtime-env", runtime_env), ("--working-dir", working_dir)):
+        if value is not None and command is None:
+            raise UsageError(f"{option}: only for a command after --")
+    if parameters and recipe is None:
+        raise UsageError(f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --")
+    return command
 
 
 def _list(app: App, name: str | None) -> None:
@@ -194,7 +202,7 @@ def _list(app: App, name: str | None) -> None:
     if app.out.as_json({"recipes": [documents.recipe(recipe) for recipe in chosen]}):
         return
     for recipe in chosen:
-        also = f"; --fault-tolerance {' or '.join(recipe.ways)}" if recipe.ways else ""
+        also = f"; --fault-tolerance: {', '.join(recipe.ways)}" if recipe.ways else ""
         app.out.line(f"{recipe.name}: {recipe.summary}{also}")
         rows = (
             (f"  -p {p.name}=", "" if p.default is None else p.default, p.type, p.help)
@@ -220,81 +228,58 @@ def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
     render.pairs(app.out, rows)
 
 
-def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
-    """Follow a job from its queue to its end."""
+def _follow(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
+    """Follow a job to its end, from its queue if it has one. Exits with 9 when it fails."""
     job_id, workload, out = submitted.submission_id, submitted.workload, app.out
-    out.note(f"submitted job {workload}")
-    document: SubmittedJob = {
-        "submission_id": job_id, "waits": submitted.waits, "job": None, "workload": workload
-    }  # fmt: skip
-    _warn(out, submitted)
+    document: SubmittedJob = {"submission_id": job_id, "waits": submitted.waits, "job": None}
+    if workload:
+        document["workload"] = workload
+    out.note(f"submitted job {workload or job_id}")
+    if submitted.waits:
+        out.warn(f"job {job_id} waits: {submitted.waits}", HOPE.format(job=job_id))
     if detach:
         if not out.as_json(document):
+            where = f"where it is: labctl queue why {job_id}    " if workload else ""
             out.line(job_id)
-            out.note(f"where it is: labctl queue why {job_id}    follow it: labctl jobs logs -f {job_id}")
+            out.note(f"{where}follow it: labctl jobs logs -f {job_id}")
         return
-    follower = Follower(lab, workload, app.clock, out.note)
+    follower = Follower(lab, workload, app.clock, out.note) if workload else None
     try:
-        for line in follower.lines():
+        for line in follower.lines() if follower else _log(app, lab, submitted):
             out.log_line(line)
     except KeyboardInterrupt:
         out.note(f"\nno longer following; job {job_id} goes on")
         out.note(f"follow it: labctl jobs logs -f {job_id}    stop it: labctl jobs stop {job_id}")
         raise
-    described = follower.description
-    job = newest(lab, described, job_id)
-    if described.reason == "Succeeded":
+    job = newest(lab, follower.description, job_id) if follower else lab.jobs.get(job_id)
+    document["job"] = documents.job(job)
+    if follower:
+        document["queue"] = follower.description
+    if job.status == "SUCCEEDED" if follower is None else follower.description.reason == "Succeeded":
         if out.json_wanted:
-            out.document({**document, "job": documents.job(job), "queue": described})
-        out.note(f"job {workload} succeeded")
-        return
-    if job.status == "FAILED" and described.status == "Finished":
-        _failed(app, lab, job, submitted.waits, described)
-    error = JobError(
-        f"job {workload}: {described.status}, {queue_words.explained(described)}",
-        f"what happened: labctl queue describe {job_id}",
-    )
-    out.complain(error, {**document, "job": documents.job(job), "queue": described})
-    raise click.exceptions.Exit(error.exit_code)
+            out.document(document)
+        out.note(f"job {workload or job_id} succeeded")
+    elif follower is None or (job.status == "FAILED" and follower.description.status == "Finished"):
+        _failed(app, lab, job, document)
+    else:
+        described = follower.description
+        error = JobError(
+            f"job {workload}: {described.status}, {queue_words.explained(described)}",
+            f"what happened: labctl queue describe {job_id}",
+        )
+        out.complain(error, document)
+        raise click.exceptions.Exit(error.exit_code)
 
 
-def _warn(out: Output, submitted: Submitted) -> None:
-    """Say why no node can hold the job."""
-    if submitted.waits:
-        job = submitted.submission_id
-        out.warn(f"job {job} waits: {submitted.waits}", HOPE.format(job=job))
+def _log(app: App, lab: Lab, submitted: Submitted) -> Iterator[str]:
+    """The log of a job without a queue; meanwhile it is said why it waits."""
+    waits = Waits(app.out, lab, app.clock, said=submitted.waits)
+    for line in lab.jobs.follow(submitted.submission_id, waits.poll, on_outage=app.out.note):
+        waits.heard()
+        yield line
 
 
-def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
-    job_id, out = submitted.submission_id, app.out
-    out.note(f"submitted job {job_id}")
-    _warn(out, submitted)
-    if detach:
-        if out.json_wanted:
-            out.document({"submission_id": job_id, "waits": submitted.waits, "job": None})
-        else:
-            out.line(job_id)
-            out.note(f"follow it: labctl jobs logs -f {job_id}")
-        return
-    try:
-        waits = Waits(out, lab, app.clock, said=submitted.waits)
-        for line in lab.jobs.follow(job_id, waits.poll, on_outage=out.note):
-            waits.heard()
-            out.log_line(line)
-    except KeyboardInterrupt:
-        out.note(f"\nno longer following; job {job_id} goes on")
-        out.note(f"follow it: labctl jobs logs -f {job_id}    stop it: labctl jobs stop {job_id}")
-        raise
-    job = lab.jobs.get(job_id)
-    if job.status == "SUCCEEDED":
-        if out.json_wanted:
-            out.document({"submission_id": job_id, "waits": submitted.waits, "job": documents.job(job)})
-        out.note(f"job {job_id} succeeded")
-        return
-    _failed(app, lab, job, submitted.waits)
-
-
-def _failed(app: App, lab: Lab, job: Job, waits: str, queued: Description | None = None) -> NoReturn:
+def _failed(app: App, lab: Lab, job: Job, document: SubmittedJob) -> NoReturn:
     """Say that the job failed, with its last lines, and exit with 9."""
     try:
         last = lab.jobs.logs(job.submission_id).splitlines()[-LAST_LINES:]
@@ -309,15 +294,9 @@ def _failed(app: App, lab: Lab, job: Job, waits: str, queued: Description | None
         f"its whole log: labctl jobs logs {job.submission_id}",
     )
     explanation = lab.why_failed(job)
-    document: SubmittedJob = {
-        "submission_id": job.submission_id,
-        "waits": waits,
-        "job": documents.job(job),
-        "last_lines": last,
-        "explanation": documents.explanation(explanation),
-    }
-    if queued is not None:
-        document["workload"], document["queue"] = queued.workload, queued
+    document["submission_id"] = job.submission_id
+    document["last_lines"] = last
+    document["explanation"] = documents.explanation(explanation)
     app.out.complain(error, document)
     app.out.explain(explanation)
     raise click.exceptions.Exit(error.exit_code)

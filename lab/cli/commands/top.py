@@ -46,7 +46,7 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 @click.command(cls=LabCommand)
-@click.option("--once", is_flag=True, help="Print it once, as where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Print it once, as when the output is not a terminal.")
 @click.option(
     "--every", type=values.Duration(), metavar="TIME",
     help="Time between two refreshes; with --json, print one document a line until Ctrl-C. [default: 1]",

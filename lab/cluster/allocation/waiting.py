@@ -145,7 +145,7 @@ def _never(pending: PendingDemand, nodes: Sequence[Node]) -> str:
     fit = len(_fitting(pending.units, free(nodes, ())))
     if fit < len(pending.units) and (pending.hopeless or _alike(pending.units) or _beyond(pending, nodes)):
         asked = amounts(max(pending.units, key=_size))
-        return f"only {fit} of {len(pending.units)} {units} of {asked} fit on the nodes there are"
+        return f"only {fit} of {len(pending.units)} {units} fit on the nodes; each asks for {asked}"
     return "Ray finds no arrangement of its nodes that meets the demand" if pending.hopeless else ""
 
 

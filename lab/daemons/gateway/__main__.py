@@ -7,6 +7,7 @@ Configured by the environment:
 | RAY_API_SERVER_ADDRESS | Ray's dashboard |
 | RAY_AUTH_TOKEN_PATH | the file that holds Ray's token, which the controller of the queues wants, too |
 | RAYLAB_QUEUE_ADDRESS | the controller of the queues |
+| RAYLAB_HOME, RAYLAB_NAME | the lab, if it is one of processes: labctl injects faults into it |
 | AWS_ENDPOINT_URL | the object store, where the class's page finds receipts; a person's own key opens it |
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.daemons import environment
+from lab.daemons.gateway.faults import breaker
 from lab.daemons.gateway.page.receipts import OpenStore
 from lab.daemons.gateway.server import make_app
 from lab.errors import LabError, PortTakenError
@@ -38,7 +40,8 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
         host, port = listen_address(args.listen, LISTEN)
         ray = environment.required(environ, "RAY_API_SERVER_ADDRESS"), environment.ray_token(environ)
         queue = environment.required(environ, "RAYLAB_QUEUE_ADDRESS")
-        app = make_app(Registry(args.people), ray, queue, log, _store(environ.get("AWS_ENDPOINT_URL", "")))
+        store = _store(environ.get("AWS_ENDPOINT_URL", ""))
+        app = make_app(Registry(args.people), ray, queue, log, store, breaker(environ, ray))
         _run(app, host, port)
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)

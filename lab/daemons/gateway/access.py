@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from lab.cluster.queues import ANYWHERE
 from lab.daemons.gateway import views
+from lab.daemons.gateway.faults import Breaker
 from lab.daemons.gateway.submission import job_name
 from lab.daemons.gateway.upstream import Body, Reply, UnansweredError, Upstream
 from lab.daemons.gateway.views import Row
 from lab.errors import ClusterError, NotFoundError, RefusedError
 from lab.people.policy import TABLE, Action, Role, Whose, allowed, relation
 from lab.people.registry import Person, Registry
-
-ANYWHERE = "*"
-"""Stands for the namespace where only a name is known."""
 
 
 class ForbiddenError(RefusedError):
@@ -35,16 +34,17 @@ class Asked:
 
     @property
     def target(self) -> str:
-        """Path and query."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
 class Access:
     """Finds jobs, and decides by the one table of who may do what."""
 
-    def __init__(self, registry: Registry, queue: Upstream, ray: Upstream) -> None:
-        """Nothing is asked yet."""
-        self.registry, self.queue, self.ray = registry, queue, ray
+    def __init__(
+        self, registry: Registry, queue: Upstream, ray: Upstream, breaker: Breaker | None = None
+    ) -> None:
+        """Without `breaker` there are no faults here."""
+        self.registry, self.queue, self.ray, self.breaker = registry, queue, ray, breaker
 
     def owner(self, namespace: str) -> str:
         """The person whose namespace this is; empty for the lab's own."""
@@ -68,6 +68,11 @@ class Access:
         """Refuse an act on what is everybody's. Raises ForbiddenError."""
         if not allowed(person.role, action, Whose.SHARED):
             raise ForbiddenError(f"a {person.role.value} may not {action.value}", _hint(action))
+
+    def check_submit(self, person: Person, request: Row) -> None:
+        """Refuse a job for a queue that is not hers. Raises ForbiddenError."""
+        space = str(request["queue"]).partition("/")[0]
+        self.check(person, Action.SUBMIT, self.owner(space), f"queue {request['queue']}")
 
     async def find(self, person: Person, action: Action, key: str) -> Row | None:
         """The job of the queues that a person means, once she may do this to it; None where there is none.

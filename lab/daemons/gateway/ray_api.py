@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, job_path, workload_path
@@ -34,12 +35,10 @@ class RayJobs:
     """The pages of the Jobs API."""
 
     def __init__(self, access: Access, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """`pause` waits so many seconds."""
         self._access, self._pause = access, pause
         self._packages: dict[str, dict[str, str]] = {}
 
     async def version(self, asked: Asked) -> Reply:
-        """`GET /api/version`."""
         return await self._access.ray.ask("GET", asked.path)
 
     async def cluster(self, asked: Asked) -> Reply:
@@ -59,7 +58,6 @@ class RayJobs:
         raise NotFoundError(f"there is no package {name}")
 
     async def put_package(self, asked: Asked, name: str) -> Reply:
-        """`PUT /api/packages/gcs/NAME`."""
         sha256 = hashlib.sha256(asked.body).hexdigest()
         reply = await self._access.queue.ask("PUT", f"/packages/{sha256}", asked.body)
         if not reply.good:
@@ -77,15 +75,9 @@ class RayJobs:
     # Jobs
 
     async def submit(self, asked: Asked) -> Reply:
-        """`POST /api/jobs/`."""
-        person = asked.person
-
-        def package(name: str) -> str:
-            return self._package(person.name, name)
-
-        request = submission.from_ray(person, submission.body(asked.body), package)
-        space = str(request["queue"]).partition("/")[0]
-        self._access.check(person, Action.SUBMIT, self._access.owner(space), f"queue {request['queue']}")
+        package = partial(self._package, asked.person.name)
+        request = submission.from_ray(asked.person, submission.body(asked.body), package)
+        self._access.check_submit(asked.person, request)
         reply = await self._access.queue.ask("POST", "/jobs", json.dumps(request).encode())
         if not reply.good:
             return _as_text(reply)
@@ -113,7 +105,6 @@ class RayJobs:
         return document(shown)
 
     async def job(self, asked: Asked, name: str) -> Reply:
-        """`GET /api/jobs/ID`."""
         row = await self._find(asked, Action.LIST, name)
         if row is None:
             job = await self._unqueued(asked, Action.LIST, name)

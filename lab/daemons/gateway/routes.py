@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import unquote
@@ -15,6 +16,8 @@ from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.upstream import Reply, document
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.http import REFUSED_HEADER
+from lab.people.policy import Action
+from lab.people.registry import SERVER
 
 TAIL = re.compile(r"/api/jobs/([^/]+)/logs/tail")
 """The page that is a WebSocket."""
@@ -49,8 +52,17 @@ class Routes:
         async def person(asked: Asked) -> Reply:
             return document(plain(Bearer(asked.person.name, asked.person.role.value)))
 
+        async def end_server(asked: Asked, name: str) -> Reply:
+            """`POST /people/NAME/end-server`: the hub ends the server whose token is gone."""
+            access.check(asked.person, Action.END_SERVER, name, "this JupyterLab")
+            if not access.registry.get(name).has_server:
+                raise RefusedError(f"no JupyterLab of {name} runs", "JupyterHub starts one when it is opened")
+            await asyncio.to_thread(access.registry.take_back, SERVER, name)
+            return document({"ended": name})
+
         self._routes: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/person", person),
+            ("POST", "/people/([^/]+)/end-server", end_server),
             ("GET", "/api/version", jobs.version),
             ("GET", "/api/v0/(?:nodes|tasks|actors|placement_groups)", jobs.cluster),
             ("GET", "/api/packages/gcs/([A-Za-z0-9._-]{1,200})", jobs.has_package),
@@ -68,6 +80,7 @@ class Routes:
             ("GET", one, queues.workload),
             ("GET", f"{one}/why", why),
             ("POST", f"{one}/(cancel|deactivate|activate|preempt)", queues.order),
+            ("POST", f"{one}/fault", queues.fault),
             ("GET", "/events", queues.events),
             ("GET", "/(?:queues|objects|health)", queues.see),
             ("POST", "/(?:apply|delete|health/(?:run|override|lift))", queues.change),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lab.daemons.gateway.access import Access, Asked
 from lab.daemons.gateway.bodies import Bodies, SlowError, TooLargeError, TooManyError, Turns
+from lab.daemons.gateway.faults import Breaker
 from lab.daemons.gateway.page import PAGE, ClassPage
 from lab.daemons.gateway.page.receipts import OpenStore, ReceiptReader
 from lab.daemons.gateway.page.sessions import Sessions
@@ -50,10 +51,11 @@ def make_app(
     queue: str,
     say: Callable[[str], None],
     open_store: OpenStore | None = None,
+    breaker: Breaker | None = None,
 ) -> web.Application:
     """The application. `ray` is the dashboard's address and Ray's token, which the controller wants, too.
 
-    `open_store` opens the object store with a person's key.
+    `open_store` opens the object store with a person's key, `breaker` injects faults.
     """
     from aiohttp import ClientSession, TCPConnector, web
 
@@ -66,7 +68,7 @@ def make_app(
             ClientSession(trust_env=False, connector=endless) as tails,
         ):
             upstreams = HttpUpstream(session, queue, ray[1]), HttpUpstream(session, *ray, tails=tails)
-            site.open(Access(registry, *upstreams), ray[1], open_store)
+            site.open(Access(registry, *upstreams, breaker), ray[1], open_store)
             yield
 
     app = web.Application()
@@ -109,7 +111,6 @@ class Site:
         self._routes = Routes(access, self._jobs)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         if request.path == HEALTH:  # the one page without a token
             return _response(Reply(200, b"{}"))
         try:
@@ -194,7 +195,7 @@ class Site:
             async for text in self._jobs.tail(asked, name):
                 await socket.send_str(text)
         except LabError as error:
-            self._say(f"the log of {name} was given up: {error.message}")
+            self._say(f"the log of {name} is no longer followed: {error.message}")
             return WSCloseCode.TRY_AGAIN_LATER
         except ConnectionError:
             pass  # the client is gone

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
 
 from lab.cluster.queues import RESERVED
+from lab.daemons import pages
 from lab.daemons.gateway.upstream import Body
 from lab.errors import UsageError
-from lab.host.reading import parse_json
 from lab.people.registry import Person
 from lab.people.rights import home
 from lab.topology import BUCKET
@@ -43,16 +42,7 @@ Packages = Callable[[str], str]
 
 def body(data: Body) -> dict[str, object]:
     """The JSON object of a request. Raises UsageError."""
-    try:
-        value = parse_json(bytes(data) or b"{}")
-        json.dumps(value, ensure_ascii=False).encode()  # half a character cannot be sent on
-    except UnicodeEncodeError as error:
-        raise UsageError("the request has half a character (a lone surrogate)") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the request is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise UsageError(f"the request must be a JSON object, not {type(value).__name__}")
-    return value
+    return pages.body(bytes(data), dict[str, object])
 
 
 def job_name(person: Person, given: str) -> str:
@@ -172,7 +162,7 @@ def _package(runtime_env: Mapping[str, object], packages: Packages) -> tuple[dic
     del rest["working_dir"]
     sha256 = packages(match[1])
     if not sha256:
-        raise UsageError(f"working_dir: {folder} was not sent, or is not kept any more", "submit it again")
+        raise UsageError(f"working_dir: {folder} was not sent, or is no longer kept", "submit it again")
     return rest, sha256
 
 
@@ -184,7 +174,7 @@ def _workers(metadata: dict[str, str]) -> dict[str, int | float]:
             try:
                 workers[field] = kind(text)
             except ValueError:
-                raise UsageError(f"metadata.{name}: {text[:40]!r} is no number") from None
+                raise UsageError(f"metadata.{name}: {text[:40]!r} is not a number") from None
     return workers
 
 

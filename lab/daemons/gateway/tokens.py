@@ -49,7 +49,6 @@ class Seldom:
     """Writes lines of one kind to the log, but not one for every request."""
 
     def __init__(self, say: Callable[[str], None], clock: Clock = MONOTONIC) -> None:
-        """`say` gets a line of the log."""
         self._say, self._clock, self._said_at = say, clock, float("-inf")
 
     def __call__(self, line: str) -> bool:
@@ -66,7 +65,6 @@ class Slowdown:
     """Makes wrong tokens wait: the longer, the more there were lately. A right one never waits."""
 
     def __init__(self, say: Callable[[str], None], clock: Clock = MONOTONIC) -> None:
-        """`say` gets a line of the log."""
         self._say, self._clock = Seldom(say, clock), clock
         self._recent, self._at = 0.0, clock()
         self._unsaid = 0

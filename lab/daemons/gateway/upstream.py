@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.errors import ClusterError, LabError
@@ -46,11 +47,14 @@ class Reply:
 
     @property
     def good(self) -> bool:
-        """True for a status below 300."""
         return self.status < 300
 
     def json(self) -> Any:
-        """The document in it. Raises ClusterError."""
+        """The document in it, which is not to be changed: all who look get the same. Raises ClusterError."""
+        return self._document
+
+    @cached_property
+    def _document(self) -> Any:
         try:
             return parse_json(self.data)
         except ValueError as error:
@@ -63,7 +67,6 @@ class Reply:
 
 
 def document(value: object, status: int = 200) -> Reply:
-    """An answer with a JSON document."""
     return Reply(status, json.dumps(value).encode())
 
 

@@ -102,11 +102,6 @@ def log_in(head: bytes) -> str | None:
     return None
 
 
-def closed_event(event: Row) -> dict[str, object]:
-    """An event of a job with only what everybody sees: its message may hold what the job printed."""
-    return {**event, "message": ""}
-
-
 def without_environments(value: object) -> object:
     """A document of Ray's without the runtime environments in it, which hold keys."""
     if isinstance(value, dict):

@@ -71,11 +71,8 @@ class Board:
 
     def states(self) -> tuple[Health, ...]:
         """Every device as of the last change, by node and name, `cpu` last."""
-        return tuple(
-            sorted(
-                self._known.values(), key=lambda health: (health.node, health.device == CPU, health.device)
-            )
-        )
+        order = sorted(self._known, key=lambda key: (key[0], key[1] == CPU, key[1]))
+        return tuple(self._known[key] for key in order)
 
     def state(self, node: str, device: str) -> Health | None:
         """One device; None when no agent has told of it."""
@@ -105,7 +102,7 @@ class Board:
         )
 
     def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        """Call `told` with the changes of each step, at its end. It must be fast and raise nothing."""
+        """Call `listener` with the changes of each step, at its end. It must be fast and raise nothing."""
         self._listeners.append(listener)
 
     # Changing
@@ -216,26 +213,13 @@ class Board:
 
     def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[Change]:
         old = self._known.get((name, device.name))
-        checks = tuple(
-            sorted(
-                (health for key, health in node.checks.items() if key[0] == device.name), key=lambda c: c.name
-            )
-        )
+        checks = [health for key, health in node.checks.items() if key[0] == device.name]
+        checks.sort(key=lambda health: health.name)
         state, reason, message = self._judge(name, node, device.name, checks)
-        same = old is not None and old.state == state
-        new = Health(
-            name,
-            device.name,
-            state,
-            reason,
-            message,
-            old.since if old is not None and same else now,
-            checks,
-            device.model,
-            node.heard,
-        )
-        self._known[name, device.name] = new
-        if old is None or not same or old.reason != reason:
+        since = old.since if old is not None and old.state == state else now
+        about = state, reason, message, since, tuple(checks), device.model, node.heard
+        new = self._known[name, device.name] = Health(name, device.name, *about)
+        if old is None or (old.state, old.reason) != (state, reason):
             yield Change(now, old, new)
 
     def _judge(
@@ -249,7 +233,7 @@ class Board:
             return UNKNOWN, SILENT, "its health agent does not report"
         trial = self._trials.get((name, device))
         if trial is not None:
-            return TESTING, trial.check, f"{trial.check} has it for itself"
+            return TESTING, trial.check, f"{trial.check} has it to itself"
         if worst is None or worst.state == UNKNOWN:
             return UNKNOWN, worst.name if worst else "", worst.result.message if worst else "not checked yet"
         return (worst.state, worst.name, worst.result.message) if worst.state == WARN else (PASS, "", "")

@@ -28,11 +28,9 @@ class HealthCollector:
     """Gives prometheus_client the metrics of one monitor."""
 
     def __init__(self, monitor: HealthMonitor) -> None:
-        """Nothing is read before the first question."""
         self._monitor = monitor
 
     def collect(self) -> Iterator[Metric]:
-        """The metric families, as prometheus_client asks for them."""
         from prometheus_client.core import GaugeMetricFamily
 
         with self._monitor.lock:

@@ -18,12 +18,9 @@ from lab.daemons.health.model import BADNESS, CheckHealth
 def settle(kept: CheckHealth | None, result: Result, now: float) -> CheckHealth:
     """The state of a check after one more result; see the rule of the module."""
     if kept is None or kept.state == UNKNOWN:
-        patient = not result.ordered and result.worse_after > 1 and BADNESS[result.state] > BADNESS[PASS]
-        return (
-            CheckHealth(result, PASS, now, (result.state,))
-            if patient
-            else CheckHealth(result, result.state, now)
-        )
+        if not result.ordered and result.worse_after > 1 and BADNESS[result.state] > BADNESS[PASS]:
+            return CheckHealth(result, PASS, now, (result.state,))
+        return CheckHealth(result, result.state, now)
     if result.state == UNKNOWN:
         return replace(kept, result=result)
     if result.ordered or result.state == kept.state:

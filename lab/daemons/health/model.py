@@ -40,7 +40,6 @@ class CheckHealth:
 
     @property
     def name(self) -> str:
-        """Name of the check."""
         return self.result.check
 
     @property

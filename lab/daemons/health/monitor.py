@@ -68,7 +68,7 @@ class HealthMonitor:
         try:
             remembered = documents.read_kept(store.health())
         except StateError as error:  # the agents will tell of it again
-            say(f"the kept health cannot be read, it begins anew: {error.message}")
+            say(f"the stored health cannot be read, so it starts empty: {error.message}")
             remembered = documents.read_kept(None)
         now = clock()
         self.board = Board(remembered.devices, now)
@@ -269,7 +269,7 @@ class HealthMonitor:
             self._store.keep_health(documents.kept(self.board.states(), self.board.overrides()))
         except StateError as error:  # with the next report or tick it is tried again
             if error.message != self._unkept:
-                self._say(f"health is not kept: {error.message}")
+                self._say(f"health is not stored: {error.message}")
             self._unkept = error.message
         else:
             self._dirty, self._unkept = False, ""

@@ -9,8 +9,6 @@ from lab.daemons.pages import Answer, Handler, Page, Request
 
 
 def routes(monitor: HealthMonitor) -> tuple[Page, ...]:
-    """All of them."""
-
     def taking(do: Callable[[bytes], object]) -> Handler:
         def handler(asked: Request) -> Answer:
             return Answer(document=do(asked.body()))

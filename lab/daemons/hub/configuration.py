@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING
 from lab.api.hub import HubSettings
 from lab.daemons.hub.routes import leading
 from lab.daemons.hub.servers import serving
-from lab.daemons.hub.settings import IDLE_SECONDS, TOOLS, WORK
+from lab.daemons.hub.settings import IDLE_SECONDS, WORK
 from lab.daemons.hub.sign_in import signing_in
 from lab.errors import SetupError
 from lab.host import environment
-from lab.host.files import ROOT, make_private, write_private
+from lab.host.files import make_private, write_private
+from lab.host.jupyter import INDEX, write_labctl
 from lab.host.reading import SMALL, read_text
 from lab.runtime.local.processes import MARK
 
@@ -39,7 +39,7 @@ REFRESH_SECONDS = 30
 def configure(c: Config, settings: HubSettings) -> None:
     """Set what the class needs. Raises SetupError."""
     folder = make_private(Path(settings.folder))
-    _write_labctl(folder / TOOLS)
+    write_labctl(folder)
     own, there = f"http://{settings.host}:{settings.api_port}", f"http://{settings.host}:{settings.port}"
     hub = c.JupyterHub
     hub.bind_url, hub.hub_bind_url = there, own
@@ -73,7 +73,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     c.PeopleAuthenticator.refresh_pre_spawn = True
     c.CryptKeeper.keys = [_key(folder / KEY)]
     c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
-    c.Spawner.default_url = "/lab"
+    c.Spawner.default_url = f"/lab/tree/{INDEX}"
     c.Spawner.notebook_dir = f"~/{WORK}"
     c.Spawner.poll_interval = POLL_SECONDS
     c.Spawner.http_timeout = c.Spawner.start_timeout = 120
@@ -90,12 +90,3 @@ def _key(path: Path) -> bytes:
         return bytes.fromhex(read_text(path, SMALL).strip())
     except (OSError, ValueError) as error:
         raise SetupError(f"{path} cannot be read: {error}", "delete it; everybody signs in again") from error
-
-
-def _write_labctl(folder: Path) -> None:
-    """Make the command `labctl` of people's terminals."""
-    folder.mkdir(mode=0o755, exist_ok=True)
-    script = folder / "labctl"
-    words = shlex.join((sys.executable, str(ROOT / "labctl.py")))
-    write_private(script, f'#!/bin/sh\nexec {words} "$@"\n')
-    script.chmod(0o755)

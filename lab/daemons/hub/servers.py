@@ -17,9 +17,9 @@ from lab.daemons.hub.settings import (
     MEMORY_BYTES,
     furnish,
     home_of,
+    keeps_server,
     mark_of,
     server_environment,
-    stays,
 )
 from lab.people.registry import SERVER, Person, Registry
 from lab.runtime.local import processes
@@ -80,12 +80,17 @@ class PersonServer(LocalProcessSpawner):
         return prepare
 
     async def poll(self) -> int | None:
-        """None while it runs; it ends when its person leaves the class or gets another token."""
+        """None while it runs. It ends with its token, also when its person leaves or gets another one.
+
+        What it has left of processes ends with it, even if it was killed.
+        """
+        name, ran = self.user.name, bool(self.pid)
         status: int | None = await super().poll()
-        if status is None and not stays(self.registry, self.user.name, {"token_at": self.token_at}):
-            self.log.info("the server of %s ends with her token", self.user.name)
+        if status is None and not keeps_server(self.registry, name, {"token_at": self.token_at}):
+            self.log.info("the server of %s ends with its token", name)
+            status = 0
+        if ran and status is not None:
             await self._end()
-            return 0
         return status
 
     async def stop(self, now: bool = False) -> None:

@@ -13,6 +13,7 @@ from lab.api.light import restore
 from lab.daemons.gateway.submission import variables
 from lab.errors import UsageError
 from lab.host.files import make_private
+from lab.host.jupyter import CLASS_PAGE, terminals
 from lab.host.reading import parse_json
 from lab.people.registry import Person, Registry
 from lab.runtime.local.processes import MARK
@@ -20,9 +21,6 @@ from lab.topology import REGION
 
 KEPT = ("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 """Variables that a person's server keeps of the hub's, and no others."""
-
-TOOLS = "bin"
-"""Folder in the hub's with the command `labctl` of people's terminals."""
 
 WORK = "work"
 """Folder in a person's home with her copy of the workspace, where JupyterLab opens."""
@@ -57,7 +55,7 @@ def server_environment(settings: HubSettings, person: Person, token: str, path: 
 
     `token` is her server's for the gateway, `path` the PATH of the hub.
     """
-    tools = (str(Path(settings.folder) / TOOLS), str(Path(sys.executable).parent))
+    path = os.pathsep.join((str(Path(sys.executable).parent), path))
     return {
         **variables(person),
         "AWS_ENDPOINT_URL": settings.store,
@@ -70,9 +68,10 @@ def server_environment(settings: HubSettings, person: Person, token: str, path: 
         "RAYLAB_RUNTIME": "class",
         "RAYLAB_NAME": settings.lab,
         "RAYLAB_DATA": settings.data,
-        "LABCTL_NO_VENV": "1",
+        CLASS_PAGE: settings.page,
+        "RAYLAB_WORKSPACE": str(home_of(settings, person.name) / WORK),
+        **terminals(Path(settings.folder), path),
         "PYTHONPATH": settings.modules,
-        "PATH": os.pathsep.join((*tools, path)),
         "JUPYTER_CONFIG_PATH": settings.jupyter,
         "HOME": str(home_of(settings, person.name)),
         "USER": person.name,
@@ -86,6 +85,11 @@ def stays(registry: Registry, name: str, state: Mapping[str, float] | None) -> b
     """Tell if a person is in the class, with the token with which `state` began."""
     person = registry.people().get(name)
     return person is not None and not person.leaving and (state or {}).get("token_at") == person.token_at
+
+
+def keeps_server(registry: Registry, name: str, state: Mapping[str, float]) -> bool:
+    """The same, and that her server was not ended by the class's page, which takes its token."""
+    return stays(registry, name, state) and registry.get(name).has_server
 
 
 def furnish(home: Path, workspace: Path) -> None:

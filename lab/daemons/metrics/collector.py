@@ -10,7 +10,6 @@ from lab.cluster.api import Node
 from lab.daemons.metrics.follower import Follower
 from lab.daemons.metrics.sources import (
     MAX_FAULT_PAIRS,
-    MAX_JOBS,
     MAX_SERVICES,
     ClusterView,
     StoreView,
@@ -43,7 +42,6 @@ class LabCollector:
         self._cluster, self._store, self._clock = cluster, store, clock
 
     def collect(self) -> Iterator[Metric]:
-        """The metric families, as prometheus_client asks for them."""
         yield from self._sources()
         cluster, store = self._cluster.current, self._store.current
         if cluster is not None:
@@ -62,7 +60,6 @@ class LabCollector:
 
 
 def gauge(name: str, documentation: str, *labels: str) -> GaugeMetricFamily:
-    """An empty family of gauges."""
     from prometheus_client.core import GaugeMetricFamily
 
     return GaugeMetricFamily(name, documentation, labels=labels)
@@ -89,20 +86,12 @@ def _cluster_metrics(view: ClusterView) -> Iterator[Metric]:
     jobs = gauge("raylab_jobs", "Submitted jobs that Ray knows, by status.", "status")
     for status in STATUSES:
         jobs.add_metric([status], counts[status])
-    about = gauge(
-        "raylab_job_info",
-        f"Always 1; of the {MAX_JOBS} newest jobs.",
-        *("job", "recipe", "status"),
-    )
-    for job in view.jobs[:MAX_JOBS]:
-        about.add_metric([label(job.submission_id), label(job.recipe), label(job.status)], 1)
-    yield from (alive, info, jobs, about)
+    yield from (alive, info, jobs)
 
 
 def _run_metrics(view: StoreView) -> Iterator[Metric]:
     names = ("job", "run")
     epoch = gauge("raylab_run_epoch", "Progress of the run's last report, as a rule its epoch.", *names)
-    planned = gauge("raylab_run_epochs_planned", "Epochs the script asked for, where it says so.", *names)
     metric = gauge("raylab_run_metric", "A number of the run's last report.", *names, "metric")
     checkpoints = gauge("raylab_checkpoints", "Checkpoints that Ray Train has registered.", *names)
     attempts = gauge("raylab_attempts", "Attempts of the run so far.", *names)
@@ -110,13 +99,11 @@ def _run_metrics(view: StoreView) -> Iterator[Metric]:
         key = [run.job, run.run]
         if run.epoch is not None:
             epoch.add_metric(key, run.epoch)
-        if run.epochs_planned is not None:
-            planned.add_metric(key, run.epochs_planned)
         for name, value in run.metrics.items():
             metric.add_metric([*key, name], value)
         checkpoints.add_metric(key, run.checkpoints)
         attempts.add_metric(key, run.attempts)
-    yield from (epoch, planned, metric, checkpoints, attempts)
+    yield from (epoch, metric, checkpoints, attempts)
 
 
 def _fault_metrics(faults: tuple[LoggedFault, ...], nodes: tuple[Node, ...], now: float) -> Iterator[Metric]:

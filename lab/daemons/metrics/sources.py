@@ -77,7 +77,6 @@ class RunView:
     run: str
     epoch: Number | None
     """Progress of the last report, whatever the run counts in."""
-    epochs_planned: Number | None
     metrics: Mapping[str, Number]
     """Numbers of the last report, by name."""
     checkpoints: int
@@ -185,13 +184,11 @@ class StoreSource:
 
 
 def run_view(job: str, run: Run) -> RunView:
-    """View of a run of `job`."""
     last = run.last
     return RunView(
         job=label(job),
         run=label(run.name),
         epoch=last.progress if last else None,
-        epochs_planned=run.plan.epochs if run.plan else None,
         metrics=_numbers(last.metrics if last else {}),
         checkpoints=len(run.checkpoints),
         attempts=len(run.attempts),

@@ -20,7 +20,6 @@ from lab.cluster.node_sizes import NodeSizes
 from lab.daemons import environment
 from lab.daemons.health.gauges import HealthCollector
 from lab.daemons.health.monitor import HealthMonitor
-from lab.daemons.health.rayside import free_nodes
 from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue import aside
 from lab.daemons.queue.controller import Controller
@@ -99,11 +98,11 @@ def main(
         except BlockingIOError as error:
             raise RefusedError(f"another controller works in {folder}", "end it first") from error
         queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
-        resource, free = gpu_resource(environ), free_nodes(environment.ray(environ))
+        resource = gpu_resource(environ)
 
         def begin(store: StateStore) -> tuple[Controller, HealthMonitor]:
             made = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
-            return made, HealthMonitor(store, free, made.lock, made.clock, log)
+            return made, HealthMonitor(store, ray.is_free, made.lock, made.clock, log)
 
         controller, health = aside.open_store(folder, begin, log)
         states, began = health.devices, aside.set_aside_at(folder)

@@ -34,7 +34,7 @@ def open_store(
     except DamagedError as error:
         kept = _set_aside(folder, clock())
         store.close()  # not before: SQLite would delete what is left of the journal
-        say(f"{error.message}; it is kept as {kept}, and the queues begin anew")
+        say(f"{error.message}; it is kept as {kept}, and the queues start empty")
     return begin(StateStore(folder))
 
 
@@ -75,4 +75,4 @@ def set_aside_at(folder: Path) -> float:
 def note(folder: Path) -> str:
     """A sentence about the damaged files in a folder; empty where there is none."""
     kept = set_aside(folder)
-    return f"the queues began anew: the damaged file is kept as {kept[-1]}" if kept else ""
+    return f"the queues started empty: the damaged file is kept as {kept[-1]}" if kept else ""

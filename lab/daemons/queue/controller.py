@@ -8,13 +8,13 @@ finds in the file what is left to do.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from kueue.calls import Call, begin, perform
 from kueue.engine import Engine
 from kueue.item import ADMITTED, FINISHED, PENDING
+from kueue.live import begin, setup_of, workload_in
 from kueue.model import Setup
 from kueue.places import Change
 from kueue.reasons import EXECUTION_TIME, PODS_READY_TIMEOUT
@@ -56,36 +56,33 @@ class Controller:
         clock: Clock = WALL,
         resource: str = "nvidia.com/gpu",
         queued_only: bool = False,
-        most_finished: int = MOST_FINISHED,
     ) -> None:
-        """Go on with what the file says. `resource` is what a GPU is called; see `tidy` for the limits.
+        """Go on with what the file says. `resource` is what quotas call a GPU.
 
         With `queued_only` no job is taken that names no queue. Raises StateError.
         """
-        self.most_finished = most_finished
+        self.most_finished = MOST_FINISHED
         self.lock = threading.RLock()
         self.clock, self.resource, self.packages = clock, resource, packages
         self.queued_only = queued_only
         self.away: Mapping[str, str] = {}
+        """`ray` or `store` -> reason why it does not answer; empty when both do."""
         self.capacity: Mapping[str, int] = {}
+        """CPUs and GPUs of the lab, as quotas count them; empty while its nodes are not known."""
         self.wake = threading.Event()
         """Set when there is something to decide."""
         self.engine: Engine
         self.records: dict[str, Record] = {}
+        """Key -> job, in the order of their creation; `engine.items[key]` belongs to it."""
         self.holding: set[str] = set()
         """Keys of the jobs that hold quota."""
         self.waiting: set[str] = set()
         """Keys of the jobs that wait for quota."""
         self._store = store
-        self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._stale = True
         self._fresh()
 
-    # Reading, see Reader
-
-    @property
-    def jobs(self) -> Mapping[str, Record]:
-        return self.records
+    # Reading, under `lock`
 
     @property
     def setup(self) -> Setup:
@@ -93,10 +90,8 @@ class Controller:
         return self.engine.setup
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
+        """Events with a number above `since`, oldest first; with `workload` those of one."""
         return self._store.events(since, limit, workload)
-
-    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        self._listeners.append(listener)
 
     def now(self) -> float:
         """The time, as precisely as a status says it."""
@@ -120,9 +115,6 @@ class Controller:
                     with suppress(StateError):  # readers must not see what was not written
                         self._fresh()
                 raise
-            if draft.changes:
-                for listener in self._listeners:
-                    listener(draft.changes)
 
     def tidy(self) -> None:
         """Drop what is too old to matter: finished jobs, early events of long lives.
@@ -132,7 +124,7 @@ class Controller:
         with self.change() as draft:
             kept, items = self.setup.config.keep_finished, self.engine.items
             for key in abandoned(self.records.values(), items, draft.now, kept):
-                draft.call("finish", workload=key, reason="Failed", message=items[key].message)
+                draft.finish(key, "Failed", items[key].message)
             if old := outlived(self.records.values(), draft.now, kept, self.most_finished):
                 draft.forget(old)
         with self.lock:
@@ -155,16 +147,12 @@ class Controller:
         draft.note(changes)
         self._store.commit(draft.batch())
         self._stale = False
-        if changes:
-            for listener in self._listeners:
-                listener(changes)
 
 
 class Draft:
     """A change while it is made: calls into the engine, and what they mean for the jobs."""
 
     def __init__(self, controller: Controller, now: float) -> None:
-        """Begin without any."""
         self.now = now
         self.changes: list[Change] = []
         self._controller = controller
@@ -178,28 +166,37 @@ class Draft:
         """True once anything was changed."""
         return bool(self._called or self._touched or self.changes)
 
-    def call(self, name: str, **arguments: object) -> list[Change]:
-        """Make one of kueue.calls.CALLS, and let the jobs follow; returns what it changed."""
-        self._called = True  # first: a call that fails half way must not be kept in memory
-        changes = perform(self._controller.engine, Call(self.now, name, arguments))
-        key = arguments.get("workload")
-        self.note(changes, *([key] if isinstance(key, str) else ()))
-        return changes
+    @property
+    def engine(self) -> Engine:
+        """The engine, to be changed: what a call has done that fails half way must not be kept in memory."""
+        self._called = True
+        return self._controller.engine
 
     def note(self, changes: Sequence[Change], *touched: str) -> None:
-        """Take up what a call changed, and the keys of the jobs that it was about."""
+        """Let the jobs follow what a call changed, and those of the keys that it was about."""
         self.changes += changes
         for key in dict.fromkeys((*(change.workload for change in changes), *touched)):
             if key in self._controller.engine.items:
                 self._follow(key, changes)
 
     def add(self, record: Record, document: Object) -> None:
-        """Take a new job in."""
         self.put(record)
-        self.call("submit", workload=document)
+        self.note(self.engine.submit(workload_in(document), self.now))
+
+    def finish(self, key: str, reason: str, message: str) -> None:
+        """End the workload of a job."""
+        self.note(self.engine.finish(key, self.now, reason, message), key)
+
+    def gone(self, key: str, message: str) -> None:
+        """Free the quota of a job that runs no more."""
+        self.note(self.engine.gone(key, self.now, message), key)
+
+    def set_ready(self, key: str, ready: bool) -> None:
+        """Record that a job runs with all that it was granted, or no more."""
+        self.engine.set_ready(key, ready, self.now)
+        self.note((), key)
 
     def put(self, record: Record) -> None:
-        """Replace a job."""
         self._controller.records[record.key] = record
         for keys, phases in ((self._controller.holding, HOLDING), (self._controller.waiting, (QUEUED,))):
             (keys.add if record.phase in phases else keys.discard)(record.key)
@@ -207,7 +204,7 @@ class Draft:
 
     def forget(self, keys: Sequence[str]) -> None:
         """Drop finished jobs."""
-        self.call("forget", workloads=list(keys))
+        self.engine.forget(keys)
         for key in keys:
             del self._controller.records[key]
             self._touched.pop(key, None)
@@ -228,10 +225,11 @@ class Draft:
     def apply(self, setup: Setup) -> None:
         """Go on with other quotas and queues."""
         self._objects = list(objects(setup))
-        self.call("apply", objects=self._objects)
+        engine = self.engine
+        written = replace(setup_of(self._objects), lost=engine.setup.lost)
+        self.note([*engine.apply(written, self.now), *engine.drain(self.now)])
 
     def batch(self) -> Batch:
-        """All that is to be written."""
         controller = self._controller
         history = controller.engine.history
         return Batch(

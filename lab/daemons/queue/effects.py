@@ -13,11 +13,11 @@ from typing import Any
 from kueue.item import ADMITTED, Item
 from lab.api.queue import Attempt, Stop
 from lab.cluster.queues import WORKLOAD
-from lab.cluster.submission import RESUME_VARIABLE, RESUMES
+from lab.cluster.submission import RESUME_VARIABLE, RESUMES, Submission
 from lab.daemons.queue.model import UNCERTAIN_SECONDS, WORKERS, Record
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.rayside import Order, RaySide
-from lab.daemons.queue.workers import Workers
+from lab.daemons.queue.rayside import Cluster
+from lab.daemons.queue.workers import Threads
 from lab.errors import LabError, NotFoundError, UsageError, message_of
 from lab.host.clock import Clock
 
@@ -40,9 +40,9 @@ class Effects:
 
     def __init__(
         self,
-        ray: RaySide,
+        ray: Cluster,
         packages: Packages,
-        workers: Workers,
+        workers: Threads,
         clock: Clock,
         wake: Callable[[], None],
         say: Callable[[str], None],
@@ -117,7 +117,8 @@ class Effects:
 
         def run() -> None:
             try:
-                self._ray.submit(self._order(record, attempt, queue, granted))
+                package = self._packages.get(record.job.package) if record.job.package else None
+                self._ray.submit(submission_of(record, attempt, queue, granted), package)
                 self._retries.pop(attempt.submission_id, None)
             except (UsageError, NotFoundError) as error:
                 self._refused(record, attempt, error)
@@ -137,35 +138,6 @@ class Effects:
             return
         if not known:
             self._done(Outcome("refused", record.key, (attempt.number, error.message)))
-
-    def _order(self, record: Record, attempt: Attempt, queue: str, granted: int | None) -> Order:
-        job = record.job
-        first = record.job.attempts[0].submission_id
-        variables = {**(job.runtime_env.get("env_vars") or {}), RESUME_VARIABLE: record.name}
-        metadata = {
-            **job.metadata,
-            "raylab_queue": queue,
-            WORKLOAD: record.key,
-            "raylab_attempt": str(attempt.number),
-        }
-        metadata.setdefault("job_name", record.name)
-        if job.recipe:
-            metadata["raylab_recipe"] = job.recipe
-        if attempt.number > 1:
-            metadata[RESUMES] = first
-        command = job.command
-        if granted is not None:
-            variables[GRANTED] = str(granted)
-            command = with_ranks(command, job.ranks, granted)
-        return Order(
-            attempt.submission_id,
-            command,
-            {**job.runtime_env, "env_vars": variables},
-            self._packages.get(job.package) if job.package else None,
-            metadata,
-            job.num_cpus,
-            job.num_gpus,
-        )
 
     # Stopping
 
@@ -229,6 +201,35 @@ def granted_of(item: Item) -> int | None:
     if item.unmanaged and item.state == ADMITTED:
         return next((pod_set.count for pod_set in item.workload.pod_sets if pod_set.name == WORKERS), None)
     return next((pod_set.count for pod_set in given if pod_set.name == WORKERS), None)
+
+
+def submission_of(record: Record, attempt: Attempt, queue: str, granted: int | None) -> Submission:
+    """An attempt as Ray gets it; `granted` is the number of its ranks. Raises UsageError."""
+    job = record.job
+    variables = {**(job.runtime_env.get("env_vars") or {}), RESUME_VARIABLE: record.name}
+    metadata = {
+        "job_name": record.name,
+        **job.metadata,
+        "raylab_queue": queue,
+        WORKLOAD: record.key,
+        "raylab_attempt": str(attempt.number),
+    }
+    if job.recipe:
+        metadata["raylab_recipe"] = job.recipe
+    if attempt.number > 1:
+        metadata[RESUMES] = job.attempts[0].submission_id
+    command = job.command
+    if granted is not None:
+        variables[GRANTED] = str(granted)
+        command = with_ranks(command, job.ranks, granted)
+    return Submission(
+        command,
+        num_cpus=job.num_cpus,
+        num_gpus=job.num_gpus,
+        runtime_env={**job.runtime_env, "env_vars": variables},
+        submission_id=attempt.submission_id,
+        metadata=metadata,
+    )
 
 
 def with_ranks(command: tuple[str, ...], parameter: str, count: int) -> tuple[str, ...]:

@@ -94,17 +94,16 @@ class QueueFacade:
     def _preempt(self, draft: Draft, record: Record, reason: str, message: str) -> None:
         if record.phase not in HOLDING or self._controller.engine.leaving(record.key):
             raise RefusedError(f"job {record.key} holds no quota, or is being stopped: it is {record.phase}")
-        if record.stop is not None and record.stop.to == DONE:
-            raise RefusedError(f"job {record.key} is being stopped for good")
-        draft.call("evict", workload=record.key, reason=reason, message=message)
+        _refuse_ending(record)
+        engine = draft.engine
+        draft.note(engine.evict(engine.items[record.key], draft.now, reason, message), record.key)
 
     def _activate(self, draft: Draft, record: Record, *, active: bool) -> None:
         item = self._controller.engine.items[record.key]
-        if record.stop is not None and record.stop.to == DONE:
-            raise RefusedError(f"job {record.key} is being stopped for good")
+        _refuse_ending(record)
         if item.active == active:
             raise RefusedError(f"job {record.key} is {'not on hold' if active else 'on hold already'}")
-        draft.call("set_active", workload=record.key, active=active)
+        draft.note(draft.engine.set_active(record.key, active, draft.now), record.key)
 
     def apply(self, data: bytes) -> Changed:
         """Make or change objects. Raises BadObjectsError, UsageError."""
@@ -127,10 +126,15 @@ class QueueFacade:
         return applied.document()
 
 
+def _refuse_ending(record: Record) -> None:
+    if record.stop is not None and record.stop.to == DONE:
+        raise RefusedError(f"job {record.key} is being stopped for good")
+
+
 def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:
     """End a job for good: at once where it only waits, else once Ray's job is over."""
     if record.phase in (QUEUED, INACTIVE):
-        draft.call("finish", workload=record.key, reason="Failed", message=message)
+        draft.finish(record.key, "Failed", message)
     elif record.stop is None or record.stop.to != DONE:
         stop = Stop(DONE, reason, message, draft.now, outcome="Failed")
         draft.put(replace(record, phase=STOPPING, stop=stop))

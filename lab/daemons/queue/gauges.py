@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from kueue.engine import Engine
-from kueue.quantity import CPU
 from kueue.shares import share
 from kueue.tree import QuotaNode
+from lab.daemons.queue.views.rows import amount
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+PREFIX = "kueue_"
+ROLE, STANDALONE = "replica_role", "standalone"
+"""Label that every metric of Kueue has, and its value where there is one controller."""
 
 QUEUE = ("cluster_queue",)
 QUOTA = ("cohort", *QUEUE, "flavor", "resource")
@@ -27,60 +36,46 @@ GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
 }
 """Gauge -> labels and meaning: those that Kueue's own queries and the lab's dashboards and alerts ask for."""
 
-
-@dataclass
-class Sheet:
-    """Values of the gauges, by their labels in the order of GAUGES."""
-
-    values: dict[str, dict[tuple[str, ...], float]] = field(
-        default_factory=lambda: {name: {} for name in GAUGES}
-    )
-
-    def put(self, name: str, *labels: str, value: float) -> None:
-        """Set one."""
-        self.values[name][labels] = value
-
-    def add(self, name: str, *labels: str, value: float = 1.0) -> None:
-        """Add to one."""
-        kept = self.values[name]
-        kept[labels] = kept.get(labels, 0.0) + value
+Sample = tuple[str, tuple[str, ...], float]
+"""A gauge, the values of its labels, and its own."""
 
 
-def read(engine: Engine) -> Sheet:
-    """The values now. Hold the controller's lock."""
-    sheet = Sheet()
-    for name, node in engine.tree.queues.items():
-        _queue(engine, sheet, name, node)
-    return sheet
+def read(engine: Engine) -> Iterable[Metric]:
+    """The gauges now. Hold the controller's lock."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    families = {
+        name: GaugeMetricFamily(PREFIX + name, meaning, labels=(*labels, ROLE))
+        for name, (labels, meaning) in GAUGES.items()
+    }
+    for queue, node in engine.tree.queues.items():
+        for name, labels, value in (*_queue(engine, queue, node), *_waiting(engine, queue)):
+            families[name].add_metric((*labels, STANDALONE), value)
+    return families.values()
 
 
-def natural(resource: str, value: int) -> float:
-    """An amount in cores, bytes or units."""
-    return value / 1000 if resource == CPU else float(value)
-
-
-def _queue(engine: Engine, sheet: Sheet, name: str, node: QuotaNode) -> None:
+def _queue(engine: Engine, name: str, node: QuotaNode) -> Iterator[Sample]:
     cohort = node.parent.name if node.parent is not None else ""
     for status in ("pending", "active", "terminating"):
         now = "pending" if name in engine.inactive else "active"
-        sheet.put("cluster_queue_status", name, status, value=float(status == now))
+        yield "cluster_queue_status", (name, status), float(status == now)
     weighted = share(node).weighted
-    finite = math.nan if math.isinf(weighted) else weighted
-    sheet.put("cluster_queue_weighted_share", name, cohort, value=finite)
+    yield "cluster_queue_weighted_share", (name, cohort), math.nan if math.isinf(weighted) else weighted
     for place, quota in node.quotas.items():
         labels, resource = (cohort, name, *place), place.resource
-        used = natural(resource, node.usage.get(place, 0))
-        sheet.put("cluster_queue_resource_usage", *labels, value=used)
-        sheet.put("cluster_queue_nominal_quota", *labels, value=natural(resource, quota.nominal))
-    sheet.put("admitted_active_workloads", name, value=len(engine.snapshot.held[name]))
-    _waiting(engine, sheet, name)
+        yield "cluster_queue_resource_usage", labels, amount(resource, node.usage.get(place, 0))
+        yield "cluster_queue_nominal_quota", labels, amount(resource, quota.nominal)
+    yield "admitted_active_workloads", (name,), len(engine.snapshot.held[name])
 
 
-def _waiting(engine: Engine, sheet: Sheet, name: str) -> None:
+def _waiting(engine: Engine, name: str) -> Iterator[Sample]:
     pending = engine.pending[name]
-    for status in ("active", "inadmissible"):
-        sheet.put("pending_workloads", name, status, value=0)
+    statuses, reasons = Counter(active=0, inadmissible=0), Counter[str]()
     for item in pending:
         apart = name in engine.inactive or pending.apart(item)
-        sheet.add("pending_workloads", name, "inadmissible" if apart else "active")
-        sheet.add("unadmitted_workloads", name, engine.condition(item)[0] or "PendingEvaluation", "")
+        statuses["inadmissible" if apart else "active"] += 1
+        reasons[engine.condition(item)[0] or "PendingEvaluation"] += 1
+    for status, count in statuses.items():
+        yield "pending_workloads", (name, status), count
+    for reason, count in reasons.items():
+        yield "unadmitted_workloads", (name, reason, ""), count

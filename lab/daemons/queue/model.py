@@ -19,10 +19,10 @@ STOPPING = "stopping"
 RESETTING = "resetting"
 INACTIVE = "inactive"
 DONE = "done"
-PHASES = (QUEUED, SUBMITTING, RUNNING, STOPPING, RESETTING, INACTIVE, DONE)
-"""Phases of a job. Quota is held from `submitting` until Ray's job is over, and all through a reset."""
+"""Phases of a job."""
 
 HOLDING = (SUBMITTING, RUNNING, STOPPING, RESETTING)
+"""Phases in which it holds quota: until Ray's job is over, and all through a reset."""
 
 DRIVER, WORKERS = "driver", "workers"
 """Pod sets of a job: its entrypoint, and the ranks that it trains with."""

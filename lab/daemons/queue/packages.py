@@ -72,7 +72,7 @@ class Packages:
 
     def _path(self, sha256: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-            raise UsageError(f"{sha256[:80]!r} is no SHA-256", "64 hexadecimal digits in lower case")
+            raise UsageError(f"{sha256[:80]!r} is not a SHA-256", "64 hexadecimal digits in lower case")
         return self.folder / f"{sha256}.zip"
 
     def _trouble(self, error: OSError) -> StateError:

@@ -1,13 +1,11 @@
-"""Ray and the object store as the controller sees them: a narrow interface, which tests implement too."""
+"""Ray and the object store as the controller sees them: a narrow interface, which tests override."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
 
-from lab.api.base import Plain
 from lab.api.ledger import CheckpointCommitted
 from lab.cluster.allocation import Snapshot, holdings, read, waiting
 from lab.cluster.api import Node, RayApi
@@ -21,56 +19,6 @@ from lab.evidence.ledger import of_kind
 from lab.store import Store
 
 
-@dataclass(frozen=True)
-class Order:
-    """One attempt of a job, ready to be submitted."""
-
-    submission_id: str
-    command: tuple[str, ...]
-    runtime_env: Mapping[str, Plain] = field(default_factory=dict)
-    package: bytes | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    num_cpus: float = 0
-    num_gpus: float = 0
-
-
-class RaySide(Protocol):
-    """Everything that the controller asks of Ray and the store."""
-
-    def ping(self) -> None:
-        """Ask Ray for an answer. Raises ClusterError when there is none."""
-
-    def ping_store(self) -> None:
-        """Ask the store for an answer. Raises StoreError when there is none."""
-
-    def find(self, submission_id: str) -> Job | None:
-        """A job; None when Ray does not know it. Raises ClusterError."""
-
-    def unfinished(self) -> tuple[Job, ...]:
-        """Every submitted job that has not ended, labctl's helpers left out. Raises ClusterError."""
-
-    def submit(self, order: Order) -> None:
-        """Start a job. Raises UsageError when Ray refuses it, also for an id that exists; ClusterError."""
-
-    def stop(self, submission_id: str) -> None:
-        """End a job, and free what it holds; blocks until then. Raises ClusterError, WaitTimeoutError."""
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Every node that Ray knows, dead ones too. Raises ClusterError."""
-
-    def look(self, shut: Collection[str]) -> Look:
-        """Where jobs run now, and if any finds no room while these are closed. Raises ClusterError."""
-
-    def resize(self, node_id: str, cpus: float) -> None:
-        """Let Ray give out so many CPUs of a node. Raises ClusterError."""
-
-    def taken(self) -> Mapping[str, Mapping[str, float]]:
-        """Submission id -> resource (CPU, GPU, memory in bytes) -> amount held now. Raises ClusterError."""
-
-    def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
-        """Tell if a checkpoint was committed after this time; None for a job without runs. StoreError."""
-
-
 def needs_room(snapshot: Snapshot, shut: Collection[str]) -> bool:
     """Tell if a job, or a part of one, finds no room on the nodes that are not closed.
 
@@ -81,7 +29,7 @@ def needs_room(snapshot: Snapshot, shut: Collection[str]) -> bool:
 
 
 class Cluster:
-    """The RaySide of a real lab."""
+    """All that the controller asks of Ray and the store. Raises ClusterError or StoreError."""
 
     def __init__(self, api: RayApi, store: Store, node_sizes: NodeSizes) -> None:
         self._api, self._jobs, self._store = api, Jobs(api), store
@@ -95,26 +43,23 @@ class Cluster:
         self._store.ping()
 
     def find(self, submission_id: str) -> Job | None:
-        """The job as Ray has it; one that died with its head is not known to the cluster any more."""
+        """The job as Ray has it; None when it is not known, which one that died with its head is not."""
         job = self._jobs.find(submission_id)
         return None if job is not None and job.lost else job
 
     def unfinished(self) -> tuple[Job, ...]:
+        """Every submitted job that has not ended, labctl's helpers left out."""
         return tuple(job for job in self._jobs.list() if not job.final and HELPER not in job.metadata)
 
-    def submit(self, order: Order) -> None:
-        submission = Submission(
-            command=order.command,
-            num_cpus=order.num_cpus,
-            num_gpus=order.num_gpus,
-            runtime_env=order.runtime_env,
-            submission_id=order.submission_id,
-            metadata=order.metadata,
-        )
-        self._jobs.submit(submission, order.package)
+    def submit(self, submission: Submission, package: bytes | None = None) -> None:
+        """Start a job; `package` is its working folder as a zip.
+
+        Raises UsageError when Ray refuses it, also for an id that exists.
+        """
+        self._jobs.submit(submission, package)
 
     def stop(self, submission_id: str) -> None:
-        """Stop a job; one that Ray does not know counts as stopped."""
+        """End a job, and free what it holds; blocks until then. One that Ray does not know has ended."""
         self._ledgers.pop(submission_id, None)
         try:
             self._jobs.stop(submission_id)
@@ -122,9 +67,11 @@ class Cluster:
             return
 
     def nodes(self) -> tuple[Node, ...]:
+        """Every node that Ray knows, dead ones too."""
         return self._api.nodes()
 
     def look(self, shut: Collection[str]) -> Look:
+        """Where jobs run now, and if any finds no room while these are closed."""
         snapshot = read(self._api)
         gpus: dict[str, dict[str, float]] = {}
         for holding in holdings(snapshot):
@@ -134,15 +81,22 @@ class Cluster:
         return Look(gpus, needs_room(snapshot, shut))
 
     def resize(self, node_id: str, cpus: float) -> None:
+        """Let Ray give out so many CPUs of a node."""
         self._node_sizes.set_cpus(node_id, cpus)
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
+        """Submission id -> resource (CPU, GPU, memory in bytes) -> amount held now."""
         used: dict[str, Counter[str]] = {}
         for holding in holdings(read(self._api)):
             used.setdefault(holding.job, Counter()).update(holding.resources)
         return used
 
+    def is_free(self, node: str) -> bool:
+        """Tell if no job holds anything on a node."""
+        return not any(holding.service == node for holding in holdings(read(self._api)))
+
     def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
+        """Tell if a checkpoint was committed after this time; None for a job without runs."""
         ledger = self._ledgers.setdefault(submission_id, JobLedger(self._store, submission_id))
         history = ledger.poll()
         if not history.runs:

@@ -24,10 +24,10 @@ from lab.daemons.queue.model import (
     UNSENT,
     Record,
 )
-from lab.daemons.queue.rayside import RaySide
+from lab.daemons.queue.rayside import Cluster
 from lab.daemons.queue.steward import States, Steward
 from lab.daemons.queue.takes import covers, exceeded
-from lab.daemons.queue.workers import Workers
+from lab.daemons.queue.workers import Threads
 from lab.errors import LabError
 
 BUSY_SECONDS, CALM_SECONDS = 0.25, 1.0
@@ -67,8 +67,8 @@ class Reconciler:
     def __init__(
         self,
         controller: Controller,
-        ray: RaySide,
-        workers: Workers,
+        ray: Cluster,
+        workers: Threads,
         *,
         states: States = tuple,
         say: Callable[[str], None] = lambda _: None,
@@ -141,7 +141,7 @@ class Reconciler:
                 **({who: why} if why else {}),
             }
         if why and not before.get(who):
-            self._say(f"{who} is away, nothing is admitted: {why}")
+            self._say(f"{who} does not answer, so nothing is admitted: {why}")
         elif not why:
             self._say(f"{who} answers")
 
@@ -170,7 +170,7 @@ class Reconciler:
             return
         if record.phase in (SUBMITTING, STOPPING):
             self._end(draft, record, attempt, UNSENT, why)
-            draft.call("finish", workload=key, reason="Failed", message=why)
+            draft.finish(key, "Failed", why)
 
     def _judge(self, draft: Draft, seen: Seen) -> None:
         """Draw the conclusions from what Ray shows of an attempt."""
@@ -184,7 +184,7 @@ class Reconciler:
         if attempt.seen_at is None and _is_foreign(job, record):
             message = f"Ray has another job {attempt.submission_id}, which did not come from this one"
             self._end(draft, record, attempt, UNSENT, message)
-            draft.call("finish", workload=record.key, reason="Failed", message=message)
+            draft.finish(record.key, "Failed", message)
             return
         begun = draft.now if job.status == "RUNNING" and attempt.started_at is None else attempt.started_at
         known = replace(attempt, seen_at=attempt.seen_at or draft.now, started_at=begun)
@@ -210,10 +210,10 @@ class Reconciler:
         if stop is not None and stop.to == RESETTING:
             return
         if stop is not None and stop.to == DONE:
-            draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
+            draft.finish(record.key, stop.outcome, stop.message)
         else:
             message = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
-            draft.call("gone", workload=record.key, message=message)
+            draft.gone(record.key, message)
 
     def _ended(self, draft: Draft, record: Record, attempt: Attempt, job: Job) -> None:
         """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""
@@ -224,22 +224,22 @@ class Reconciler:
         self._end(draft, record, attempt, job.status, message, retried=not against)
         cause = message or f"Ray says {job.status}"
         if stop is not None and stop.to == DONE:
-            draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
+            draft.finish(record.key, stop.outcome, stop.message)
         elif job.status == "SUCCEEDED":
-            draft.call("finish", workload=record.key, reason="Succeeded", message="Job finished successfully")
+            draft.finish(record.key, "Succeeded", "Job finished successfully")
         elif stop is not None and stop.to == RESETTING:
             return
         elif stop is not None and (job.status == "STOPPED" or self._by_us(attempt, stop.since, stop.grace)):
-            draft.call("gone", workload=record.key, message=stop.message)
+            draft.gone(record.key, stop.message)
         elif not against:
             if stop is not None:
-                draft.call("gone", workload=record.key, message=stop.message)
+                draft.gone(record.key, stop.message)
             else:
                 draft.tell("Resetting", record.key, resets.FAILED_COMPONENT, cause)
         else:
             if record.job.retry is not None:
                 cause = f"{cause}; no retry: {against}"
-            draft.call("finish", workload=record.key, reason="Failed", message=cause)
+            draft.finish(record.key, "Failed", cause)
 
     def _by_us(self, attempt: Attempt, since: float, grace: float) -> bool:
         """Tell if an attempt failed because it was stopped, also by an earlier process of the controller."""
@@ -279,7 +279,7 @@ class Reconciler:
                 return
             ready = covers(self._taken.get(attempt.submission_id, {}), record.job, item)
         if item.ready != ready:
-            draft.call("set_ready", workload=record.key, ready=ready)
+            draft.set_ready(record.key, ready)
 
     def _compare(self, draft: Draft, taken: Mapping[str, Mapping[str, float]]) -> None:
         """Note who takes more than was asked for; with `enforce` such a job is ended, at the second sight."""
@@ -334,12 +334,12 @@ class Reconciler:
         engine = self.controller.engine
         due = engine.next_due()
         if due is not None and due <= draft.now:
-            draft.call("due")
+            draft.note(draft.engine.due(draft.now))
         history = engine.history
         if history is not None and history.next_sample(draft.now) <= draft.now:
-            draft.call("sample")
+            draft.engine.sample(draft.now)
         if engine.stirred and not self.controller.away:
-            draft.call("settle")
+            draft.note(draft.engine.settle(draft.now))
 
     # Acting
 

@@ -6,21 +6,17 @@ import json
 import math
 
 from kueue.model import PodSet, Setup, Workload
+from kueue.reading import DEFAULT_NAMESPACE
 from kueue.reading.nodes import meant
 from lab.api.base import Number
 from lab.api.queue_requests import JobRequest, Workers
+from lab.cluster.queues import RESERVED
 from lab.cluster.retries import policy_of
 from lab.cluster.submission import check_startable
 from lab.daemons.pages import printable
 from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
 from lab.errors import NotFoundError, UsageError
 from lab.host.reading import SMALL
-
-NAMESPACE = "default"
-"""Namespace of a job that names no queue."""
-
-OWN = "raylab_"
-"""Beginning of metadata that the controller writes itself."""
 
 
 def queue_of(name: str, setup: Setup) -> tuple[str, str]:
@@ -49,18 +45,15 @@ def priority_of(name: str, setup: Setup) -> int:
             hint = meant(name, known) or f"there are: {', '.join(known) or 'none'}"
             raise NotFoundError(f"there is no WorkloadPriorityClass {name}", hint)
         return min(matches, key=lambda priority_class: priority_class.pods).value
-    defaults = sorted(
-        (priority_class for priority_class in classes if priority_class.default),
-        key=lambda priority_class: priority_class.pods,
-    )
-    return defaults[0].value if defaults else 0
+    defaults = [priority_class for priority_class in classes if priority_class.default]
+    return min(defaults, key=lambda priority_class: priority_class.pods).value if defaults else 0
 
 
 def workload(asked: JobRequest, name: str, setup: Setup, resource: str, now: float) -> Workload:
     """The Workload of a job; `resource` is what a GPU is called. Raises NotFoundError, UsageError."""
     if not asked.queue:
         _check_unqueued(asked)
-    space, queue = queue_of(asked.queue, setup) if asked.queue else (NAMESPACE, "")
+    space, queue = queue_of(asked.queue, setup) if asked.queue else (DEFAULT_NAMESPACE, "")
     return Workload(
         space,
         name,
@@ -91,11 +84,13 @@ def _check_unqueued(asked: JobRequest) -> None:
 def job(asked: JobRequest) -> QueuedJob:
     """The job itself. Raises UsageError."""
     if len(json.dumps(asked.runtime_env)) > SMALL:
-        raise UsageError("runtime_env is larger than 1 MiB", "files belong into the working directory")
+        raise UsageError("runtime_env is larger than 1 MiB", "put files into the working directory")
     if asked.package and "working_dir" in asked.runtime_env:
-        raise UsageError("a package and runtime_env.working_dir exclude each other", "send one of them")
-    if own := next((name for name in asked.metadata if name.startswith(OWN)), ""):
-        raise UsageError(f"the request: metadata.{own}: only the controller writes {OWN}...", "leave it out")
+        raise UsageError("a package and runtime_env.working_dir cannot be used together", "send one of them")
+    if own := next((name for name in asked.metadata if name.startswith(RESERVED)), ""):
+        raise UsageError(
+            f"the request: metadata.{own}: only the controller writes {RESERVED}...", "leave it out"
+        )
     check_startable(asked.command, asked.runtime_env)
     return QueuedJob(
         command=asked.command,

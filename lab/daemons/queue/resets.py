@@ -173,12 +173,12 @@ def proceed(draft: Draft, controller: Controller, record: Record) -> None:
     if attempt is None or not attempt.ended:
         return
     if stop is not None and stop.to == DONE:
-        draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
+        draft.finish(record.key, stop.outcome, stop.message)
     elif stop is not None:
-        draft.call("gone", workload=record.key, message=stop.message)
+        draft.gone(record.key, stop.message)
     elif record.phase == RESETTING:
         if controller.engine.items[record.key].ready:
-            draft.call("set_ready", workload=record.key, ready=False)
+            draft.set_ready(record.key, False)
         if not controller.away and draft.now >= resume_at(attempt):
             draft.attempt(record)
             draft.tell("Resuming", record.key, "Resuming", f"attempt {attempt.number + 1} begins")

@@ -17,8 +17,6 @@ from lab.daemons.pages import Answer, Handler, HttpError, Page, Request
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
-from lab.daemons.queue.model import StoredEvent
-from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, misfit
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.serving import Environ, StartResponse
@@ -40,7 +38,7 @@ class Routes:
     def __init__(
         self,
         controller: Controller,
-        metrics: Metrics | None = None,
+        metrics: Callable[[], bytes] | None = None,
         more: Iterable[Page] = (),
     ) -> None:
         """Without `metrics` there is no such page. `more` are pages of others."""
@@ -111,7 +109,7 @@ class Routes:
     def _events(self, asked: Request) -> list[QueueEvent]:
         since = asked.number("since", 0, 10**18 - 1)
         events = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
-        return [event_document(event) for event in events]
+        return [QueueEvent(event.number, **vars(event.change)) for event in events]
 
     def _dry_run(self, asked: Request) -> Answer:
         return Answer(document=views.dry_run(self._controller, self._facade.drafted(asked.body())))
@@ -127,27 +125,10 @@ class Routes:
 
 
 def _key(asked: Request) -> str:
-    """Key of the workload in the path."""
     return "/".join(asked.parts[:2])
 
 
-def event_document(event: StoredEvent) -> QueueEvent:
-    """One event in an answer."""
-    change = event.change
-    return QueueEvent(
-        number=event.number,
-        at=change.at,
-        event=change.event,
-        workload=change.workload,
-        reason=change.reason,
-        message=change.message,
-        cluster_queue=change.cluster_queue,
-        flavors=change.flavors,
-    )
-
-
 def failure(error: LabError) -> Answer:
-    """The answer to a request that was refused."""
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
     if isinstance(error, HttpError):
         status = error.status

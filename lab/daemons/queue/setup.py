@@ -27,7 +27,6 @@ class BadObjectsError(UsageError):
     """Objects that are wrong; nothing was changed."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        """`problems` are all of them."""
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}", problems[0].hint)
         self.problems = tuple(problems)
@@ -42,7 +41,6 @@ class Applied:
     warnings: tuple[Problem, ...] = ()
 
     def document(self) -> Changed:
-        """The answer to a request."""
         return Changed(
             tuple(
                 ObjectChange(kind, name, namespace, change)
@@ -53,7 +51,6 @@ class Applied:
 
 
 def misfit(problem: Problem) -> Misfit:
-    """One problem in an answer."""
     return Misfit(problem.file, problem.line, problem.path, problem.message, problem.hint)
 
 
@@ -165,10 +162,8 @@ def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) ->
             if any(flavor.name == name for group in owner.groups for flavor in group.flavors)
         ]
     if kind == "ClusterQueue":
-        doors = [
-            local_queue for local_queue in left.local_queues.values() if local_queue.cluster_queue == name
-        ]
-        users = [f"LocalQueue {local_queue.namespace}/{local_queue.name}" for local_queue in doors]
+        queues = (queue for queue in left.local_queues.values() if queue.cluster_queue == name)
+        users = [f"LocalQueue {queue.namespace}/{queue.name}" for queue in queues]
         return users + [f"job {item.key}" for item in items if item.cluster_queue == name]
     if kind == "LocalQueue":
         return [f"job {item.key}" for item in items if item.queue == (namespace, name)]

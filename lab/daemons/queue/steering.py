@@ -103,11 +103,6 @@ def capacity(nodes: Iterable[Node], gpu: str) -> dict[str, int]:
     return {"cpu": int(cpus * 1000), gpu: int(gpus)}
 
 
-def rows(lost: Mapping[FlavorResource, int]) -> list[list[str | int]]:
-    """The same as the engine's call `lose` has it."""
-    return [[place.flavor, place.resource, amount] for place, amount in sorted(lost.items())]
-
-
 def _flavor(setup: Setup, resource: str) -> str | None:
     """The first flavor of a resource: that of the slack queue, else of the first queue that has it."""
     queues = setup.cluster_queues

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lab.api.health import EVICT, TESTING, WARN, DeviceView
@@ -10,8 +11,8 @@ from lab.cluster.api import Node
 from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
-from lab.daemons.queue.rayside import RaySide
-from lab.daemons.queue.steering import ClosedNodes, Look, capacity, closed, ill, lost, rows, sizes
+from lab.daemons.queue.rayside import Cluster
+from lab.daemons.queue.steering import ClosedNodes, Look, capacity, closed, ill, lost, sizes
 from lab.errors import LabError
 
 CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
@@ -31,7 +32,7 @@ class Steward:
     """Steers the jobs and nodes of one controller by the health of its devices."""
 
     def __init__(
-        self, controller: Controller, ray: RaySide, states: States, say: Callable[[str], None]
+        self, controller: Controller, ray: Cluster, states: States, say: Callable[[str], None]
     ) -> None:
         self._controller, self._ray, self._states, self._say = controller, ray, states, say
         self._cordon = ClosedNodes(ray.resize)
@@ -49,10 +50,10 @@ class Steward:
     def steer(self, draft: Draft) -> None:
         """Let the quotas know what is lost, and record whose health has changed."""
         self._record(draft)
-        engine = self._controller.engine
-        gone = lost(self._states(), self._nodes, engine.setup, self._controller.resource)
-        if gone != engine.setup.lost:
-            draft.call("lose", lost=rows(gone))
+        setup = self._controller.setup
+        gone = lost(self._states(), self._nodes, setup, self._controller.resource)
+        if gone != setup.lost:
+            draft.note(draft.engine.apply(replace(setup, lost=gone), draft.now))
 
     def take(self, draft: Draft, kind: str, value: Any) -> bool:
         """Take up what a look showed; False for one that is not of this."""
@@ -77,17 +78,12 @@ class Steward:
         """Tell each device that is not healthy any more, or again."""
         now = {(health.node, health.device): health for health in self._states()}
         for key, health in now.items():
-            old = self._seen.get(key)
+            before = self._seen[key].state if key in self._seen else ""
             bad = health.state in TOLD
-            if (old is not None and old.state != health.state and (bad or old.state in TOLD)) or (
-                old is None and bad
-            ):
-                why = (
-                    f" is {health.state}: {health.reason} {health.message}"
-                    if bad
-                    else f" is {health.state} again"
-                )
-                draft.tell("Health", "", health.state, f"{health.node} {health.device}{why}".strip())
+            if before != health.state and (bad or before in TOLD):
+                why = f": {health.reason} {health.message}".rstrip() if bad else " again"
+                message = f"{health.node} {health.device} is {health.state}{why}"
+                draft.tell("Health", "", health.state, message)
         self._seen = now
 
     def _closed(self, draft: Draft, shut: frozenset[str]) -> None:
@@ -108,10 +104,8 @@ class Steward:
                 continue
             worst = ill(states, self._look.gpus.get(attempt.submission_id, {}))
             if worst is not None:
-                message = (
-                    f"{worst.node} {worst.device} is {worst.state}: {worst.reason} {worst.message}".strip()
-                )
-                resets.order(draft, record, resets.UNHEALTHY, message, charged=False)
+                message = f"{worst.node} {worst.device} is {worst.state}: {worst.reason} {worst.message}"
+                resets.order(draft, record, resets.UNHEALTHY, message.strip(), charged=False)
 
     def tasks(self) -> tuple[Task, ...]:
         """Looks and deeds in the background."""
@@ -121,13 +115,9 @@ class Steward:
         places = {node.service for node in self._nodes if node.resources.get("CPU")}
         worst = {health.state for health in states if health.node in places}
         shut = self._shut
+        pause, wanted = LOOK_SECONDS if shut else NODES_SECONDS, bool(states) or not self._nodes
         tasks: tuple[Task, ...] = (
-            (
-                "nodes",
-                LOOK_SECONDS if shut else NODES_SECONDS,
-                self._ray.nodes,
-                bool(states) or not self._nodes,
-            ),
+            ("nodes", pause, self._ray.nodes, wanted),
             ("look", LOOK_SECONDS, lambda: self._ray.look(shut), bool(worst & {EVICT, WARN})),
         )
         return tasks if cordon is None else (("cordon", CORDON_SECONDS, cordon, True), *tasks)

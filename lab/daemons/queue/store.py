@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kueue.places import Change
 from kueue.writing import Object, key_of
-from lab.api.base import Plain
 from lab.daemons.queue.model import Record, StoredEvent, job_document, read_job
 from lab.errors import LabError, StateError
 from lab.host.files import make_private, size_of
@@ -102,7 +101,6 @@ class StateStore:
                 )
 
     def close(self) -> None:
-        """Close the file."""
         self._database.close()
 
     def load(self) -> Loaded:
@@ -110,19 +108,14 @@ class StateStore:
         execute = self._database.execute
         with self._explained(rows=True):
             objects = execute("SELECT document FROM objects ORDER BY rowid").fetchall()
-            columns = "key, document, job, phase, created, finished_at"
+            columns = "document, key, job, phase, created, finished_at"
             rows = execute(f"SELECT {columns} FROM workloads ORDER BY created, rowid").fetchall()
             usage = execute("SELECT document FROM usage").fetchone()
             return Loaded(
                 [parse_json(text) for (text,) in objects],
-                [(self._record(*row), parse_json(document)) for document, row in map(_split, rows)],
+                [(_record(*row), parse_json(document)) for document, *row in rows],
                 parse_json(usage[0]) if usage else None,
             )
-
-    @staticmethod
-    def _record(key: str, text: str, phase: str, created: float, finished_at: float | None) -> Record:
-        job, stop = read_job(parse_json(text), key)
-        return Record(key, job, phase, created, finished_at, stop)
 
     def commit(self, batch: Batch) -> None:
         """Write all of it, or nothing."""
@@ -130,7 +123,8 @@ class StateStore:
             execute, many = self._database.execute, self._database.executemany
             if batch.objects is not None:
                 execute("DELETE FROM objects")
-                many("INSERT INTO objects VALUES (?, ?, ?, ?)", map(_object_row, batch.objects))
+                rows = ((*key_of(document), _json(document)) for document in batch.objects)
+                many("INSERT INTO objects VALUES (?, ?, ?, ?)", rows)
             many(
                 "INSERT INTO workloads VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
                 "document = excluded.document, job = excluded.job, phase = excluded.phase, "
@@ -163,7 +157,6 @@ class StateStore:
             return parse_json(row[0]) if row else None
 
     def keep_health(self, document: Mapping[str, object]) -> None:
-        """Replace it."""
         with self._explained(), self._transaction():
             self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", (_json(document),))
 
@@ -223,17 +216,13 @@ def damage(path: Path, error: Exception) -> DamagedError:
     )
 
 
-def _split(row: tuple[Plain, ...]) -> tuple[str, tuple[Plain, ...]]:
-    key, document, *rest = row
-    return document, (key, *rest)
+def _record(key: str, text: str, phase: str, created: float, finished_at: float | None) -> Record:
+    job, stop = read_job(parse_json(text), key)
+    return Record(key, job, phase, created, finished_at, stop)
 
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _object_row(document: Object) -> tuple[str, str, str, str]:
-    return (*key_of(document), _json(document))
 
 
 def _workload_row(record: Record, document: Object) -> tuple[object, ...]:
@@ -249,8 +238,5 @@ def _workload_row(record: Record, document: Object) -> tuple[object, ...]:
 
 
 def _event_row(change: Change) -> tuple[object, ...]:
-    flavors = _json(change.flavors)
-    return (
-        *(change.at, change.event, change.workload, change.reason, change.message, change.cluster_queue),
-        flavors,
-    )
+    texts = change.event, change.workload, change.reason, change.message, change.cluster_queue
+    return (change.at, *texts, _json(change.flavors))

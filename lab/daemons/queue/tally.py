@@ -6,15 +6,17 @@ Names and labels are Kueue's (pkg/metrics), without the prefix `kueue_`.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kueue.places import Change
 from kueue.reasons import DEACTIVATED, PREEMPTED
+from lab.daemons.queue.gauges import PREFIX, QUEUE, ROLE, STANDALONE
+from lab.daemons.queue.model import Record
 
-Labels = tuple[str, ...]
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 PREEMPTOR = re.compile(r"; preemptor path: \S*?([^/\s;]+);")
 """The preempting ClusterQueue in the message of a preempted workload."""
@@ -27,53 +29,40 @@ def bounds(count: int) -> tuple[float, ...]:
 
 LONG, SHORT = bounds(16), bounds(14)
 
-QUEUE, CLASS = ("cluster_queue",), ("priority_class",)
+CLASS = ("priority_class",)
 
-COUNTERS: dict[str, tuple[str, ...]] = {
-    "admitted_workloads": QUEUE + CLASS,
-    "finished_workloads": QUEUE + CLASS,
-    "evicted_workloads": (*QUEUE, "reason", "underlying_cause", *CLASS),
-    "preempted_workloads": ("preempting_cluster_queue", "reason"),
+COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "admitted_workloads": (QUEUE + CLASS, "Times that a workload was admitted."),
+    "finished_workloads": (QUEUE + CLASS, "Workloads that finished."),
+    "evicted_workloads": (
+        (*QUEUE, "reason", "underlying_cause", *CLASS),
+        "Times that an admitted workload had to go.",
+    ),
+    "preempted_workloads": (
+        ("preempting_cluster_queue", "reason"),
+        "Workloads that had to make room, by the ClusterQueue that they made it for.",
+    ),
 }
-"""Counter without `_total` -> labels."""
+"""Counter without `_total` -> labels and meaning."""
 
-HISTOGRAMS: dict[str, tuple[tuple[str, ...], tuple[float, ...]]] = {
-    "admission_wait_time_seconds": (QUEUE + CLASS, LONG),
-    "workload_eviction_latency_seconds": ((*QUEUE, "reason"), SHORT),
-    "admitted_until_ready_wait_time_seconds": (QUEUE + CLASS, SHORT),
+HISTOGRAMS: dict[str, tuple[tuple[str, ...], tuple[float, ...], str]] = {
+    "admission_wait_time_seconds": (
+        QUEUE + CLASS,
+        LONG,
+        "Time from creation, or the last return to the queue, to the admission.",
+    ),
+    "workload_eviction_latency_seconds": (
+        (*QUEUE, "reason"),
+        SHORT,
+        "Time from the eviction until the quota was free again.",
+    ),
+    "admitted_until_ready_wait_time_seconds": (
+        QUEUE + CLASS,
+        SHORT,
+        "Time from the admission until Ray ran the job.",
+    ),
 }
-"""Histogram -> labels and upper bounds."""
-
-
-class Histogram:
-    """Observations, by upper bounds in seconds."""
-
-    def __init__(self, upper: tuple[float, ...]) -> None:
-        """Start without any."""
-        self.upper, self.sum = upper, 0.0
-        self.counts = [0] * (len(upper) + 1)
-
-    def observe(self, seconds: float) -> None:
-        """Count one; clocks that were set make no negative ones."""
-        seconds = max(0.0, seconds)
-        self.counts[bisect_left(self.upper, seconds)] += 1
-        self.sum += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and cumulative count of each, as Prometheus has them."""
-        cumulative, total = [], 0
-        for bound, count in zip((*map(str, self.upper), "+Inf"), self.counts, strict=True):
-            total += count
-            cumulative.append((bound, float(total)))
-        return cumulative
-
-
-@dataclass(frozen=True)
-class TalliedJob:
-    """What a workload is counted under."""
-
-    priority_class: str
-    created: float
+"""Histogram -> labels, upper bounds and meaning."""
 
 
 @dataclass
@@ -92,54 +81,65 @@ class WorkloadProgress:
 class Tally:
     """Counters and histograms, fed with one change after the other."""
 
-    def __init__(self) -> None:
-        """Start with nothing."""
-        self.counters: dict[str, dict[Labels, int]] = {name: defaultdict(int) for name in COUNTERS}
-        self.histograms: dict[str, dict[Labels, Histogram]] = {name: {} for name in HISTOGRAMS}
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Begin with nothing; `registry` gets the metrics."""
+        from prometheus_client import Counter, Histogram, disable_created_metrics
+
+        disable_created_metrics()  # Kueue has none of these series
+        self._counters = {
+            name: Counter(PREFIX + name, meaning, (*labels, ROLE), registry=registry)
+            for name, (labels, meaning) in COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(PREFIX + name, meaning, (*labels, ROLE), registry=registry, buckets=upper)
+            for name, (labels, upper, meaning) in HISTOGRAMS.items()
+        }
         self._progress: dict[str, WorkloadProgress] = {}
 
-    def note(self, change: Change, job: TalliedJob) -> None:
-        """Count what a change says."""
-        way = self._progress.setdefault(change.workload, WorkloadProgress(job.created))
+    def note(self, change: Change, record: Record) -> None:
+        """Count what a change of this job says."""
+        way = self._progress.setdefault(change.workload, WorkloadProgress(record.created))
+        priority_class = record.job.priority_class
         if change.event == "Admitted":
             way.cluster_queue, way.admitted_at, way.leaving = change.cluster_queue, change.at, None
             way.admissions[change.at] = change.cluster_queue
-            self._count("admitted_workloads", way, job.priority_class)
-            self._observe("admission_wait_time_seconds", way, job, change.at - way.waits_since)
+            self._count("admitted_workloads", way.cluster_queue, priority_class)
+            waited = change.at - way.waits_since
+            self._observe("admission_wait_time_seconds", waited, way.cluster_queue, priority_class)
         elif change.event == "Preempted":
             match = PREEMPTOR.search(change.message)
-            by = match[1] if match else change.cluster_queue
-            self.counters["preempted_workloads"][by, change.reason] += 1
-            self._evicted(way, job, PREEMPTED, "", change.at)
+            self._count("preempted_workloads", match[1] if match else change.cluster_queue, change.reason)
+            self._evicted(way, PREEMPTED, "", priority_class, change.at)
         elif change.event == "Evicted":
-            self._evicted(way, job, change.reason, "", change.at)
+            self._evicted(way, change.reason, "", priority_class, change.at)
         elif change.event == "Deactivated":
             cause = "" if change.reason == DEACTIVATED else change.reason
-            self._evicted(way, job, DEACTIVATED, cause, change.at)
+            self._evicted(way, DEACTIVATED, cause, priority_class, change.at)
         elif change.event in ("Requeued", "Pending"):
             self._back(way, change)
         elif change.event == "Finished":
             way.cluster_queue = way.cluster_queue or change.cluster_queue
-            self._count("finished_workloads", way, job.priority_class)
+            self._count("finished_workloads", way.cluster_queue, priority_class)
             way.admitted_at = way.leaving = None
 
-    def started(self, workload: str, job: TalliedJob, admitted_at: float, at: float) -> None:
+    def started(self, record: Record, admitted_at: float, at: float) -> None:
         """Count an attempt that was admitted then, and that Ray ran from `at` on."""
-        way = self._progress.get(workload)
+        way = self._progress.get(record.key)
         if way is not None and admitted_at in way.admissions:
-            progress = WorkloadProgress(job.created, way.admissions[admitted_at])
-            self._observe("admitted_until_ready_wait_time_seconds", progress, job, at - admitted_at)
+            labels = way.admissions[admitted_at], record.job.priority_class
+            self._observe("admitted_until_ready_wait_time_seconds", at - admitted_at, *labels)
 
     def forget_others(self, workloads: Container[str]) -> None:
         """Keep the way of these only; what was counted stays counted."""
         self._progress = {key: way for key, way in self._progress.items() if key in workloads}
 
-    def _evicted(self, way: WorkloadProgress, job: TalliedJob, reason: str, cause: str, at: float) -> None:
+    def _evicted(
+        self, way: WorkloadProgress, reason: str, cause: str, priority_class: str, at: float
+    ) -> None:
         """Count an eviction; who holds no quota, or is on its way out already, is not evicted."""
-        if way.admitted_at is None or way.leaving is not None:
-            return
-        way.leaving = (reason, at)
-        self._count("evicted_workloads", way, reason, cause, job.priority_class)
+        if way.admitted_at is not None and way.leaving is None:
+            way.leaving = (reason, at)
+            self._count("evicted_workloads", way.cluster_queue, reason, cause, priority_class)
 
     def _back(self, way: WorkloadProgress, change: Change) -> None:
         """A workload that held quota waits again."""
@@ -147,19 +147,13 @@ class Tally:
             return
         if way.leaving is not None:
             reason, since = way.leaving
-            latency = self._histogram("workload_eviction_latency_seconds", (way.cluster_queue, reason))
-            latency.observe(change.at - since)
+            seconds = change.at - since
+            self._observe("workload_eviction_latency_seconds", seconds, way.cluster_queue, reason)
         way.waits_since, way.admitted_at, way.leaving = change.at, None, None
 
-    def _count(self, name: str, way: WorkloadProgress, *labels: str) -> None:
-        key: Labels = (way.cluster_queue, *labels)
-        self.counters[name][key] += 1
+    def _count(self, name: str, *labels: str) -> None:
+        self._counters[name].labels(*labels, STANDALONE).inc()
 
-    def _observe(self, name: str, way: WorkloadProgress, job: TalliedJob, seconds: float) -> None:
-        self._histogram(name, (way.cluster_queue, job.priority_class)).observe(seconds)
-
-    def _histogram(self, name: str, labels: Labels) -> Histogram:
-        kept = self.histograms[name]
-        if labels not in kept:
-            kept[labels] = Histogram(HISTOGRAMS[name][1])
-        return kept[labels]
+    def _observe(self, name: str, seconds: float, *labels: str) -> None:
+        """Count a time; clocks that were set make no negative ones."""
+        self._histograms[name].labels(*labels, STANDALONE).observe(max(0.0, seconds))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from lab.host.serving import log
 
@@ -14,18 +13,8 @@ MOST = 8
 """Threads at the same time."""
 
 
-class Workers(Protocol):
-    """Runs tasks."""
-
-    def start(self, key: str, task: Task) -> bool:
-        """Run a task, unless one for this key is on its way, or no thread can be made (False)."""
-
-    def busy(self, key: str) -> bool:
-        """Tell if a task for this key is on its way."""
-
-
 class Threads:
-    """Workers that are threads; they do not keep the process from ending."""
+    """They do not keep the process from ending."""
 
     def __init__(self, say: Callable[[str], None] = log) -> None:
         self._say = say
@@ -34,6 +23,7 @@ class Threads:
         self._free = threading.Semaphore(MOST)
 
     def start(self, key: str, task: Task) -> bool:
+        """Run a task, unless one for this key is on its way, or no thread can be made (False)."""
         with self._lock:
             if key in self._keys:
                 return False
@@ -61,5 +51,6 @@ class Threads:
             self._keys.discard(key)
 
     def busy(self, key: str) -> bool:
+        """Tell if a task for this key is on its way."""
         with self._lock:
             return key in self._keys

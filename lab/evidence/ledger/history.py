@@ -168,7 +168,7 @@ def _without_controller(controllers: Iterable[Iterable[Event]]) -> Iterable[str]
     """Yield a sentence for each controller of which only its ranks tell."""
     for mine in controllers:
         if not any(True for _ in of_kind(mine, RunStarted)):
-            yield "a controller has not told of its start"
+            yield "a controller has not recorded its start"
 
 
 def _plan(started: RunStarted) -> TrainingPlan:
@@ -193,7 +193,12 @@ def _plan(started: RunStarted) -> TrainingPlan:
 
 def _progress_key(reports: Sequence[tuple[Event, Reported]]) -> tuple[str | None, bool]:
     """Return the metric that says how far the run is, and whether it fails to grow with every report."""
-    present = [key for key in PROGRESS_KEYS if any(progress_of(said, key) is not None for _, said in reports)]
+    named = set[str]().union(*(said.metrics for _, said in reports))
+    present = [
+        key
+        for key in PROGRESS_KEYS
+        if key in named and any(progress_of(said, key) is not None for _, said in reports)
+    ]
     for key in present:
         latest: dict[int, Number] = {}
         for event, said in reports:

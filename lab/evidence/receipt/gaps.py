@@ -28,14 +28,14 @@ def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
     started = attempt.training_started_at is not None or case.trained(attempt)
     silent = [rank for rank in sorted(attempt.nodes) if rank not in attempt.writers] if started else []
     if silent:
-        return [f"rank {silent[0]} {here} has left nothing"]
+        return [f"rank {silent[0]} {here} has recorded nothing"]
     groups = case.run is not None and case.run.plan is not None and case.run.plan.replica_groups
     if groups or not (attempt.by_rank or attempt.taken_up):
         return []  # whichever rank is there reports; or none had to
     ranks = sorted(attempt.nodes)
     silent = [rank for rank in ranks if not attempt.by_rank.get(rank)]
     if silent:
-        return [f"rank {silent[0]} {here} has left no report"]
+        return [f"rank {silent[0]} {here} has recorded no report"]
     if case.over_at(attempt) >= case.until:
         return []  # the next fault ended it, and perhaps a rank before it had written its last reports
     return [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lab.cluster.health import CPU, HealthClient
+from lab.api.health import CPU
+from lab.cluster.health import HealthClient
 from lab.errors import RefusedError
 from lab.faults import Fault, Scene
 from lab.faults.kinds._queues import queues_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from lab.cluster.health import CPU, HealthClient
+from lab.api.health import CPU
+from lab.cluster.health import HealthClient
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits
 from lab.faults.kinds._queues import queues_of
 from lab.host.clock import settle

@@ -12,7 +12,7 @@ class Partition(Fault):
 
     kind = FaultKind(
         name="partition",
-        summary="the node is cut off the network and goes on alone, then it is connected again",
+        summary="the node is cut off from the network and goes on alone, then it is connected again",
         scope=Scope.NODE,
         parameters=(lasting("how long the node is cut off", 10.0),),
         revert="the node is connected; if the cluster gave it up meanwhile, it is started again as a new one",

@@ -25,7 +25,7 @@ SCHEMA = "gpu-acceptance/1"
 SECONDS = 600.0
 """Time for all of it. No question is begun that cannot be answered in the rest."""
 
-NOT_ASKED = "not asked: the acceptance ended before"
+NOT_ASKED = "not asked: the acceptance ended before that"
 NO_TIME = "not asked: the ten minutes are over"
 NEEDS = f"needs a GPU that computes: `{COMPUTES}` has not passed"
 
@@ -52,7 +52,7 @@ class Acceptance:
         if jobs := [job.submission_id for job in lab.jobs.list() if not job.final]:
             raise RefusedError(
                 f"{plural(len(jobs), 'job')} of lab {lab.name} would be disturbed: {', '.join(jobs)}",
-                "wait for the end, or end it: `labctl jobs stop ID`",
+                "wait until they have ended, or stop them: `labctl jobs stop ID`",
             )
         self._lab, self._plan, self._clock = lab, plan, clock
         self._begun, self._at = clock(), wall()

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from lab.api.health import HealthView
-from lab.cluster.health import CPU
+from lab.api.health import CPU, HealthView
 from lab.cluster.submission import Submission
 from lab.errors import LabError
 from lab.flows.doctor import pinning

@@ -32,7 +32,7 @@ def pick_target(watch: Watch, kind: FaultKind, step: Step) -> tuple[Aim, dict[st
         target = next((n.service for n in watch.nodes if n.node_id == node), "")
     aim = take_aim(watch, target, kind)
     if aim is None:
-        raise RefusedError("the job did not train at that moment", "a longer --every")
+        raise RefusedError("the job did not train at that moment", "choose a longer --every")
     takes_rank = any(parameter.name == "rank" for parameter in kind.parameters)
     if takes_rank and drawn is not None and any(rank.rank == drawn for rank in aim.ranks):
         given["rank"] = float(drawn)

@@ -92,7 +92,9 @@ class ChaosResult:
         if self.lost:
             return f"{plural(len(self.lost), 'checkpoint')} lost"
         if not self.injected:
-            return "no fault was injected before the job ended; a longer job, or a shorter --every"
+            return (
+                "no fault was injected before the job ended; submit a longer job, or choose a shorter --every"
+            )
         if self.problems:
             return self.problems[0]
         if self.weights not in (None, "equal"):

@@ -91,7 +91,7 @@ class Chaos:
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
-                f"job {self._watch.submission_id} cannot take any more chaos: {why}; {state}",
+                f"job {self._watch.submission_id} can take no more chaos: {why}; {state}",
                 f"labctl jobs logs {self._watch.submission_id}",
             )
 
@@ -178,14 +178,12 @@ class Chaos:
         services = self._lab.status().services
         others = [s for s in services if is_worker(s.service) and s.service != aim.target]
         if not any(s.state is State.HEALTHY for s in others):
-            raise RefusedError(
-                f"{aim.target} is the last healthy worker", "--below-one-worker lets a fault take it"
-            )
+            raise RefusedError(f"{aim.target} is the last healthy worker", "--below-one-worker allows that")
 
     def _refuse_the_end(self) -> None:
         left = self._waiting.left()
         if left is not None and left < END_SECONDS:
-            raise RefusedError(f"the job ends in about {left:.0f} s", "a longer job")
+            raise RefusedError(f"the job ends in about {left:.0f} s", "submit a longer job")
 
     # The result
 

@@ -6,17 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from kueue.reading.nodes import At, Problems, documents
 from lab.api.base import Plain
 from lab.api.chaos import ScheduleForm, StepForm, written
 from lab.errors import LabError, UsageError
 from lab.flows.chaos.plan import Plan, Step, check_step
 from lab.host.quantities import parse_duration
 from lab.host.reading import SMALL, named_text
-
-if TYPE_CHECKING:
-    from yaml.nodes import Node
 
 FORM = "the form of a schedule: docs/chaos.md"
 
@@ -41,8 +38,6 @@ MUST: Mapping[str, str] = {
 """Field -> what has to stand there."""
 
 MAX_SECONDS = 24 * 3600.0
-MAX_NODES = 100_000
-"""Limit of a document's size with its aliases spelled out: a few lines can be made of billions."""
 
 Place = tuple[str | int, ...]
 """Way to a node of a document: keys and positions, from its root."""
@@ -56,23 +51,15 @@ def read_schedule(path: Path) -> Plan:
 
 def parse_schedule(text: str, where: str) -> Plan:
     """The plan in a text; `where` is what errors call it. Raises UsageError with the line."""
-    import yaml
-
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        if root is None:
-            raise UsageError(f"{where}: the file is empty", "name faults, or steps")
-        return _plan(_Document(where, root))
-    except RecursionError as error:
-        raise UsageError(f"{where}, line 1: not a schedule: it is nested too deeply") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise UsageError(f"{where}, line {line}: not YAML: {error.reason}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise UsageError(f"{where}, line {line}: not YAML: {problem}") from error
+    problems = Problems()
+    schedules = [_Document(where, root) for root in documents(text, where, problems)]
+    for problem in problems.errors:
+        what = f"{problem.path} {problem.message}".lstrip()
+        raise UsageError(f"{where}, line {problem.line}: {what}", FORM)
+    if len(schedules) != 1:
+        many = f"{len(schedules)} documents; a schedule is one" if schedules else "the file is empty"
+        raise UsageError(f"{where}: {many}", "name faults, or steps")
+    return _plan(schedules[0])
 
 
 def _plan(document: _Document) -> Plan:
@@ -114,29 +101,20 @@ def _within(outer: Place) -> Callable[[Place], bool]:
 class _Document:
     """A YAML document as plain data, in which every scalar is text, and the line of each place in it."""
 
-    def __init__(self, where: str, root: Node) -> None:
+    def __init__(self, where: str, root: At) -> None:
         self._where = where
         self._lines: dict[Place, int] = {}
         self._key_lines: dict[Place, int] = {}
         self.data: Plain = self._plain(root, ())
 
-    def _plain(self, node: Plain, place: Place) -> object:
-        self._lines[place] = node.start_mark.line + 1
-        if len(self._lines) > MAX_NODES:
-            raise self.wrong("not a schedule: it is too large", place)
-        if node.id == "scalar":
-            return str(node.value).strip()
-        if node.id == "sequence":
-            return [self._plain(child, (*place, number)) for number, child in enumerate(node.value)]
-        values: dict[str, object] = {}
-        for key, value in node.value:
-            name = str(key.value)
-            inner = (*place, name)
-            self._key_lines[inner] = key.start_mark.line + 1
-            if name in values:
-                raise self.wrong(f"`{name}` is given twice", place, line=self._key_lines[inner])
-            values[name] = self._plain(value, inner)
-        return values
+    def _plain(self, at: At, place: Place) -> object:
+        self._lines[place] = at.line
+        if at.node.id == "sequence":
+            return [self._plain(item, (*place, number)) for number, item in enumerate(at.items())]
+        if at.node.id == "scalar":
+            return str(at.node.value).strip()
+        self._key_lines |= {(*place, str(key.value)): key.start_mark.line + 1 for key, _ in at.node.value}
+        return {name: self._plain(value, (*place, name)) for name, value in at.mapping().items()}
 
     def form(self) -> ScheduleForm:
         """The file's content. Raises UsageError for what does not fit; of several misfits for the first."""
@@ -163,7 +141,7 @@ class _Document:
             known = [written(field.name) for field in fields(StepForm if outer else ScheduleForm)]
             guess = "".join(f" (did you mean `{close}`?)" for close in get_close_matches(str(name), known, 1))
             why = f"{what} has no `{name}`{guess}; it has {', '.join(known)}"
-            return self._lines[around], self.wrong(why, around, line=self._key_lines[place])
+            return self._lines[around], self.wrong(why, around, line=self._key_lines.get(place))
         return self._lines[place], self.misfit(place)
 
     def misfit(self, place: Place) -> UsageError:

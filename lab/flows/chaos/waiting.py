@@ -53,7 +53,7 @@ class JobWaits:
         patience = Patience(self._watch)
         if patience.wait_for_end() is not None:
             return ""
-        return f"the job does not get on, {patience.over}: {patience.phase.text}"
+        return f"the job makes no progress, {patience.over}: {patience.phase.text}"
 
     def pace(self) -> float | None:
         """Seconds from one report of the attempt that trains to the next; None before there are two."""
@@ -83,7 +83,7 @@ class JobWaits:
     def _ill(self) -> str:
         """The services that are not healthy, in words; empty when all are."""
         ill = [s.service for s in self._watch.lab.status().services if s.state.value != "healthy"]
-        return f"{', '.join(ill)} did not get healthy" if ill else ""
+        return f"{', '.join(ill)} did not become healthy" if ill else ""
 
     def _gaps(self) -> list[float]:
         """Seconds between the reports of the newest attempt that has some."""

@@ -63,7 +63,7 @@ def python(facts: Facts) -> Check:
     version = ".".join(map(str, facts.python))
     if OLDEST_PYTHON <= facts.python[:2] <= NEWEST_PYTHON:
         return Check("python", "passed", version)
-    return Check("python", "failed", f"{version}; 3.10 to 3.13 is needed", "call labctl.py with one of these")
+    return Check("python", "failed", f"{version}; 3.10 to 3.13 is needed", "run labctl.py with one of these")
 
 
 def platform(facts: Facts) -> Check:
@@ -130,11 +130,11 @@ def disk(facts: Facts) -> Check:
     detail = f"{_gb(facts.disk_free)} free in {facts.home}"
     if facts.disk_free < DISK_BYTES:
         detail += f"; checkpoints and logs want {_gb(DISK_BYTES)}"
-        return Check("disk", "warning", detail, f"make room, or {other}")
+        return Check("disk", "warning", detail, f"free some space, or {other}")
     used = 1 - facts.disk_free / facts.disk_total
     if used > DISK_FULL_SHARE:
         detail += f", but {used:.0%} of the disk is used, and Ray calls that full above {DISK_FULL_SHARE:.0%}"
-        return Check("disk", "warning", detail, f"make room, or {other}")
+        return Check("disk", "warning", detail, f"free some space, or {other}")
     return Check("disk", "passed", detail)
 
 

@@ -95,8 +95,8 @@ def address(seen: ProbedAddress) -> Check:
     """Checks that a class is reached at its address, with a certificate that lasts."""
     here = f"at {bracketed(seen.address.listen)} port {seen.address.port}"  # no names, for --report
     if not seen.known:
-        hint = "enter it where names are kept; the machines of people look it up, too"
-        return Check("address", "failed", "nobody here knows the host of --address", hint)
+        hint = "add it to DNS; the machines of the class must resolve it, too"
+        return Check("address", "failed", "the host of --address cannot be resolved here", hint)
     if seen.error:
         hint = "look at `labctl logs proxy`; is the clock right? a new certificate: `labctl restart proxy`"
         return Check("address", "failed", f"the class is not served {here}: {seen.error}", hint)

@@ -124,7 +124,8 @@ def _write(path: Path, names: Sequence[str], expected: int, engine: DockerEngine
         progress.update(f"reading {path.name} back")
         if missing := set(names) - set(read(Path(partial))):
             raise SetupError(
-                f"{path} is incomplete: it lacks {', '.join(sorted(missing))}", "repeat `labctl images save`"
+                f"{path} is incomplete: it lacks {', '.join(sorted(missing))}",
+                "run `labctl images save` again",
             )
         mask = os.umask(0)
         os.umask(mask)
@@ -142,7 +143,7 @@ def read(path: Path) -> tuple[str, ...]:
     Raises NotFoundError, UsageError when it is none or is damaged.
     """
     no_archive = UsageError(
-        f"{path} is not an image archive, or not a whole one",
+        f"{path} is not an image archive, or an incomplete one",
         "make it with `labctl images save FILE`, or copy it again",
     )
     entries: Any = None
@@ -162,7 +163,9 @@ def read(path: Path) -> tuple[str, ...]:
                 while entries and archive.fileobj is not None and archive.fileobj.read(CHUNK):
                     pass  # what follows the last member carries the checksum of a compressed file
     except FileNotFoundError:
-        raise NotFoundError(f"no file {path}", "name the file that `labctl images save` wrote") from None
+        raise NotFoundError(
+            f"there is no file {path}", "name the file that `labctl images save` wrote"
+        ) from None
     except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise no_archive from error
     except (LookupError, OverflowError, MemoryError) as error:  # tarfile believes what a header says
@@ -202,5 +205,5 @@ def _from_os(error: OSError, path: Path) -> LabError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return SetupError(f"{path} cannot be written: the disk is full", "choose a file on another disk")
     if isinstance(error, FileNotFoundError):
-        return NotFoundError(f"no folder {path.parent}", "name a file in a folder that is there")
+        return NotFoundError(f"there is no folder {path.parent}", "name a file in a folder that exists")
     return SetupError(f"{path}: {error.strerror or error}", "choose another file")

@@ -20,7 +20,8 @@ SKIPPED = ("Kustomization",)
 KUEUE = "kueue.x-k8s.io"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
-APP_WRAPPER = "AppWrapper"
+APP_WRAPPER, APP_WRAPPERS = "AppWrapper", "workload.codeflare.dev"
+"""A kind of object, and the group of its API."""
 
 Path_ = tuple[str | int, ...]
 """Where a value stands in its object."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf
 
 from lab.api.ladder import Figures
@@ -19,41 +19,19 @@ BEFORE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Figures):
     """The costs of one loss. Seconds count from the last step that all took; None for what did not happen.
 
     That is when the rank was lost, within a step: labctl's order to kill it takes a while to arrive.
     """
 
-    detected: float | None
-    """Seconds until Ray Train acted on the loss."""
-    longest_gap: float | None
-    """Longest time between two steps of a rank that was not lost, until all are back."""
-    all_back: float | None
-    """Seconds until all ranks took a step together again."""
-    steps_repeated: int
-    """Steps that a rank which was not lost did twice, in the whole training."""
-    stored_bytes: int
-    """Bytes of all checkpoints that were saved to the store in the whole training."""
-    sent_bytes: int
-    """Bytes that all ranks sent to the memory of neighbours."""
-    steps_per_second: float | None
-    """Speed in the last seconds before the fault."""
     rows: tuple[StepRow, ...] = ()
     """All steps of each rank, for the picture."""
 
     @property
     def figures(self) -> Figures:
         """The same as `--json` has it; seconds to the millisecond."""
-        return Figures(
-            rounded(self.detected),
-            rounded(self.longest_gap),
-            rounded(self.all_back),
-            self.steps_repeated,
-            self.stored_bytes,
-            self.sent_bytes,
-            rounded(self.steps_per_second),
-        )
+        return Figures(**{field.name: rounded(getattr(self, field.name)) for field in fields(Figures)})
 
 
 def measure(events: Sequence[Event], fault: FaultRecord) -> Measured:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,20 +15,66 @@ from lab.api.receipt import ReceiptDocument
 from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
-from lab.errors import LabError, NotFoundError, StoreError
+from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 from lab.evidence import inference
 from lab.evidence.ledger import History, number
 from lab.flows.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
 from lab.host.reading import parse_json
+from lab.host.secrets import key_from
+from lab.people.rights import home
 from lab.store import MissingObjectError
-from lab.topology import RECEIPTS_PREFIX
+from lab.store.below import StoreBelow
+from lab.topology import RECEIPTS_PREFIX, REGION
 
 if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.store import Store
 
+DRIVER = "driver"
+"""Name that the queues give to the entrypoint of a job."""
+
+ANSWERS = "answers"
+"""Name of the record with a student's answers."""
+
 EARLY_SECONDS = 5.0
 """Time by which a job may start before its lesson: two clocks, and the cell that begins it."""
+
+
+def with_own_store(lab: Lab, environ: Mapping[str, str] = os.environ) -> Lab:
+    """The lab itself; of a class the same one with the store that a person's own key reaches.
+
+    Raises UnsupportedError where the environment has no such key: it is in her JupyterLab.
+    """
+    from lab.lab import Lab as OpenLab
+    from lab.runtime.select import CLASS
+    from lab.store import ObjectStore
+
+    if lab.view.kind != CLASS:
+        return lab
+    endpoint, key = environ.get("AWS_ENDPOINT_URL", ""), key_from(environ)
+    if not endpoint or key is None or not environ.get("RAYLAB_STORAGE"):
+        raise UnsupportedError("lessons need your key of the object store", "do them in your JupyterLab")
+    return OpenLab(lab.view, store=ObjectStore(endpoint, key, REGION))
+
+
+def with_queued_jobs(lab: Lab) -> Lab:
+    """The lab itself; of a class the same one with jobs as a notebook has them: they may wait in a queue."""
+    from lab.cluster.api import RayApi
+    from lab.cluster.jobs import Jobs
+    from lab.lab import Lab as OpenLab
+    from lab.runtime.select import CLASS
+
+    if lab.view.kind != CLASS:
+        return lab
+    ends = lab.endpoints()
+    api = RayApi(ends.dashboard, ends.ray_token, gateway=True, attempts=False)
+    return OpenLab(lab.view, store=lab.store, jobs=Jobs(api))
+
+
+def store_of(lab: Lab) -> Store:
+    """The store with the lessons: in a class each person has a folder of her own."""
+    person = lab.view.person
+    return StoreBelow(lab.store, home(person)) if person else lab.store
 
 
 def folder(lesson: int) -> str:
@@ -50,6 +97,14 @@ def read_records(store: Store, lesson: int) -> tuple[float | None, dict[str, obj
         return None, {}
 
 
+def read_answers(store: Store, lesson: int) -> dict[str, str]:
+    """The texts that a student answered, by the number of the question. Raises StoreError."""
+    _, records = read_records(store, lesson)
+    given = records.get(ANSWERS)
+    kept = given if isinstance(given, Mapping) else {}
+    return {str(question): text for question, text in sorted(kept.items()) if isinstance(text, str)}
+
+
 def write_records(store: Store, lesson: int, began_at: float, records: Mapping[str, object]) -> None:
     """Keep both. Raises StoreError; TypeError, ValueError for what is no JSON."""
     document = {"lesson": lesson, "began_at": began_at, "records": dict(records)}
@@ -58,9 +113,15 @@ def write_records(store: Store, lesson: int, began_at: float, records: Mapping[s
 
 def gather(lab: Lab, lesson: Lesson) -> Evidence:
     """Gather the evidence of the checks of `lesson`. Raises LabDownError, ClusterError, StoreError."""
-    began_at, records = read_records(lab.store, lesson.number)
-    every = lab.jobs.list()
-    jobs = tuple(job for job in every if _of_lesson(job, lesson.number, began_at))
+    store, person = store_of(lab), lab.view.person
+    began_at, records = read_records(store, lesson.number)
+    answers = read_answers(store, lesson.number)
+    begin = job_prefix(lesson.number, person)
+    own, every = home(person) if person else "", lab.jobs.list()
+    if person:  # those that were stopped before they left their queue
+        ids = {job.submission_id for job in every}
+        every += tuple(job for job in with_queued_jobs(lab).jobs.list() if job.submission_id not in ids)
+    jobs = tuple(job for job in every if _of_lesson(job, begin, began_at))
     histories = {job.submission_id: lab.history(job.submission_id) for job in jobs}
     return Evidence(
         lesson=lesson.number,
@@ -69,19 +130,21 @@ def gather(lab: Lab, lesson: Lesson) -> Evidence:
         histories=histories,
         logs={job.submission_id: _log(lab, job.submission_id) for job in jobs},
         demands=_demands(lab, jobs),
-        records=records,
+        records={name: value for name, value in records.items() if name != ANSWERS},
+        answers=answers,
         nodes=lab.api.nodes(),
         receipts=_receipts(lab.store, jobs),
-        batches=_batches(lab.store, jobs),
-        store_objects=_objects(lab.store, lesson.number, histories),
+        batches={} if person else _batches(lab.store, jobs),
+        store_objects=_objects(lab.store, f"{own}{folder(lesson.number)}/", histories),
         status=lab.status(),
         ray_version=str(lab.api.get("/api/version").get("ray_version") or ""),
         running=tuple(job.submission_id for job in every if not job.final),
+        person=person,
     )
 
 
-def _of_lesson(job: Job, lesson: int, began_at: float | None) -> bool:
-    if not job.submission_id.startswith(job_prefix(lesson)):
+def _of_lesson(job: Job, begin: str, began_at: float | None) -> bool:
+    if not job.submission_id.startswith(begin):
         return False
     return began_at is None or job.started_at is None or job.started_at >= began_at - EARLY_SECONDS
 
@@ -96,10 +159,13 @@ def _log(lab: Lab, job: str) -> str:
 def _demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
     """Job id -> what its entrypoint asked of one node: resource -> amount. Raises ClusterError.
 
-    Ray keeps it with the actor that runs the entrypoint, also when that has ended.
+    Ray keeps it with the actor that runs the entrypoint, also when that has ended. A student of a class may
+    not read actors; there the queue says what was asked for.
     """
     if not jobs:
         return {}
+    if lab.view.person:
+        return {job.submission_id: queued_demand(lab, job.submission_id) for job in jobs}
     wanted = {f"{SUPERVISOR}{job.submission_id}": job.submission_id for job in jobs}
 
     def demand(row: Row) -> tuple[str, Mapping[str, float]]:
@@ -107,6 +173,16 @@ def _demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
         return wanted.get(row.get("name") or "", ""), asked
 
     return {job: asked for job, asked in lab.api.rows("actors", demand) if job}
+
+
+def queued_demand(lab: Lab, job: str) -> dict[str, float]:
+    """Demand of the entrypoint of a queued job; nothing where only its workers ask. Raises LabDownError."""
+    try:
+        pods = lab.queues.describe(job).pod_sets
+    except NotFoundError:
+        return {}
+    asked = next((pod.requests for pod in pods if pod.name == DRIVER), {})
+    return {{"cpu": "CPU", "memory": "memory"}.get(name, "GPU"): float(n) for name, n in asked.items()}
 
 
 def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[ReceiptDocument, ...]:
@@ -128,9 +204,9 @@ def _batches(store: Store, jobs: tuple[Job, ...]) -> dict[str, BatchEvidence]:
     return batches
 
 
-def _objects(store: Store, lesson: int, histories: Mapping[str, History]) -> tuple[str, ...]:
+def _objects(store: Store, own: str, histories: Mapping[str, History]) -> tuple[str, ...]:
     begin = f"s3://{store.bucket}/"
-    folders = {f"{folder(lesson)}/"}
+    folders = {own}
     for history in histories.values():
         for run in history.runs:
             uris = (checkpoint.uri for checkpoint in run.checkpoints if checkpoint.uri.startswith(begin))

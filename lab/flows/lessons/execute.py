@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError
-from lab.flows.lessons.evidence import folder
+from lab.flows.lessons.evidence import folder, store_of, with_own_store
 from lab.host.clock import MONOTONIC, Clock, settle
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from lab import Lab
 
         try:
-            Lab().store.put(notebook_key(chosen.lesson), text.encode())
+            store_of(with_own_store(Lab())).put(notebook_key(chosen.lesson), text.encode())
         except LabError as error:
             say("stored", key="", error=error.message)
         else:

@@ -108,7 +108,7 @@ class _Report:
         self.person = next((name for name in names if name in self._people), "")
         if not self.person:
             said = shown(report.student)
-            yield self._at("student", "", f"{said} is nobody of the class: call the file NAME.json")
+            yield self._at("student", "", f"nobody in the class is called {said}: name the file NAME.json")
 
     def _at(self, field: str, value: str, problem: str) -> str:
         """A problem with the line in which this field has this value, or is at all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lab.api.base import Plain
 from lab.api.lesson import CheckRecord, JobRecord, ResultDocument, signed, written
@@ -30,9 +30,9 @@ NOTEBOOK_SECONDS = 900.0
 NOTHING = LabStatus("", "", False, (), GpuPlan(Vendor.NONE))
 
 
-def job_prefix(number: int) -> str:
-    """Prefix of the ids of a lesson's jobs: `lesson-04-`."""
-    return f"lesson-{number:02d}-"
+def job_prefix(number: int, person: str = "") -> str:
+    """Prefix of the ids of a lesson's jobs: `lesson-04-`, or `ann-lesson-04-` of a person of a class."""
+    return f"{person}-lesson-{number:02d}-" if person else f"lesson-{number:02d}-"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Evidence:
     began_at: float | None = None
     """Time of the last run of the notebook's first cell; None when it never ran."""
     jobs: tuple[Job, ...] = ()
-    """Jobs whose ids begin `lesson-NN-`, submitted since `began_at`, newest first."""
+    """Jobs whose ids begin with `job_prefix`, submitted since `began_at`, newest first."""
     histories: Mapping[str, History] = field(default_factory=dict)
     """Job id -> its ledger. Every job of `jobs` has an entry, perhaps without runs."""
     logs: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +52,8 @@ class Evidence:
     """Job id -> demand of its entrypoint on one node, as Ray has it: resource -> amount."""
     records: Mapping[str, Any] = field(default_factory=dict)
     """Values that the notebook kept with `Session.record`: claims, to be held against the rest."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Number of a question -> what the student wrote. Nobody judges it but the teacher."""
     nodes: tuple[Node, ...] = ()
     """Every node Ray knows, dead ones included, oldest first."""
     receipts: tuple[ReceiptDocument, ...] = ()
@@ -66,10 +68,12 @@ class Evidence:
     """Ids of all jobs of the lab, of whatever lesson or none, that have not ended."""
     kept: tuple[str, ...] = ()
     """Places of the lab's objects that outlive `labctl down`; known on the host only."""
+    person: str = ""
+    """The person of a class whose jobs these are; empty in a lab of one's own."""
 
     def job(self, part: str) -> Job | None:
         """The newest job that `Session.new_job(part)` named, or None."""
-        name = re.compile(rf"{job_prefix(self.lesson)}{part}-\d{{8}}-\d{{6}}")
+        name = re.compile(rf"{job_prefix(self.lesson, self.person)}{part}-\d{{8}}-\d{{6}}")
         return next((job for job in self.jobs if name.fullmatch(job.submission_id)), None)
 
     def service_of(self, node_id: str) -> str:
@@ -136,6 +140,8 @@ class Lesson:
     """Does on the host, beside the notebook under `labctl lesson run`, what the class does by hand."""
     checks_after_down: tuple[LessonCheck, ...] = ()
     """Checks that are asked on the host once the lab is down; `checks` were answered before."""
+    in_class: Literal["alone", "teacher", "no"] = "alone"
+    """For a person of a class in her JupyterLab: alone, once a teacher breaks something, or not at all."""
     seconds: float = NOTEBOOK_SECONDS
     """Deadline of the notebook under `labctl lesson run`."""
 

@@ -64,7 +64,7 @@ def execute_notebook(lab: NodeControl, lesson: Lesson, on_step: OnStep) -> None:
         kept = f"what it printed is in s3://{BUCKET}/{reader.stored}" if reader.stored else ""
         raise LessonError(f"{where} failed: {why}", kept or "look at the workspace that Jupyter shows")
     if ended.exit_code:
-        last = "\n".join(reader.others[-10:]) or "it said nothing"
+        last = "\n".join(reader.others[-10:]) or "it printed nothing"
         raise LessonError(
             f"{lesson.notebook} could not be executed (exit code {ended.exit_code}): {last}",
             f"open it in JupyterLab: `labctl status --addresses`; look at `labctl logs {JUPYTER}`",

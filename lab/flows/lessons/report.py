@@ -8,9 +8,9 @@ from pathlib import Path
 
 from lab.api.base import parse
 from lab.api.lesson import REPORT_SCHEMA, ReportDocument, ResultDocument, Versions, digest, signed
-from lab.errors import NotFoundError, RefusedError, UsageError
+from lab.errors import RefusedError, UsageError
 from lab.flows.lessons.catalogue import find_lesson, numbers
-from lab.host.reading import TooLargeError, parse_json, read_text
+from lab.host.reading import named_text, parse_json
 from lab.version import __version__
 
 MOST_CHARACTERS = 100
@@ -55,14 +55,7 @@ def shown(text: str) -> str:
 
 def read_report(path: Path) -> ReportDocument:
     """The report in a file that was handed in. Raises NotFoundError, UsageError."""
-    try:
-        text = read_text(path, MOST_BYTES)
-    except TooLargeError as error:
-        raise UsageError(f"{path} is {error.strerror}, not a report") from error
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}", "give the file that a student handed in") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is {error}, not a report") from error
+    _, text = named_text(path, "report", "give the file that a student handed in", MOST_BYTES)
     try:
         document = parse_json(text)
     except ValueError as error:

@@ -62,6 +62,7 @@ def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check
         checks=(),
         measured=evidence.records,
         jobs=tuple(map(job_record, evidence.jobs)),
+        answers=evidence.answers or None,
     )
     return LessonResult.of(frame, (*(ask(check, evidence) for check in lesson.checks), *more), at)
 
@@ -175,6 +176,8 @@ def table(lesson: Lesson, result: LessonResult) -> list[str]:
         lines.append(f"  {mark}  {check.name:<{width}}  {check.detail}".rstrip())
         if check.hint and not good:
             lines.append(f"        {'':<{width}}  -> {check.hint}")
+    if answers := result.document.answers:
+        lines.append(f"  with an answer to question {', '.join(answers)}")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.document.at))
     done = sum(check.outcome == "passed" for check in result.checks)
     verdict = "passed" if result.passed else "not passed yet"

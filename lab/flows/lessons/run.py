@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lab.api.lesson import ResultDocument
 from lab.cluster.api import places
 from lab.errors import LabDownError, LabError, RefusedError
-from lab.flows.lessons.evidence import gather
+from lab.flows.lessons.evidence import gather, store_of
 from lab.flows.lessons.model import (
     Evidence,
     HostTask,
@@ -82,7 +82,7 @@ def collect(lab: Lab) -> str:
         if store is not None and store.state in (State.ABSENT, State.EXITED):
             return f"{STORE} of lab {lab.name} is down"
         kept = on_host(folder)
-        for number, document in newest(kept, in_store(lab.store)).items():
+        for number, document in newest(kept, in_store(store_of(lab))).items():
             if document != kept.get(number):
                 keep_on_host(folder, document)
     except LabError as error:
@@ -110,12 +110,13 @@ def run_lesson(
     """
     if not lab.status().up:
         lab.up(spec(), on_progress)
+    control = lab.control
     check_lab(lab)
     for dataset in lesson.needs:
         get_data(dataset, lambda line: on_step(NotebookStep("note", line)))
     task = HostTaskThread(lab, lesson, on_step)
     try:
-        execute_notebook(lab.control, lesson, on_step)
+        execute_notebook(control, lesson, on_step)
     except BaseException:
         task.give_up()
         stop_jobs(lab, lesson, on_step)
@@ -146,7 +147,7 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
     except LabError as error:
         on_step(
             NotebookStep(
-                "note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}"
+                "note", f"it is not known whether jobs of lesson {lesson.number} are left: {error.message}"
             )
         )
         return
@@ -188,7 +189,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         evidence = replace(gather(lab, lesson), kept=_kept(lab))
         more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
         result = judge(lesson, evidence, at=clock(), more=more)
-        keep_in_store(lab.store, result)
+        keep_in_store(store_of(lab), result)
         collect(lab)
         if lesson.checks_after_down:
             keep_look(place(lab.name), result.document)

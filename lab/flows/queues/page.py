@@ -10,6 +10,7 @@ from pathlib import Path
 from kueue.simulate import Simulation
 from kueue.trace import SimulationDocument, document
 from lab.flows.queues.picture import draw
+from lab.host.quantities import format_duration
 from lab.host.web import templates
 from lab.version import __version__
 
@@ -53,7 +54,7 @@ def write(path: Path, text: str) -> None:
 
 def _facts(results: SimulationDocument) -> Rows:
     events = Counter(event.event for event in results.events)
-    yield "simulated", f"{results.end:g} s"
+    yield "simulated", format_duration(results.end)
     yield "workloads", str(len(results.workloads))
     yield "admissions", str(events["Admitted"])
     yield "preemptions", str(events["Preempted"])
@@ -70,7 +71,7 @@ def _queues(results: SimulationDocument) -> Rows:
 
 def _workloads(results: SimulationDocument) -> Rows:
     for workload in results.workloads:
-        waited = "" if workload.waited is None else f"{workload.waited:g} s"
+        waited = "" if workload.waited is None else format_duration(workload.waited)
         why = ": ".join(filter(None, (workload.reason, workload.message)))
         yield (
             workload.workload,

@@ -105,7 +105,11 @@ def _clock(axes: Axes, simulation: Simulation) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(tz=timezone.utc, minticks=3, maxticks=9)
-    formatter = ConciseDateFormatter(locator, tz=timezone.utc, show_offset=simulation.start > 0)
+    midnight = "%b-%d" if simulation.start else "%H:%M"  # time since the start has no date
+    formatter = ConciseDateFormatter(
+        locator, tz=timezone.utc, show_offset=simulation.start > 0,
+        zero_formats=["", "%Y", "%b", midnight, "%H:%M", "%H:%M"],
+    )  # fmt: skip
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(formatter)
     axes.set_xlim(_when(simulation, 0.0), _when(simulation, max(simulation.end, 1.0)))
@@ -190,7 +194,7 @@ def _resource(simulation: Simulation) -> str:
 
 def _alt(simulation: Simulation, rows: dict[str, list[WorkloadBar]], resource: str) -> str:
     sentences = [
-        f"{name}: {len(row)} stretches, {sum(bar.preempted for bar in row)} of them ended by preemption"
+        f"{name}: {len(row)} periods, {sum(bar.preempted for bar in row)} of them ended by preemption"
         for name, row in rows.items()
     ]
     people = sorted({bar.person for row in rows.values() for bar in row})

@@ -48,7 +48,8 @@ def gather(
     lab, last = watch.lab, later[-1] if later else watch
     events = joined(watch, later)
     all_problems = [*last.problems, *problems]
-    stored = _stored(lab.store, History.of(events), record, all_problems, {} if read is None else read)
+    history = History.of(events) if later else watch.history
+    stored = _stored(lab.store, history, record, all_problems, {} if read is None else read)
     services: tuple[ServiceStatus, ...] = ()
     not_asked = lab.view.not_asked
     try:

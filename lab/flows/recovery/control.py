@@ -29,7 +29,7 @@ CONTROL_OF = "raylab_control_of"
 CHANGES = re.compile(r"\d{6,}|\d{4}-\d\d-\d\d|[0-9a-f]{8,}")
 """Parts of a run's name that change: a date, a count of seconds, a random id. Ray's own names have a date."""
 
-OWN_NAME = "leave RunConfig(name=...) out, or make the name another one for every job"
+OWN_NAME = "leave RunConfig(name=...) out, or give every job another name"
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
+from lab.errors import LabError, NotFoundError, StoreError
 from lab.faults import Fault, Scene, find_fault
-from lab.faults.active import ActiveFault, ActiveFaults
 from lab.faults.records import FaultLog, LoggedFault
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
+from lab.runtime.active_faults import ActiveFault, ActiveFaults
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.store import Store
-from lab.topology import LabStatus, State
 
 
 @dataclass(frozen=True)
@@ -28,25 +27,6 @@ class Healed:
     at: float
     problem: str = ""
     """Reason why it could not be reverted; a retry is possible then."""
-
-
-def left_behind(lab: Lab) -> tuple[ActiveFault, ...]:
-    """The faults to heal, the oldest first; none where labctl keeps no notes."""
-    try:
-        return ActiveFaults(lab.control.folder()).left()
-    except UnsupportedError:
-        return ()
-
-
-def down_by_itself(lab: Lab, status: LabStatus) -> tuple[str, ...]:
-    """The services that nobody starts again, and that no fault on record has ended."""
-    try:
-        faults = ActiveFaults(lab.control.folder()).lasting()
-    except UnsupportedError:
-        return ()
-    on_purpose = {fault.target for fault in faults}
-    ended = (service.service for service in status.services if service.state in (State.ABSENT, State.EXITED))
-    return tuple(service for service in ended if service not in on_purpose)
 
 
 def heal(

@@ -21,7 +21,6 @@ from lab.errors import (
 )
 from lab.evidence.ledger import of_kind
 from lab.faults import Fault, Scene, Scope, rank_on_target
-from lab.faults.active import ActiveFault, ActiveFaults, myself
 from lab.faults.records import FaultLog, LoggedFault
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, OnMoment
@@ -30,6 +29,7 @@ from lab.flows.recovery.timeline import LiveTimeline
 from lab.flows.recovery.trigger import Aim
 from lab.flows.recovery.watch import POLL_SECONDS, StoreOutages, Watch, progress_name
 from lab.host.clock import settle
+from lab.runtime.active_faults import ActiveFault, ActiveFaults, myself
 from lab.services import HEAD
 from lab.topology import Progress, State, Struck
 
@@ -240,7 +240,7 @@ class Injection:
                 break
         raise WaitTimeoutError(
             f"{self._fault.kind.name} is ready on {self.target}, but has not acted: {why or patience.over}",
-            "an earlier epoch, a longer training, or a longer --timeout",
+            "choose an earlier epoch, a longer training, or a longer --timeout",
         )
 
     def _gone_by(self) -> str:

@@ -73,7 +73,7 @@ def receipts(
     if not preemptions:
         raise RefusedError(
             f"job {described.workload} was never preempted",
-            f"what else became of it: labctl report {described.name}",
+            f"to see what became of it: labctl report {described.name}",
         )
     seen = (attempt.submission_id for attempt in described.attempts_made if attempt.seen_at is not None)
     first, *later = [Watch(lab, submission_id, clock) for submission_id in seen]

@@ -46,7 +46,9 @@ def check_target(lab: NodeControl, target: str, kind: FaultKind) -> str:
         raise RefusedError(f"{kind.name} is a fault of {fixed}, not of {target}", f"leave {target} out")
     if not fixed and not lab.is_worker(target):
         others = (
-            "; its own: labctl fault-inject --list" if any(scope.target == target for scope in Scope) else ""
+            "; its own faults: labctl fault-inject --list"
+            if any(scope.target == target for scope in Scope)
+            else ""
         )
         raise RefusedError(
             f"{kind.name} is a fault of a node that trains; {target} runs no rank of a job",
@@ -96,7 +98,9 @@ def _refuse_lost(watch: Watch, wanted: str) -> None:
     if job is None:
         return
     if job.final:
-        raise ended(watch.lab, job, "inject earlier, or train longer: submit digits -p epochs=60", wanted)
+        raise ended(
+            watch.lab, job, "inject earlier, or train longer: labctl submit digits -p epochs=60", wanted
+        )
     why = infeasible(job.demand, watch.nodes) if job.status == "PENDING" and watch.nodes else ""
     if why:
         raise RefusedError(

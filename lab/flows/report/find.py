@@ -118,7 +118,7 @@ def _odd_time(receipt: ReceiptDocument) -> str:
         times[f"attempts[{number}].ended_at"] = attempt.ended_at
     times |= {f"world_size[{number}].at": row.at for number, row in enumerate(receipt.world_size)}
     wrong = (where for where, at in times.items() if at is not None and not abs(at) < MAX_SECONDS)
-    return next((f"{where}: no date can be made of it" for where in wrong), "")
+    return next((f"{where}: not a date" for where in wrong), "")
 
 
 def _receipts(lab: Lab) -> list[str]:
@@ -258,7 +258,7 @@ class _Reader:
         """With GPUs and settings of the lab, unless it was started anew since the job: then it had others."""
         if not evidence.job:
             self._missing.append(
-                "Ray does not know the job: GPUs and settings of the lab are of another start"
+                "Ray does not know the job: GPUs and settings of the lab belong to another start"
             )
             return evidence
         with self._noted("the lab's settings could not be read"):

@@ -175,7 +175,7 @@ def unavailable(
     if group != "torchft":
         return ""
     if not machine:
-        machine = os.uname().machine if hasattr(os, "uname") else "an unknown processor"
+        machine = os.uname().machine
     oldest, newest = TORCHFT_PYTHONS
     if system == "linux" and machine == "x86_64" and oldest <= python <= newest:
         return ""
@@ -217,17 +217,8 @@ def go_on(group: str, arguments: list[str], *, root: str = ROOT) -> int:
 
 
 def hand_over(python: str, arguments: list[str]) -> int:
-    """Become `python ARGUMENTS`; where a process cannot be replaced, run it and return its exit code."""
-    if os.name == "posix":
-        os.execv(python, [python, *arguments])
-    import subprocess
-
-    process = subprocess.Popen([python, *arguments])
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue  # the child got it too, and answers it
+    """Become `python ARGUMENTS`. Never returns; tests do."""
+    os.execv(python, [python, *arguments])
 
 
 def venv_of(root: str) -> str:
@@ -253,13 +244,10 @@ def pinned_as(root: str = ROOT) -> str:
 
 
 def python_of(root: str) -> str:
-    """The environment's interpreter."""
-    parts = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
-    return os.path.join(venv_of(root), *parts)
+    return os.path.join(venv_of(root), "bin", "python")
 
 
 def requirements_of(group: str, root: str) -> str:
-    """The pinned requirements of a group."""
     return os.path.join(root, "requirements", f"{group}.txt")
 
 
@@ -287,7 +275,6 @@ def expected_stamp(group: str, root: str) -> dict[str, object]:
 
 
 def _pins(group: str, root: str) -> bytes:
-    """The pinned requirements of a group, as they are in their file."""
     try:
         with open(requirements_of(group, root), "rb") as file:
             return file.read()

@@ -36,7 +36,7 @@ class Installer:
         self._handover = uv.from_pip(self.pip_config, self._venv.machine.environ)
         say = self._venv.progress.line
         if refused := self._handover.refused:
-            say(f"installing with pip instead of uv, which has no counterpart of pip's option {refused}")
+            say(f"installing with pip instead of uv, which has no equivalent of pip's option {refused}")
             return
         with open(self._requirements, encoding="utf-8") as file:
             pin = next((line.strip().replace("==", "-") for line in file if line.startswith("uv==")), "uv")

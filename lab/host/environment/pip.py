@@ -124,14 +124,14 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
     (
         r"No space left on device|Errno 28|os error 28\b|disk quota exceeded",
         InstallFailure(
-            "the disk is full", "make room, then repeat: it goes on where it stopped", certain=True
+            "the disk is full", "free some space, then try again: it continues where it stopped", certain=True
         ),
     ),
     (
         r"SSL module is not available",
         InstallFailure(
             "this Python was built without SSL, so pip can fetch nothing",
-            "call labctl.py with another Python",
+            "run labctl.py with another Python",
         ),
     ),
     (
@@ -158,26 +158,26 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
         r"|error sending request for url",
         InstallFailure(
             "the package index cannot be reached",
-            "check the network (HTTPS_PROXY, `pip config list`), then repeat: it goes on where it stopped",
+            "check the network (HTTPS_PROXY, `pip config list`), then try again: it continues from there",
         ),
     ),
     (
         r"Permission denied|Errno 13",
         InstallFailure(
             "a file cannot be written",
-            "give .venv, and the caches of uv and pip, back to the user who calls labctl",
+            "make the user who runs labctl the owner of .venv and of the caches of uv and pip",
             certain=True,
         ),
     ),
     (
         r"Because (\S+) was not found in the p",
-        InstallFailure("no package {what} where pip is told to look", "check `pip config list`"),
+        InstallFailure("pip's package index has no {what}", "check `pip config list`"),
     ),
     (
         r"No matching distribution found for (.+)|no version of (\S+)|Because (\S+) has no wheels with",
         InstallFailure(
             "no package {what} for this Python and machine",
-            "call labctl.py with another Python of 3.10 to 3.13, or check `pip config list`",
+            "run labctl.py with another Python of 3.10 to 3.13, or check `pip config list`",
             certain=True,
         ),
     ),
@@ -193,7 +193,7 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
         r"Failed building wheel for|error: command .* failed|Failed to build `",
         InstallFailure(
             "a package has no wheel for this Python and machine, and could not be built",
-            "call labctl.py with another Python of 3.10 to 3.13",
+            "run labctl.py with another Python of 3.10 to 3.13",
             certain=True,
         ),
     ),
@@ -209,5 +209,5 @@ def cause(lines: list[str]) -> InstallFailure:
             named = next((v.strip() for v in match.groups() if v), "")
             return replace(known, message=known.message.format(what=named))
     errors = [line.strip() for line in lines if line.lstrip().upper().startswith("ERROR")]
-    last = (errors or [line.strip() for line in lines if line.strip()] or ["it said nothing"])[-1]
-    return InstallFailure(last[:200], "the log has the whole of it; repeat when mended")
+    last = (errors or [line.strip() for line in lines if line.strip()] or ["it printed nothing"])[-1]
+    return InstallFailure(last[:200], "see the log for the whole output; mend the cause, then try again")

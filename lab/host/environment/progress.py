@@ -98,7 +98,6 @@ class InstallProgress:
             self._to_install = text.count(",") + 1
 
     def text(self) -> str:
-        """The line to show now."""
         if self._to_install:
             done = min(max(self._installed() - self._before, 0), self._to_install)
             return f"{self._title}: installing {done}/{self._to_install}"

@@ -94,8 +94,8 @@ def _from_os(error: OSError, root: str) -> SetupError:
             f"{moved} you may write, or use a Python of your own with {environment.NO_VENV}=1",
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return SetupError(f"{where} cannot be written: the disk is full", "make room, then repeat")
-    return SetupError(f"{where}: {error.strerror or error}", f"repeat; if it stays, remove {folder}")
+        return SetupError(f"{where} cannot be written: the disk is full", "free some space, then try again")
+    return SetupError(f"{where}: {error.strerror or error}", f"try again; if that fails, remove {folder}")
 
 
 class _Setup:
@@ -127,7 +127,7 @@ class _Setup:
             path = os.path.join(venv.folder, name)
             shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
         base = venv.machine.python
-        why = "; the one there was half-made, or its Python is gone" if broken else ""
+        why = "; the one that was there is incomplete, or its Python is gone" if broken else ""
         venv.progress.line(f"making {venv.folder} with {base}{why}")
         code, lines = venv.run([base, "-m", "venv", "--without-pip", venv.folder])
         # where the pip that is there knows --python (22.3), it is much faster than ensurepip
@@ -139,14 +139,9 @@ class _Setup:
             return
         if not any("ensurepip" in line or "No module named" in line for line in lines):
             raise venv.failed("making .venv failed", lines)
-        code, lines = venv.run([base, "-m", "virtualenv", "--quiet", venv.folder])
-        if code == 0:
-            return
-        if not any("No module named" in line for line in lines):
-            raise venv.failed("making .venv with virtualenv failed", lines)
         raise SetupError(
-            f"{base} cannot make virtual environments: its venv module is not complete",
-            "install it (Debian, Ubuntu: sudo apt install python3-venv), then repeat",
+            f"{base} cannot make virtual environments: its venv module is incomplete",
+            "install it (Debian, Ubuntu: sudo apt install python3-venv), then try again",
         )
 
     def _torch_source(self) -> pip.TorchSource:
@@ -170,7 +165,7 @@ class _Setup:
                     larger = "set RAYLAB_HOME to a folder on" if packaged else "put the checkout on"
                 raise SetupError(
                     f"{place} has {free:.2f} GB free; installing {what} needs {needed:.1f} GB",
-                    f"make room there, or {larger} a larger disk, then repeat",
+                    f"free some space there, or {larger} a larger disk, then try again",
                 )
 
     def _install_group(self, group: str, source: pip.TorchSource | None) -> None:

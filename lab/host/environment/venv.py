@@ -105,8 +105,7 @@ class Venv:
             shutil.rmtree(folder)
 
     def _site_packages(self) -> str:
-        patterns = ("lib/python3.*/site-packages", "Lib/site-packages")
-        folders = [path for p in patterns for path in glob.glob(os.path.join(glob.escape(self.folder), p))]
+        folders = glob.glob(os.path.join(glob.escape(self.folder), "lib/python3.*/site-packages"))
         return folders[0] if folders else os.path.join(self.folder, "lib")
 
     def _half_installed(self) -> dict[str, str]:

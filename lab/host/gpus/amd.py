@@ -34,8 +34,8 @@ def amd_gpus(
     topology = root / "sys/class/kfd/kfd/topology/nodes"
     if not topology.is_dir():
         return Detection(
-            problem="AMD's kernel driver (amdgpu with KFD) is not loaded",
-            hint="load it with `modprobe amdgpu`, or install the ROCm kernel driver",
+            problem="AMD's kernel driver is not loaded",
+            hint="load it with `modprobe amdgpu`, or install the ROCm kernel driver (amdgpu with KFD)",
         )
     gpus: list[Gpu] = []
     problems: list[tuple[str, str]] = []

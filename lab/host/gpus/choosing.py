@@ -28,7 +28,7 @@ def choose(
     vendors = {gpu.vendor for gpu in gpus}
     if len(vendors) > 1:
         raise UsageError(
-            f"--gpus {','.join(request.gpus)}: GPUs of both vendors; a lab has those of one",
+            f"--gpus {','.join(request.gpus)}: these are GPUs of both vendors; a lab uses those of one",
             "name NVIDIA GPUs or AMD GPUs, with --gpu nvidia or --gpu amd",
         )
     if not request.share_gpu:

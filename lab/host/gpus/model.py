@@ -38,7 +38,6 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        """Name and memory, for a person."""
         return f"{self.name}, {self.memory_bytes / 1024**3:.0f} GiB" if self.memory_bytes else self.name
 
     @property

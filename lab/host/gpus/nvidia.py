@@ -47,8 +47,8 @@ def _no_nvml(nvml: ModuleType, error: Exception) -> Detection:
     causes = (
         (
             nvml.NVMLError_LibraryNotFound,
-            "NVIDIA's driver is not installed (its library libnvidia-ml is missing)",
-            "install the NVIDIA driver, then see that nvidia-smi lists the GPUs",
+            "NVIDIA's driver is not installed",
+            "install the NVIDIA driver, which brings libnvidia-ml, then see that nvidia-smi lists the GPUs",
         ),
         (
             nvml.NVMLError_DriverNotLoaded,

@@ -92,7 +92,6 @@ def _check_free(gpus: Sequence[Gpu], held: Mapping[str, GpuHolder]) -> None:
 
 
 def held_error(device: str, holder: GpuHolder) -> GpuError:
-    """The error for a GPU that another lab has."""
     return GpuError(
         f"GPU {device} is held by {holder}",
         f"{holder.hint}; or name another with --gpus (`labctl gpus` lists them)",
@@ -130,11 +129,7 @@ def _auto(workers: int, detectors: Mapping[Vendor, Detector], *, share: bool) ->
                 " --share-gpu lets workers share)"
             )
         else:
-            missing.append(
-                f"no {BRANDS[vendor]} GPU ({detection.problem})"
-                if detection.problem
-                else f"no {BRANDS[vendor]} GPU"
-            )
+            missing.append(detection.problem or f"no {BRANDS[vendor]} GPU")
     if share and fewer:
         return _pinned(*fewer[0], workers, "auto")
     return _simulated(workers, f"auto: {'; '.join(missing)}")

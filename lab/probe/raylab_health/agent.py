@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from raylab_health.examine import hung
 from raylab_health.model import CPU, GPU, UNKNOWN, Check, Context
+from raylab_health.runner import Runner
 
 BEAT_SECONDS = 5.0
 """Time between two reports; after three of them a node without any is UNKNOWN."""
@@ -39,19 +40,6 @@ Key = tuple[str, str]
 """Check and device."""
 
 
-class Runs(Protocol):
-    """Runs checks; see runner.Runner."""
-
-    def begin(self, request: Mapping[str, Any]) -> None:
-        """Hand over a request."""
-
-    def poll(self, seconds: float) -> dict[str, Any] | None:
-        """The answer, if there is one within this time."""
-
-    def kill(self) -> None:
-        """End it."""
-
-
 Post = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Sends a report, and returns the answer. Raises OSError, ValueError."""
 
@@ -65,7 +53,7 @@ class Agent:
         boot: str,
         checks: Sequence[Check],
         context: Context,
-        runner: Runs,
+        runner: Runner,
         post: Post,
         *,
         gpus: int = 0,

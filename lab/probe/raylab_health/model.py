@@ -164,7 +164,7 @@ class Context:
         if self.vendor == "nvidia":
             own["CUDA_VISIBLE_DEVICES"] = device
         code, output = self.command(("nice", "-n", "19", sys.executable, "-m", module), seconds, own)
-        last = [line.strip() for line in output.splitlines() if line.strip()][-1:] or ["it says nothing"]
+        last = [line.strip() for line in output.splitlines() if line.strip()][-1:] or ["it printed nothing"]
         if code == NOT_HERE:
             raise NotHereError(last[0][-LINE:])
         try:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
-import socket
 from collections.abc import Callable, Mapping
+from multiprocessing import Pipe
 from typing import Any
 
 from raylab_health.examine import examine
 from raylab_health.model import Check, Context, NotHereError
-
-LENGTH_BYTES = 4
 
 Answer = dict[str, Any]
 """`{"result": ...}`, `{"missing": why}`, or `{"devices": [...]}`."""
@@ -26,7 +23,8 @@ class Runner:
     def __init__(self, work: Callable[[Mapping[str, Any]], Answer], prepare: Callable[[], None]) -> None:
         """`work` answers a request; `prepare` is called in the new process first."""
         self._work, self._prepare = work, prepare
-        self._pid, self._line = 0, socket.socket()
+        self._pid = 0
+        self._line, _ = Pipe()
 
     def begin(self, request: Mapping[str, Any]) -> None:
         """Hand over a request; the last one was answered, or ended by `kill`."""
@@ -34,7 +32,7 @@ class Runner:
             if not self._pid:
                 self._start()
             try:
-                _send(self._line, request)
+                self._line.send_bytes(json.dumps(request).encode())
                 return
             except OSError:  # it has died since
                 self.kill()
@@ -43,11 +41,12 @@ class Runner:
         """The answer, waited for at most this long; None when there is none yet."""
         if not self._pid:
             return {"died": "it could not be started"}
-        if not select.select([self._line], [], [], max(0.0, seconds))[0]:
-            return None
         try:
-            return _receive(self._line)
-        except (OSError, ValueError):
+            if not self._line.poll(max(0.0, seconds)):
+                return None
+            answer: Answer = json.loads(self._line.recv_bytes())
+            return answer
+        except (EOFError, OSError, ValueError):
             self.kill()
             return {"died": "its process has died"}
 
@@ -68,7 +67,7 @@ class Runner:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 continue
         self._line.close()
-        ours, its = socket.socketpair()
+        ours, its = Pipe()
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -77,8 +76,9 @@ class Runner:
                 os.setpgid(0, 0)
                 self._prepare()
                 while True:
-                    _send(its, self._work(_receive(its)))
-            except (OSError, ValueError):
+                    answer = self._work(json.loads(its.recv_bytes()))
+                    its.send_bytes(json.dumps(answer).encode())
+            except (EOFError, OSError, ValueError):
                 code = 0  # the agent has ended
             finally:
                 os._exit(code)
@@ -102,25 +102,3 @@ def worker(checks: Mapping[str, Check], context: Context) -> Callable[[Mapping[s
         return {"result": result}
 
     return work
-
-
-def _send(line: socket.socket, document: Mapping[str, Any]) -> None:
-    body = json.dumps(document).encode()
-    line.sendall(len(body).to_bytes(LENGTH_BYTES, "big") + body)
-
-
-def _receive(line: socket.socket) -> dict[str, Any]:
-    """The next message. Raises OSError when the other side has gone."""
-    length = int.from_bytes(_exactly(line, LENGTH_BYTES), "big")
-    document: dict[str, Any] = json.loads(_exactly(line, length))
-    return document
-
-
-def _exactly(line: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = line.recv(count - len(data))
-        if not more:
-            raise OSError("the other side has gone")
-        data += more
-    return data

@@ -1,6 +1,6 @@
 """Writes the ledger: JSON lines in the object store. A store that fails never breaks the training.
 
-One event is one JSON object on one line. Object stores cannot append, so every flush makes a new object
+One event is one JSON object on one line. Object stores cannot append, so every write makes a new object
 `<ledger>/<job>/<stream>-<number>.jsonl`; a stream is one process. Readers list the prefix and merge. Events
 of a stream are counted (`n`, from 1), so that a reader sees when some are missing.
 """
@@ -32,6 +32,13 @@ MAX_BUFFERED_EVENTS = 10_000
 """Events kept in memory while the object store does not answer; beyond it the oldest are dropped."""
 
 RETRY_SECONDS = 1.0
+
+BURST, OBJECTS_A_SECOND = 100, 1.0
+"""Objects that a process may make at any pace, and how many it earns. Once they are used up, reports without
+a checkpoint wait for the next one: a script that reports each of fifty steps a second would make as many."""
+
+FLUSH: dict[str, Any] = {}
+"""In the queue: somebody waits for what stands before it."""
 
 logger = logging.getLogger("raylab.ledger")
 
@@ -106,6 +113,11 @@ def try_manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]] | 
         return None
 
 
+def can_wait(entry: dict[str, Any]) -> bool:
+    """Tell whether an event may be stored a second later: no checkpoint, attempt or failure depends on it."""
+    return entry.get("event") == "report" and entry.get("checkpoint") is None
+
+
 class Recorder:
     """Records the events of one process. Thread-safe; no method raises because of the store."""
 
@@ -126,6 +138,7 @@ class Recorder:
         self._idle = threading.Condition()
         self._pending = self._recorded = 0
         self._number = 0
+        self._earned, self._earned_at = float(BURST), clock()
         self._warned = False
         threading.Thread(target=self._run, name="raylab-ledger", daemon=True).start()
 
@@ -141,15 +154,16 @@ class Recorder:
     def flush(self, timeout: float) -> bool:
         """Wait until what was recorded so far is stored; False when `timeout` seconds were not enough."""
         with self._idle:
+            if self._pending:
+                self._queue.put(FLUSH)
             return self._idle.wait_for(lambda: self._pending == 0, timeout)
 
     def _run(self) -> None:
         buffered: list[dict[str, Any]] = []
         while True:
+            buffered = self._gathered(buffered)
             if not buffered:
-                buffered.append(self._queue.get())
-            while not self._queue.empty():
-                buffered.append(self._queue.get_nowait())
+                continue
             dropped = len(buffered) - MAX_BUFFERED_EVENTS
             if dropped > 0:
                 del buffered[:dropped]
@@ -166,6 +180,29 @@ class Recorder:
                 continue
             self._settle(len(buffered))
             buffered = []
+
+    def _gathered(self, buffered: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """These events, at least one, with what is queued; reports alone wait until an object is earned."""
+        entries = buffered or [self._queue.get()]
+        waits, pause = all(map(can_wait, entries)), self._pause()
+        end = self._clock() + pause
+        while True:
+            seconds = min(pause, end - self._clock()) if waits else 0.0  # the clock may be set back
+            try:
+                entry = self._queue.get(timeout=seconds) if seconds > 0 else self._queue.get_nowait()
+            except queue.Empty:
+                return [entry for entry in entries if entry is not FLUSH]
+            entries.append(entry)
+            waits = waits and can_wait(entry)
+
+    def _pause(self) -> float:
+        """Spend an object; returns the seconds until it is earned."""
+        now = self._clock()
+        passed, self._earned_at = max(0.0, now - self._earned_at), now
+        self._earned = min(BURST, self._earned + passed * OBJECTS_A_SECOND)
+        pause = min(1.0, max(0.0, 1.0 - self._earned)) / OBJECTS_A_SECOND
+        self._earned = max(-1.0, self._earned - 1.0)
+        return pause
 
     def _settle(self, count: int) -> None:
         with self._idle:

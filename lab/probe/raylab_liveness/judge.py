@@ -22,6 +22,9 @@ SILENCE_SECONDS = 2.2
 CUT_SECONDS = 0.3
 """The same for one whose connection has broken."""
 
+STOPPED_SECONDS = 0.5
+"""The same for one whose process was stopped, as a second witness says."""
+
 CALM_SECONDS = 0.35
 """The slowest of the recent past on a machine with work for every core, which stretches no silence."""
 
@@ -108,9 +111,10 @@ class Judge:
         if gone is not None:
             return gone.why
         usual = max(self._slowest, record.slowest)
-        least = CUT_SECONDS if cut else SILENCE_SECONDS
+        stopped = record.said(Kind.STOPPED)
+        least = CUT_SECONDS if cut else STOPPED_SECONDS if stopped else SILENCE_SECONDS
         patience = min(least + STRETCH * max(0.0, usual - CALM_SECONDS), LONGEST_SECONDS)
         if record.silent < patience - STEP_SECONDS / 2:  # sums of steps are not exact
             return ""
-        broke = "its connection broke, and " if cut else ""
+        broke = "its connection broke, and " if cut else "its process was stopped, and " if stopped else ""
         return f"{broke}its raylet has not answered for {record.silent:.1f} s (patience: {patience:.1f} s)"

@@ -30,6 +30,10 @@ class Kind(Enum):
     """The connection has broken, and another one is not there yet."""
     GONE = "gone"
     """Nobody listens at its address: certain."""
+    STOPPED = "stopped"
+    """Its process was stopped, and runs no more until it is continued."""
+    UNKNOWN = "unknown"
+    """The witness has nothing to say any more."""
 
 
 @dataclass(frozen=True)

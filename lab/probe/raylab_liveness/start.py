@@ -42,11 +42,12 @@ def serve(environ: Mapping[str, str], parent: int) -> NoReturn:
 
     from raylab_liveness.head import Head, token_of
     from raylab_liveness.judge import STEP_SECONDS, Judge
+    from raylab_liveness.kernel import Kernel
     from raylab_liveness.raylets import Raylets
 
     wake = threading.Event()
     head, judge = Head(environ[ADDRESS], token_of(environ)), Judge(time.monotonic())
-    witnesses = [Raylets(wake.set)]
+    witnesses: list[Witness] = [Raylets(wake.set), Kernel()]
 
     def step() -> None:
         once(head, judge, witnesses, time.monotonic(), say)

@@ -77,7 +77,9 @@ class Intact(ControllerCallback, WorkerGroupCallback):
         """Report a refusal in the job's log and in the ledger."""
         name = PurePosixPath(uri).name
         then = (
-            f"resuming from {PurePosixPath(instead).name}" if instead else "no other is left: starting anew"
+            f"resuming from {PurePosixPath(instead).name}"
+            if instead
+            else "no other is left: training starts over"
         )
         print(f"raylab: {name} is damaged ({reason}): {then}", flush=True)
         recorder = open_recorder(self.job, "intact", {"pid": os.getpid()})

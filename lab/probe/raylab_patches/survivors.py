@@ -41,9 +41,9 @@ ONE_THREAD = "TOKIO_WORKER_THREADS", "1"
 """Variable that torchft's runtimes heed, which have a thread for each core otherwise, and its value here. A
 rank's messages are few and short: with one thread there are a quarter fewer switches between threads."""
 
-LONG_SECONDS = 2.0
-"""Time from one step to the next after which a rank asks whether it was given up. Ray gives a silent node
-2.2 s (raylab_liveness.judge)."""
+LONG_SECONDS = 0.4
+"""Time from one step to the next after which a rank asks whether it was given up. A node that was stopped is
+given up after 0.5 s at the soonest (raylab_liveness.judge)."""
 
 
 class Survivors(ControllerCallback, WorkerCallback):
@@ -105,7 +105,9 @@ def end_if_given_up(
         now = clock()
         waited = now - getattr(self, "raylab_began", now)
         if waited > LONG_SECONDS and not node_is_alive():
-            raise RuntimeError(f"no step for {waited:.0f} s, and the node was given up: another took over")
+            raise RuntimeError(
+                f"no step for {waited:.0f} s, and its node was declared dead: another took over"
+            )
         return now
 
     start_quorum, should_commit = manager.start_quorum, manager.should_commit

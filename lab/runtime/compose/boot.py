@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches
@@ -57,29 +56,22 @@ def rounds(services: Sequence[str]) -> list[list[str]]:
     return [*groups, *(workers[i : i + AT_ONCE] for i in range(0, len(workers), AT_ONCE))]
 
 
-@dataclass(frozen=True)
-class Target:
-    """The project that is booted."""
-
-    project: str
-    files: tuple[Path, ...]
-    env_file: Path
-    view: View
-
-
 class Boot:
     """Starts services of one lab."""
 
-    def __init__(self, engine: DockerEngine, target: Target) -> None:
-        self._engine, self._target = engine, target
-        self._clock = target.view.world.clock
+    def __init__(
+        self, engine: DockerEngine, project: str, files: Sequence[Path], env_file: Path, view: View
+    ) -> None:
+        """`files` are those of the project, with its variables in `env_file`."""
+        self._engine, self._project, self._files, self._env_file = engine, project, files, env_file
+        self._view, self._clock = view, view.world.clock
         self._started: list[str] = []
         """Services that this call started, in order."""
         self._healthy: set[str] = set()
         """The services among these that have become healthy."""
         self._tries: dict[str, int] = {}
         """Service -> times that it was started."""
-        self._written = ContainerLogs(engine, target.env_file.parent / FAILED)
+        self._written = ContainerLogs(engine, env_file.parent / FAILED)
         self._deadlines: dict[str, float] = {}
         self._acts = Acts(engine, self._clock)
         self._before: dict[str, Container] = {}
@@ -123,9 +115,8 @@ class Boot:
 
         Raises EngineError, RefusedError.
         """
-        target = self._target
-        check_volumes(self._engine, target.project, target.env_file.parent)
-        self._engine.create(target.files, target.env_file)
+        check_volumes(self._engine, self._project, self._env_file.parent)
+        self._engine.create(self._files, self._env_file)
 
     def start(self, service: str) -> None:
         """Start one container afresh; what runs in it is killed. Raises ServiceError, PortTakenError."""
@@ -146,7 +137,7 @@ class Boot:
             if container.alive:
                 self._acts.kill(container, gone=True)
             if container.cut:
-                network.reconnect(self._engine, container, self._engine.networks(self._target.project))
+                network.reconnect(self._engine, container, self._engine.networks(self._project))
             self._engine.act("start", [container.id], grace=START_SECONDS - ACT_SECONDS)
         except EngineError as error:
             raise self._not_started(service, error) from error
@@ -194,7 +185,7 @@ class Boot:
         begin: float,
     ) -> dict[str, str]:
         """Note which of these have become healthy; returns what the others lack, in words."""
-        view = self._target.view
+        view = self._view
         cluster = view.cluster(seen(containers.get(HEAD)), starting=True)
         details = {}
         for name in services:
@@ -264,7 +255,7 @@ class Boot:
     def _not_started(self, service: str, error: EngineError) -> LabError:
         if not _TAKEN.search(error.message):
             return ServiceError(f"{service} could not be started: {error.message}", error.hint)
-        known = self._target.view.ports
+        known = self._view.ports
         name = next(
             (port for port in known if f":{known[port]} " in f"{error.message} "), row(service).url_port
         )
@@ -272,7 +263,7 @@ class Boot:
         return ports.taken(service, name, known.get(name, int(bound[1]) if bound else 0))
 
     def _containers(self) -> dict[str, Container]:
-        return by_service(self._engine.containers(self._target.project))
+        return by_service(self._engine.containers(self._project))
 
     def _take_back(self) -> None:
         """Kill what this call started; remove the containers that were not there before.

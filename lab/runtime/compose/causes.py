@@ -33,13 +33,13 @@ CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
         r"No space left on device|disk quota exceeded",
         SetupError,
         "the disk is full",
-        "`docker system df` says what takes room; the build needs about 8 GB with PyTorch's CPU build",
+        "`docker system df` shows what takes space; the build needs about 8 GB with PyTorch's CPU build",
     ),
     (
         r"toomanyrequests|429 Too Many Requests|pull rate limit",
         SetupError,
         "the registry has had too many requests from here",
-        "wait an hour, or `docker login`, then repeat",
+        "wait an hour, or `docker login`, then try again",
     ),
     (
         r"x509: |tls: failed to verify certificate",
@@ -78,7 +78,7 @@ CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
     (
         r"No matching distribution found for (?P<what>torch\S*)",
         SetupError,
-        "no package {what} where PyTorch is taken from",
+        "no package {what} in the index that PyTorch comes from",
         "set LABCTL_TORCH_INDEX to an index that has it, or PIP_FIND_LINKS to a folder with its wheel",
     ),
     (
@@ -91,25 +91,25 @@ CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
         r"Failed to fetch|Temporary failure resolving|Unable to connect to|Could not resolve",
         SetupError,
         "Debian's packages cannot be fetched",
-        "check that `sudo apt-get update` works on this machine, then repeat",
+        "check that `sudo apt-get update` works on this machine, then try again",
     ),
     (
         r"Unable to locate package (?P<what>\S+)",
         SetupError,
         "the package sources of the base image have no {what}",
-        "check /etc/apt on this machine, then repeat with another --suite",
+        "check /etc/apt on this machine, or name another --suite",
     ),
     (
         r"Release file.*(?:expired|not valid yet)|signatures? (?:couldn't|could not) be verified|NO_PUBKEY",
         SetupError,
         "apt does not trust the package sources of this machine",
-        "check that `sudo apt-get update` works on this machine (clock, keys), then repeat",
+        "check that `sudo apt-get update` works on this machine (clock, keys), then try again",
     ),
     (
         r"invalid tar header|unexpected EOF|archive/tar",
         SetupError,
         "the image archive is damaged",
-        "copy it again, then repeat",
+        "copy it again, then try again",
     ),
 )
 """Pattern in the output, error, what is wrong, what to do; the first that matches counts, then pip's own."""

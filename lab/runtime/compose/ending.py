@@ -84,7 +84,7 @@ class Acts:
         if code in NOT_FOUND:
             raise UnsupportedError(
                 f"{container.service} cannot be crashed: its image has no Python ({said.strip()})",
-                "crash a node of the cluster",
+                "choose a node of the cluster",
             )
         return self._engine.struck(container.id, EVENTS["kill"], Struck(first, WALL()))
 

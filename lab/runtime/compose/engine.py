@@ -73,7 +73,6 @@ Pipe = Callable[["Sequence[str]", "IO[bytes] | int"], "subprocess.Popen[bytes]"]
 
 
 def open_pipe(argv: Sequence[str], errors: IO[bytes] | int) -> subprocess.Popen[bytes]:
-    """The Pipe of a real machine. Raises OSError."""
     return start(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=clean_environment()
     )
@@ -153,7 +152,6 @@ class DockerEngine:
         return {row["Name"]: row.get("Labels") or {} for row in rows}
 
     def networks(self, project: str) -> tuple[str, ...]:
-        """Ids of the project's networks."""
         return self._named("network", project)
 
     def last_lines(self, container: str, count: int, since: float = 0.0) -> str:
@@ -287,12 +285,10 @@ class DockerEngine:
         return self.call_program(self._argv(*arguments), what, progress, on_line)
 
     def pull(self, name: str, progress: Printer) -> None:
-        """Fetch an image from its registry. Raises LabError."""
         progress.line(f"pulling {name}")
         self.docker("pull", name, what=f"pulling {name}", progress=progress, on_line=progress.update)
 
     def tag(self, name: str, other: str) -> None:
-        """Give an image another name. Raises LabError."""
         self.docker("tag", name, other, what=f"naming {name}")
 
     @contextlib.contextmanager

@@ -107,7 +107,8 @@ def _env(plan: GpuPlan) -> dict[str, str]:
         if plan.vendor is Vendor.NVIDIA:
             env[f"LAB_WORKER_{index}_GPU"] = assignment.gpu if assignment else UNUSED
         elif plan.vendor is Vendor.AMD:
-            env[f"LAB_WORKER_{index}_RENDER"] = _render(assignment) if assignment else UNUSED
+            nodes = assignment.device_nodes if assignment else ()
+            env[f"LAB_WORKER_{index}_RENDER"] = next((node for node in nodes if "render" in node), UNUSED)
     if plan.vendor is Vendor.AMD:
         env.update(_groups(plan))
     return env
@@ -124,7 +125,6 @@ def _groups(plan: GpuPlan) -> dict[str, str]:
 
 
 def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> ServiceOverride:
-    """The override of one worker."""
     environment: dict[str, str] = dict(SHARED) if plan.shared else {}
     if pinned_by_file or assignment is None:
         return {"environment": environment} if environment else {}
@@ -144,7 +144,3 @@ def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file:
         service["devices"] = [f"{node}:{node}" for node in assignment.device_nodes]
         service["group_add"] = [str(group) for group in dict.fromkeys(assignment.groups)]
     return service
-
-
-def _render(assignment: GpuAssignment) -> str:
-    return next((node for node in assignment.device_nodes if "render" in node), UNUSED)

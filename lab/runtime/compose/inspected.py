@@ -136,7 +136,6 @@ def image(record: Mapping[str, Any]) -> ImageInfo:
 
 
 def seen(container: Container | None) -> Seen:
-    """The container of a service now."""
     if container is None:
         return Seen(State.ABSENT, "not started")
     unhealthy = container.health not in ("healthy", "")
@@ -160,11 +159,10 @@ def _state(container: Container) -> tuple[State, str]:
         return State.STARTING, f"it ended with exit code {container.exit_code} and is started again"
     if container.state != "running":
         return State.EXITED, ended(container)
-    return State.RUNNING, "its container is cut off the lab's network" if container.cut else ""
+    return State.RUNNING, "its container is cut off from the lab's network" if container.cut else ""
 
 
 def ended(container: Container) -> str:
-    """The end of a container, in words."""
     if container.out_of_memory:
         return "its container was killed: it reached its memory limit"
     if container.exit_code == 137:

@@ -36,7 +36,6 @@ TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", *PLACES)
 
 
 def project_name(lab: str) -> str:
-    """The Compose project of a lab."""
     return DEFAULT_LAB if lab == DEFAULT_LAB else f"raylab-{lab}"
 
 

@@ -19,7 +19,6 @@ STOP_SECONDS = 5
 
 
 def by_service(containers: tuple[Container, ...]) -> dict[str, Container]:
-    """Containers by their service."""
     return {container.service: container for container in containers}
 
 
@@ -75,7 +74,6 @@ class Holdings:
         return tuple(name for group in groups for name in group)
 
     def remove(self, containers: Mapping[str, Container]) -> None:
-        """Remove these containers and the project's networks."""
         if containers:
             self._engine.act("rm", [c.id for c in containers.values()], "--force", gone=True)
         networks = self._engine.networks(self._project)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from lab.errors import NotFoundError, SetupError, UnsupportedError
-from lab.host.files import ROOT, data_folder, make_private, make_public, write_private
-from lab.host.secrets import hand_over, load_or_make
-from lab.people import registry
+from lab.host.files import ROOT, data_folder, hand_over, make_private, make_public, write_private
+from lab.host.secrets import files, load_or_make
 from lab.people.registry import FOLDER
 from lab.runtime import ports, proxy
 from lab.runtime.compose import project, state
@@ -88,9 +87,9 @@ def write_files(
     for path in owned:
         make_private(path)
     if os.geteuid() == 0:
-        hand_over(secrets, *user)
+        hand_over(files(secrets), *user)
         for path in owned:
-            registry.hand_over(path, *user)
+            hand_over((path, *path.rglob("*")), *user)
     variables = project.env(current, folder, user, environment)
     write_private(folder / ENV_FILE, project.env_text(variables))
     added = project.override(current)
@@ -194,12 +193,11 @@ def _may(path: Path, user: tuple[int, int]) -> int:
     try:
         info = path.stat()
     except OSError as error:
-        raise SetupError(f"{path} cannot be read: {error.strerror}", "is the checkout whole?") from error
+        raise SetupError(f"{path} cannot be read: {error.strerror}", "is the checkout complete?") from error
     uid, gid = user
     return info.st_mode >> (6 if info.st_uid == uid else 3 if info.st_gid == gid else 0) & 0o7
 
 
 def _held(folder: Path) -> Collection[int]:
-    """The ports of the lab with this folder."""
     other = state.load(folder)
     return other.ports.values() if other else ()

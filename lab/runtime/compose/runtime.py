@@ -18,7 +18,7 @@ from lab.people.registry import FOLDER
 from lab.runtime import ports, proxy, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
-from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
+from lab.runtime.compose.boot import LONGEST_SECONDS, Boot
 from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
@@ -114,7 +114,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             self._holdings.check_volumes()
             current = self._load()
             if current is not None and any(c.alive for c in containers.values()):
-                self._check_same(current, spec)
+                statefile.check_same(current.spec, current.ports, spec, reserve.runs_none)
                 yield current, False
             else:
                 yield self._reserve(spec, containers, fetch), True
@@ -328,9 +328,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     def _boot(self, current: ComposeState) -> Boot:
         files = project.paths(current, self._folder)
-        return Boot(
-            self._engine, Target(self._project, files, self._folder / ENV_FILE, self._view(current)[0])
-        )
+        view, _ = self._view(current)
+        return Boot(self._engine, self._project, files, self._folder / ENV_FILE, view)
 
     def _services(self, current: ComposeState) -> tuple[str, ...]:
         return project.services(current)
@@ -338,9 +337,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     def _seen(self, current: ComposeState) -> dict[str, Seen]:
         containers = self._holdings.containers()
         return {name: seen(containers.get(name)) for name in self._services(current)}
-
-    def _runs_none(self, port: str) -> UnsupportedError:
-        return reserve.runs_none(port)
 
     def _up(self) -> ComposeState:
         return self._up_with_containers()[0]

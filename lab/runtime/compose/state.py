@@ -48,5 +48,4 @@ def load(folder: Path) -> ComposeState | None:
 
 
 def save(folder: Path, state: ComposeState) -> None:
-    """Replace the state in `folder`, in one step."""
     statefile.save(folder / FILE, SCHEMA, state)

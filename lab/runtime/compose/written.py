@@ -33,13 +33,12 @@ class ContainerLogs:
         """Note when it was started; the first time counts."""
         self._since.setdefault(container.service, container.started_at)
 
-    def own_lines(self, container: Container) -> tuple[str, ...]:
-        """The last that it wrote since it was started for the last time."""
-        return self._last(container, container.started_at)
-
     def new_lines(self, container: Container) -> tuple[str, ...]:
-        """The same; of one that has written nothing yet, what it wrote when this call started it before."""
-        return self.own_lines(container) or self._last(container, self._first(container))
+        """The last that it wrote since it was started for the last time.
+
+        Of one that has written nothing yet, what it wrote when this call started it before.
+        """
+        return self._last(container, container.started_at) or self._last(container, self._first(container))
 
     def lines(self, container: Container) -> tuple[str, ...]:
         """The same; else the last that it ever wrote.

@@ -47,7 +47,6 @@ class Kubectl:
     """One context of kubectl, and a namespace; empty: the context's own."""
 
     def __init__(self, context: str, namespace: str = "", *, run: Run = command.run) -> None:
-        """Nothing is asked yet."""
         self.context, self.namespace, self._run = context, namespace, run
 
     def pods(self) -> tuple[Pod, ...]:
@@ -83,11 +82,9 @@ class Kubectl:
         return isinstance(spec, dict) and spec.get("unschedulable") is True
 
     def cordon(self, machine: str) -> None:
-        """Let a machine take no new pods."""
         self._ask("cordon", machine)
 
     def uncordon(self, machine: str) -> None:
-        """Let it take pods again."""
         self._ask("uncordon", machine)
 
     def _json(self, *words: str) -> Mapping[str, object]:
@@ -141,7 +138,9 @@ class Kubectl:
             return NotFoundError(
                 f"{where} has no {' '.join(words[1:3])}", f"kubectl get pods --selector {CLUSTER} lists them"
             )
-        return KubernetesError(f"kubectl {' '.join(words[:3])}: {text}", "kubectl cluster-info tries the way")
+        return KubernetesError(
+            f"kubectl {' '.join(words[:3])}: {text}", "see whether it can be reached: kubectl cluster-info"
+        )
 
     def _forbidden(self, what: str) -> KubernetesError:
         where = f" in namespace {self.namespace}" if self.namespace else ""

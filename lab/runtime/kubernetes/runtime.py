@@ -31,7 +31,6 @@ class KubernetesControl(OutsideView, NodeControl):
     not_asked: Mapping[Source, str] = {Source.JOBS: NO_RAY, Source.NODES: NO_RAY}
 
     def __init__(self, kubectl: Kubectl, *, clock: Clock = MONOTONIC, wall: Clock = WALL) -> None:
-        """Nothing is asked yet."""
         super().__init__("/".join(filter(None, (kubectl.context, kubectl.namespace))))
         self._kubectl, self._clock, self._wall = kubectl, clock, wall
         self._cluster = ""

@@ -12,6 +12,7 @@ from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
 from lab.host.clock import settle
 from lab.host.files import make_private, remove, size_of, write_private
 from lab.host.interrupts import held_back
+from lab.host.jupyter import write_labctl
 from lab.runtime.base import OnProgress
 from lab.runtime.health import View
 from lab.runtime.local import causes, classroom, forks, output, processes, prometheus, state, temporary
@@ -20,7 +21,7 @@ from lab.runtime.local.services import FORKS, ServicePlan
 from lab.runtime.local.state import LabState
 from lab.runtime.logtail import listing
 from lab.runtime.starting import TRIES, again, ray_gave_up, staying
-from lab.services import ALERTMANAGER, HEAD, REDIS, is_node
+from lab.services import ALERTMANAGER, HEAD, JUPYTER, REDIS, is_node
 from lab.topology import Progress, ServiceStatus, State
 
 START_SECONDS = 120.0
@@ -81,6 +82,8 @@ class Boot:
                 for name, text in files.items():
                     write_private(self._layout.folder / name, text)
             classroom.write_proxy(self._plan)
+            if JUPYTER in todo:
+                write_labctl(self._layout.jupyter)
             if any(map(is_node, todo)):
                 current = self.serve_forks(current, started)
             waiting: list[str] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.host import environment
-from lab.host.files import make_private, write_private
+from lab.host.files import HOME_VARIABLE, make_private, write_private
 from lab.host.secrets import RAY_FILE
 from lab.people.registry import FOLDER
 from lab.runtime import proxy
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 
 def people(plan: ServicePlan) -> Path:
-    """The folder of the list of people."""
     return plan.layout.folder / FOLDER
 
 
 def argv(plan: ServicePlan) -> tuple[str, ...]:
-    """The gateway's command."""
     listen = ("--listen", f"{LOOPBACK}:{plan.ports['gateway']}")
     return (sys.executable, "-m", "lab.daemons.gateway", *listen, "--people", str(people(plan)))
 
@@ -39,7 +37,16 @@ def variables(plan: ServicePlan) -> dict[str, str]:
         "RAY_AUTH_TOKEN_PATH": str(plan.layout.secrets / RAY_FILE),
         "RAYLAB_QUEUE_ADDRESS": plan.url("queue"),
         "AWS_ENDPOINT_URL": plan.url("s3"),
+        HOME_VARIABLE: str(plan.layout.folder.parent),
+        "RAYLAB_NAME": plan.spec.name,
     }
+
+
+def page(plan: ServicePlan) -> str:
+    """The address of the class's page, as a browser has it; empty in a lab without a class."""
+    if not plan.spec.classroom:
+        return ""
+    return f"{plan.spec.address.url if plan.spec.address else plan.url('gateway')}/class/"
 
 
 def store_argv(plan: ServicePlan) -> tuple[str, ...]:
@@ -48,7 +55,6 @@ def store_argv(plan: ServicePlan) -> tuple[str, ...]:
 
 
 def proxy_argv(plan: ServicePlan) -> tuple[str, ...]:
-    """The proxy's command."""
     program = environment.program("caddy") or "caddy"
     return (program, *proxy.COMMAND, str(plan.layout.folder / proxy.FOLDER / proxy.SETTINGS))
 

@@ -23,13 +23,12 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
 
 NOTE = (
-    "hub: all servers run as the user of labctl: who writes code in one can read the files of the others "
+    "hub: all servers run as the user of labctl: whoever runs code in one can read the files of the others "
     "and the lab's secrets"
 )
 
 
 def argv() -> tuple[str, ...]:
-    """The hub's command."""
     return (sys.executable, "-m", "jupyterhub", "--config", str(CONFIGURATION))
 
 
@@ -49,5 +48,6 @@ def variables(plan: ServicePlan) -> dict[str, str]:
         modules=str(ROOT),
         jupyter=str(JUPYTER_SETTINGS),
         data=str(plan.layout.data),
+        page=classroom.page(plan),
     )
     return {"PYTHONPATH": str(ROOT), VARIABLE: json.dumps(dataclasses.asdict(settings))}

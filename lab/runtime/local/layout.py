@@ -44,17 +44,20 @@ class Layout:
         return self.folder / "queue"
 
     @property
+    def jupyter(self) -> Path:
+        """Folder of JupyterLab's own settings and tools."""
+        return self.folder / "jupyter"
+
+    @property
     def hub(self) -> Path:
         """Folder of the hub: its state, and a home for each person. It outlives `down`."""
         return self.folder / FOLDER
 
     @property
     def data(self) -> Path:
-        """The data sets of all labs."""
         return data_folder(self.folder.parent)
 
     def log(self, service: str) -> Path:
-        """The output of a service."""
         return self.folder / "logs" / f"{service}.log"
 
     def mark(self, service: str) -> str:

@@ -22,7 +22,7 @@ import psutil
 
 from lab.host import command
 from lab.host.clock import Clock
-from lab.host.descent import fork_of, of_table
+from lab.host.descent import fork_of, of_table, process_table
 from lab.topology import Struck
 
 MARK = "RAYLAB_SERVICE"
@@ -255,10 +255,7 @@ def orphans_of(folder: Path) -> list[psutil.Process]:
 
     They belong to no service any more, and may hold the ports of the next ones.
     """
-    table = {
-        process.pid: (process.info["ppid"], str(process.info["name"] or ""))
-        for process in psutil.process_iter(["ppid", "name"])
-    }
+    table = process_table()
     stood_for = {fork_of(name) for _, name in table.values()} & table.keys()
     kept = set[int]().union(*(of_table(pid, table) for pid in stood_for))
     return [process for process in forks_of(folder) if process.pid not in kept]

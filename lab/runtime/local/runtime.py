@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from lab.errors import RefusedError, SetupError, StateError, UnsupportedError, WaitTimeoutError
+from lab.errors import RefusedError, SetupError, StateError, WaitTimeoutError
 from lab.host import command, environment
 from lab.host.files import remove
 from lab.runtime import statefile
@@ -93,7 +93,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         with self._alone(f"starting lab {self.lab}", on_progress):
             current = self._load()
             if current is not None and reserve.anything_alive(current):
-                self._check_same(current, spec)
+                statefile.check_same(current.spec, current.ports, spec, reserve.runs_none)
             else:
                 current = reserve.reserve(spec, self._layout, patience=self.patience)
                 self._keep_store(spec)
@@ -169,7 +169,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         except OSError as error:
             raise SetupError(
                 f"cannot delete {error.filename or self._folder}: {error.strerror}",
-                "unmount it if it is a mount point, or check its owner; then repeat",
+                "unmount it if it is a mount point, or check its owner; then try again",
             ) from error
 
     def status(self) -> LabStatus:
@@ -189,7 +189,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         return tuple(str(place) for place in places if place.is_dir() and any(place.iterdir()))
 
     def client_environment(self) -> dict[str, str]:
-        """Variables of a client. On this runtime a shell can be a driver too: `ray.init()` works."""
+        """The variables that a shell needs to use the lab with Ray's own tools, also as a driver."""
         return services.client_environment(self._plan(self._up()))
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
@@ -331,9 +331,6 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def _seen(self, current: LabState) -> dict[str, Seen]:
         return {name: current.seen(name, self._world) for name in self._services(current)}
-
-    def _runs_none(self, port: str) -> UnsupportedError:
-        return reserve.runs_none(port)
 
     def _has(self, service: str) -> bool:
         """True when the lab stands in its state file with this service."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches, ray_settings
+from lab.host import jupyter
 from lab.host.files import FORKSERVER, HOME_VARIABLE, PROBE, ROOT
 from lab.host.secrets import (
     JUPYTER_FILE,
@@ -137,11 +138,9 @@ class ServicePlan:
         return sys.platform == "linux" and "forks" not in self.patches_off.split(",")
 
     def url(self, port: str) -> str:
-        """The loopback URL of a named port."""
         return f"http://{LOOPBACK}:{self.ports[port]}"
 
     def command(self, service: str) -> Command:
-        """The command that starts `service`."""
         if service == FORKS:
             return self._fork_server()
         return COMMANDS.get(service, ServicePlan._node)(
@@ -239,8 +238,8 @@ class ServicePlan:
             f"--ServerApp.port={self.ports['jupyter']}",
             f"--ServerApp.root_dir={workspace()}",
         )
-        environment = {**environment, **client_environment(self), **self._jupyter_environment()}
-        return Command(argv, environment, workspace())
+        own = self._jupyter_environment(environment["PATH"])
+        return Command(argv, {**environment, **client_environment(self), **own}, workspace())
 
     def _node(self, environment: dict[str, str], service: str) -> Command:
         environment = {**environment, **client_environment(self), **self._node_environment(service)}
@@ -249,23 +248,24 @@ class ServicePlan:
             argv = (argv[0], "-I", "-S", str(LAUNCHER), str(self.layout.forks), "node", *argv)
         return Command(argv, environment, self.layout.folder)
 
-    def _jupyter_environment(self) -> dict[str, str]:
-        own = self.layout.folder / "jupyter"
-        # What each rank prints, in the notebook that waits for it.
-        logs = {} if self.spec.stock_ray else {"RAY_DEDUP_LOGS": "0"}
+    def _jupyter_environment(self, path: str) -> dict[str, str]:
         return {
-            **logs,
+            # What each rank prints, in the notebook that waits for it.
+            **({} if self.spec.stock_ray else {"RAY_DEDUP_LOGS": "0"}),
+            **jupyter.terminals(self.layout.jupyter, path),
             # `from lab import Lab`, and `Lab()` is this lab.
             "PYTHONPATH": os.pathsep.join([IMPORT_ROOTS, str(ROOT)]),
             HOME_VARIABLE: str(self.layout.folder.parent),
             "RAYLAB_NAME": self.spec.name,
             "RAYLAB_RUNTIME": "local",
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
+            jupyter.DASHBOARD: self.url("dashboard"),
+            jupyter.CLASS_PAGE: classroom.page(self),
             "JUPYTER_TOKEN_FILE": str(self.layout.secrets / JUPYTER_FILE),
             "JUPYTER_CONFIG_PATH": str(JUPYTER_SETTINGS),
             # What the user's other Jupyter is set to, and its extensions, stay out of the lab.
-            "JUPYTER_CONFIG_DIR": str(own / "config"),
-            "JUPYTER_DATA_DIR": str(own / "data"),
+            "JUPYTER_CONFIG_DIR": str(self.layout.jupyter / "config"),
+            "JUPYTER_DATA_DIR": str(self.layout.jupyter / "data"),
             # A course's `git stash` in the wrong folder must not reach this checkout.
             "GIT_CEILING_DIRECTORIES": str(ROOT),
         }
@@ -349,7 +349,6 @@ COMMANDS: Mapping[str, Callable[[ServicePlan, dict[str, str], str], Command]] = 
     JUPYTER: ServicePlan._jupyter,
 }
 """Service -> its command, given the environment that every process of the lab has; any other is a node."""
-
 
 PACKAGES: Mapping[str, str] = {JUPYTER: "jupyter", PROXY: "proxy", HUB: "hub"}
 """Service -> the group of packages that it needs beyond `local`. No training needs such a service."""

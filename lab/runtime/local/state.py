@@ -66,7 +66,6 @@ class LabState:
         return self.store != "minio"
 
     def seen(self, service: str, world: World) -> Seen:
-        """The process of a service now."""
         identity = self.leaders.get(service)
         if identity is None:
             return Seen(State.ABSENT, "not started")
@@ -78,7 +77,6 @@ class LabState:
         return running(service, identity, self.ports, world)
 
     def with_leader(self, service: str, identity: Identity) -> LabState:
-        """This state with one service's process replaced."""
         return dataclasses.replace(self, leaders={**self.leaders, service: identity})
 
     def without(self, left_out: Collection[str]) -> LabState:
@@ -91,7 +89,6 @@ class LabState:
 
 
 def running(service: str, identity: Identity, ports: Mapping[str, int], world: World) -> Seen:
-    """A service whose process runs."""
     own_check = world.redis(ports["redis"]) if service == REDIS else ""
     return Seen(State.RUNNING, "", identity.spawned_at, own_check, identity.pid)
 
@@ -102,5 +99,4 @@ def load(folder: Path) -> LabState | None:
 
 
 def save(folder: Path, state: LabState) -> None:
-    """Replace the state in `folder`, in one step."""
     statefile.save(folder / FILE, SCHEMA, state)

@@ -59,7 +59,7 @@ def make(folder: Path) -> None:
         if problem:
             raise SetupError(
                 f"{path}, for the lab's temporary files, {problem}",
-                f"look who made it, then remove it: rm -r {path}",
+                f"see who made it, then remove it: rm -r {path}",
             )
     os.chmod(folder.parent, 0o700)
 

@@ -1,7 +1,8 @@
 """Examines if an S3 server does what Ray Train (through pyarrow) and labctl ask of it.
 
-Each question makes real requests below one prefix of its own, which is removed at the end; other objects are
-neither read nor changed. All must pass for Ray and the lab to work.
+Asked is what servers were seen to do otherwise, and what Ray Train does through pyarrow. Each question
+makes real requests below one prefix of its own, which is removed at the end; other objects are neither
+read nor changed. All must pass for Ray and the lab to work.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _reach(bench: Bench) -> Check:
         refusal = error
     if refusal is not None:
         return Check(name, "failed", refusal.message, refusal.hint)
-    server = answer.headers.get("server", "a server that does not say which")
+    server = answer.headers.get("server", "a server that does not say its name")
     return Check(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
 
 

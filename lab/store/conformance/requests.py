@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import html
 from collections.abc import Iterable, Mapping
@@ -10,7 +9,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
-from xml.sax.saxutils import escape
 
 from lab.errors import StoreError
 from lab.host import http
@@ -163,21 +161,11 @@ class Bench:
         """Store an object. Raises DeviationError."""
         return want(self.object("PUT", name, body), 200, "storing an object")
 
-    def page(self, *query: tuple[str, str], prefix: str = "") -> S3Reply:
-        """A page of a listing of this run's objects. Raises DeviationError."""
-        asked = (("list-type", "2"), ("prefix", self.key(prefix)), *query)
-        return want(self.client.ask("GET", self.bucket, asked), 200, "listing")
-
     def keys(self, prefix: str = "") -> list[str]:
         """The names of this run's objects that begin with `prefix`. Raises DeviationError."""
-        return [key.removeprefix(f"{self.prefix}/") for key in values(self.page(prefix=prefix).text, "Key")]
-
-    def delete_many(self, names: list[str]) -> S3Reply:
-        """One request that deletes many objects."""
-        listed = "".join(f"<Object><Key>{escape(self.key(name))}</Key></Object>" for name in names)
-        body = f"<Delete>{listed}</Delete>".encode()
-        digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        return self.client.ask("POST", self.bucket, [("delete", "")], body, {"Content-MD5": digest})
+        asked = (("list-type", "2"), ("prefix", self.key(prefix)))
+        page = want(self.client.ask("GET", self.bucket, asked), 200, "listing")
+        return [key.removeprefix(f"{self.prefix}/") for key in values(page.text, "Key")]
 
 
 def want(answer: S3Reply, status: int, what: str) -> S3Reply:

@@ -90,7 +90,7 @@ class S3App:
         except OSError as error:
             response = refused(request, self._log, _os_refusal(request.method, error))
         except ExpatError:
-            response = refused(request, self._log, RefusalError(400, "MalformedXML", "the body is no XML"))
+            response = refused(request, self._log, RefusalError(400, "MalformedXML", "the body is not XML"))
         except NotImplementedError as error:
             response = refused(request, self._log, RefusalError(501, "NotImplemented", str(error)))
         except Exception as error:  # moto raises whatever comes, as a rule because of what it was asked

@@ -133,7 +133,7 @@ def deletes_quietly(body: bytes) -> bool:
     try:
         document = ET.fromstring(body)
     except ET.ParseError as error:
-        raise RefusalError(400, "MalformedXML", "the body is no XML") from error
+        raise RefusalError(400, "MalformedXML", "the body is not XML") from error
     parts = [(part.tag.rpartition("}")[2], (part.text or "").strip()) for part in document]
     count = sum(name == "Object" for name, _ in parts)
     if not 0 < count <= DELETED_AT_ONCE:

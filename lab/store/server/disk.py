@@ -128,7 +128,8 @@ class Disk:
             ) from None
         except OSError as error:
             raise StoreError(
-                f"the object store cannot use {root}: {error.strerror}", "make room there or make it writable"
+                f"the object store cannot use {root}: {error.strerror}",
+                "free some space there, or make it writable",
             ) from error
 
     @property

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import functools
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -21,10 +19,11 @@ TOKEN = "raylab-"
 
 def install(models: Any) -> None:
     """Change moto's models, once in a process."""
-    if hasattr(models._VersionedKeyStore, "beginning_with"):
+    if hasattr(models._VersionedKeyStore, "page"):
         return
     models._VersionedKeyStore = _sorted(models._VersionedKeyStore)
-    models.S3Backend.list_objects = _listed(models.S3Backend.list_objects)
+    models.S3Backend.list_objects = _older
+    models.S3Backend.list_objects_v2 = _newer
     models.S3Backend._truncate_result = _truncated
 
 
@@ -54,43 +53,66 @@ def _sorted(store: Any) -> Any:
             if name not in self:
                 bisect.insort(self._names, name)
 
-        def beginning_with(self, prefix: str) -> dict[str, FakeKey]:
-            """Name -> object, without a look at other names than these."""
-            first = bisect.bisect_left(self._names, prefix)
-            last = bisect.bisect_left(self._names, True, first, key=lambda name: not name.startswith(prefix))
-            return {name: self[name] for name in self._names[first:last]}
+        def page(self, prefix: str, delimiter: str, after: str, count: int) -> list[FakeKey | str]:
+            """At most so many objects and folders behind a name, in order, without a look at other names."""
+            entries: list[FakeKey | str] = []
+            place = max(bisect.bisect_left(self._names, prefix), bisect.bisect_right(self._names, after))
+            while place < len(self._names) and len(entries) < count:
+                name = self._names[place]
+                if not name.startswith(prefix):
+                    break
+                inside, cut, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+                if not cut:
+                    entries.append(self[name])
+                    place += 1
+                    continue
+                folder = f"{prefix}{inside}{delimiter}"
+                if folder > after:
+                    entries.append(folder)
+                place = bisect.bisect_left(self._names, True, place, key=_is_outside(folder))
+            return entries
 
     return Sorted
 
 
-def _listed(list_objects: Callable[..., Page]) -> Callable[..., Page]:
-    """moto's listing, given only what it can be about: it reads the name of every object otherwise.
+def _is_outside(folder: str) -> Callable[[str], bool]:
+    return lambda name: not name.startswith(folder)
 
-    Without `max_keys` it is a part of the newer listing. In the older one, too, folders count as names: moto
-    has all of them on each page.
-    """
 
-    @functools.wraps(list_objects)
-    def only_those(
-        self: S3Backend,
-        bucket: FakeBucket,
-        prefix: str | None,
-        delimiter: str | None,
-        marker: str | None,
-        max_keys: int | None,
-    ) -> Page:
-        known = SimpleNamespace(keys=bucket.keys.beginning_with(prefix or ""))
-        keys, folders, _, _ = list_objects(self, known, prefix, delimiter, None, None)
-        if max_keys is None:
-            return keys, folders, False, None
-        page = sorted([*keys, *folders], key=self._get_name)
-        if marker:
-            page = self._get_results_from_token(page, self._pagination_tokens.get(marker) or marker)
-        page, cut, token = self._truncate_result(page, max_keys)
-        names = [part for part in page if isinstance(part, str)]
-        return [part for part in page if not isinstance(part, str)], names, cut, token
+def _older(
+    self: S3Backend,
+    bucket: FakeBucket,
+    prefix: str | None,
+    delimiter: str | None,
+    marker: str | None,
+    max_keys: int,
+) -> Page:
+    """The older listing; in it, too, folders count as names, while moto has all of them on each page."""
+    after = (self._pagination_tokens.get(marker) or marker) if marker else ""
+    names = bucket.keys.page(prefix or "", delimiter or "", after, max_keys + 1)
+    page, cut, token = _truncated(self, names, max_keys)
+    folders = [entry for entry in page if isinstance(entry, str)]
+    return [entry for entry in page if not isinstance(entry, str)], folders, cut, token
 
-    return only_those
+
+def _newer(
+    self: S3Backend,
+    bucket: FakeBucket,
+    prefix: str | None,
+    delimiter: str | None,
+    continuation_token: str | None,
+    start_after: str | None,
+    max_keys: int,
+) -> tuple[list[FakeKey | str], bool, str | None]:
+    """The newer listing, in which a token goes before a name to start after."""
+    from moto.s3.exceptions import InvalidContinuationToken
+
+    after = self._pagination_tokens.get(continuation_token) if continuation_token else start_after
+    if continuation_token and after is None:
+        raise InvalidContinuationToken
+    return _truncated(
+        self, bucket.keys.page(prefix or "", delimiter or "", after or "", max_keys + 1), max_keys
+    )
 
 
 class Tokens:
@@ -105,7 +127,9 @@ class Tokens:
         return None
 
 
-def _truncated(self: S3Backend, names: list[FakeKey], count: int) -> tuple[list[FakeKey], bool, str | None]:
+def _truncated(
+    self: S3Backend, names: list[FakeKey | str], count: int
+) -> tuple[list[FakeKey | str], bool, str | None]:
     """The first names, True if there are more, and the token for these."""
     page = names[:count]
     if not page or len(names) <= count:

@@ -60,7 +60,7 @@ def check_deletion(asked: S3Request, body: bytes) -> None:
     try:
         names = [part.text or "" for part in ET.fromstring(body).iter() if _tag(part) == "Key"]
     except ET.ParseError as error:
-        raise RefusalError(400, "MalformedXML", "the body is no XML") from error
+        raise RefusalError(400, "MalformedXML", "the body is not XML") from error
     if not all(mine.may_delete(name) and not _climbs(name) for name in names):
         raise _denied()
 

@@ -89,6 +89,6 @@ def test_the_cluster_refuses_a_node_and_a_driver_that_have_no_token(box: Contain
 
 
 def test_jupyter_refuses_whoever_has_no_token(box: ContainerBench) -> None:
-    base, _, query = box.lab.endpoints().jupyter.partition("/lab?")
+    base, _, query = box.lab.endpoints().jupyter.partition("/?")
     assert http_status(f"{base}/api/contents") == 403
     assert http_status(f"{base}/api/contents?{query}") == 200

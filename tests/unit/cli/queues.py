@@ -14,11 +14,12 @@ from urllib3.exceptions import ProtocolError
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
+from lab.cluster.submission import Submission
 from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.queue.__main__ import make_app
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.rayside import Order
+from lab.daemons.queue.rayside import Cluster
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import StateStore
@@ -57,12 +58,13 @@ class Jobs(FollowedJobs):
         self.known[submission_id] = job(submission_id, status, message=message)
 
 
-class Ray:
+class Ray(Cluster):
     """Ray as the controller sees it: the same jobs that labctl sees."""
 
     def __init__(self, jobs: Jobs, clock: Clock) -> None:
-        self._jobs, self._clock = jobs, clock
-        self.orders: list[Order] = []
+        self._shared, self._clock = jobs, clock
+        self.orders: list[Submission] = []
+        self.packages: list[bytes | None] = []
         self.end = jobs.end
 
     def ping(self) -> None:
@@ -72,20 +74,21 @@ class Ray:
         pass
 
     def find(self, submission_id: str) -> Job | None:
-        return self._jobs.known.get(submission_id)
+        return self._shared.known.get(submission_id)
 
     def unfinished(self) -> tuple[Job, ...]:
-        return tuple(each for each in self._jobs.known.values() if not each.final)
+        return tuple(each for each in self._shared.known.values() if not each.final)
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: Submission, package: bytes | None = None) -> None:
         self.orders.append(order)
-        self._jobs.known[order.submission_id] = job(
+        self.packages.append(package)
+        self._shared.known[order.submission_id] = job(
             order.submission_id, "RUNNING", metadata=dict(order.metadata), started_at=self._clock()
         )
 
     def stop(self, submission_id: str) -> None:
-        if not self._jobs.known[submission_id].final:
-            self._jobs.end(submission_id, "STOPPED")
+        if not self._shared.known[submission_id].final:
+            self._shared.end(submission_id, "STOPPED")
 
     def nodes(self) -> tuple[Node, ...]:
         return ()

@@ -48,10 +48,10 @@ def test_a_certificate_of_ones_own_needs_no_authority(labctl: Labctl, tmp_path: 
         (("--address", "https://class"), 2, "not the address of a machine"),
         (("--address", "class:0"), 2, "not the address of a machine"),
         (("--address", ""), 2, "is empty"),
-        (("--listen", "10.0.0.5"), 2, "--listen belongs to --address"),
-        (("--tls-cert", "cert"), 2, "--tls-cert belongs to --address"),
+        (("--listen", "10.0.0.5"), 2, "--listen needs --address"),
+        (("--tls-cert", "cert"), 2, "--tls-cert needs --address"),
         (("--address", "class", "--listen", "eth0"), 2, "not an IP address of a machine"),
-        (("--address", "class", "--tls-cert", "cert"), 2, "--tls-cert and --tls-key belong together"),
+        (("--address", "class", "--tls-cert", "cert"), 2, "--tls-cert and --tls-key need each other"),
         (("--address", "class", "--tls-cert", "none", "--tls-key", "none"), 3, "--tls-cert: cannot read"),
     ],
 )

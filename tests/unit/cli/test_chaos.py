@@ -105,9 +105,9 @@ def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, tmp_path: Path)
         (["--faults", "kill", "-p", "kill.speed=3"], 2, "kill has no parameter 'speed'"),
         (["--faults", "kill", "-p", "pause.for=3"], 2, "pause is not among the faults"),
         (["--faults", "kill", "-p", "kill.for=long"], 2, "must be a number"),
-        (["--schedule", "s.yaml", "--faults", "kill"], 2, "--schedule and --faults exclude each other"),
-        (["--schedule", "s.yaml", "--seed", "1"], 2, "--schedule and --seed exclude each other"),
-        (["--schedule", "s.yaml", "-p", "kill.for=1"], 2, "--schedule and -p exclude each other"),
+        (["--schedule", "s.yaml", "--faults", "kill"], 2, "--schedule and --faults cannot be used together"),
+        (["--schedule", "s.yaml", "--seed", "1"], 2, "--schedule and --seed cannot be used together"),
+        (["--schedule", "s.yaml", "-p", "kill.for=1"], 2, "--schedule and -p cannot be used together"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_opened(

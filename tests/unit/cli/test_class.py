@@ -129,10 +129,10 @@ def test_tokens_go_into_a_file(school: School, tmp_path: Path) -> None:
     [
         ([], 2, "give names, or a --file, or a --count"),
         (["ann", "--count", "2"], 2, "give names, or a --file, or a --count"),
-        (["Ann"], 2, "'Ann' is no name here"),
-        (["zoe", "eva"], 11, "in the class already: eva"),
+        (["Ann"], 2, "'Ann' is not a valid name"),
+        (["zoe", "eva"], 11, "already in the class: eva"),
         (["--count", "0"], 2, "must be between"),
-        (["--file", "bad.csv"], 2, "line 3: eva is in the class already"),
+        (["--file", "bad.csv"], 2, "line 3: eva is already in the class"),
         (["--file", "missing.csv"], 3, "missing.csv"),
     ],
 )
@@ -308,7 +308,7 @@ def test_one_labctl_at_a_time_changes_a_class(
     (ann,) = classroom.add([Newcomer("ann")])
     assert waited == [pytest.approx(PATIENCE_SECONDS)]
     assert keys.users == {"raylab-person-ann": ann.person.key.access_key}
-    with pytest.raises(RefusedError, match="in the class already: ann"):
+    with pytest.raises(RefusedError, match="already in the class: ann"):
         school.classroom.add([Newcomer("ann")])
     assert keys.users == {"raylab-person-ann": ann.person.key.access_key}
     assert school.queues == {("ann", "default")}

@@ -57,12 +57,12 @@ def test_where_photographs_come_from_is_handed_on(labctl: Labctl, shelf: Shelf) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--synthetic", "0"], "not 1 to 2000"),
+        (["--synthetic", "0"], "must be 1 to 2000"),
         (["--synthetic", "many"], "'many' is not a valid integer"),
-        (["--synthetic", "4", "--url", "https://x.org"], "--url says where photographs come from"),
-        (["--synthetic", "4", "--from", "f.zip"], "--from says where photographs come from"),
-        (["--seed", "4"], "--seed belongs to --synthetic"),
-        (["--url", "https://x.org", "--from", "f.zip"], "exclude each other"),
+        (["--synthetic", "4", "--url", "https://x.org"], "--url names a source of photographs"),
+        (["--synthetic", "4", "--from", "f.zip"], "--from names a source of photographs"),
+        (["--seed", "4"], "--seed needs --synthetic"),
+        (["--url", "https://x.org", "--from", "f.zip"], "cannot be used together"),
     ],
 )
 def test_options_that_make_no_sense_together_are_refused(

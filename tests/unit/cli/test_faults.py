@@ -11,10 +11,10 @@ import pytest
 from lab.errors import INTERRUPTED, NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence.receipt import Receipt
 from lab.faults import FAULTS
-from lab.faults.active import ActiveFault
 from lab.flows.recovery import FaultRequest, OnMoment, Outcome
 from lab.flows.recovery.heal import Healed
 from lab.lab import Lab
+from lab.runtime.active_faults import ActiveFault
 from lab.topology import Progress, State
 from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
 from tests.unit.fakes import AT
@@ -221,5 +221,5 @@ def test_what_cannot_be_undone_is_an_error(labctl: Labctl) -> None:
 
 
 def test_status_says_that_there_is_something_to_heal(labctl: Labctl) -> None:
-    labctl.stub("lab.flows.recovery.heal.left_behind", (LEFT,))
+    labctl.stub("lab.runtime.active_faults.left_behind", (LEFT,))
     assert "`labctl heal` undoes it" in labctl.ok("status")

@@ -50,7 +50,7 @@ def test_devices_are_shown_with_their_state_and_the_checks_that_fail(world: Queu
     assert "disk-latency" not in shown
     every = world.labctl.ok("health", "--all")
     assert "1.5 ms" in every
-    assert "ray-worker-0: shm is not made: there is none" in every
+    assert "ray-worker-0: shm is not checked: there is none" in every
 
 
 def test_json_has_every_check(world: QueueWorld) -> None:

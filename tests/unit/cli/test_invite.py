@@ -103,7 +103,7 @@ def test_a_file_that_is_there_ends_no_link(school: Labctl, tmp_path: Path) -> No
     [
         ((), 2, "give names, or --all"),
         (("ann", "--all"), 2, "give names, or --all"),
-        (("zoe",), 3, "nobody called zoe"),
+        (("zoe",), 3, "nobody in the class is called zoe"),
         (("ann", "--days", "0"), 2, "--days"),
         (("ann", "--days", "367"), 2, "--days"),
     ],

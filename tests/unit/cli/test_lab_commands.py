@@ -12,10 +12,10 @@ import pytest
 
 from lab.cli.commands import lab as module
 from lab.errors import MovedError, RefusedError, ServiceError, StateError, StoreError
-from lab.faults.active import ActiveFault, ActiveFaults
 from lab.flows.doctor import Check
 from lab.host.files import write_private
 from lab.host.secrets import UPSTREAM_FILE
+from lab.runtime.active_faults import ActiveFault, ActiveFaults
 from lab.services import GRAFANA, STORE
 from lab.store.upstream import Upstream
 from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, S3Place, Vendor
@@ -134,7 +134,7 @@ def test_up_warns_of_scarce_resources_and_goes_on(labctl: Labctl) -> None:
     [
         ["--workers", "0"],
         ["--workers", "-1"],
-        ["--workers", "17"],
+        ["--workers", "33"],
         ["--cpus-per-worker", "0"],
         ["--cpus-per-worker", "99999"],
         ["--port", "s3"],
@@ -564,7 +564,7 @@ def test_what_a_lab_remembers_is_tried_before_anything_starts(labctl: Labctl, wa
 def test_a_lab_leaves_another_store_and_its_key_when_told_to(labctl: Labctl, was_there: Any) -> None:
     result = labctl("up", "--no-s3")
     assert (result.exit_code, was_there.called, kept_key(labctl).exists()) == (0, False, False)
-    assert "they stay in bucket ray-raylab at http://there:8333" in result.stderr
+    assert "stay in bucket ray-raylab at http://there:8333" in result.stderr
     assert labctl.runtime.spec().s3 is None
 
 
@@ -573,13 +573,13 @@ def test_a_lab_that_leaves_its_own_store_says_where_its_objects_stay(
 ) -> None:
     labctl.stub("lab.store.upstream.check")
     labctl.runtime.host.objects["raylab"] = {"k": b"v"}
-    assert "stored objects so far: they stay in its own store" in labctl("up", *there).stderr
+    assert "stored objects so far stay in its own store" in labctl("up", *there).stderr
     assert "stay in" not in labctl("up", *there).stderr
     labctl.ok("down")
     assert "stay in" not in labctl("up", *there).stderr
     labctl.ok("down")
     other = labctl("up", *there, "--bucket", "other").stderr
-    assert "they stay in bucket ray-raylab at http://there:8333" in other
+    assert "stay in bucket ray-raylab at http://there:8333" in other
 
 
 @pytest.mark.parametrize("up", [True, False])

@@ -154,10 +154,10 @@ def test_all_lessons_run_in_order_until_one_is_not_passed(labctl: Labctl) -> Non
     run = ends_with(labctl, result(3, good=False))
     run.reset_mock()
     assert labctl("lesson", "run", "--all").exit_code == 19
-    assert numbers(run) == [1, 2, 3]
+    assert numbers(run) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("arguments", [(), ("2", "--all"), ("0",), ("two",), ("-1",)])
+@pytest.mark.parametrize("arguments", [(), ("2", "--all"), ("100",), ("two",), ("-1",)])
 def test_a_run_needs_one_lesson_or_all(labctl: Labctl, arguments: tuple[str, ...]) -> None:
     assert labctl("lesson", "run", *arguments).exit_code == 2
 
@@ -181,11 +181,11 @@ def test_a_report_is_written_and_verified(labctl: Labctl, tmp_path: Path) -> Non
     kept(result())
     file = tmp_path / "ada.json"
     said = labctl.ok("lesson", "report", "--student", "Ada", "--output", str(file))
-    assert said.startswith(f"{file}: 1 lesson; passed: 2; missing: 1, 3")
+    assert said.startswith(f"{file}: 1 lesson; passed: 2; missing: 0, 1, 3")
     written = json.loads(file.read_text())
     assert labctl.json("lesson", "report", "--student", "Ada")["results"] == written["results"]
     shown = labctl.ok("lesson", "report", "--verify", str(file))
-    assert shown.startswith(f"{file}: Ada; passed: 2; missing: 1, 3")
+    assert shown.startswith(f"{file}: Ada; passed: 2; missing: 0, 1, 3")
     document = labctl.json("lesson", "report", "--verify", str(file))
     assert document["copies"] == []
     assert document["reports"][0] == {
@@ -285,3 +285,29 @@ def test_down_says_when_it_cannot_copy_the_results_of_notebooks(labctl: Labctl) 
     assert shown.exit_code == 0
     assert "only the store holds stay there: the object store cannot be reached" in shown.stderr
     assert labctl.changes() == ["down"]
+
+
+def test_a_notebook_is_put_back(labctl: Labctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYLAB_WORKSPACE", str(tmp_path))
+    labctl.down()
+    notebook = tmp_path / "notebooks" / "02-a-job.ipynb"
+    assert labctl.ok("lesson", "restore", "2") == f"{notebook} is as it came\n"
+    assert '"# 2. A job' in notebook.read_text()
+    notebook.write_text("mine")
+    assert "; yours is now" in labctl.ok("lesson", "restore", "2")
+    notebook.write_text("mine, too")
+    document = labctl.json("lesson", "restore", "2")
+    assert document == {"notebook": str(notebook), "kept": str(tmp_path / "notebooks" / "02-a-job.2.ipynb")}
+
+
+def test_a_teacher_can_read_the_answers(labctl: Labctl, tmp_path: Path) -> None:
+    done = result()
+    answered = replace(done.document, answers={"1": "Nothing.\nIt waits."})
+    kept(LessonResult.of(answered, done.checks, done.document.at))
+    file = tmp_path / "ada.json"
+    labctl.ok("lesson", "report", "--student", "Ada", "--output", str(file))
+    line = "lesson 2, question 1: Nothing. It waits."
+    assert line in labctl.ok("lesson", "report", "--verify", str(file), "--verbose")
+    assert line not in labctl.ok("lesson", "report", "--verify", str(file))
+    file.write_text(file.read_text().replace("It waits", "It runs"))
+    assert labctl("lesson", "report", "--verify", str(file)).exit_code == 19

@@ -122,7 +122,7 @@ def test_doctor_fails_when_the_s3_server_does(labctl: Labctl) -> None:
 @pytest.mark.parametrize("option", ["--bucket", "--s3-ca", "--s3-credentials"])
 def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -> None:
     result = labctl("doctor", option, "x")
-    assert (result.exit_code, f"{option} belongs to --s3" in result.stderr) == (2, True)
+    assert (result.exit_code, f"{option} needs --s3" in result.stderr) == (2, True)
 
 
 def ending(labctl: Labctl, code: int) -> Any:

@@ -81,7 +81,7 @@ def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl,
     [
         (["--image", "rayproject/ray:2.41.0"], 2, "has Ray 2.41.0"),
         (["--namespace", "n" * 64], 2, "--namespace"),
-        (["--workers", "17"], 2, "--workers 17"),
+        (["--workers", "33"], 2, "--workers 33"),
         (["--memory-per-worker", "lots"], 2, "--memory-per-worker lots"),
         (["--code", "image"], 2, "--code image without --image"),
         (["digits", "--", "python", "x.py"], 2, "either a recipe or a command"),

@@ -50,5 +50,5 @@ def test_remove_takes_what_is_a_persons_only_with_data(
     said = written.ok("self", "remove", "--yes", *options)
     assert remove.call_args.kwargs["yours"] is yours
     assert isinstance(remove.call_args.args[1], Places)
-    assert (f"kept, for it is yours: {LAB.place}" in said) is not yours
+    assert (f"kept, because it is yours: {LAB.place}" in said) is not yours
     assert "labctl itself is left: rm -r " in said

@@ -153,7 +153,7 @@ def test_a_command_says_what_it_takes(classroom: QueueWorld, tmp_path: Path) -> 
         {"name": "workers", "count": 2, "min_count": 1, "requests": {"cpu": 2.0, GPU: 1}},
     ]
     assert (found["max_time"], found["preemption_grace"], found["enforce"]) == (1800.0, 5.0, True)
-    assert classroom.ray.orders[0].package
+    assert classroom.ray.packages[0]
 
 
 def test_a_retry_policy_of_options_and_annotations(classroom: QueueWorld, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_command_that_does_not_say_what_it_takes_is_refused(classroom: QueueWo
         "submit", "--queue", "ben/default", "--working-dir", str(tmp_path), "--", "python", "-c", "1"
     )
     assert result.exit_code == 2
-    assert "does not say what it takes" in result.stderr
+    assert "does not say what it needs" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_a_command_that_does_not_say_what_it_takes_is_refused(classroom: QueueWo
         (["--queue", "ann/default", "--priority", "higher"], 3, "there is no WorkloadPriorityClass higher"),
         (["--queue", "default"], 2, "several namespaces: ann/default, ben/default"),
         (["--queue", "ann/defualt"], 3, "did you mean ann/default?"),
-        (["--queue", "/"], 2, "names no queue"),
-        (["--queue", "ann/default", "--min-workers", "9"], 2, "min_workers 9: more than workers, 1"),
+        (["--queue", "/"], 2, "not the name of a queue"),
+        (["--queue", "ann/default", "--min-workers", "9"], 2, "min_workers 9: must be at most workers, 1"),
     ],
 )
 def test_wrong_wishes_are_refused_and_nothing_is_submitted(
@@ -550,7 +550,7 @@ def test_what_a_person_writes_wrong_is_refused(classroom: QueueWorld, tmp_path: 
         ("delete", "cq/"): (2, "not the name of an object"),
         ("delete", "cq/other"): (3, "there is no ClusterQueue other"),
         ("get", "cq/other"): (3, "there is no cq/other"),
-        ("get", "--yaml", "--json"): (2, "exclude each other"),
+        ("get", "--yaml", "--json"): (2, "cannot be used together"),
         ("apply", "--example", "classroom", "-n", "A B"): (2, "'A B'"),
     }
     before = classroom.labctl.json("queue", "get")

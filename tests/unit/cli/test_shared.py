@@ -164,8 +164,8 @@ def test_the_name_of_both_is_refused_with_the_name_of_each(labctl: Labctl, line:
     result = labctl(*line)
     assert (result.exit_code, result.stdout, labctl.opened) == (2, "", [])
     assert result.stderr == (
-        "error: --name is no option any more\n"
-        "  -> --lab is the lab's name; --job-name, of `submit`, the job's\n"
+        "error: --name is no longer an option\n"
+        "  -> --lab names the lab; --job-name of `submit` names the job\n"
     )
 
 
@@ -247,7 +247,7 @@ def test_no_empty_value_means_a_default(blank: str) -> None:
 def test_an_empty_value_does_nothing(labctl: Labctl, line: list[str]) -> None:
     result = labctl(*line)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert ": is empty\n  -> say which, or leave it out; is a shell variable not set?\n" in result.stderr
+    assert ": is empty\n  -> give it a value, or leave it out; is a shell variable" in result.stderr
     assert labctl.opened == []
 
 
@@ -302,7 +302,7 @@ def test_an_old_option_is_refused_with_the_new_one(labctl: Labctl, old: str) -> 
     assert not [name for name in where for param in ALL[name].params if option in param.opts]
     result = labctl(*(command or ["status"]), option, "x")
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {option} is no option any more\n  -> ")
+    assert result.stderr.startswith(f"error: {option} is no longer an option\n  -> ")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

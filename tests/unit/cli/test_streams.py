@@ -62,7 +62,7 @@ def test_a_result_that_is_lost_is_told_and_has_its_exit_code(
     assert main(arguments) == OutputError.exit_code
     assert capsys.readouterr().err == (
         "error: cannot write to stdout: No space left on device\n"
-        "  -> what was done stays done; the result is lost\n"
+        "  -> what was done is done; only its output is lost\n"
     )
 
 

@@ -93,9 +93,9 @@ def test_a_lab_without_alertmanager_says_what_it_needs() -> None:
 
 def test_one_that_does_not_answer_or_refuses_is_told() -> None:
     def silent(*_: object, **__: object) -> Reply:
-        raise NoAnswerError("nothing accepts connections there")
+        raise NoAnswerError("nothing listens there")
 
-    with pytest.raises(LabDownError, match="nothing accepts"):
+    with pytest.raises(LabDownError, match="nothing listens"):
         Alerts("http://a", "http://p", request=silent).firing()
     alertmanager = Alertmanager()
     alertmanager.status = 502

@@ -8,6 +8,7 @@ import pytest
 
 from lab.cluster.earlier import MOST, earlier_job, earlier_jobs
 from lab.errors import NotFoundError
+from lab.store import StoredObject
 from lab.topology import LEDGER_PREFIX
 from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.world import World
@@ -65,6 +66,22 @@ def test_only_the_newest_are_read(store: FakeObjectStore) -> None:
     found = earlier_jobs(store, set())
 
     assert [job.submission_id for job in found] == [f"j{n}" for n in range(MOST + 4, 4, -1)]
+
+
+def test_ledgers_of_jobs_that_ray_knows_are_not_listed(store: FakeObjectStore) -> None:
+    listed: list[str] = []
+    listing = store.list
+
+    def counted(prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
+        entries = listing(prefix, recursive)
+        listed.extend(entry.key for entry in entries if not entry.key.endswith("/"))
+        return entries
+
+    store.list = counted  # type: ignore[method-assign]
+    assert earlier_jobs(store, {"good", "bad", "lost", "known"}) == ()
+    assert listed == []
+    assert [job.submission_id for job in earlier_jobs(store, {"good", "lost", "known"})] == ["bad"]
+    assert all("/bad/" in key for key in listed)
 
 
 def test_a_job_that_nobody_knows_has_no_ledger(store: FakeObjectStore) -> None:

@@ -13,8 +13,9 @@ from urllib3.exceptions import ProtocolError
 from lab.api.base import plain
 from lab.api.queue import QueueEvent
 from lab.api.queue_requests import Misfit, Workers
+from lab.cluster.controller import RefusedFilesError
 from lab.cluster.queue_request import QueueRequest, of_command, of_recipe, refuse_past_queues
-from lab.cluster.queues import Queues, RefusedFilesError
+from lab.cluster.queues import Queues
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission
 from lab.errors import (

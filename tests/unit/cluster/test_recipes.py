@@ -59,15 +59,15 @@ def test_an_unknown_parameter_lists_the_known_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameter", "text", "message"),
     [
-        (Parameter("n", "int", 1, minimum=1), "0", "at least 1$"),
-        (Parameter("n", "int", 1, minimum=1, maximum=9), "10", "at least 1 and at most 9"),
-        (Parameter("n", "int", 1, maximum=9), "99999999999999999999", "at most 9"),
-        (Parameter("n", "int", 1), "1.5", "a whole number"),
-        (Parameter("n", "int", 1), "", "a whole number"),
-        (Parameter("n", "float", 1), "much", "a number"),
-        (Parameter("n", "float", 1, minimum=0), "nan", "at least 0"),
-        (Parameter("n", "float", 1, maximum=1), "inf", "at most 1"),
-        (Parameter("n", "float", 1, maximum=1), "nan", "at most 1"),
+        (Parameter("int", 1, name="n", minimum=1), "0", "at least 1$"),
+        (Parameter("int", 1, name="n", minimum=1, maximum=9), "10", "at least 1 and at most 9"),
+        (Parameter("int", 1, name="n", maximum=9), "99999999999999999999", "at most 9"),
+        (Parameter("int", 1, name="n"), "1.5", "a whole number"),
+        (Parameter("int", 1, name="n"), "", "a whole number"),
+        (Parameter("float", 1, name="n"), "much", "a number"),
+        (Parameter("float", 1, name="n", minimum=0), "nan", "at least 0"),
+        (Parameter("float", 1, name="n", maximum=1), "inf", "at most 1"),
+        (Parameter("float", 1, name="n", maximum=1), "nan", "at most 1"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(parameter: Parameter, text: str, message: str) -> None:
@@ -78,10 +78,10 @@ def test_a_value_that_makes_no_sense_is_refused(parameter: Parameter, text: str,
 @pytest.mark.parametrize(
     ("parameter", "text", "value"),
     [
-        (Parameter("n", "int", 1, minimum=1, maximum=9), "9", 9),
-        (Parameter("n", "int", 1, minimum=-1), "-1", -1),
-        (Parameter("n", "float", 1, minimum=0), "0", 0.0),
-        (Parameter("n", "str", None, minimum=5), "any", "any"),
+        (Parameter("int", 1, name="n", minimum=1, maximum=9), "9", 9),
+        (Parameter("int", 1, name="n", minimum=-1), "-1", -1),
+        (Parameter("float", 1, name="n", minimum=0), "0", 0.0),
+        (Parameter("str", None, name="n", minimum=5), "any", "any"),
     ],
 )
 def test_a_value_at_its_limit_is_taken(parameter: Parameter, text: str, value: object) -> None:
@@ -96,7 +96,7 @@ def test_a_value_at_its_limit_is_taken(parameter: Parameter, text: str, value: o
         ({"command": ["true"]}, "malformed: summary is missing"),
         ({"summary": "s"}, "malformed: command is missing"),
         ({"summary": "s", "command": "python train.py"}, "command should be a list, not 'python train.py'"),
-        ({"summary": "s", "command": []}, "`command` has no words"),
+        ({"summary": "s", "command": []}, "`command` is empty"),
         ({**GOOD, "parameters": {"a": 1}}, "malformed: parameters.a should be an object, not 1"),
         ({**GOOD, "parameters": {"a": {"type": "bool"}}}, r"parameters\.a\.type: 'bool' is not one of int"),
     ],

@@ -91,6 +91,22 @@ def test_one_job_shows_only_its_own(store: FakeObjectStore) -> None:
     assert {c.job for c in list_checkpoints(store)} == {"job-1", "job-2"}
 
 
+def test_one_jobs_are_listed_by_whoever_may_list_only_where_it_stored_them(
+    store: FakeObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key of a person of a class reaches her own folder, and the ledgers of her own jobs."""
+    ledger(store, committed(1, "checkpoint_a"))
+    everything = store.list
+
+    def limited(prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
+        if not prefix.startswith((f"{RUN}/", ".raylab/ledger/job-1")):
+            raise StoreError("Access Denied")
+        return everything(prefix, recursive)
+
+    monkeypatch.setattr(store, "list", limited)
+    assert [c.name for c in list_checkpoints(store, "job-1")] == ["checkpoint_a"]
+
+
 def test_runs_can_lie_in_folders(store: FakeObjectStore) -> None:
     store.put("team/x/run-2/checkpoint_c/m", b"1")
     last = list_checkpoints(store)[-1]

@@ -13,10 +13,10 @@ from lab.cli.main import main
 from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS, Scene, catalogue, effect_of, find_fault, problems
-from lab.faults.active import ActiveFaults
 from lab.faults.own import FOLDER, MODULES_VARIABLE, load_own
 from lab.flows.chaos.plan import Step, check_step
 from lab.flows.recovery.heal import heal
+from lab.runtime.active_faults import ActiveFaults
 from lab.topology import check_lab_name
 from tests.conftest import ROOT
 from tests.unit.flows.world import W0, Training, World
@@ -119,11 +119,11 @@ BROKEN = {
     "holds no fault": ("x = 1", UsageError, "it defines no subclass of Fault"),
     "has no kind": (EXAMPLE.replace("    kind =", "    sort ="), UsageError, "SpotEviction has no `kind`"),
     "has another kind": (re.sub(r"kind = FaultKind\(.*?\n    \)\n", "kind = 5\n", EXAMPLE, flags=re.S),
-        UsageError, "is no FaultKind"),
+        UsageError, "is not a FaultKind"),
     "lacks inject": (EXAMPLE.replace("def inject", "def hurt"), UsageError, "lacks the method inject"),
     "has a bad name": (EXAMPLE.replace('"spot-eviction"', '"Spot Eviction"'), UsageError, "not a valid name"),
     "says nothing": (EXAMPLE.replace('"was evicted"', '" "'), UsageError, "traits.effect is empty"),
-    "has no scope": (EXAMPLE.replace("Scope.NODE", '"node"'), UsageError, "'node' is no Scope"),
+    "has no scope": (EXAMPLE.replace("Scope.NODE", '"node"'), UsageError, "expected Scope, not 'node'"),
     "lacks a field": (EXAMPLE.replace("expected=Expected.NODE_LOST,", ""), UsageError, "expected"),
     "is out of bounds": (EXAMPLE.replace("default=2.0", "default=99.0"), UsageError, "grace=99"),
     "delays by nothing": (EXAMPLE.replace("ends_node=True", 'delay="x"'), UsageError, "no parameter 'x'"),

@@ -134,7 +134,7 @@ def test_progress_says_what_begins_how_long_it_may_take_and_how_it_ended(lab: La
 def test_the_report_is_kept_before_the_first_check_and_after_each(lab: Lab) -> None:
     kept = Made(lab).kept
     assert [len(document["not_checked"]) for document in kept] == list(range(9, -1, -1))
-    assert kept[0]["checks"][0]["detail"] == "not asked: the acceptance ended before"
+    assert kept[0]["checks"][0]["detail"] == "not asked: the acceptance ended before that"
 
 
 def test_a_gpu_that_does_not_compute_leaves_out_what_needs_one_and_names_it(lab: Lab) -> None:
@@ -166,7 +166,7 @@ def test_a_sick_gpu_fails_and_the_rest_is_asked_all_the_same(lab: Lab) -> None:
 
 def test_a_board_that_does_not_hear_of_a_sick_gpu_fails_and_the_order_is_lifted(lab: Lab) -> None:
     made = Made(lab, deaf="yes")
-    assert made.checks["sick and well"].detail.startswith("EVICT of the sick GPU: not after 60 s")
+    assert made.checks["sick and well"].detail.startswith("EVICT of the sick GPU: not within 60 s")
     assert made.health.orders[-1] == "lift"
 
 

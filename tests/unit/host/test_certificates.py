@@ -69,5 +69,5 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"--tls-key: cannot read .*: No such file"):
         check_own(certificate, tmp_path / "gone", "class")
     for pair in ((certificate, other), (key, certificate), (key, key)):
-        with pytest.raises(UsageError, match="do not belong together"):
+        with pytest.raises(UsageError, match="are not a certificate and its key"):
             check_own(*pair, "class")

@@ -27,7 +27,7 @@ def test_poll_raises_with_what_it_waited_for_the_state_and_the_hint() -> None:
             state=lambda: "refused",
             hint="look",
         )
-    assert caught.value.message == "Ray answers: not after 3 s: refused"
+    assert caught.value.message == "Ray answers: not within 3 s: refused"
     assert caught.value.hint == "look"
     assert clock() == 3
 

@@ -170,7 +170,7 @@ def test_a_lock_file_that_cannot_be_opened_is_a_setup_error(tmp_path: Path) -> N
         ("~nosuchuser/x", UsageError, "no such user"),
         ("/tmp/" + "a" * 300, SetupError, "File name too long"),
         ("/" + "a/" * 2500, SetupError, "File name too long"),
-        ("/tmp/a\udcff", SetupError, "not a name in UTF-8"),
+        ("/tmp/a\udcff", SetupError, "not a valid name in UTF-8"),
         ("/dev/null", SetupError, "Not a directory"),
         ("/dev/null/x", SetupError, "Not a directory"),
     ],

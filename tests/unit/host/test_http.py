@@ -63,7 +63,7 @@ def test_without_a_token_nothing_is_sent_for_it() -> None:
             e.MaxRetryError(POOL, "/", caused(e.NewConnectionError(CONNECTION, "no"), OSError(1, "refused"))),
             "refused",
         ),
-        (e.NewConnectionError(CONNECTION, "failed"), "nothing accepts connections there"),
+        (e.NewConnectionError(CONNECTION, "failed"), "nothing listens there"),
         (e.NameResolutionError("nowhere", CONNECTION, OSError(-2)), "the host name is unknown"),  # type: ignore[arg-type]
         (e.ConnectTimeoutError(POOL, "timed out. (connect timeout=3.0)"), "no connection within 3 s"),
         (e.ReadTimeoutError(POOL, "/", "Read timed out. (read timeout=1.998)"), "no answer within 2 s"),
@@ -77,7 +77,7 @@ def test_without_a_token_nothing_is_sent_for_it() -> None:
             "its certificate is not valid: Hostname mismatch, certificate is not valid for 'h'",
         ),
         (e.SSLError("[SSL: WRONG_VERSION_NUMBER]"), "it does not speak TLS"),
-        (e.ProxyError("no", OSError("no")), "the proxy lets nothing through"),
+        (e.ProxyError("no", OSError("no")), "the proxy refuses the connection"),
         (e.ProtocolError("Connection aborted."), "the connection broke"),
         (e.LocationParseError("http://[::1"), "that is not an address"),
         (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),

@@ -47,7 +47,7 @@ def test_what_fails_again_and_again_is_tried_ever_more_seldom_and_said_once() ->
     assert work.pauses() == [1.0, 2.0, 4.0, 8.0, *[LONGEST_SECONDS] * 16, 0.25, 1.0]
     assert work.said == [
         "work: the disk is full",
-        "work: goes on after 20 failed steps",
+        "work: works again after 20 failed steps",
         "work: the disk is full",
     ]
 

@@ -26,10 +26,10 @@ def bound(path: Path) -> None:
 
 
 SPECIAL: list[tuple[Callable[[Path], None], str]] = [
-    (fifo, "a pipe, not a regular file"),
-    (bound, "a socket, not a regular file"),
+    (fifo, "a pipe, socket or device"),
+    (bound, "a pipe, socket or device"),
     (Path.mkdir, "Is a directory"),
-    (lambda path: path.symlink_to("/dev/zero"), "a device, not a regular file"),
+    (lambda path: path.symlink_to("/dev/zero"), "a pipe, socket or device"),
     (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
 ]
 

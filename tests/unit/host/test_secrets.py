@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ServiceError, SetupError, UsageError
+from lab.host.files import hand_over
 from lab.host.secrets import (
     AWS_FILE,
     GRAFANA_FILE,
@@ -24,7 +25,7 @@ from lab.host.secrets import (
     ROOT_USER_FILE,
     STORE_FILE,
     Secrets,
-    hand_over,
+    files,
     key_from,
     load_or_make,
     read_key,
@@ -157,23 +158,23 @@ def test_files_are_handed_over_to_the_user_that_containers_run_as(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, tuple[int, int]] = {}
-    monkeypatch.setattr("os.chown", lambda path, uid, gid: given.update({path.name: (uid, gid)}))
+    monkeypatch.setattr("os.chown", lambda path, uid, gid, **_: given.update({path.name: (uid, gid)}))
     load_or_make(tmp_path)
 
-    hand_over(tmp_path, 12345, 6789)
+    hand_over(files(tmp_path), 12345, 6789)
 
     assert given == dict.fromkeys(FILES, (12345, 6789))
 
 
 def test_files_that_cannot_be_handed_over_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, uid: int, gid: int) -> None:
+    def refuse(path: Path, uid: int, gid: int, **_: object) -> None:
         raise PermissionError(1, "Operation not permitted", str(path))
 
     monkeypatch.setattr("os.chown", refuse)
     load_or_make(tmp_path)
 
     with pytest.raises(SetupError, match="12345"):
-        hand_over(tmp_path, 12345, 6789)
+        hand_over(files(tmp_path), 12345, 6789)
 
 
 @pytest.mark.parametrize(

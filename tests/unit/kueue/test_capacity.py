@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueue.calls import Call, perform
 from kueue.capacity import SLACK, overcommitted
 from kueue.engine import Engine
 from kueue.item import ADMITTED, PENDING
 from kueue.model import FlavorResource, PreemptionPolicy, Setup, Workload
-from kueue.writing import objects
-from tests.unit.kueue.made import FLAVOR, GPU, cohort, job, queue, setup, told
+from tests.unit.kueue.made import GPU, cohort, job, queue, setup, told
 from tests.unit.kueue.test_properties import MANY, PLACE, setups, workloads
 
 RECLAIM = PreemptionPolicy("LowerOrNewerEqualPriority", "Any")
@@ -35,7 +33,7 @@ def losing(given_setup: Setup, lost: int, *jobs: Workload) -> Engine:
 
 
 def lose(engine: Engine, lost: int, now: float = 20.0) -> None:
-    perform(engine, Call(now, "lose", {"lost": [[FLAVOR, GPU, lost]] if lost else []}))
+    engine.apply(replace(engine.setup, lost={PLACE: lost} if lost else {}), now)
 
 
 def state(engine: Engine, name: str) -> str:
@@ -117,13 +115,6 @@ def test_of_two_trees_the_larger_one_pays() -> None:
 def test_a_slack_queue_without_a_cohort_pays_as_any_other() -> None:
     engine = losing(setup(queue(SLACK, 2), queue("b", 4)), 3)
     assert [engine.tree.queues[name].available(PLACE) for name in (SLACK, "b")] == [2, 1]
-
-
-def test_other_objects_leave_what_is_lost() -> None:
-    engine = losing(TEAMS, 3)
-    perform(engine, Call(20.0, "apply", {"objects": list(objects(TEAMS))}))
-    assert engine.setup.lost == {PLACE: 3}
-    assert engine.tree.queues["blue"].available(PLACE) == 21
 
 
 def test_what_is_lost_of_another_resource_is_nothing() -> None:

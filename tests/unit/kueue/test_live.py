@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueue.calls import Call, begin, perform
 from kueue.engine import Engine
 from kueue.item import ADMITTED, FINISHED, INACTIVE, PENDING
+from kueue.live import begin
 from kueue.model import Config, PreemptionPolicy, Setup, WaitForPodsReady, Workload
 from kueue.places import Change
 from kueue.quantity import CPU
@@ -214,30 +215,21 @@ STEPS = st.lists(
 )
 
 
-def ahead(engine: Engine, keys: list[str], steps: list[tuple[str, int]]) -> list[Call]:
-    """Calls that a controller could make of these steps."""
-    calls = [Call(10.0, "settle")]
+def go(engine: Engine, keys: list[str], steps: list[tuple[str, int]]) -> Iterator[list[Change]]:
+    """Let the engine go these steps, as far as they are possible; yields what each call changed."""
+    yield engine.settle(10.0)
     for moment, (name, place) in enumerate(steps):
-        now = 11.5 + moment
-        key = keys[place % len(keys)]
-        given: dict[str, Any] = {"workload": key}
-        given |= {"gone": {"message": ""}, "finish": {"reason": "Succeeded", "message": "done"}}.get(name, {})
-        given |= {"set_active": {"active": moment % 2 == 1}, "set_ready": {"ready": moment % 3 > 0}}.get(
-            name, {}
-        )
-        calls += [Call(now, name, given), Call(now, "due"), Call(now, "settle")]
-    return calls
-
-
-def make(engine: Engine, calls: list[Call]) -> list[Change]:
-    """Make those calls that are possible, as the controller would."""
-    changes: list[Change] = []
-    for call in calls:
-        key = call.arguments.get("workload")
-        if call.name == "finish" and engine.items[str(key)].state == FINISHED:
-            continue
-        changes += perform(engine, call)
-    return changes
+        now, key = 11.5 + moment, keys[place % len(keys)]
+        if name == "gone":
+            yield engine.gone(key, now)
+        elif name == "set_active":
+            yield engine.set_active(key, moment % 2 == 1, now)
+        elif name == "set_ready":
+            engine.set_ready(key, moment % 3 > 0, now)
+        elif engine.items[key].state != FINISHED:
+            yield engine.finish(key, now, message="done")
+        yield engine.due(now)
+        yield engine.settle(now)
 
 
 WAITING = WaitForPodsReady(timeout=3.0, recovery_timeout=2.0, backoff_base=2.0, backoff_limit=2)
@@ -252,7 +244,7 @@ def test_a_status_that_is_written_and_read_is_the_same(
         chosen = replace(chosen, config=replace(chosen.config, pods_ready=WAITING))
     jobs = [replace(each, duration=None) for each in jobs]
     engine = live(chosen, *jobs)
-    make(engine, ahead(engine, [each.key for each in jobs], steps))
+    list(go(engine, [each.key for each in jobs], steps))
     before = {key: workload_of(item) for key, item in engine.items.items()}
     documents = [workload_object(each) for each in before.values()]
     text = json.loads(json.dumps(documents))
@@ -278,7 +270,7 @@ def test_the_same_calls_give_the_same_changes_again(
 
     def changes(texts: list[Any]) -> list[Change]:
         engine, begun = begin(texts, 10.0)
-        return begun + make(engine, ahead(engine, keys, steps))
+        return [*begun, *(change for changes in go(engine, keys, steps) for change in changes)]
 
     assert changes(json.loads(json.dumps(documents))) == changes(documents)
 
@@ -289,8 +281,7 @@ def test_live_no_quota_is_exceeded_whoever_leaves_late(
     chosen: Setup, jobs: list[Workload], steps: list[tuple[str, int]]
 ) -> None:
     engine = live(chosen, *jobs)
-    for call in ahead(engine, [each.key for each in jobs], steps):
-        make(engine, [call])
+    for _ in go(engine, [each.key for each in jobs], steps):
         for node in (*engine.tree.cohorts.values(), *engine.tree.queues.values()):
             assert node.usage.get(PLACE, 0) <= node.potential(PLACE)
             assert node.left(PLACE) >= 0

@@ -41,7 +41,7 @@ def test_it_is_drawn_with_words_beside_it() -> None:
     assert drawn is not None
     svg, alt = drawn
     assert svg.startswith(b"<?xml")
-    assert alt.startswith("nvidia.com/gpu in use over 30 seconds, queue by queue. q: 3 stretches, 0 of them")
+    assert alt.startswith("nvidia.com/gpu in use over 30 seconds, queue by queue. q: 3 periods, 0 of them")
     assert alt.endswith("Bars are coloured by person: ns.")
 
 
@@ -56,8 +56,11 @@ def test_a_person_has_one_colour_and_time_is_the_clocks() -> None:
     )
     with rc_context({"svg.fonttype": "none"}), pytest.MonkeyPatch.context() as patch:
         patch.setitem(style.RC, "svg.fonttype", "none")  # texts stay texts
-        drawn = draw(replace(run, start=1_800_000_000.0))
+        drawn, undated = draw(replace(run, start=1_800_000_000.0)), draw(replace(run, start=0.0))
     assert drawn is not None
+    assert undated is not None
+    assert b">00:00</text>" in undated[0]
+    assert b"Jan" not in undated[0]
     svg = drawn[0].decode()
     assert len(re.findall(f'<path [^>]*style="fill: {style.COLOURS[0].lower()}', svg)) == 1 + 1  # and its key
     assert len(re.findall(f'<path [^>]*style="fill: {style.COLOURS[1].lower()}', svg)) == 2 + 1

@@ -14,6 +14,8 @@ SUBMIT         own               | own               | own others shared
 READ           own               | own others shared | own others shared
 STOP           own               | own               | own others shared
 DELETE         own               | own               | own others shared
+BREAK          own               | own               | own others shared
+END_SERVER     own               | own               | own others shared
 SEE_QUEUES     shared            | shared            | shared
 CHANGE_QUEUES  -                 | -                 | shared
 READ_CLUSTER   -                 | shared            | shared

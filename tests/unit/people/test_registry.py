@@ -73,7 +73,7 @@ def test_a_new_token_leaves_the_key(tmp_path: Path) -> None:
 def test_a_name_that_is_there_adds_nobody(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     added(registry, ANN)
-    with pytest.raises(RefusedError, match="in the class already: ann"):
+    with pytest.raises(RefusedError, match="already in the class: ann"):
         registry.invite([BEN, ANN])
     late = Registry(tmp_path).invite([BEN])
     added(registry, BEN)
@@ -113,7 +113,7 @@ def test_somebody_whom_another_process_has_just_removed(
     monkeypatch.setattr(registry, "get", lambda name: ann)  # she was there at the first look
     Registry(tmp_path).forget("ann")
     for change in (registry.reset, registry.close):
-        with pytest.raises(NotFoundError, match="nobody called ann"):
+        with pytest.raises(NotFoundError, match="nobody in the class is called ann"):
             change("ann")
     assert list(Registry(tmp_path).people()) == ["ben"]
 

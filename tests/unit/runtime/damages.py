@@ -58,7 +58,7 @@ def check_down(runtime: Runtime, spec: LabSpec, damage: str, said: str) -> None:
     """A lab of which nothing runs is down whatever became of its state, and `up` starts it anew."""
     status = runtime.status()
     assert (status.up, status.services) == (False, ())
-    notes = [said, "nothing of the lab runs, `labctl up` starts it anew"] if damage != "deleted" else []
+    notes = [said, "nothing of the lab runs; `labctl up` starts it"] if damage != "deleted" else []
     assert all(note in "".join(status.notes) for note in notes)
     assert bool(status.notes) is bool(notes)
     with pytest.raises(LabDownError):

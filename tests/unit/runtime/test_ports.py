@@ -76,7 +76,7 @@ def test_where_none_of_those_is_free_that_is_said(monkeypatch: pytest.MonkeyPatc
 
 
 def connection(port: int, pid: int | None, status: str = psutil.CONN_LISTEN) -> SimpleNamespace:
-    return SimpleNamespace(laddr=("127.0.0.1", port), pid=pid, status=status)
+    return SimpleNamespace(laddr=SimpleNamespace(ip="127.0.0.1", port=port), pid=pid, status=status)
 
 
 def test_the_holder_of_a_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +105,7 @@ def test_a_system_that_does_not_tell_is_no_error(monkeypatch: pytest.MonkeyPatch
         raise psutil.AccessDenied
 
     monkeypatch.setattr(psutil, "net_connections", denied)
+    monkeypatch.setattr(psutil, "process_iter", lambda: ())
 
     assert "may not see" in ports.holder(99)
 

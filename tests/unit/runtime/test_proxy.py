@@ -105,7 +105,7 @@ def test_it_listens_at_an_address_of_this_machine(codes: list[int], listen: str,
 @pytest.mark.parametrize(
     ("known", "code", "listen", "error", "words"),
     [
-        ((), 0, "", UsageError, "nobody here knows that name"),
+        ((), 0, "", UsageError, "that name cannot be resolved here"),
         (("192.0.2.1",), errno.EADDRNOTAVAIL, "", UsageError, "that is not this machine, but 192.0.2.1"),
         (("192.0.2.1",), errno.EADDRNOTAVAIL, "10.0.0.5", UsageError, "this machine has no such address"),
         (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from lab.errors import EngineError, RefusedError, StateError, UnsupportedError, UsageError
+from lab.errors import EngineError, RefusedError, StateError, UsageError
 from lab.lab import Lab
 from lab.runtime.local import processes
 from lab.runtime.local import state as local_state
@@ -174,13 +173,3 @@ def test_an_unknown_runtime_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match="--runtime docker: unknown") as caught:
         choose("docker", "raylab")
     assert caught.value.hint == "known: auto, local, compose, class"
-
-
-def test_windows_is_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, docker: FakeDocker
-) -> None:
-    docker.down = True
-    monkeypatch.setattr(sys, "platform", "win32")
-
-    with pytest.raises(UnsupportedError, match="needs Linux or macOS"):
-        chosen("auto", folder, docker)

@@ -164,7 +164,7 @@ def test_a_full_store_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Path, "replace", refuse)
     with pytest.raises(StoreError, match="the disk is full") as caught:
         store.put("a", b"x")
-    assert "make room" in caught.value.hint
+    assert "free some space" in caught.value.hint
 
 
 @pytest.mark.parametrize("index", range(7))

@@ -1,29 +1,33 @@
-"""docs/food11.md shows what differs between the scripts of Food-11, and only that."""
+"""docs/food11.md shows what differs between the scripts of Food-11, as they are."""
 
 from __future__ import annotations
 
 import difflib
 import re
 
-import pytest
-
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/food11.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("title", "one", "other"),
-    [
-        ("From Lightning to Ray Train", "train_lightning.py", "train_ray.py"),
-        ("From Ray Train to Ray Tune", "train_ray.py", "tune_ray.py"),
-    ],
-)
-def test_the_page_shows_every_difference_each_with_a_sentence(title: str, one: str, other: str) -> None:
-    section = re.split(r"^## ", PAGE.partition(f"## {title}\n")[2], flags=re.MULTILINE)[0]
-    parts = re.split(r"```diff\n(.*?)\n```", section, flags=re.DOTALL)
+def section(title: str) -> str:
+    return re.split(r"^## ", PAGE.partition(f"## {title}\n")[2], flags=re.MULTILINE)[0]
 
-    assert parts[1::2] == hunks(one, other)
+
+def test_the_page_shows_every_difference_of_the_first_two_each_with_a_sentence() -> None:
+    parts = re.split(r"```diff\n(.*?)\n```", section("From Lightning to Ray Train"), flags=re.DOTALL)
+
+    assert parts[1::2] == hunks("train_lightning.py", "train_ray.py")
+    assert all(text.strip().endswith(".") for text in parts[:-1:2])
+
+
+def test_the_page_shows_the_third_script_from_its_import_to_its_end() -> None:
+    script = (ROOT / "workspace/food11/tune_ray.py").read_text()
+    parts = re.split(r"```python\n(.*?)\n```", section("From Ray Train to Ray Tune"), flags=re.DOTALL)
+    shown = [script.index(part) for part in parts[1::2]]
+
+    assert shown == sorted(shown)
+    assert script.endswith(f'{parts[-2]}\n\n\nif __name__ == "__main__":\n    main()\n')
     assert all(text.strip().endswith(".") for text in parts[:-1:2])
 
 

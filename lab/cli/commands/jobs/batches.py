@@ -50,9 +50,15 @@ def receipt(app: App, job_id: str) -> None:
     type=values.Text(),
     metavar="[NODE]",
     required=False,
-    help="A worker; without it one with a replica.",
+    help="A worker. [default: one that runs a replica]",
 )
-@click.option("--after-answers", type=click.IntRange(0), default=8, show_default=True, help="Kill it then.")
+@click.option(
+    "--after-answers",
+    type=click.IntRange(0),
+    default=8,
+    show_default=True,
+    help="Answers after which it is killed.",
+)
 @pass_app
 def lose_node(app: App, job_id: str, node: str | None, after_answers: int) -> None:
     """Kill a node under a batch of inference, start it again, and show the receipt.

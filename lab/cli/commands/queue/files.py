@@ -27,7 +27,7 @@ FILES = click.argument(
 )  # fmt: skip
 NAMESPACE = click.option(
     "-n", "--namespace", type=values.Text(), default=DEFAULT_NAMESPACE, metavar="NAMESPACE",
-    help=f"For objects that name none. [default: {DEFAULT_NAMESPACE}]",
+    help=f"Namespace of objects that name none. [default: {DEFAULT_NAMESPACE}]",
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def check(app: App, files: tuple[Path, ...], namespace: str, yaml: bool) -> None
     Exits with 2 when anything is wrong.
     """
     if yaml and app.out.json_wanted:
-        raise UsageError("--json and --yaml exclude each other", "choose one")
+        raise UsageError("--json and --yaml cannot be used together", "choose one")
     read = _read(app, files, namespace)
     if yaml:
         from kueue.writing import as_yaml, objects
@@ -67,11 +67,11 @@ def check(app: App, files: tuple[Path, ...], namespace: str, yaml: bool) -> None
 @NAMESPACE
 @click.option(
     "--cycles", type=values.WholeNumber(1, MAX_CYCLES), metavar="N",
-    help="Only so many scheduling cycles, at the start, with all workloads there.",
+    help="Run this many scheduling cycles only, at the start, with all workloads there.",
 )  # fmt: skip
 @click.option(
     "--until", type=values.Duration(most=MAX_UNTIL), metavar="TIME",
-    help="Stop so long after the start. [default: when nothing more happens]",
+    help="Stop this long after the start. [default: when nothing more happens]",
 )  # fmt: skip
 @click.option(
     "--html", type=values.Place(dir_okay=False), metavar="FILE",
@@ -92,7 +92,7 @@ def simulate(
     ever; one that is preempted goes on later where it was.
     """
     if cycles is not None and until is not None:
-        raise UsageError("--cycles and --until exclude each other", "name one end")
+        raise UsageError("--cycles and --until cannot be used together", "name one end")
     if html is not None:
         _check_page(html, files)
     read = _read(app, files, namespace)

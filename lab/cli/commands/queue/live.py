@@ -64,13 +64,13 @@ def overview(app: App) -> None:
 @click.command("list", cls=LabCommand)
 @click.option(
     "--status", type=click.Choice(STATUSES), default="unfinished", metavar="|".join(STATUSES),
-    help="Which jobs. [default: unfinished]",
+    help="Jobs to list. [default: unfinished]",
 )  # fmt: skip
 @click.option("--queue", "queue_name", type=values.Text(), metavar="QUEUE",
               help="Only those of this LocalQueue: NAME or NAMESPACE/NAME.")  # fmt: skip
 @click.option(
     "--limit", type=values.WholeNumber(1, MOST_LIMIT), metavar="N",
-    help=f"At most so many. [default: {MOST}, with --json all]",
+    help=f"Show at most this many. [default: {MOST}, with --json all]",
 )  # fmt: skip
 @pass_app
 def list_jobs(app: App, status: str, queue_name: str | None, limit: int | None) -> None:

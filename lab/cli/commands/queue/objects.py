@@ -12,7 +12,8 @@ from lab.api.queue_requests import Misfit, ObjectChange
 from lab.cli import render, values
 from lab.cli.commands.queue.files import NAMESPACE, check_namespace
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cluster.queues import FIRST, RefusedFilesError
+from lab.cluster.controller import RefusedFilesError
+from lab.cluster.queues import FIRST
 from lab.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -170,13 +171,13 @@ def get(app: App, what: str | None, namespace: str, yaml: bool) -> None:
 
     check_namespace(namespace)
     if yaml and app.out.json_wanted:
-        raise UsageError("--json and --yaml exclude each other", "choose one")
+        raise UsageError("--json and --yaml cannot be used together", "choose one")
     wanted = None if what is None else (_kind(what),) if "/" not in what else _key(what, namespace)
     matches = app.open().queues.objects()
     if wanted is not None:
         matches = tuple(item for item in matches if key_of(item)[: len(wanted)] == wanted)
     if wanted is not None and len(wanted) > 1 and not matches:
-        raise NotFoundError(f"there is no {what}", "see what there is: labctl queue get")
+        raise NotFoundError(f"there is no {what}", "`labctl queue get` lists what there is")
     if yaml:
         app.out.raw_line(as_yaml(matches).rstrip("\n"))
         return

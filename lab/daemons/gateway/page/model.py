@@ -73,6 +73,8 @@ class Look:
     receipts: tuple[tuple[str, ReceiptDocument], ...] | LabError
     """Name -> receipt, the newest first; or the reason for which there are none."""
     progress: Progress | LabError
+    breaks: bool = False
+    """True where faults can be injected."""
 
 
 def span(length: float) -> str:

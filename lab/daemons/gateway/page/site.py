@@ -57,6 +57,7 @@ FILES = {
 """What the page loads: type, and the files that it is made of."""
 
 JOB = re.compile(r"([^/]*)/([^/]+)")
+SERVER = re.compile(r"(JupyterLab)/([^/]+)")
 QUEUE = re.compile(r"(ClusterQueue|LocalQueue)/([^/]*)/([^/]+)")
 
 
@@ -78,6 +79,18 @@ ACTS = {
         QUEUE,
     ),
     "resume": Act("Resume it", "Resume queue {name}? Jobs that wait there may begin at once.", QUEUE),
+    "kill": Act(
+        "Kill it",
+        "Kill a node under the job {name}, once it has a checkpoint? The node comes back, a job that "
+        "recovers goes on, and the receipt is shown here.",
+        JOB,
+    ),
+    "end": Act(
+        "End it",
+        "End the JupyterLab of {name}? Its kernels and terminals end within 10 seconds, and what was not "
+        "saved is lost. Jobs and files stay. It starts again when it is opened.",
+        SERVER,
+    ),
 }
 
 
@@ -145,10 +158,12 @@ class ClassPage:
             look = await self._look(session.person)
             name = "page" if not page else "now"
             with known_shape("an answer of the lab"):
-                return self._html(200, name, session, look=look, tables=tables(look), facts=facts(look))
+                shown = tables(look)
+                figures = facts(look, shown[0])
+                return self._html(200, name, session, look=look, tables=shown, facts=figures)
         if page == "ask":
             act, parts = _act(request.query)
-            name = parts[1] if act is ACTS["stop"] else "/".join(filter(None, parts[1:]))
+            name = parts[1] if act.form is JOB else "/".join(filter(None, parts[1:]))
             question = act.what.format(name=name)
             return self._html(200, "ask", session, act=act, asked=request.query, question=question)
         if page.startswith("receipt/"):
@@ -176,13 +191,14 @@ class ClassPage:
             dict(zip(paths, replies, strict=True)),
             receipts,
             self._progress(),
+            breaks=self._access.breaker is not None,
         )
 
     def _progress(self) -> Progress | LabError:
         try:
             return read_progress(self._registry.path.parent)
         except LabError:
-            return StateError("what was collected cannot be read", "`labctl class collect` writes it anew")
+            return StateError("what was collected cannot be read", "`labctl class collect` writes it again")
 
     # Forms
 
@@ -193,10 +209,10 @@ class ClassPage:
         if page == "sign-in":
             return await self._sign_in(request, form)
         if session is None:
-            return self._html(401, "sign-in", said="You are not signed in any more.", hint="")
+            return self._html(401, "sign-in", said="You are no longer signed in.", hint="")
         if not hmac.compare_digest(session.form_key.encode(), form.get("key", "").encode()):
             raise ForbiddenError(
-                "this form is not of your session", "open the page again, and use its buttons"
+                "this form does not belong to your session", "open the page again, and use its buttons"
             )
         if page == "sign-out":
             self._sessions.end(session)
@@ -214,7 +230,7 @@ class ClassPage:
         if person is None or person.name != form.get("name", "").strip().lower():
             if not await self._wrong(request):
                 return self._html(429, "sign-in", said="Too many wrong tokens: try again later.", hint="")
-            said = "That is no name and token of this class."
+            said = "Nobody in this class has that name and token."
             return self._html(403, "sign-in", said=said, hint="Your teacher can give you another token.")
         response = _elsewhere()
         secure = request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https"
@@ -227,7 +243,13 @@ class ClassPage:
     async def _do(self, person: Person, form: Mapping[str, str]) -> None:
         """What a button says. Raises RefusedError, which says why not."""
         act, parts = _act(form)
-        if act is not ACTS["stop"]:
+        if act is ACTS["end"]:
+            await self._post(person, f"/people/{quote(parts[1], safe='')}/end-server", {})
+        elif act is ACTS["kill"]:
+            await self._post(
+                person, f"/workloads/{quote(parts[0], safe='')}/{quote(parts[1], safe='')}/fault", {}
+            )
+        elif act is not ACTS["stop"]:
             await self._set_policy(person, "Hold" if act is ACTS["hold"] else "None", parts)
         elif not parts[0]:
             await self._post(person, f"/api/jobs/{quote(parts[1], safe='')}/stop", {})

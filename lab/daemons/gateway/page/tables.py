@@ -52,10 +52,10 @@ def tables(look: Look) -> tuple[Table, ...]:
     return tuple(make(look) for make in (_jobs, _people, _queues, _nodes, recoveries, lessons))
 
 
-def facts(look: Look) -> tuple[tuple[str, str], ...]:
-    """Label and value of the figures at the head."""
+def facts(look: Look, jobs: Table) -> tuple[tuple[str, str], ...]:
+    """Label and value of the figures at the head; `jobs` is the first of the tables."""
     here = sum(look.now - look.seen.get(name, 0.0) <= HERE_SECONDS for name in look.people)
-    states = [row[2].text for row in _jobs(look).rows]
+    states = [row[2].text for row in jobs.rows]
     known = look.answers[WORKLOADS].good
     return (
         ("here now", f"{here} of {len(look.people)}"),
@@ -115,12 +115,14 @@ def _job(look: Look, row: Row) -> tuple[Cell, ...]:
     place = row["position_in_cluster_queue"]
     waits = row.get("waits") or ""
     stop = (Button("stop", row["workload"], "Stop"),) if look.may(Action.STOP, owner) else ()
+    breaks = look.breaks and word == "runs" and look.may(Action.BREAK, owner)
+    kill = (Button("kill", row["workload"], "Kill a node"),) if breaks else ()
     return (
         Cell(row["name"], note=row["recipe"] or ""),
         _whose(owner),
         Cell(word, _tone(word), f"for {span(look.now - since)}"),
         Cell(waits, note="" if place is None else f"place {place + 1} in {row['cluster_queue']}"),
-        Cell(buttons=stop),
+        Cell(buttons=(*stop, *kill)),
     )
 
 
@@ -149,6 +151,7 @@ def _tone(word: str) -> str:
 def _people(look: Look) -> Table:
     rows, _ = _document(look.answers[WORKLOADS], "workloads")
     queues, away = _document(look.answers[QUEUES], "local_queues")
+    hub = any(person.has_server for person in look.people.values())
     lines = []
     for person in look.people.values():
         own = [row["status"] for row in rows if row["namespace"] == person.name]
@@ -168,16 +171,24 @@ def _people(look: Look) -> Table:
                     if _changes(look)
                     else (),
                 ),
+                *((_server(look, person),) if hub else ()),
             )
         )
     return Table(
         "People",
         "Who is in the class. Here is who asked for something in the last two minutes.",
-        ("name", "role", "here", "jobs that run", "that wait", "queue"),
+        ("name", "role", "here", "jobs that run", "that wait", "queue", *(("JupyterLab",) if hub else ())),
         tuple(lines),
         "Nobody is in the class yet.",
         away,
     )
+
+
+def _server(look: Look, person: Person) -> Cell:
+    """Her JupyterLab, to those who may end it."""
+    if not person.has_server or not look.may(Action.END_SERVER, person.name):
+        return Cell()
+    return Cell("runs", buttons=(Button("end", f"JupyterLab/{person.name}", "End"),))
 
 
 def _count(look: Look, states: list[str], state: str) -> Cell:

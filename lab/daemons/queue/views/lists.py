@@ -6,8 +6,8 @@ from kueue.engine import Engine
 from kueue.holders import positions
 from kueue.item import ADMITTED, FINISHED, INACTIVE, PENDING, Item
 from lab.api.queue import Listing
+from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.model import Record
-from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import EVICTED, Plainly, row, state_of
 from lab.errors import NotFoundError, UsageError
 
@@ -17,20 +17,20 @@ STATUSES = (UNFINISHED, ALL, "pending", "admitted", "finished")
 _ORDER = {EVICTED: 0, ADMITTED: 0, PENDING: 1, INACTIVE: 2, FINISHED: 3}
 
 
-def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limit: int = 0) -> Listing:
+def workloads(
+    controller: Controller, *, status: str = UNFINISHED, queue: str = "", limit: int = 0
+) -> Listing:
     """Workloads in the order of their queues: those that hold quota, those that wait, the finished ones.
 
     `queue` is a LocalQueue, NAME or NAMESPACE/NAME; a `limit` of 0 is none. Raises UsageError, NotFoundError.
     """
     if status not in STATUSES:
         raise UsageError(f"status {status!r}: not one of {', '.join(STATUSES)}")
-    if limit < 0:
-        raise UsageError(f"limit {limit}: must not be negative")
-    engine = reader.engine
+    engine = controller.engine
     doors = _doors(engine, queue) if queue else None
     rows: list[tuple[tuple[object, ...], Record, Item]] = []
     places = positions(engine)
-    for number, record in enumerate(reader.jobs.values()):
+    for number, record in enumerate(controller.records.values()):
         item = engine.items[record.key]
         state = state_of(item)
         if not _wanted(status, state) or (doors is not None and item.queue not in doors):
@@ -40,14 +40,14 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
         order = (_ORDER[state], "" if state == FINISHED else item.cluster_queue)
         rows.append(((*order, -number if state == FINISHED else place), record, item))
     rows.sort(key=lambda row: row[0])
-    shown, plainly = rows[:limit] if limit else rows, Plainly(reader)
+    shown, plainly = rows[:limit] if limit else rows, Plainly(controller)
     return Listing(
         workloads=tuple(
-            row(reader, record, item, places.get(record.key), plainly) for _, record, item in shown
+            row(controller, record, item, places.get(record.key), plainly) for _, record, item in shown
         ),
         total=len(rows),
-        now=reader.clock(),
-        away=dict(reader.away),
+        now=controller.clock(),
+        away=dict(controller.away),
     )
 
 

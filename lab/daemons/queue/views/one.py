@@ -6,21 +6,21 @@ from kueue.holders import position
 from kueue.item import Item
 from lab.api.queue import Description, Granted, JobEvent, Resets
 from lab.daemons.queue import resets
+from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.model import RESETTING, Record, StoredEvent
-from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import Plainly, amounts, find, pod_set, row
 
 LATEST = 1_000
 """Events of a workload that are told, the newest: a receipt needs those of every preemption."""
 
 
-def describe(reader: Reader, key: str) -> Description:
+def describe(controller: Controller, key: str) -> Description:
     """Everything that is known of one workload. Raises NotFoundError."""
-    record, item = find(reader, key)
-    job, workload, engine = record.job, item.workload, reader.engine
-    events = reader.events(limit=1_000_000, workload=record.key)[-LATEST:]
+    record, item = find(controller, key)
+    job, workload, engine = record.job, item.workload, controller.engine
+    events = controller.events(limit=1_000_000, workload=record.key)[-LATEST:]
     return Description(
-        **vars(row(reader, record, item, position(engine, item), Plainly(reader))),
+        **vars(row(controller, record, item, position(engine, item), Plainly(controller))),
         pod_sets=tuple(pod_set(unit) for unit in workload.pod_sets),
         granted=_granted(item),
         active=item.active,
@@ -34,8 +34,8 @@ def describe(reader: Reader, key: str) -> Description:
         retry=_resets(record, item),
         attempts_made=job.attempts,
         events=tuple(_event(event) for event in events),
-        now=reader.clock(),
-        away=dict(reader.away),
+        now=controller.clock(),
+        away=dict(controller.away),
     )
 
 

@@ -14,23 +14,23 @@ from kueue.model import Workload
 from kueue.status import workload_of
 from kueue.writing import natural
 from lab.api.queue import DryRun, EndView, ForecastView, HolderView, Missing, Why
+from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.model import DONE, Record
-from lab.daemons.queue.reader import Reader
 from lab.daemons.queue.views.rows import Plainly, amount, find, pod_set, row, state_of
 
 REMEMBERED = 1_000
 """Finished jobs from which usual times are taken, the newest."""
 
 
-def why(reader: Reader, key: str) -> Why:
+def why(controller: Controller, key: str) -> Why:
     """Why a workload waits, who holds what is missing, and when it could start. Raises NotFoundError."""
-    with reader.lock:
-        record, item = find(reader, key)
-        engine, now = reader.engine, reader.clock()
+    with controller.lock:
+        record, item = find(controller, key)
+        engine, now = controller.engine, controller.clock()
         place = position(engine, item)
-        look = _Look(reader, record.key) if state_of(item) == PENDING else None
-        base = vars(row(reader, record, item, place, Plainly(reader)))
-        ahead, away = _ahead(engine, item), dict(reader.away)
+        look = _Look(controller, record.key) if state_of(item) == PENDING else None
+        base = vars(row(controller, record, item, place, Plainly(controller)))
+        ahead, away = _ahead(engine, item), dict(controller.away)
     outlook = look() if look is not None else None
     return Why(
         **base,
@@ -40,17 +40,17 @@ def why(reader: Reader, key: str) -> Why:
         away=away,
         now=now,
         missing=_missing(outlook),
-        holders=_holders(reader, outlook),
+        holders=_holders(controller, outlook),
         forecast=None if outlook is None else _forecast(outlook.forecast, now),
     )
 
 
-def dry_run(reader: Reader, workload: Workload) -> DryRun:
+def dry_run(controller: Controller, workload: Workload) -> DryRun:
     """What would be if this workload were submitted now. Nothing is changed."""
-    with reader.lock:
-        now = reader.clock()
-        look = _Look(reader, workload.key, workload)
-        away = dict(reader.away)
+    with controller.lock:
+        now = controller.clock()
+        look = _Look(controller, workload.key, workload)
+        away = dict(controller.away)
     outlook = look()
     place = outlook.position
     return DryRun(
@@ -72,7 +72,7 @@ def dry_run(reader: Reader, workload: Workload) -> DryRun:
         away=away,
         now=now,
         missing=_missing(outlook),
-        holders=_holders(reader, outlook),
+        holders=_holders(controller, outlook),
         forecast=_forecast(outlook.forecast, now),
     )
 
@@ -80,18 +80,18 @@ def dry_run(reader: Reader, workload: Workload) -> DryRun:
 class _Look:
     """A look ahead on a copy of what is there: it needs no lock, and may take its time."""
 
-    def __init__(self, reader: Reader, key: str, *more: Workload) -> None:
-        engine = reader.engine
-        self.key, self.now, self.name = key, reader.clock(), Plainly(reader).name
+    def __init__(self, controller: Controller, key: str, *more: Workload) -> None:
+        engine = controller.engine
+        self.key, self.now, self.name = key, controller.clock(), Plainly(controller).name
         self.setup, self.history = engine.setup, engine.history
         kinds: dict[str, str] = {}
         self.workloads = [*more]
-        for record in reader.jobs.values():
+        for record in controller.records.values():
             item = engine.items[record.key]
             if item.state != FINISHED:
                 self.workloads.append(workload_of(item))
                 kinds[record.key] = _kind(record)
-        times = usual_times(islice(_times(reader.jobs.values()), REMEMBERED))
+        times = usual_times(islice(_times(controller.records.values()), REMEMBERED))
         self.usual = {key: times[kind] for key, kind in kinds.items() if kind in times}
 
     def __call__(self) -> Outlook:
@@ -135,13 +135,13 @@ def _shortage(shortage: Shortage) -> Missing:
     return Missing(flavor, resource, amount(resource, shortage.missing), amount(resource, shortage.asked))
 
 
-def _holders(reader: Reader, outlook: Outlook | None) -> tuple[HolderView, ...]:
-    with reader.lock:
-        return () if outlook is None else tuple(_holder(reader, holder) for holder in outlook.holders)
+def _holders(controller: Controller, outlook: Outlook | None) -> tuple[HolderView, ...]:
+    with controller.lock:
+        return () if outlook is None else tuple(_holder(controller, holder) for holder in outlook.holders)
 
 
-def _holder(reader: Reader, holder: Holder) -> HolderView:
-    record = reader.jobs.get(holder.workload)
+def _holder(controller: Controller, holder: Holder) -> HolderView:
+    record = controller.records.get(holder.workload)
     return HolderView(
         workload=holder.workload,
         job_name="" if record is None else record.job.metadata.get("job_name", ""),

@@ -19,14 +19,14 @@ from lab.api.quotas import (
     PriorityView,
     QueuesView,
 )
-from lab.daemons.queue.reader import Reader
+from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.setup import LESS
 from lab.daemons.queue.views.rows import amount
 
 
-def queues(reader: Reader) -> QueuesView:
+def queues(controller: Controller) -> QueuesView:
     """Every queue and cohort: quota, usage, what is borrowed, and how many wait and run."""
-    engine = reader.engine
+    engine = controller.engine
     setup, tree = engine.setup, engine.tree
     local_queues = setup.local_queues
     waiting: dict[tuple[str, str], int] = {}
@@ -106,9 +106,9 @@ def queues(reader: Reader) -> QueuesView:
                 message=str(excess),
                 hint=LESS,
             )
-            for excess in overcommitted(setup, reader.capacity)
+            for excess in overcommitted(setup, controller.capacity)
         ),
-        away=dict(reader.away),
+        away=dict(controller.away),
     )
 
 

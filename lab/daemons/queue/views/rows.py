@@ -13,15 +13,13 @@ from kueue.quantity import CPU
 from kueue.reading import DEFAULT_NAMESPACE
 from lab.api.base import Number
 from lab.api.queue import PodSetView, Row
+from lab.cluster.queues import ANYWHERE
+from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.model import Record
-from lab.daemons.queue.reader import Reader
 from lab.errors import NotFoundError
 
 EVICTED = "Evicted"
 """Status of a workload that is being stopped and still holds its quota."""
-
-ANYWHERE = "*"
-"""Stands for the namespace where only a name is known."""
 
 
 def state_of(item: Item) -> str:
@@ -32,13 +30,13 @@ def state_of(item: Item) -> str:
 class Plainly:
     """Reasons of waiting jobs in sentences for people; those of the same shape in one queue have the same."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
         self._known: dict[Hashable, str] = {}
 
     def __call__(self, item: Item) -> str:
         """The sentence of a job; empty for one that does not wait."""
-        engine = self._reader.engine
+        engine = self._controller.engine
         key = (item.cluster_queue, item.state, item.shape, engine.condition(item))
         if key not in self._known:
             self._known[key] = waits(engine, item, self.name)
@@ -46,13 +44,13 @@ class Plainly:
 
     def name(self, holder: Holder) -> str:
         """The namespace of a holder; in the one that is everybody's, who submitted it."""
-        record = self._reader.jobs.get(holder.workload)
+        record = self._controller.records.get(holder.workload)
         owner = "" if record is None else record.job.owner
         return owner if owner and holder.local_queue[0] == DEFAULT_NAMESPACE else whose(holder)
 
 
-def row(reader: Reader, record: Record, item: Item, where: Position | None, plainly: Plainly) -> Row:
-    engine, now = reader.engine, reader.clock()
+def row(controller: Controller, record: Record, item: Item, where: Position | None, plainly: Plainly) -> Row:
+    engine, now = controller.engine, controller.clock()
     reason, message = engine.condition(item)
     job, attempt = record.job, record.attempt
     running = item.state == ADMITTED and item.admitted_at is not None
@@ -85,20 +83,21 @@ def row(reader: Reader, record: Record, item: Item, where: Position | None, plai
     )
 
 
-def find(reader: Reader, key: str) -> tuple[Record, Item]:
+def find(controller: Controller, key: str) -> tuple[Record, Item]:
     """A workload by NAMESPACE/NAME; with the namespace `*` also by the id of one of its attempts.
 
     Raises NotFoundError.
     """
-    record = reader.jobs.get(key)
+    records = controller.records
+    record = records.get(key)
     space, _, name = key.partition("/")
     if record is None and space == ANYWHERE:
-        record = next((candidate for candidate in reader.jobs.values() if name in _ids(candidate)), None)
+        record = next((candidate for candidate in records.values() if name in _ids(candidate)), None)
     if record is None:
-        latest = ", ".join(list(reader.jobs)[:-6:-1]) or "none"
+        latest = ", ".join(list(records)[:-6:-1]) or "none"
         wanted = name if space == ANYWHERE else key
         raise NotFoundError(f"there is no job {wanted!r} in the queues", f"the latest: {latest}")
-    return record, reader.engine.items[record.key]
+    return record, controller.engine.items[record.key]
 
 
 def _ids(record: Record) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from string import Template
 
 from kueue.quantity import shown
 from lab.flows.kubernetes.clusters import RAY_VERSION
@@ -12,6 +14,7 @@ from lab.host.quantities import plural
 from lab.host.secrets import RANDOM_IN_SHELL
 from lab.version import __version__
 
+HERE = Path(__file__).parent
 KUBERAY, KUEUE = "1.7", "0.19"
 
 KUEUE_SETTINGS = (
@@ -55,32 +58,13 @@ def readme(wanted: Wanted, paths: Sequence[str]) -> str:
     commands = "\n\n".join(
         f"{place}. {words}:\n\n       {step}" for place, (words, step) in enumerate(listed, 1)
     )
-    return f"""# {spec.name} on Kubernetes
-
-Written by `labctl export kubernetes` of raylab {__version__}, for {versions}.
-The operators have to be in the cluster already.
-
-## Size
-
-- A head with {HEAD_CPU} CPUs and {shown("memory", HEAD_MEMORY)}{submitter}.
-- {plural(spec.workers, "worker")} with {worker}{gpu} each.
-- Image of every node: `{wanted.nodes_image}`.
-- Checkpoints and ledgers: `{store}`. The bucket has to be there.
-
-## Files
-
-| file | what |
-| --- | --- |
-{files}
-
-## Commands
-
-{commands}
-
-`--server-side`, because the API server otherwise keeps what was sent in an annotation, which is too small for
-the ConfigMaps. `kubectl delete -k .` takes the lab away again. What others may use too
-stays, namespaces{queues}, and what was made beside the files: Secrets{volume}.
-"""
+    text = Template((HERE / "readme.txt").read_text(encoding="utf-8"))
+    return text.substitute(
+        name=spec.name, version=__version__, versions=versions, head_cpu=HEAD_CPU,
+        head_memory=shown("memory", HEAD_MEMORY), submitter=submitter, workers=plural(spec.workers, "worker"),
+        worker=f"{worker}{gpu}", image=wanted.nodes_image, store=store, files=files, commands=commands,
+        queues=queues, volume=volume,
+    )  # fmt: skip
 
 
 def _receipt(wanted: Wanted) -> str:
@@ -144,31 +128,17 @@ def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
     return steps
 
 
-SECRETS = """#!/bin/sh
-# Makes the Secrets that the manifests refer to. Repeating it keeps the tokens that are there.
-set -eu
-: "${AWS_ACCESS_KEY_ID:?set it to the key of the object store}"
-: "${AWS_SECRET_ACCESS_KEY:?set it to the secret of that key}"
-
-RANDOM
-new() { # name key: a Secret with a random text, unless it is there
-    KUBECTL get secret "$1" >/dev/null 2>&1 && return
-    token=$(random 32)
-    printf %s "$token" | KUBECTL create secret generic "$1" --from-file="$2"=/dev/stdin
-}
-NEW
-printf 'AWS_ACCESS_KEY_ID=%s\\nAWS_SECRET_ACCESS_KEY=%s\\n' "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" |
-    KUBECTL create secret generic STORE --from-env-file=/dev/stdin --dry-run=client -o yaml |
-    KUBECTL apply --server-side -f -
-"""
-
-
 def secrets_script(wanted: Wanted) -> str:
     """A shell script that makes the Secrets: keys come from the environment or are new, and touch no file."""
     new = [f"new {secret_name(wanted, 'token')} auth_token"]
     if wanted.spec.gcs_ft:
         new.append(f"new {secret_name(wanted, 'redis')} password")
-    text = SECRETS.replace("RANDOM", RANDOM_IN_SHELL).replace("NEW", "\n".join(new))
+    text = (
+        (HERE / "secrets.sh")
+        .read_text(encoding="utf-8")
+        .replace("RANDOM", RANDOM_IN_SHELL)
+        .replace("NEW", "\n".join(new))
+    )
     text = text.replace("STORE", secret_name(wanted, "s3"))
     return text.replace("KUBECTL", f"kubectl -n {wanted.space}")
 

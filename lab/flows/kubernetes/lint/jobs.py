@@ -29,7 +29,7 @@ TOKEN_KEY = "auth_token"
 
 
 def jobs(manifest: Manifest) -> Iterator[Finding]:
-    """A RayJob whose settings exclude each other."""
+    """A RayJob whose settings cannot be set together."""
     if manifest.group != RAY or manifest.kind != "RayJob":
         return
     spec = manifest.spec
@@ -48,7 +48,7 @@ def jobs(manifest: Manifest) -> Iterator[Finding]:
         )
     strategy = mapping(spec.get("deletionStrategy"))
     if strategy.get("deletionRules") and shuts_down:
-        message = "deletionRules and shutdownAfterJobFinishes exclude each other"
+        message = "deletionRules and shutdownAfterJobFinishes cannot be set together"
         yield wrong("shutdown", "deletionStrategy", message)
     if not spec.get("rayClusterSpec") and not selector:
         yield wrong("job-cluster", "rayClusterSpec", "neither rayClusterSpec nor clusterSelector is there")

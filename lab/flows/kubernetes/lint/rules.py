@@ -61,7 +61,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
 
 
 def replicas(cluster: RayCluster) -> Iterator[Finding]:
-    """Numbers of workers that exclude each other, and groups that share a name."""
+    """Numbers of workers that cannot be set together, and groups that share a name."""
     seen: set[str] = set()
     for group in cluster.groups[1:]:
         value, at = group.value, group.path
@@ -107,7 +107,7 @@ def start_params(cluster: RayCluster) -> Iterator[Finding]:
             )
         given = [name for name in ("num-cpus", "num-gpus", "memory", "resources") if group.params.get(name)]
         if given and mapping(group.value.get("resources")):
-            message = f"{', '.join(given)} and the group's resources exclude each other"
+            message = f"{', '.join(given)} and the group's resources cannot be set together"
             yield manifest.finding("start-params", ERROR, at, message)
         if text(group.params.get("resources")) and not _quoted_json(text(group.params.get("resources"))):
             message = "is not JSON in quotes of its own: the shell of the node takes the others away"

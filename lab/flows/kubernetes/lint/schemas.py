@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
-from lab.flows.kubernetes.lint.tables import APP_WRAPPERS
-from lab.flows.kubernetes.manifests import ERROR, KUEUE, NOTE, Finding, Manifest, Path_, mapping
+from lab.flows.kubernetes.manifests import APP_WRAPPERS, ERROR, KUEUE, NOTE, Finding, Manifest, Path_, mapping
 
 RULE = "schema"
 KUBERNETES = "1.37"

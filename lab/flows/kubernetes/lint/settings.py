@@ -124,7 +124,7 @@ def authentication(cluster: RayCluster) -> Iterator[Finding]:
         yield cluster.manifest.finding("token", ERROR, at, message)
     if options.get("enableK8sTokenAuth") is True:
         if options.get("secretName"):
-            message = "enableK8sTokenAuth and secretName exclude each other"
+            message = "enableK8sTokenAuth and secretName cannot be set together"
             yield cluster.manifest.finding("token", ERROR, at, message)
         if cluster.manifest.kind != "RayCluster":
             message = f"enableK8sTokenAuth is not for a {cluster.manifest.kind}"
@@ -144,7 +144,7 @@ def fault_tolerance(cluster: RayCluster) -> Iterator[Finding]:
             yield manifest.finding(rule, ERROR, head.container_path, message, instead)
     else:
         if annotation:
-            message = "the annotation ray.io/ft-enabled and gcsFaultToleranceOptions exclude each other"
+            message = "the annotation ray.io/ft-enabled and gcsFaultToleranceOptions cannot be set together"
             yield manifest.finding(rule, ERROR, ("metadata", "annotations"), message)
         for name in ("RAY_REDIS_ADDRESS", "REDIS_PASSWORD"):
             if name in variables:

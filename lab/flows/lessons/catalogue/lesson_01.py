@@ -51,5 +51,6 @@ LESSON = Lesson(
     title="Boot and look",
     notebook="01-boot-and-look.ipynb",
     minutes=10,
+    in_class="no",
     checks=(nodes_alive, gpu_for_each_worker, task_on_each_worker),
 )

@@ -23,7 +23,9 @@ def checkpoint_every_epoch(evidence: Evidence) -> Check:
     missing = [epoch for epoch in range(1, int(run.plan.epochs) + 1) if epoch not in stored]
     detail = f"{len(stored)} of {run.plan.epochs:g}"
     if missing:
-        return failed(name, f"{detail}; missing: {', '.join(map(str, missing))}", "let the job end by itself")
+        return failed(
+            name, f"{detail}; missing: {', '.join(map(str, missing))}", "let the job run to its end"
+        )
     return passed(name, f"{detail}, in {run.checkpoints[-1].uri.rpartition('/')[0]}")
 
 

@@ -25,7 +25,7 @@ def both_reported(evidence: Evidence) -> Check:
         ", ".join(f"rank {rank}: epoch {epoch:g}" for rank, epoch in reached.items()) or "nobody reported"
     )
     whole = reached == {0: run.plan.epochs, 1: run.plan.epochs}
-    return answer(whole, name, f"{detail}; planned: {run.plan.epochs:g}", "let the job end by itself")
+    return answer(whole, name, f"{detail}; planned: {run.plan.epochs:g}", "let the job run to its end")
 
 
 def one_network(evidence: Evidence) -> Check:

@@ -8,7 +8,7 @@ from lab.evidence.receipt import FaultRecord, NodeRecord
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import run_checks
-from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
+from lab.flows.lessons.catalogue.breaking import break_job
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
@@ -19,7 +19,6 @@ from lab.flows.lessons.model import (
     failed,
     passed,
 )
-from lab.flows.recovery import FaultRequest
 from lab.lab import Lab
 from lab.topology import Check
 
@@ -85,10 +84,7 @@ def break_a_node(lab: Lab, task: HostTask) -> None:
     Raises LabError when the job does not begin to train, or the node cannot be broken.
     """
     before = {job.submission_id for job in lab.jobs.list()}
-    job, target = wait_for_training(lab, task, before, LESSON.number, PART)
-    request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH)
-    task.say(f"labctl fault-inject {target} --job {job}")
-    break_for(lab, task, request)
+    break_job(lab, task, LESSON.number, PART, before, "kill", AFTER_EPOCH)
 
 
 LESSON = Lesson(
@@ -97,6 +93,7 @@ LESSON = Lesson(
     title="Fault tolerance",
     notebook="07-fault-tolerance.ipynb",
     minutes=20,
+    in_class="teacher",
     checks=(
         asks("a real fault", "the fault was real", f"{SUBMIT}, and wait for the first epochs"),
         asks(

@@ -78,7 +78,7 @@ def saved(evidence: Evidence) -> Check:
     job = evidence.job(PART)
     said = SAVED.search(evidence.logs.get(job.submission_id, "")) if job else None
     if said is None:
-        return failed(name, "the job's log does not say how much", "let the job end by itself")
+        return failed(name, "the job's log does not say how much", "let the job run to its end")
     detail = f"{said[1]} % by the job's log; by the ledger {share:.0f} %: {trained:g} of {planned:g} epochs"
     right = share > 0 and abs(int(said[1]) - share) <= TOLERANCE
     return answer(right, name, detail, "run tune_ray.py as it is")
@@ -90,7 +90,7 @@ def best_found(evidence: Evidence) -> Check:
     job = evidence.job(PART)
     said = BEST.search(evidence.logs.get(job.submission_id, "")) if job else None
     if said is None:
-        return failed(name, "the job's log names no best trial", "let the job end by itself")
+        return failed(name, "the job's log names no best trial", "let the job run to its end")
     if float(said[1]) < CLEARLY_ABOVE:
         return failed(name, said[0], f"{SUBMIT}, with more epochs: --epochs")
     return passed(name, said[0].removeprefix("best: "))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.api.receipt import ReceiptDocument
-from lab.flows.lessons.catalogue.breaking import INJECT, break_for, wait_for_training
+from lab.api.receipt import Verdict
+from lab.flows.lessons.catalogue import receipts
+from lab.flows.lessons.catalogue.breaking import INJECT, break_job
 from lab.flows.lessons.catalogue.training import SUBMIT, succeeded
-from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, answer, failed
-from lab.flows.recovery import FaultRequest
+from lab.flows.lessons.model import Evidence, HostTask, Lesson, answer, failed
 from lab.lab import Lab
 from lab.topology import Check
 
@@ -16,41 +16,9 @@ CHECKPOINT, TORCHFT = "checkpoint", "torchft"
 FAULT = "rank-kill"
 
 
-def receipt_of(evidence: Evidence, part: str) -> ReceiptDocument | None:
-    """The newest receipt of this part's job for the loss of a rank."""
-    return next((r for r in reversed(evidence.receipts_of(part)) if r.fault.kind == FAULT), None)
-
-
-def verdict(part: str, wanted: str, name: str) -> LessonCheck:
-    """A check that the receipt of this part has this verdict."""
-
-    def check(evidence: Evidence) -> Check:
-        receipt = receipt_of(evidence, part)
-        if receipt is None:
-            return failed(name, f"there is no receipt of a lost rank of {part}", INJECT)
-        actual = receipt.verdict.value
-        return answer(actual == wanted, name, f"{actual}: {receipt.reason}", SUBMIT)
-
-    return check
-
-
-def asks(question: str, name: str) -> LessonCheck:
-    """A check that has the answer of torchft's receipt to a question."""
-
-    def check(evidence: Evidence) -> Check:
-        receipt = receipt_of(evidence, TORCHFT)
-        checks = receipt.checks if receipt else ()
-        match = next((check for check in checks if check.name == question), None)
-        if match is None:
-            return failed(name, f"no receipt of {TORCHFT} answers: {question}", INJECT)
-        return answer(match.passed, name, match.detail, INJECT)
-
-    return check
-
-
 def stood_still(evidence: Evidence) -> dict[str, float | None]:
     """Seconds without progress of both jobs, by their receipts: until the next report, or between steps."""
-    began_again, went_on = receipt_of(evidence, CHECKPOINT), receipt_of(evidence, TORCHFT)
+    began_again, went_on = (receipts.receipt_of(evidence, part, FAULT) for part in (CHECKPOINT, TORCHFT))
     survivors = went_on.survivors if went_on else None
     return {
         CHECKPOINT: began_again.timeline.first_report if began_again else None,
@@ -77,9 +45,7 @@ def lose_both(lab: Lab, task: HostTask) -> None:
     """Kill a rank of each job of the lesson, as the class does by hand. Raises LabError."""
     before = {job.submission_id for job in lab.jobs.list()}
     for part in (CHECKPOINT, TORCHFT):
-        job, _ = wait_for_training(lab, task, before, LESSON.number, part)
-        task.say(f"labctl fault-inject --fault {FAULT} --job {job}")
-        break_for(lab, task, FaultRequest("", FAULT, job))
+        break_job(lab, task, LESSON.number, part, before, FAULT)
 
 
 LESSON = Lesson(
@@ -88,14 +54,15 @@ LESSON = Lesson(
     title="Nobody stops",
     notebook="12-nobody-stops.ipynb",
     minutes=15,
+    in_class="no",
     checks=(
         succeeded(CHECKPOINT, "the first job succeeded"),
-        verdict(CHECKPOINT, "recovered", "all ranks began again from the checkpoint"),
+        receipts.says(CHECKPOINT, FAULT, Verdict.RECOVERED, "all ranks began again from the checkpoint"),
         succeeded(TORCHFT, "the second job succeeded"),
-        verdict(TORCHFT, "as-expected", "nobody stopped but the lost rank"),
-        asks("survivors went on", "the others took steps without it"),
-        asks("rejoined", "the lost rank got its state from a neighbour"),
-        asks("nothing repeated", "no step was repeated"),
+        receipts.says(TORCHFT, FAULT, Verdict.AS_EXPECTED, "nobody stopped but the lost rank"),
+        receipts.asks(TORCHFT, FAULT, "survivors went on", "the others took steps without it"),
+        receipts.asks(TORCHFT, FAULT, "rejoined", "the lost rank got its state from a neighbour"),
+        receipts.asks(TORCHFT, FAULT, "nothing repeated", "no step was repeated"),
         compared,
     ),
     host_task=lose_both,

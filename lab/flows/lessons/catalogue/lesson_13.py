@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.api.receipt import Verdict
 from lab.evidence import inference
 from lab.flows.inference import lose_node
-from lab.flows.lessons.catalogue.breaking import break_for, jobs_of
+from lab.flows.lessons.catalogue.breaking import break_job, wait_for_job
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
@@ -14,18 +14,12 @@ from lab.flows.lessons.model import (
     LessonCheck,
     answer,
     failed,
-    job_prefix,
 )
-from lab.flows.recovery import FaultRequest
-from lab.host.clock import poll
 from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.topology import Check
 
 PRETRAIN, FINETUNE, BATCH = "pretrain", "finetune", "batch"
-
-START_SECONDS = 900.0
-"""Timeout for a job of the notebook to begin its work."""
 
 AFTER_ANSWERS = 16
 """labctl breaks a node of the batch once so many answers are there."""
@@ -90,26 +84,11 @@ def break_each(lab: Lab, task: HostTask) -> None:
     """Kill a node under each job of the lesson, as the class does by hand. Raises LabError."""
     before = {job.submission_id for job in lab.jobs.list()}
     for part in (PRETRAIN, FINETUNE):
-        job = _wait_for(lab, task, part, before)
-        task.say(f"labctl fault-inject --job {job}")
-        break_for(lab, task, FaultRequest("", "kill", job))
-    job = _wait_for(lab, task, BATCH, before)
+        break_job(lab, task, LESSON.number, part, before, "kill")
+    job = wait_for_job(lab, task, LESSON.number, BATCH, before)
     task.say(f"labctl jobs lose-node {job}")
     receipt = lose_node(lab, job, "", AFTER_ANSWERS, task.say, clock=task.clock)
     task.say(f"receipt: {receipt.verdict.value}")
-
-
-def _wait_for(lab: Lab, task: HostTask, part: str, before: set[str]) -> str:
-    """The job of a part that the notebook has submitted. Raises WaitTimeoutError."""
-
-    def submitted() -> str | None:
-        return next((job.submission_id for job in jobs_of(lab, LESSON.number, part, before)), None)
-
-    return poll(
-        submitted, timeout=START_SECONDS, clock=task.clock,
-        waited_for=f"job {job_prefix(LESSON.number)}{part}-... of the notebook",
-        hint="look at `labctl jobs`",
-    )  # fmt: skip
 
 
 LESSON = Lesson(
@@ -118,6 +97,7 @@ LESSON = Lesson(
     title="A language model's life",
     notebook="13-language-model.ipynb",
     minutes=30,
+    in_class="no",
     checks=(
         succeeded(PRETRAIN, "it was pre-trained"),
         resumed(PRETRAIN, "pre-training lost a node and went on"),

@@ -42,7 +42,7 @@ def echo() -> None:
             with inside:
                 inside.settimeout(SECONDS)
                 if inside.recv(len(WORD)) != WORD:
-                    raise OSError("another word came back")
+                    raise OSError("the answer is not what was sent")
 
 
 def ping(context: Context, device: str = CPU) -> Finding:

@@ -36,7 +36,7 @@ def _writable(folder: Path) -> str:
         path.unlink()
     except OSError as error:
         return str(error.strerror)
-    return "" if same else "what was written reads differently"
+    return "" if same else "what was read is not what was written"
 
 
 def _listable(folder: Path) -> str:

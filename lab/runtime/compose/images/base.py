@@ -120,7 +120,6 @@ def of_suite(available: Iterable[AptSource], suite: str, own: str) -> tuple[AptS
 
 
 def base_name(suite: str) -> str:
-    """The image that `make_base` makes."""
     return f"raylab/base:{suite}"
 
 
@@ -156,7 +155,7 @@ def suite_here(suite: str, host: Host) -> str:
     if host.uid() != 0:
         raise UnsupportedError(
             "images build --offline: only root can make a base image with mmdebstrap",
-            "call it with sudo; the images are then there for every user of the engine",
+            "run it with sudo; every user of the engine can then use the images",
         )
     if not of_suite(sources(host.root), chosen, own):
         raise UnsupportedError(
@@ -174,7 +173,7 @@ def make_base(suite: str, engine: DockerEngine, progress: Printer, host: Host) -
     suite = suite_here(suite, host)
     name = base_name(suite)
     if there := engine.images([name]).get(name):
-        progress.line(f"{name} of {there.created[:10]} is taken; `docker image rm {name}` has it made anew")
+        progress.line(f"{name} of {there.created[:10]} is used; `docker image rm {name}` has it made again")
         return name
     chosen = of_suite(sources(host.root), suite, own_suite(host.root))
     keyrings = sorted({source.keyring for source in chosen if source.keyring not in ("", DEBIAN_KEYRING)})
@@ -191,6 +190,7 @@ def make_base(suite: str, engine: DockerEngine, progress: Printer, host: Host) -
             engine.docker("import", str(archive), name, what=f"importing {name}", progress=progress)
     except OSError as error:
         raise SetupError(
-            f"{error.filename or tempfile.gettempdir()}: {error.strerror}", "make room there, or set TMPDIR"
+            f"{error.filename or tempfile.gettempdir()}: {error.strerror}",
+            "free some space there, or set TMPDIR",
         ) from error
     return name

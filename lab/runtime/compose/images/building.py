@@ -102,22 +102,16 @@ def build(
 
     Raises EngineError (no engine, no buildx), UnsupportedError (no mmdebstrap), SetupError.
     """
-    engine, progress, machine = (
-        engine or DockerEngine(),
-        progress or Printer(),
-        machine or BuildMachine(),
-    )
+    engine, progress, machine = engine or DockerEngine(), progress or Printer(), machine or BuildMachine()
     try:
         engine.docker("buildx", "version", what="asking for buildx")
         base = make_base(suite, engine, progress, machine.host) if offline else ""
         settings = _pip_settings(engine, machine)
-        built = []
         with _context(machine, settings, variant, progress) as folder:
             if minio is not None:
                 context.stage_minio(folder, minio, machine.root)
-            for target in targets(variant, offline=offline, minio=minio is not None):
-                built.append(_build(target, base, folder, settings, engine, progress, machine))
-        return tuple(built)
+            building = _Build(engine, progress, machine, settings, base, folder)
+            return tuple(map(building.run, targets(variant, offline=offline, minio=minio is not None)))
     finally:
         progress.clear()
 
@@ -149,78 +143,66 @@ def _context(
         yield Path(folder)
 
 
-def _build(
-    target: BuildTarget,
-    base: str,
-    folder: Path,
-    settings: context.PipSettings,
-    engine: DockerEngine,
-    progress: Printer,
-    machine: BuildMachine,
-) -> Built:
-    started = time.monotonic()
-    if size := SIZES.get((target.target, target.variant)):
-        progress.line(f"{target.name}: building it, {size} when it is done; layers that are there are reused")
-    with tempfile.TemporaryDirectory(prefix="raylab-secret-") as secrets:
-        argv = command(target, base, folder, settings, Path(secrets), machine)
-        engine.docker(
-            *argv,
-            what=f"building {target.name}",
-            progress=progress,
-            on_line=lambda line: _show(line, target.name, progress),
-        )
-    info = engine.images([target.name])[target.name]
-    seconds = time.monotonic() - started
-    progress.line(f"{target.name}: {info.size / 1e9:.2f} GB, built in {seconds:.0f} s")
-    return Built(target.name, info.size, seconds)
+@dataclass(frozen=True)
+class _Build:
+    """Builds images, one after the other, from one context."""
 
+    engine: DockerEngine
+    progress: Printer
+    machine: BuildMachine
+    settings: context.PipSettings
+    base: str
+    """The base image; empty for that of the Dockerfile."""
+    folder: Path
+    """The context."""
 
-def command(
-    target: BuildTarget,
-    base: str,
-    folder: Path,
-    settings: context.PipSettings,
-    secrets: Path,
-    machine: BuildMachine,
-) -> list[str]:
-    """The arguments of `docker` that build a target; what is secret is written into `secrets`."""
-    argv = [
-        "buildx",
-        "build",
-        "--progress",
-        "plain",
-        "--load",
-        "--file",
-        str(folder / target.file),
-        "--tag",
-        target.name,
-    ]
-    arguments = {"VERSION": __version__}
-    if target.target:
-        argv += ["--target", target.target]
-        arguments["CONTENT"] = context.content(target.target, target.variant, machine.root)
-    if base:
-        arguments["BASE_IMAGE"] = base
-    if target.target == "lab":
-        asked = machine.environ.get(pip.TORCH_INDEX)
-        index = TORCH_INDEXES[target.variant] if asked is None else asked
-        arguments["TORCH_INDEX"] = index
-        if asked is None and target.variant == "cpu":
-            arguments["TORCH_FALLBACK"] = "yes"
-        if needed := required_cuda(index):
-            arguments["REQUIRE_CUDA"] = needed
-        if extra := EXTRA_PACKAGES.get(target.variant):
-            arguments["EXTRA_PACKAGES"] = extra
-    for name, value in arguments.items():
-        argv += ["--build-arg", f"{name}={value}"]
-    for name in context.proxies(machine.environ):
-        argv += ["--build-arg", name]
-    if bundle := context.certificate(machine.environ, settings):
-        argv += ["--secret", f"id=ca,src={bundle}"]
-    if config := settings.config():
-        (secrets / "pip.conf").write_text(config, encoding="utf-8")
-        argv += ["--secret", f"id=pip-conf,src={secrets / 'pip.conf'}"]
-    return [*argv, str(folder)]
+    def run(self, target: BuildTarget) -> Built:
+        started, name, progress = time.monotonic(), target.name, self.progress
+        if size := SIZES.get((target.target, target.variant)):
+            progress.line(f"{name}: building, {size} when done; existing layers are reused")
+        with tempfile.TemporaryDirectory(prefix="raylab-secret-") as secrets:
+            self.engine.docker(
+                *self._arguments(target, Path(secrets)),
+                what=f"building {name}",
+                progress=progress,
+                on_line=lambda line: _show(line, name, progress),
+            )
+        info = self.engine.images([name])[name]
+        seconds = time.monotonic() - started
+        progress.line(f"{name}: {info.size / 1e9:.2f} GB, built in {seconds:.0f} s")
+        return Built(name, info.size, seconds)
+
+    def _arguments(self, target: BuildTarget, secrets: Path) -> list[str]:
+        """The arguments of `docker`; what is secret is written into `secrets`."""
+        environ, root = self.machine.environ, self.machine.root
+        argv = ["buildx", "build", "--progress", "plain", "--load"]
+        argv += ["--file", str(self.folder / target.file), "--tag", target.name]
+        arguments = {"VERSION": __version__}
+        if target.target:
+            argv += ["--target", target.target]
+            arguments["CONTENT"] = context.content(target.target, target.variant, root)
+        if self.base:
+            arguments["BASE_IMAGE"] = self.base
+        if target.target == "lab":
+            asked = environ.get(pip.TORCH_INDEX)
+            index = TORCH_INDEXES[target.variant] if asked is None else asked
+            arguments["TORCH_INDEX"] = index
+            if asked is None and target.variant == "cpu":
+                arguments["TORCH_FALLBACK"] = "yes"
+            if needed := required_cuda(index):
+                arguments["REQUIRE_CUDA"] = needed
+            if extra := EXTRA_PACKAGES.get(target.variant):
+                arguments["EXTRA_PACKAGES"] = extra
+        for name, value in arguments.items():
+            argv += ["--build-arg", f"{name}={value}"]
+        for name in context.proxies(environ):
+            argv += ["--build-arg", name]
+        if bundle := context.certificate(environ, self.settings):
+            argv += ["--secret", f"id=ca,src={bundle}"]
+        if config := self.settings.config():
+            (secrets / "pip.conf").write_text(config, encoding="utf-8")
+            argv += ["--secret", f"id=pip-conf,src={secrets / 'pip.conf'}"]
+        return [*argv, str(self.folder)]
 
 
 def required_cuda(index: str) -> str:

@@ -19,7 +19,6 @@ WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), o
 
 
 def vendor_of(spec: LabSpec | Vendor) -> Vendor:
-    """Whose GPUs a lab has."""
     return spec if isinstance(spec, Vendor) else spec.gpu.vendor
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import platform
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from lab.host.environment import pip
 from lab.host.environment.progress import normalised
 from lab.host.files import ROOT
 
@@ -76,33 +76,17 @@ class PipSettings:
         """A pip.conf with what holds inside a build too; empty when there is nothing of that kind."""
         lines = []
         for key in CONFIG_KEYS:
-            values = [
-                v for v in self.values.get(key, ()) if key != "extra-index-url" or not v.startswith("file:")
-            ]
-            if values and not (key == "index-url" and values[-1].startswith("file:")):
-                lines.append(
-                    f"{key} = " + ("\n    ".join(values) if "extra" in key or "host" in key else values[-1])
-                )
-        return (
-            "\n".join(["[global]", *lines, ""])
-            if any(line.startswith(("index", "extra")) for line in lines)
-            else ""
-        )
+            there = [value for value in self.values.get(key, ()) if not value.startswith("file:")]
+            if there:
+                several = key in ("extra-index-url", "trusted-host")
+                lines.append(f"{key} = " + ("\n    ".join(there) if several else there[-1]))
+        sources = any(line.startswith(("index", "extra")) for line in lines)
+        return "\n".join(["[global]", *lines, ""]) if sources else ""
 
 
 def pip_settings(listing: str) -> PipSettings:
     """From what `pip config list` printed; a variable of the environment is among it."""
-    values: dict[str, tuple[str, ...]] = {}
-    for section, key, value in re.findall(r"^(\S+?)\.([\w-]+)=(.+)$", listing, re.MULTILINE):
-        if section not in (":env:", "global", "install", ":env:."):
-            continue
-        try:
-            text = str(ast.literal_eval(value))
-        except (ValueError, SyntaxError):
-            text = value
-        name = key.lower().replace("_", "-")
-        values[name] = values.get(name, ()) + tuple(text.split())
-    return PipSettings(values)
+    return PipSettings({name: tuple(value.split()) for name, value in pip.options(listing).items()})
 
 
 def certificate(environ: Mapping[str, str], settings: PipSettings) -> str:

@@ -97,7 +97,6 @@ class ResolvedImages:
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables as a dictionary."""
         return dict(self.images)
 
 

@@ -106,7 +106,7 @@ def test_a_running_job_whose_ranks_have_no_place_waits_too() -> None:
     [
         (1, {"GPU": 2.0}, "no node has 2 GPU; the largest has 1"),
         (2, {"GPU": 1.0, "CPU": 16.0}, "no node has 16 CPU; the largest has 8 (for each of 2 ranks)"),
-        (3, {"GPU": 1.0}, "only 2 of 3 ranks of 1 GPU fit on the nodes there are"),
+        (3, {"GPU": 1.0}, "only 2 of 3 ranks fit on the nodes; each asks for 1 GPU"),
     ],
 )
 def test_ranks_that_the_nodes_could_never_hold_are_infeasible(
@@ -154,7 +154,7 @@ def test_bundles_that_ask_for_more_than_all_nodes_have_are_infeasible() -> None:
     found = why(api)["a"]
     assert (found.kind, found.reason) == (
         "infeasible",
-        "only 2 of 3 bundles of the placement group of 8 CPU fit on the nodes there are",
+        "only 2 of 3 bundles of the placement group fit on the nodes; each asks for 8 CPU",
     )
 
 
@@ -211,7 +211,7 @@ def test_a_run_that_lost_a_node_for_good_is_infeasible() -> None:
         actors=(TRAIN,),
         groups=(rows.pending_group("02000000", 2, GPU=1.0),),
     )
-    assert why(api)["train"].reason == "only 1 of 2 ranks of 1 GPU fit on the nodes there are"
+    assert why(api)["train"].reason == "only 1 of 2 ranks fit on the nodes; each asks for 1 GPU"
 
 
 def test_only_the_bundles_without_a_place_wait() -> None:

@@ -18,6 +18,7 @@ from lab.daemons.gateway.access import Access
 from lab.daemons.gateway.server import Site
 from lab.daemons.gateway.tokens import Slowdown
 from lab.people.progress import CLAIMED, FAILED, PASSED, Progress, Standing, write_progress
+from lab.people.registry import SERVER
 from lab.store.base import AccessDeniedError, Store
 from lab.topology import RECEIPTS_PREFIX, Credentials
 from tests.conftest import ROOT
@@ -120,6 +121,7 @@ class Room:
             wall=self.clock,
         )  # fmt: skip
         self.site.open(Access(school.registry, school.queue, school.ray), "of ray", self.store.opened)
+        school.registry.grant(SERVER, ["ann"])
         self._fill()
 
     def runs(self, workload: str) -> bool:

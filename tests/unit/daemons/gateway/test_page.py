@@ -48,7 +48,7 @@ def test_a_wrong_name_or_token_waits_and_is_logged(room: Room, name: str, token:
         for _ in range(3):
             page = await browser("sign-in", form)
             assert (page.status, COOKIE in browser.cookies) == (403, False)
-            assert "no name and token of this class" in page.text
+            assert "Nobody in this class has that name and token" in page.text
 
     room.visit(story, "")
     assert room.paused == sorted(room.paused)
@@ -128,6 +128,8 @@ SEES = {
     "act=stop&amp;on=ben/ben-food": "ben tom",
     "act=hold&amp;on=ClusterQueue//class": "tom",
     "act=hold&amp;on=LocalQueue/ann/default": "tom",
+    "act=end&amp;on=JupyterLab/ann": "ann tom",
+    "act=end&amp;on=JupyterLab/ben": "",
     "ecc: 4 uncorrectable errors": "ann ben eva tom",
     "python train.py": "",
     "log of": "",
@@ -165,6 +167,7 @@ MAY = {
     ("hold", "ClusterQueue//class"): "tom",
     ("hold", "LocalQueue/ann/default"): "tom",
     ("resume", "LocalQueue/ann/default"): "tom",
+    ("end", "JupyterLab/ann"): "ann tom",
 }
 
 
@@ -194,6 +197,26 @@ def test_a_button_asks_first_and_does_what_it_says(room: Room) -> None:
     room.visit(story, "tom")
 
 
+def test_ending_a_server_takes_its_token_and_leaves_the_jobs(room: Room) -> None:
+    registry = room.school.registry
+
+    async def story(browser: Browser) -> None:
+        asked = await browser("ask?act=end&on=JupyterLab/ann")
+        assert "End the JupyterLab of ann?" in asked.text
+        assert registry.get("ann").has_server
+        assert "ann student away not seen since the gateway started 1 open Hold runs End" in (
+            await browser()
+        ).section("People")
+        assert (await browser.press("end", "JupyterLab/ann")).status == 303
+        assert not registry.get("ann").has_server
+        assert "JupyterLab" not in (await browser()).section("People")
+        for name, status in (("ann", 409), ("zoe", 404)):
+            assert (await browser.press("end", f"JupyterLab/{name}")).status == status
+        assert room.runs("ann/ann-digits")
+
+    room.visit(story, "tom")
+
+
 def test_a_queue_is_put_on_hold_and_resumed_and_stays_as_it_was(room: Room) -> None:
     before = room.school.world.controller.setup
 
@@ -218,7 +241,7 @@ def test_a_form_without_the_key_of_the_session_is_refused(room: Room, key: str) 
         sent = (await other()).key if key == "of another" else key
         for path in ("do", "sign-out"):
             page = await browser(path, {"key": sent, "act": "stop", "on": "ann/ann-digits"})
-            assert (page.status, "not of your session" in page.text) == (403, True)
+            assert (page.status, "does not belong to your session" in page.text) == (403, True)
         assert room.runs("ann/ann-digits")
 
     room.visit(story, "ann", "tom")

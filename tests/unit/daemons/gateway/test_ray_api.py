@@ -256,7 +256,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"entrypoint": "true", "submission_id": 1}, "submission_id a string"),
     ({"entrypoint": "true", "submission_id": "A_b"}, "name"),
     ({"entrypoint": "true", "metadata": {"a": 1}}, "metadata must be an object"),
-    ({"entrypoint": "true", "metadata": {"workers": "many"}}, "metadata.workers: 'many' is no number"),
+    ({"entrypoint": "true", "metadata": {"workers": "many"}}, "metadata.workers: 'many' is not a number"),
     ({"entrypoint": "true", "runtime_env": []}, ""),
     ({"entrypoint": "true", "runtime_env": {"env_vars": []}}, ""),
     ({"entrypoint": "true", "runtime_env": {"env_vars": {"A": 1}}}, "env_vars"),

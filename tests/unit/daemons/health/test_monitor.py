@@ -198,7 +198,7 @@ def test_a_full_disk_does_not_hide_a_state(world: Watched) -> None:
     assert world.state() == EVICT
     for _ in range(3):
         world.second()
-    assert world.said.count("health is not kept: the disk is full") == 1
+    assert world.said.count("health is not stored: the disk is full") == 1
     world.disk.full = False
     world.second()
     assert world.disk.document is not None, "what could not be written is written later"

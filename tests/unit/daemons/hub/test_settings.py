@@ -10,9 +10,16 @@ import pytest
 
 from lab.api.hub import VARIABLE, HubSettings
 from lab.daemons.hub.caddy import SOCKET, caddy_settings
-from lab.daemons.hub.settings import KEPT, from_environment, furnish, server_environment, stays
+from lab.daemons.hub.settings import (
+    KEPT,
+    from_environment,
+    furnish,
+    keeps_server,
+    server_environment,
+    stays,
+)
 from lab.errors import UsageError
-from lab.people.registry import Newcomer, Registry
+from lab.people.registry import SERVER, Newcomer, Registry
 from lab.runtime.local.processes import MARK
 
 
@@ -31,6 +38,7 @@ def settings(folder: Path) -> HubSettings:
         modules="/there",
         jupyter="/there/compose/jupyter",
         data="/data",
+        page="https://class.example.org/class/",
     )
 
 
@@ -57,6 +65,8 @@ def test_a_server_has_the_keys_of_its_person_and_of_nobody_else(
     assert made["RAYLAB_RUNTIME"] == "class"
     assert made["AWS_SECRET_ACCESS_KEY"] == ann.person.key.secret_key
     assert made["RAYLAB_STORAGE"] == "s3://ray/people/ann"
+    assert made["RAYLAB_CLASS_URL"] == "https://class.example.org/class/"
+    assert made["RAYLAB_WORKSPACE"] == str(tmp_path / "hub" / "homes" / "ann" / "work")
     assert made["HOME"] == str(tmp_path / "hub" / "homes" / "ann")
     assert made[MARK] == f"{tmp_path}:hub-ann"
     assert made["PATH"].split(os.pathsep)[0] == str(tmp_path / "hub" / "bin")
@@ -77,6 +87,12 @@ def test_who_stays(tmp_path: Path) -> None:
     for other in (None, {}, {"token_at": 1.0}):
         assert not stays(registry, "ann", other)
     assert not stays(registry, "zoe", state)
+    assert not keeps_server(registry, "ann", state)
+    registry.grant(SERVER, ["ann"])
+    assert keeps_server(registry, "ann", state)
+    assert not keeps_server(registry, "ann", {})
+    registry.take_back(SERVER, "ann")
+    assert not keeps_server(registry, "ann", state)
     registry.close("ann")
     assert not stays(registry, "ann", state)
 

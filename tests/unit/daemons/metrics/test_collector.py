@@ -13,7 +13,6 @@ from lab.daemons.metrics.collector import FAULT_SHOWN_SECONDS, STATUSES, LabColl
 from lab.daemons.metrics.follower import STALE_SECONDS, Follower
 from lab.daemons.metrics.sources import (
     MAX_FAULT_PAIRS,
-    MAX_JOBS,
     MAX_SERVICES,
     Address,
     ClusterView,
@@ -38,7 +37,7 @@ def job(submission_id: str, status: str = "RUNNING") -> Job:
     return Job(submission_id, status, "python train.py", "", 1.0, None, "n", None, metadata)
 
 
-RUN = RunView("j1", "run", 3, 9, {"loss": 0.5}, 2, 1)
+RUN = RunView("j1", "run", 3, {"loss": 0.5}, 2, 1)
 
 
 class Lab:
@@ -99,15 +98,13 @@ def test_jobs_are_counted_by_status_whether_there_are_any_or_not(lab: Lab) -> No
     samples = lab.samples()
     assert samples["raylab_jobs"]["RUNNING",] == 2.0
     assert samples["raylab_jobs"]["FAILED",] == 1.0
-    assert samples["raylab_job_info"]["c", "digits", "FAILED"] == 1.0
 
 
 def test_runs_are_shown_and_what_a_run_does_not_tell_is_left_out(lab: Lab) -> None:
-    silent = RunView("j2", "run", None, None, {}, 0, 1)
+    silent = RunView("j2", "run", None, {}, 0, 1)
     lab.store = StoreView((RUN, silent), ())
     samples = lab.samples()
     assert samples["raylab_run_epoch"] == {("j1", "run"): 3.0}
-    assert samples["raylab_run_epochs_planned"] == {("j1", "run"): 9.0}
     assert samples["raylab_run_metric"] == {("j1", "run", "loss"): 0.5}
     assert samples["raylab_checkpoints"] == {("j1", "run"): 2.0, ("j2", "run"): 0.0}
     assert samples["raylab_attempts"] == {("j1", "run"): 1.0, ("j2", "run"): 1.0}
@@ -153,11 +150,10 @@ def test_every_kind_of_fault_is_counted_from_nought(lab: Lab) -> None:
 
 def test_the_number_of_series_is_bounded(lab: Lab) -> None:
     nodes = tuple(node(f"n{n}", f"s{n}") for n in range(2 * MAX_SERVICES))
-    lab.cluster = ClusterView(nodes, {}, tuple(job(f"j{n}") for n in range(2 * MAX_JOBS)))
+    lab.cluster = ClusterView(nodes, {}, ())
     lab.store = StoreView((), tuple(LoggedFault(f"k{n}", "w", 1.0, 2.0) for n in range(2 * MAX_FAULT_PAIRS)))
     samples = lab.samples()
     assert len(samples["raylab_node_alive"]) == MAX_SERVICES
-    assert len(samples["raylab_job_info"]) == MAX_JOBS
     assert len(samples["raylab_fault_active"]) == len(samples["raylab_faults"]) == MAX_FAULT_PAIRS
 
 

@@ -23,7 +23,7 @@ def served() -> set[str]:
     cluster: Follower[ClusterView] = Follower(
         "ray", lambda: ClusterView((node("a"),), {"a": Address("ip", "ip:1")}, ())
     )
-    run, fault = RunView("j", "r", 1, 2, {"loss": 1}, 1, 1), LoggedFault("kill", "w", 1.0)
+    run, fault = RunView("j", "r", 1, {"loss": 1}, 1, 1), LoggedFault("kill", "w", 1.0)
     store: Follower[StoreView] = Follower("store", lambda: StoreView((run,), (fault,)))
     for follower in (cluster, store):
         follower.look()

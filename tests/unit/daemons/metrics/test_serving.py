@@ -45,7 +45,7 @@ def test_a_missing_token_file_ends_the_start_with_its_exit_code(
         "RAY_AUTH_TOKEN_PATH": str(tmp_path / "ray.token"),
     }
     assert main(["--listen", "127.0.0.1:0"], environ) == UsageError.exit_code
-    assert "cannot read Ray's token" in capsys.readouterr().err
+    assert "ray.token cannot be read" in capsys.readouterr().err
 
 
 class Behind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kueue.engine import Engine
@@ -11,6 +11,7 @@ from kueue.item import ADMITTED, FINISHED
 from kueue.model import Setup, Workload
 from kueue.places import Change
 from lab.api.queue import Attempt
+from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.model import DONE, QUEUED, RUNNING, QueuedJob, Record, StoredEvent
 
 NOW = 1000.0
@@ -26,23 +27,22 @@ class StillClock:
         raise AssertionError("nobody waits here")
 
 
-class State:
+class State(Controller):
     """An engine that has decided, with a job for each workload."""
 
     def __init__(self, given: Setup, *workloads: Workload, **jobs: dict[str, Any]) -> None:
         """`jobs` has the fields of QueuedJob of the workloads with these names."""
         self.lock = threading.RLock()
         self.clock, self.resource = StillClock(), "nvidia.com/gpu"
-        self.away: dict[str, str] = {}
-        self.capacity: dict[str, int] = {}
+        self.away, self.capacity = {}, {}
         self.engine = Engine(given)
         self.told: list[StoredEvent] = []
-        self.jobs: dict[str, Record] = {}
+        self.records = {}
         for each in workloads:
             self._note(self.engine.submit(each, NOW))
         self._note(self.engine.settle(NOW))
         for each in workloads:
-            self.jobs[each.key] = self._record(each, jobs.get(each.name, {}))
+            self.records[each.key] = self._record(each, jobs.get(each.name, {}))
 
     def _note(self, changes: Sequence[Change]) -> None:
         self.told += (StoredEvent(len(self.told) + place, each) for place, each in enumerate(changes, 1))
@@ -57,9 +57,6 @@ class State:
         finished = NOW if item.state == FINISHED else None
         return Record(each.key, job, phases.get(item.state, QUEUED), each.created, finished)
 
-    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[StoredEvent]:
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
         found = [each for each in self.told if workload in ("", each.change.workload)]
         return [each for each in found if each.number > since][:limit]
-
-    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
-        raise AssertionError("only metrics listen")

@@ -1,4 +1,4 @@
-"""A file of the queues that cannot be read is set aside, whole and findable, and the queues begin anew."""
+"""A file of the queues that cannot be read is set aside, whole and findable, and the queues start empty."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lab.cluster.queues import WORKLOAD
+from lab.cluster.submission import Submission
 from lab.daemons.health.monitor import HealthMonitor
 from lab.daemons.queue.aside import note, open_store, set_aside, set_aside_at
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.store import FILE, DamagedError, StateStore
 from lab.errors import StateError
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_kept_and_the_queues_begin_anew(folder: Path, damage: 
     assert len(said) == 1
     assert f"kept as {folder / NAME}" in said[0]
     assert set_aside(folder) == (folder / NAME,)
-    assert note(folder) == f"the queues began anew: the damaged file is kept as {folder / NAME}"
+    assert note(folder) == f"the queues started empty: the damaged file is kept as {folder / NAME}"
     assert set_aside_at(folder) == Time()()
     controller._store.close()
 
@@ -161,7 +161,7 @@ def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, t
     monitor = HealthMonitor(store, lambda _: True, controller.lock, controller.clock, said.append)
     assert monitor.board.states() == ()
     assert len(controller.records) == 31
-    assert said[0].startswith("the kept health cannot be read, it begins anew: ")
+    assert said[0].startswith("the stored health cannot be read, so it starts empty: ")
     store.close()
 
 
@@ -170,7 +170,12 @@ def test_jobs_of_queues_that_began_anew_are_not_ended_as_strangers(
     tmp_path: Path, began: float, ended: bool
 ) -> None:
     world = World(tmp_path, queued_only=True)
-    order = Order("of-old-queues", ("python",), {"env_vars": {"GPUS": "1"}}, metadata={WORKLOAD: "ns/old"})
+    order = Submission(
+        ("python",),
+        runtime_env={"env_vars": {"GPUS": "1"}},
+        submission_id="of-old-queues",
+        metadata={WORKLOAD: "ns/old"},
+    )
     world.ray.jobs["of-old-queues"] = made = RayJob(order, "ns/old", world.clock(), 1000.0)
     world.reconciler = Reconciler(
         world.controller, world.ray, AtOnce(), began=began and world.clock() + began

@@ -12,9 +12,9 @@ import pytest
 
 from kueue.writing import workload_object
 from lab.api.queue_requests import JobRequest, Workers
+from lab.cluster.submission import Submission
 from lab.daemons.queue import requests
 from lab.daemons.queue.model import DONE, RUNNING, STOPPING, Record
-from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.store import Batch
 from lab.errors import RefusedError, StateError
 from tests.unit.daemons.queue.world import CrashingStore, World, priority, queue, short
@@ -22,7 +22,7 @@ from tests.unit.daemons.queue.world import CrashingStore, World, priority, queue
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-def order_of(world: World, name: str) -> Order:
+def order_of(world: World, name: str) -> Submission:
     attempt = world.job(name).attempt
     assert attempt is not None
     return world.ray.jobs[attempt.submission_id].order
@@ -59,7 +59,9 @@ def test_a_job_of_somebody_else_with_the_same_id_is_neither_taken_for_it_nor_sto
     world.apply(*queue("a", 1))
     variables = {"env_vars": {"GPUS": "0", "WORK": "60"}}
     metadata = {"raylab_workload": workload, "raylab_attempt": "1"}
-    world.ray.submit(Order("mine", ("sleep", "60"), variables, metadata=metadata))
+    world.ray.submit(
+        Submission(("sleep", "60"), runtime_env=variables, submission_id="mine", metadata=metadata)
+    )
     world.submit("one", name="mine")
     world.run(3)
     record = world.job("one")
@@ -118,7 +120,7 @@ def test_while_ray_or_the_store_is_away_nothing_is_admitted(world: World, who: s
     assert short(world.job("one")) == ["SUCCEEDED"]
     assert not world.controller.away
     assert [line.split(":")[0] for line in world.log][-2:] == [
-        f"{who} is away, nothing is admitted",
+        f"{who} does not answer, so nothing is admitted",
         f"{who} answers",
     ]
 
@@ -155,7 +157,12 @@ def test_with_enforce_it_is_ended(world: World) -> None:
 def test_queued_only_stops_what_came_past_the_queues(tmp_path: Path) -> None:
     for queued_only in (True, False):
         world = World(tmp_path / str(queued_only), queued_only=queued_only)
-        order = Order("stranger", ("python",), {"env_vars": {"GPUS": "1"}}, metadata={"raylab_workload": ""})
+        order = Submission(
+            ("python",),
+            runtime_env={"env_vars": {"GPUS": "1"}},
+            submission_id="stranger",
+            metadata={"raylab_workload": ""},
+        )
         world.apply(*queue("a", 1))
         world.ray.jobs["stranger"] = made = _stranger(world, order)
         world.reconciler.step()
@@ -167,7 +174,7 @@ def test_queued_only_stops_what_came_past_the_queues(tmp_path: Path) -> None:
         world.close()
 
 
-def _stranger(world: World, order: Order) -> Any:
+def _stranger(world: World, order: Submission) -> Any:
     from tests.unit.daemons.queue.world import RayJob
 
     return RayJob(order, "", world.clock(), 1000.0)

@@ -14,7 +14,7 @@ from lab.api.queue import Attempt
 from lab.api.queue_requests import JobRequest, Workers
 from lab.daemons.queue import requests
 from lab.daemons.queue.metrics import exposition
-from lab.daemons.queue.model import DONE, INACTIVE, PHASES, QUEUED, QueuedJob, Record
+from lab.daemons.queue.model import DONE, HOLDING, INACTIVE, QUEUED, QueuedJob, Record
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.retention import (
     ACTIVATE_SECONDS,
@@ -71,7 +71,7 @@ def test_a_job_that_has_just_ended_is_kept_in_any_case() -> None:
 
 
 def test_what_has_not_ended_never_goes() -> None:
-    living = [record(phase, None, phase) for phase in PHASES if phase != DONE]
+    living = [record(phase, None, phase) for phase in (QUEUED, *HOLDING, INACTIVE)]
     assert outlived(living, NOW + 1000 * DAY, 0.0, 0) == []
 
 

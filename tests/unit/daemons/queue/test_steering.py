@@ -111,6 +111,16 @@ def test_without_an_address_no_node_is_resized() -> None:
         NodeSizes("", "").set_cpus("ab", 0.0)
 
 
+def test_other_quotas_leave_what_is_lost(world: World) -> None:
+    world.apply(*queue("a", 2))
+    world.check_says("ray-worker-0", "gpu-0", EVICT)
+    world.run(6)
+    gone = dict(world.controller.setup.lost)
+    assert list(gone.values()) == [1]
+    world.apply(*queue("b", 1))
+    assert world.controller.setup.lost == gone
+
+
 def test_a_job_on_a_sick_gpu_is_reset_at_no_charge_and_goes_on(world: World) -> None:
     world.apply(*queue("a", 2))
     world.submit("one", work=20)

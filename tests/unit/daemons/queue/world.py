@@ -14,17 +14,18 @@ from lab.api.health import Result
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
+from lab.cluster.submission import Submission
 from lab.daemons.health import documents
 from lab.daemons.health.board import Board
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
 from lab.daemons.queue.model import DONE, Record
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.rayside import Order
+from lab.daemons.queue.rayside import Cluster
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Batch, Loaded, StateStore
-from lab.daemons.queue.workers import Task
+from lab.daemons.queue.workers import Task, Threads
 from lab.errors import ClusterError, StoreError, UsageError
 
 GPU = "nvidia.com/gpu"
@@ -65,7 +66,7 @@ class Time:
 class RayJob:
     """A job in the Ray of the tests: it boots, works for a while, and ends."""
 
-    order: Order
+    order: Submission
     workload: str
     created: float
     left: float
@@ -107,14 +108,14 @@ def node(service: str) -> Node:
     return Node(f"{service}-id", service, True, False, {"CPU": 8.0, "GPU": 1.0}, None, None, "")
 
 
-class FakeRay:
+class FakeRay(Cluster):
     """Ray and the store, which outlive every controller."""
 
     def __init__(self, clock: Time) -> None:
         self.clock, self.points = clock, Points()
         self.jobs: dict[str, RayJob] = {}
         self.forgotten: list[RayJob] = []
-        self.on_their_way: list[tuple[float, Order]] = []
+        self.on_their_way: list[tuple[float, Submission]] = []
         self.progress: dict[str, float] = {}
         self.submitted: list[str] = []
         self.away = self.store_away = False
@@ -158,7 +159,7 @@ class FakeRay:
         code = known.code if status == "FAILED" else None
         return Job(name, status, "", f"it {status}", known.created, None, "", code, known.order.metadata)
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: Submission, package: bytes | None = None) -> None:
         self._ask("submit")
         try:
             self.points.hit("submit, which arrives late")
@@ -172,7 +173,7 @@ class FakeRay:
         self._create(order)
         self.points.hit("submitted")
 
-    def _create(self, order: Order) -> None:
+    def _create(self, order: Submission) -> None:
         key = order.metadata[WORKLOAD]
         variables = order.runtime_env["env_vars"]
         number = int(order.metadata["raylab_attempt"])
@@ -283,7 +284,7 @@ class CrashingPackages(Packages):
         return super().get(sha256)
 
 
-class AtOnce:
+class AtOnce(Threads):
     """Workers that run a task while it is started."""
 
     def start(self, key: str, task: Task) -> bool:

@@ -42,7 +42,7 @@ def test_an_attempt_that_began_and_failed_while_the_store_was_away_owes_it_nothi
 def test_one_that_failed_when_the_store_was_back_does() -> None:
     receipt = unwritten(fails_after=0.9)
     assert receipt.verdict is Verdict.NOT_VERIFIED
-    assert "rank 0 of attempt 2 has left nothing" in receipt.reason
+    assert "rank 0 of attempt 2 has recorded nothing" in receipt.reason
 
 
 def behind(script: Script, seconds: float) -> Receipt:

@@ -23,7 +23,6 @@ from lab.errors import (
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt.compare import Likeness
 from lab.faults import FAULTS, Scene
-from lab.faults.active import ActiveFaults
 from lab.faults.base import rank_on_target
 from lab.faults.kinds.exception_at_epoch import ExceptionAtEpoch
 from lab.faults.kinds.kill import Kill
@@ -31,7 +30,7 @@ from lab.faults.kinds.rank_kill import RankKill
 from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
 from lab.flows.recovery.control import Control
-from lab.flows.recovery.heal import left_behind
+from lab.runtime.active_faults import ActiveFaults, left_behind
 from lab.topology import RECEIPTS_PREFIX, LabSpec
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
@@ -351,7 +350,7 @@ def test_a_job_that_does_not_go_on_gets_no_more_faults(world: World) -> None:
     assert verdicts(result) == ["not-verified"]
     assert result.problems[0].startswith("no more faults from number 2 on: training has not gone on for 30")
     assert "attempt 1 has ended, and no other has begun" in result.problems[0]
-    assert result.problems[1].startswith("the job does not get on, nothing has moved for 30")
+    assert result.problems[1].startswith("the job makes no progress, nothing has moved for 30")
     assert training.attempt == 1
     assert not result.good
 
@@ -364,7 +363,7 @@ def test_a_service_that_stays_ill_ends_the_faults(world: World, monkeypatch: pyt
     result = chaos(world, steps("kill"))
 
     assert result.steps == ()
-    assert "jupyter did not get healthy" in result.problems[0]
+    assert "jupyter did not become healthy" in result.problems[0]
 
 
 def test_a_fault_that_cannot_be_injected_is_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +401,7 @@ def test_a_fault_that_cannot_be_injected_nor_undone_has_its_receipt_and_is_left_
         "the fault could not be injected: nothing answers",
         "the fault could not be reverted: nothing answers at all",
     )
-    assert [entry.kind for entry in left_behind(world.lab)] == ["kill"]
+    assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
 
 
 def test_a_revert_that_fails_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,8 +439,8 @@ def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: 
     assert receipt
     assert (receipt.verdict.value, receipt.fault.reverted_at) == ("failed", None)
     assert receipt.problems == ("the fault could not be reverted: the machine is too busy",)
-    assert "did not get healthy" in result.problems[0]
-    assert [entry.kind for entry in left_behind(world.lab)] == ["kill"]
+    assert "did not become healthy" in result.problems[0]
+    assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
 
 
 def test_checkpoints_that_are_gone_or_changed_are_lost(world: World) -> None:

@@ -226,7 +226,7 @@ ADDRESS = ProbedAddress(
         ({}, "passed", "served at 192.0.2.7 port 8443; its certificate ends in 90 days"),
         ({"ends": 1000.0 + 3 * 86_400}, "warning", "its certificate ends in 3 days"),
         ({"address": Address("class.example.org", 8443, "192.0.2.7")}, "passed", "is renewed by itself"),
-        ({"known": ()}, "failed", "nobody here knows the host of --address"),
+        ({"known": ()}, "failed", "the host of --address cannot be resolved here"),
         (
             {"error": "certificate has expired"},
             "failed",

@@ -16,7 +16,7 @@ from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
 
 KEY = Credentials("access", "secret")
 LABS = Credentials("labs-access", "labs-secret")
-SOME = tuple(q for q in QUESTIONS if q.name in ("put and get", "delete"))
+SOME = tuple(q for q in QUESTIONS if q.name in ("directory markers", "wrong keys"))
 
 
 def lab() -> Endpoints:
@@ -76,8 +76,8 @@ def test_every_finding_is_a_check(server: Server) -> None:
     checks = store_checks(HOST, "ray", environment=environment, questions=SOME, http=WsgiPool(server))
     assert [(c.name, c.outcome) for c in checks] == [
         ("bucket", "passed"),
-        ("put and get", "passed"),
-        ("delete", "passed"),
+        ("directory markers", "passed"),
+        ("wrong keys", "passed"),
         ("cleaned up", "passed"),
     ]
     assert "raylab-standin" in checks[0].detail

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.api.receipt import CheckDocument, ReceiptDocument, Verdict
-from lab.flows.lessons.catalogue import breaking, lesson_11
+from lab.flows.lessons.catalogue import breaking
 from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON, make_it_sick
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
@@ -72,13 +72,14 @@ def test_the_host_lets_the_gpu_of_the_job_fall_sick(monkeypatch: pytest.MonkeyPa
     world = World()
     asked: list[FaultRequest] = []
     said: list[str] = []
+    clock = FakeClock()
+    clock.after(1, lambda: world.jobs.add(job(JOB, "RUNNING")))
 
     def inject(lab: Any, request: FaultRequest, told: Any, **_: Any) -> Any:
         asked.append(request)
         return type("Outcome", (), {"receipt": None})()
 
-    monkeypatch.setattr(lesson_11, "wait_for_training", lambda *_: (JOB, "ray-worker-1"))
     monkeypatch.setattr(breaking, "inject", inject)
-    make_it_sick(world.lab, HostTask(said.append, FakeClock()))
-    assert [(each.target, each.kind, each.job) for each in asked] == [("ray-worker-1", FAULT, JOB)]
-    assert said == [f"labctl fault-inject ray-worker-1 --fault gpu-sick --job {JOB}"]
+    make_it_sick(world.lab, HostTask(said.append, clock))
+    assert [(each.target, each.kind, each.job) for each in asked] == [("", FAULT, JOB)]
+    assert said == [f"labctl fault-inject --fault gpu-sick --job {JOB}"]

@@ -58,6 +58,24 @@ def test_a_notebook_says_what_is_learned_what_to_observe_and_asks_questions(less
 
 
 @EVERY
+def test_each_question_has_an_answer_cell(lesson: Lesson) -> None:
+    asked = re.findall(
+        r"^(\d)\. ", "\n".join(cells(lesson, "markdown")).partition("Questions")[2], re.MULTILINE
+    )
+    answered = [
+        re.fullmatch(r'answer = """\n\n"""\nsession.answer\((\d), answer\)', cell)
+        for cell in cells(lesson, "code")
+    ]
+    assert [match[1] for match in answered if match] == asked
+
+
+@EVERY
+def test_no_wait_of_a_notebook_says_only_that_time_is_up(lesson: Lesson) -> None:
+    """`session.until` says when it is the head that is down."""
+    assert "TimeoutError" not in "\n".join(cells(lesson, "code"))
+
+
+@EVERY
 def test_the_teachers_page_has_the_lesson_and_answers_its_questions(lesson: Lesson) -> None:
     page = (ROOT / "docs" / "lessons.md").read_text()
     section = page.partition(f"\n## {lesson.number}. {lesson.title}\n")[2].partition("\n## ")[0]

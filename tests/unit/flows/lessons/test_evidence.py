@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from lab.api.base import plain
-from lab.errors import ClusterError, LabDownError
+from lab.api.queue import PodSetView
+from lab.errors import ClusterError, LabDownError, UnsupportedError
 from lab.flows.lessons.catalogue import find_lesson
-from lab.flows.lessons.evidence import gather, read_records, records_key, write_records
+from lab.flows.lessons.evidence import gather, read_records, records_key, with_own_store, write_records
 from lab.lab import Lab
+from lab.runtime.classroom import ClassView
+from lab.store import ObjectStore
 from tests.conftest import ROOT
 from tests.unit.cli.fakes import receipt
 from tests.unit.flows.lessons.world import AT, World, job, name
@@ -94,3 +98,43 @@ def test_a_lab_that_is_down_has_no_evidence() -> None:
     world = World(up=False)
     with pytest.raises(LabDownError):
         gather(Lab(world.runtime, api=world.api, jobs=world.jobs), find_lesson(2))
+
+
+def test_the_jobs_of_a_person_of_a_class_are_those_that_are_called_like_her(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A student may not read Ray's actors: what her job asked for is known to its queue."""
+    monkeypatch.setattr(type(world.lab.view), "person", "ann")
+    anns, bens = f"ann-{name(2, 'plain')}", f"ben-{name(2, 'plain')}"
+    for each in (anns, bens, name(2, "plain")):
+        world.jobs.add(job(each))
+    asked = (PodSetView("driver", 1, None, {"cpu": 8, "nvidia.com/gpu": 1}),)
+    queued = {anns: SimpleNamespace(pod_sets=asked)}
+    monkeypatch.setattr(world.lab, "queues", SimpleNamespace(describe=queued.__getitem__))
+    seen = gather(world.lab, find_lesson(2))
+    assert [each.submission_id for each in seen.jobs] == [anns]
+    assert seen.demands == {anns: {"CPU": 8.0, "GPU": 1.0}}
+    assert (mine := seen.job("plain")) is not None
+    assert mine.submission_id == anns
+
+
+def test_the_store_of_a_lesson_in_a_class_is_reached_with_the_persons_own_key() -> None:
+    gateway = {"RAY_ADDRESS": "http://127.0.0.1:8280", "RAY_AUTH_TOKEN": "t"}
+    lab = Lab(ClassView("raylab", gateway))
+    own = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "RAYLAB_STORAGE": "s3://ray/people/ann"}
+    keys = {"AWS_ACCESS_KEY_ID": "ann", "AWS_SECRET_ACCESS_KEY": "secret"}
+    assert isinstance(with_own_store(lab, {**own, **keys}).store, ObjectStore)
+    for lacking in ({}, own, keys, {**keys, "AWS_ENDPOINT_URL": "http://elsewhere"}):
+        with pytest.raises(UnsupportedError, match="your key of the object store"):
+            with_own_store(lab, lacking)
+
+
+def test_the_store_of_ones_own_lab_is_the_labs(world: World) -> None:
+    assert with_own_store(world.lab, {}) is world.lab
+
+
+@pytest.mark.parametrize("answers", [None, "text", {"1": 7}, [1]])
+def test_answers_that_are_no_texts_are_none(world: World, answers: object) -> None:
+    write_records(world.store, 2, AT, {"answers": answers, "seconds": 3})
+    seen = gather(world.lab, find_lesson(2))
+    assert (seen.answers, seen.records) == ({}, {"seconds": 3})

@@ -149,18 +149,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[FaultRequest]:
     return requests
 
 
-def trains(monkeypatch: pytest.MonkeyPatch, world: World, history: History) -> Any:
-    lab = world.lab
-    monkeypatch.setattr(lab, "history", lambda _: history)
-    return lab
-
-
-def test_the_node_that_trains_is_broken_once_the_job_trains(
-    monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
-) -> None:
-    world, run = World(), killed()
-    first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
-    lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
+def test_the_node_that_trains_is_broken_once_the_job_is_submitted(asked: list[FaultRequest]) -> None:
+    world = World()
     world.jobs.add(job(name(7, "break", "20270114-080000"), "SUCCEEDED"))
 
     def submitted(second: int) -> None:
@@ -168,36 +158,24 @@ def test_the_node_that_trains_is_broken_once_the_job_trains(
             world.jobs.add(job(JOB, "RUNNING", started_at=AT + 5))
 
     played = Played(submitted)
-    break_a_node(lab, played.task)
+    break_a_node(world.lab, played.task)
 
-    (request,) = asked
-    assert (request.target, request.kind, request.job) == ("ray-worker-1", "kill", JOB)
-    assert request.after_epoch == 3
+    assert asked == [FaultRequest("", "kill", JOB, after_epoch=3)], "where its first rank trains"
     assert played.slept == 5
-    assert played.said == [f"labctl fault-inject ray-worker-1 --job {JOB}"]
+    assert played.said == [f"labctl fault-inject --fault kill --job {JOB}"]
 
 
-def test_a_job_of_another_run_that_still_trains_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
-) -> None:
-    world, run = World(), killed()
-    first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
-    lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
+def test_a_job_of_another_run_that_still_trains_is_left_alone(asked: list[FaultRequest]) -> None:
+    world = World()
     world.jobs.add(job(name(7, "break", "20270114-080000"), "RUNNING"))
     played = Played(lambda second: world.jobs.add(job(JOB, "RUNNING")) if second == 3 else None)
-    break_a_node(lab, played.task)
+    break_a_node(world.lab, played.task)
     assert [request.job for request in asked] == [JOB]
 
 
-def test_a_job_that_never_trains_is_not_waited_for_for_ever(
-    monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
-) -> None:
-    world = World()
-    lab = trains(monkeypatch, world, History(()))
-    with pytest.raises(WaitTimeoutError, match=r"600 s: .*no job"):
-        break_a_node(lab, Played().task)
-    played = Played(lambda second: world.jobs.add(job(JOB, "PENDING")))
-    with pytest.raises(WaitTimeoutError, match=f"{JOB} is PENDING"):
-        break_a_node(lab, played.task)
+def test_a_job_that_never_comes_is_not_waited_for_for_ever(asked: list[FaultRequest]) -> None:
+    played = Played()
+    with pytest.raises(WaitTimeoutError, match="job lesson-07-break-"):
+        break_a_node(World().lab, played.task)
     assert played.slept == START_SECONDS
     assert asked == []

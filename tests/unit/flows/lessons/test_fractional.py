@@ -104,3 +104,11 @@ def test_jobs_in_turn_that_overlap_are_noticed() -> None:
 def test_times_that_are_not_those_of_the_jobs_are_noticed(seconds: Any) -> None:
     records = {} if seconds is None else {"seconds": seconds}
     assert failing(LESSON, found(records=records)) == ["the ratio is right"]
+
+
+def test_in_a_class_the_notebook_has_the_times_of_the_queue() -> None:
+    """A job is admitted before Ray takes it, and its end is seen later."""
+    seen = found(records={"seconds": {"at_once": 37.0, "in_turn": 64.0}})
+    assert failing(LESSON, seen) == ["the ratio is right"]
+    jobs = tuple(replace(each, submission_id=f"ann-{each.submission_id}") for each in seen.jobs)
+    assert ask(LESSON.checks[-1], replace(seen, person="ann", jobs=jobs)).outcome == "passed"

@@ -87,7 +87,7 @@ def test_a_report_that_the_lab_confirms_counts(lab: Known, place: Any) -> None:
 def test_a_file_may_name_the_person(lab: Known, place: Any) -> None:
     assert place(lab, ann=report("Ada Lovelace"))["ann"].person == "ann"
     assert place(lab, ada=report("Ada Lovelace"))["ada"].problems == (
-        "line 3: Ada Lovelace is nobody of the class: call the file NAME.json",
+        "line 3: nobody in the class is called Ada Lovelace: name the file NAME.json",
     )
 
 
@@ -190,4 +190,4 @@ def test_what_was_known_of_a_refused_report_stays() -> None:
     handed = (HandedIn("a", "ann", new, ()), HandedIn("b", "ben", (), ("line 1: edited",)))
     after = merged(before, handed, ("ann", "ben"), AT)
     assert after.people == {"ann": new, "ben": old}
-    assert (after.lessons[0], after.collected_at) == (1, AT)
+    assert (after.lessons[0], after.collected_at) == (0, AT)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from lab.api.receipt import CheckDocument, ReceiptDocument, SurvivorsDocument, Timeline, Verdict
-from lab.flows.lessons.catalogue import breaking, lesson_12
+from lab.flows.lessons.catalogue import breaking
 from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT, lose_both
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
@@ -85,12 +86,10 @@ def test_the_host_loses_a_rank_of_each_job_in_turn(monkeypatch: pytest.MonkeyPat
         asked.append((request.kind, request.job))
         return type("Outcome", (), {"receipt": None})()
 
-    def training(lab: Any, task: Any, before: Any, number: int, part: str) -> tuple[str, str]:
-        assert number == LESSON.number
-        return JOBS[part], "ray-worker-0"
-
-    monkeypatch.setattr(lesson_12, "wait_for_training", training)
+    clock = FakeClock()
+    for second, part in enumerate((CHECKPOINT, TORCHFT), 1):
+        clock.after(second, partial(world.jobs.add, job(JOBS[part], "RUNNING")))
     monkeypatch.setattr(breaking, "inject", inject)
-    lose_both(world.lab, HostTask(said.append, FakeClock()))
+    lose_both(world.lab, HostTask(said.append, clock))
     assert asked == [("rank-kill", JOBS[CHECKPOINT]), ("rank-kill", JOBS[TORCHFT])]
     assert said[0] == f"labctl fault-inject --fault rank-kill --job {JOBS[CHECKPOINT]}"

@@ -304,8 +304,8 @@ def _claims(document: dict[str, Any]) -> None:
             "results[0].lesson should be a valid integer, not True",
         ),
         (
-            lambda document: document["results"][0].update(lesson=0),
-            "lesson 0 is unknown here",
+            lambda document: document["results"][0].update(lesson=99),
+            "lesson 99 is unknown here",
         ),
         (lambda document: document.update(sha256="x"), "changed after it was written"),
         (lambda document: document.update(student=""), "the student's name is not one"),

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from lab.api.queue import PodSetView
 from lab.cluster.allocation import Waiting
-from lab.errors import JobError, NotFoundError, StoreError, UsageError, WaitTimeoutError
+from lab.errors import (
+    HeadDownError,
+    JobError,
+    NotFoundError,
+    RefusedError,
+    StoreError,
+    UsageError,
+    WaitTimeoutError,
+)
 from lab.flows.lessons.evidence import records_key
 from lab.flows.lessons.results import store_key
 from lab.flows.lessons.session import Session
@@ -149,3 +159,112 @@ def test_a_silent_store_is_an_error_of_the_first_cell(world: World) -> None:
     world.store.failure = StoreError("the object store cannot be reached")
     with pytest.raises(StoreError):
         session(world)
+
+
+def test_answers_are_kept_and_handed_in_beside_the_checks(world: World) -> None:
+    begun = session(world)
+    world.said.clear()
+    begun.answer(2, "\n Nothing: they were on its disk. \n")
+    begun.answer(1, "\n\n")
+    assert world.said == ["answer 2: kept", "answer 1: none yet"]
+    begun.record("seconds", 12.5)
+    result = begun.check()
+    assert world.said[-1] == "  with an answer to question 2"
+    assert result.document.answers == {"2": "Nothing: they were on its disk."}
+    assert result.document.measured == {"seconds": 12.5}
+    assert world.kept(store_key(2))["answers"] == {"2": "Nothing: they were on its disk."}
+
+
+def test_answers_outlive_a_new_session_and_an_empty_cell(world: World) -> None:
+    session(world).answer(1, "it waits")
+    again = session(world)
+    again.answer(1, "")
+    assert world.said[-1] == "answer 1: kept"
+    assert again.check().document.answers == {"1": "it waits"}
+    again.answer(1, "it is idle")
+    assert again.check().document.answers == {"1": "it is idle"}
+
+
+def test_a_result_without_answers_is_as_before(world: World) -> None:
+    assert "answers" not in session(world).check().to_json()
+
+
+def test_an_answer_that_is_a_book_is_refused(world: World) -> None:
+    with pytest.raises(UsageError, match="4000 are the most"):
+        session(world).answer(1, "x" * 4001)
+
+
+def test_until_waits_for_what_counts_as_true(world: World) -> None:
+    begun = session(world)
+    seen: list[int] = []
+    world.clock.after(3, lambda: seen.append(7))
+    assert begun.until(lambda: seen, "a number", 60) == [7]
+    with pytest.raises(WaitTimeoutError, match="the end of job j: not after 5 s"):
+        begun.until(lambda: False, "the end of job j", 5)
+
+
+def test_until_says_that_the_head_is_down_and_waits_no_longer(world: World) -> None:
+    """Nothing that a lesson waits for comes without a head; a TimeoutError would not say so."""
+    begun = session(world)
+    world.api.down = HeadDownError("the head is down: Ray's dashboard takes no connection")
+    with pytest.raises(HeadDownError, match="the head is down"):
+        begun.until(lambda: False, "a checkpoint", 600)
+    assert world.said[-1].startswith("the head is down")
+    assert world.clock() - AT < 40
+
+
+def test_until_bears_a_head_that_is_started_again(world: World) -> None:
+    begun = session(world)
+    world.api.down = HeadDownError("the head is down")
+    world.clock.after(10, lambda: setattr(world.api, "down", None))
+    assert begun.until(lambda: world.clock() - AT > 20, "the end", 60)
+    assert world.said[-2:] == ["the head is down", "the head answers again"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("local", "in a terminal (File, New, Terminal)"), ("inside", "on the host"), ("class", "your teacher")],
+)
+def test_a_command_of_labctl_is_typed_where_it_can_be(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, place: str
+) -> None:
+    begun = session(world)
+    monkeypatch.setattr(type(world.lab.view), "kind", kind)
+    begun.on_host("fault-inject ray-worker-0")
+    assert place in world.said[-1].splitlines()[0]
+    assert world.said[-1].endswith("\nlabctl fault-inject ray-worker-0")
+
+
+def test_a_person_of_a_class_has_jobs_and_a_folder_of_her_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(world.lab.view), "person", "ann")
+    begun = session(world)
+    assert begun.new_job("plain").startswith("ann-lesson-02-plain-")
+    begun.answer(1, "it waits")
+    begun.check()
+    keys = [entry.key for entry in world.store.list("") if "lessons" in entry.key]
+    assert sorted(keys) == [f"people/ann/{store_key(2)}", f"people/ann/{records_key(2)}"]
+
+
+def test_a_lesson_that_changes_the_lab_is_refused_to_a_person_of_a_class(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(world.lab.view), "person", "ann")
+    with pytest.raises(RefusedError, match="lesson 10 changes the lab itself"):
+        session(world, 10)
+
+
+def test_a_person_of_a_class_asks_the_queues_why_her_job_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(world.lab.view), "person", "ann")
+    begun = session(world, 3)
+    world.jobs.add(job("j", "PENDING"))
+    why = SimpleNamespace(waits="insufficient quota for nvidia.com/gpu", message="")
+    asked = SimpleNamespace(pod_sets=(PodSetView("driver", 1, None, {"nvidia.com/gpu": 2}),))
+    queues = SimpleNamespace(why=lambda _: why, describe=lambda _: asked)
+    monkeypatch.setattr(world.lab, "queues", queues)
+    assert begun.why("j") == "insufficient quota for nvidia.com/gpu"
+    why.waits = ""  # it has left its queue, and waits in Ray
+    assert "no node has 2 GPU" in begun.why("j")

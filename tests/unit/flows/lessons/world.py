@@ -11,6 +11,7 @@ from lab.api.receipt import ReceiptDocument, Timeline
 from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
+from lab.errors import HeadDownError
 from lab.evidence.ledger import History
 from lab.flows.lessons.model import Evidence, Lesson, LessonCheck
 from lab.flows.lessons.results import ask
@@ -85,9 +86,12 @@ class WorldApi(FakeApi):
     def __init__(self) -> None:
         super().__init__(lambda: self.all)
         self.all = NODES
+        self.down: HeadDownError | None = None
         self.demands: dict[str, Mapping[str, float]] = {}
 
     def get(self, path: str, *, timeout: float = 10.0) -> Any:
+        if self.down is not None:
+            raise self.down
         if path == "/api/version":
             return {"ray_version": "2.60.0"}
         assert path.startswith("/api/v0/actors")

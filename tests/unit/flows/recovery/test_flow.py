@@ -14,14 +14,14 @@ import pytest
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, ServiceError, StoreError
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS, Scene, find_fault
-from lab.faults.active import ActiveFaults
 from lab.faults.kinds.kill import Kill
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
 from lab.flows.recovery import Moment
-from lab.flows.recovery.heal import heal, left_behind
+from lab.flows.recovery.heal import heal
 from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.timeline import LiveTimeline
+from lab.runtime.active_faults import ActiveFaults, left_behind
 from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
 from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
@@ -268,7 +268,7 @@ def test_a_second_ctrl_c_leaves_the_fault_and_says_so(world: World, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         world.inject(after_epoch=2, on_moment=listen)
     assert "ray-worker-0 is still under the fault: labctl heal undoes it" in [m.text for m in world.moments]
-    assert [entry.target for entry in left_behind(world.lab)] == [W0]
+    assert [entry.target for entry in left_behind(world.runtime)] == [W0]
     over.set()
 
 
@@ -576,12 +576,12 @@ def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(world: W
     assert receipt is not None
     assert receipt.fault.reverted_at is None
     assert "ray-worker-0 is still under the fault: labctl heal undoes it" in [m.text for m in world.moments]
-    (left,) = left_behind(world.lab)
+    (left,) = left_behind(world.runtime)
     assert (left.kind, left.target) == ("kill", W0)
     (healed,) = heal(world.lab, clock=world.clock)
     assert healed.problem == ""
     assert world.healthy()
-    assert left_behind(world.lab) == ()
+    assert left_behind(world.runtime) == ()
 
 
 def test_a_node_that_is_started_again_by_the_revert_is_told(
@@ -679,7 +679,7 @@ def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
         world.inject(after_epoch=2)
     kept = [world.store.get(entry.key) for entry in world.store.list(f"{RECEIPTS_PREFIX}/")]
     assert any(b"could not be reverted: OSError(28" in text for text in kept)
-    assert [left.kind for left in left_behind(world.lab)] == ["kill"]
+    assert [left.kind for left in left_behind(world.runtime)] == ["kill"]
 
 
 # --detach

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from lab.errors import RefusedError, ServiceError
-from lab.faults.active import ActiveFault, ActiveFaults, myself, process_lives
-from lab.flows.recovery.heal import down_by_itself, heal, left_behind
+from lab.flows.recovery.heal import heal
+from lab.runtime.active_faults import (
+    ActiveFault,
+    ActiveFaults,
+    down_by_itself,
+    left_behind,
+    myself,
+    process_lives,
+)
 from lab.services import STORE
 from lab.topology import LabSpec, State
 from tests.unit.flows.world import JOB, W0, W1, Training, World
@@ -42,7 +49,7 @@ def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: World) -> None:
     ActiveFaults(world.runtime.folder()).keep(ActiveFault("pause", W0, JOB, 5.0, *myself()))
 
     assert heal(world.lab) == ()
-    assert left_behind(world.lab) == ()
+    assert left_behind(world.runtime) == ()
     status = world.runtime.status().service(W0)
     assert status is not None
     assert status.state is State.PAUSED
@@ -53,7 +60,7 @@ def test_a_service_that_ended_by_itself_is_told_from_one_that_a_fault_has_ended(
     world.runtime.kill(W1)
     left(world, "kill")
 
-    assert down_by_itself(world.lab, world.lab.status()) == (W1,)
+    assert down_by_itself(world.runtime, world.lab.status()) == (W1,)
 
 
 def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: World) -> None:
@@ -64,20 +71,20 @@ def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: World) -> Non
     (healed,) = heal(world.lab, clock=world.clock)
 
     assert healed.problem == "it does not start"
-    assert len(left_behind(world.lab)) == 1
+    assert len(left_behind(world.runtime)) == 1
 
 
 def test_in_a_lab_that_is_down_there_is_nothing_to_undo(world: World) -> None:
     left(world)
     world.runtime.down()
     assert heal(world.lab) == ()
-    assert left_behind(world.lab) == ()
+    assert left_behind(world.runtime) == ()
 
 
 def test_down_forgets_what_was_left(world: World) -> None:
     left(world)
     world.lab.down()
-    assert left_behind(world.lab) == ()
+    assert left_behind(world.runtime) == ()
 
 
 KEY, KEPT = "run/checkpoint_2/model.pt", ".raylab/kept/j1/checkpoint_2"
@@ -103,7 +110,7 @@ def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Worl
     assert (told.kind, told.target) == ("checkpoint-delete", STORE)
     assert told.problem == "lab raylab is down, start it first: `labctl up`"
     assert begun == []
-    assert [entry.kind for entry in left_behind(world.lab)] == ["checkpoint-delete"]
+    assert [entry.kind for entry in left_behind(world.runtime)] == ["checkpoint-delete"]
 
     world.lab.up(LabSpec(workers=2))
     (healed,) = heal(world.lab, begun.append, clock=world.clock)
@@ -111,7 +118,7 @@ def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Worl
     assert healed.problem == ""
     assert world.store.get(KEY) == b"weights"
     assert not world.store.list(KEPT)
-    assert left_behind(world.lab) == ()
+    assert left_behind(world.runtime) == ()
 
 
 def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_by_itself(
@@ -122,13 +129,13 @@ def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_b
     world.runtime.down()
 
     assert [healed.kind for healed in heal(world.lab)] == ["checkpoint-delete"]
-    assert [entry.kind for entry in left_behind(world.lab)] == ["checkpoint-delete"]
+    assert [entry.kind for entry in left_behind(world.runtime)] == ["checkpoint-delete"]
 
 
 def test_a_damaged_checkpoint_is_forgotten_with_all_objects(world: World) -> None:
     deleted_checkpoint(world)
     world.lab.down(volumes=True)
-    assert left_behind(world.lab) == ()
+    assert left_behind(world.runtime) == ()
 
 
 def test_a_checkpoint_fault_that_had_damaged_nothing_yet_is_forgotten_with_the_lab(world: World) -> None:

@@ -131,7 +131,7 @@ def test_a_long_time_has_no_more_points_than_a_chart_can_show() -> None:
 
 def test_a_prometheus_that_does_not_answer_is_told(tmp_path: Path) -> None:
     def silent(*_: object, **__: object) -> Reply:
-        raise NoAnswerError("nothing accepts connections there")
+        raise NoAnswerError("nothing listens there")
 
     with pytest.raises(LabDownError, match="http://p does not answer"):
         write_dashboards(Prometheus("http://p", silent), tmp_path, WINDOW, "raylab")

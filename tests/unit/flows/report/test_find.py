@@ -144,13 +144,13 @@ def damaged(where: str, value: Any) -> dict[str, Any]:
         ("fault", {"kind": "kill"}, "fault.target is missing"),
         ("fault.at", "noon", "fault.at should be a valid number, not 'noon'"),
         ("fault.at", float("nan"), "Out of range float values are not JSON compliant"),
-        ("fault.at", 10**400, "fault.at: no date can be made of it"),
-        ("fault.reverted_at", 1e12, "fault.reverted_at: no date can be made of it"),
+        ("fault.at", 10**400, "fault.at: not a date"),
+        ("fault.reverted_at", 1e12, "fault.reverted_at: not a date"),
         ("timeline.node_dead", float("inf"), "Out of range float values are not JSON compliant"),
-        ("timeline.node_dead", -1e11, "timeline.node_dead: no date can be made of it"),
+        ("timeline.node_dead", -1e11, "timeline.node_dead: not a date"),
         ("attempts", [{"attempt": 1}], r"attempts\[0\].nodes is missing"),
         ("attempts", None, "attempts should be a valid (array|tuple), not None"),
-        ("attempts.1.ended_at", 1e11, r"attempts\[1\].ended_at: no date can be made of it"),
+        ("attempts.1.ended_at", 1e11, r"attempts\[1\].ended_at: not a date"),
         ("checks.0.name", 1, r"checks\[0\].name should be a valid string, not 1"),
         ("world_size", [{"at": None, "ranks": 1}], r"world_size\[0\].at should be a valid number, not None"),
         ("job", "x", "job should be an object, not 'x'"),
@@ -260,7 +260,7 @@ def test_settings_of_a_later_start_of_the_lab_are_not_shown(trained: World) -> N
     trained.jobs.known.clear()
     found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
     assert (found.lab, found.gpus, found.settings, found.workers) == ("raylab", "", (), ())
-    assert any("of another start" in line for line in found.missing)
+    assert any("belong to another start" in line for line in found.missing)
 
 
 def test_damaged_samples_are_named(trained: World) -> None:

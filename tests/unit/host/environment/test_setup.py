@@ -69,7 +69,7 @@ class FakeMachine:
                 on_silence()
                 return subprocess.CompletedProcess(argv, code, output)
         self.during(text)
-        if "-m venv" in text or "-m virtualenv" in text:
+        if "-m venv" in text:
             self.make_venv(pip="--without-pip" not in argv)
         elif "-m ensurepip" in text:
             self.put("pip")
@@ -238,16 +238,20 @@ def test_an_interrupted_installation_goes_on_and_mends_the_package_that_was_cut_
     assert environment.is_current("cli", str(root))
 
 
-def test_a_python_without_ensurepip_falls_back_to_virtualenv(fake: FakeMachine) -> None:
-    fake.answers["installer.txt"] = (1, "No module named pip")
-    fake.answers["-m ensurepip"] = (1, "python: No module named ensurepip")
-    install(fake)
-    assert fake.did("-m virtualenv")
-
-
-def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachine) -> None:
-    fake.answers["-m venv"] = (1, "/usr/bin/python3: No module named venv")
-    fake.answers["-m virtualenv"] = (1, "/usr/bin/python3: No module named virtualenv")
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"-m venv": (1, "/usr/bin/python3: No module named venv")},
+        {
+            "installer.txt": (1, "No module named pip"),
+            "-m ensurepip": (1, "python: No module named ensurepip"),
+        },
+    ],
+)
+def test_a_python_that_makes_no_environments_is_told_with_the_package_to_install(
+    fake: FakeMachine, answers: dict[str, tuple[int, str]]
+) -> None:
+    fake.answers.update(answers)
     with pytest.raises(SetupError, match="cannot make virtual environments") as caught:
         install(fake)
     assert "apt install python3-venv" in caught.value.hint
@@ -276,10 +280,10 @@ def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachin
         ("  cause: HTTP status client error (407 Proxy Authentication Required) for url", "refused access"),
         ("  cause: Because there is no version of click==99.0 and you require click==99.0, we",
          "no package click==99.0 for this Python"),
-        ("  cause: Because click was not found in the provided package", "no package click where"),
+        ("  cause: Because click was not found in the provided package", "pip's package index has no click"),
         ("error: failed to remove file `/x`: Permission denied (os error 13)", "a file cannot be written"),
         ("hm\nERROR: first\nERROR: something new", "ERROR: something new"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )  # fmt: skip
 def test_a_failed_installation_says_why_and_where_the_log_lies(
@@ -457,7 +461,7 @@ def test_where_uv_cannot_honour_an_option_of_pip_pip_installs_and_that_is_said(
     fake.answers["pip config list"] = (0, config)
     said = install(fake)
     option = config.split(".")[1].partition("=")[0]
-    assert f"installing with pip instead of uv, which has no counterpart of pip's option {option}" in said
+    assert f"installing with pip instead of uv, which has no equivalent of pip's option {option}" in said
     assert fake.did("-m pip install .*cli.txt")
     assert not fake.did("uv pip install")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from lab.api.health import AgentReport, Orders
 from raylab_health.agent import BEAT_SECONDS, CONFIRM_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
 from raylab_health.examine import examine
 from raylab_health.model import CPU, EVICT, GPU, NODE, PASS, WARN, Check, Context, Finding, NotHereError
+from raylab_health.runner import Runner
 from tests.unit.probe.raylab_health.fakes import FakeNode
 
 CARD = "gpu-0"
@@ -49,7 +50,7 @@ class Bench:
             "boot",
             tuple(self.checks.values()),
             self.node,
-            self,
+            cast(Runner, self),
             self._post,
             gpus=1,
             address="ray-worker-0:7",

@@ -125,7 +125,7 @@ FAILURES = (
          "pcie_copy ended with 1: CUDA's driver: no memory (2)", says=(1, "CUDA's driver: no memory (2)\n")),
     Case("the copy ends with a traceback", "pciebw", UNKNOWN, "pcie_copy ended with 1: OSError: no",
          says=(1, "Traceback (most recent call last):\n  File \"x\", line 1\nOSError: no\n\n")),
-    Case("the copy says nothing", "pciebw", UNKNOWN, "ended with -9: it says nothing", says=(-9, "\n")),
+    Case("the copy says nothing", "pciebw", UNKNOWN, "ended with -9: it printed nothing", says=(-9, "\n")),
     Case("the copy is not answered", "pciebw", UNKNOWN, "timed out", says=UnreadableError("timed out")),
     Case("DGEMM is wrong", "gpumem", EVICT, "DGEMM", says=(0, '{"wrong": ["DGEMM"], "bytes": 8}')),
     Case("DAXPY and DGEMM are wrong", "gpumem", EVICT, "DAXPY and DGEMM",

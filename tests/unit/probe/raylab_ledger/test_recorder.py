@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class Store:
         self.refusals = refusals
         self.gate = threading.Event()
         self.gate.set()
+        self.written = threading.Event()
 
     def write(self, name: str, data: bytes) -> None:
         assert self.gate.wait(PATIENCE)
@@ -32,6 +34,7 @@ class Store:
             raise OSError("the store is down")
         assert name not in self.objects
         self.objects[name] = data
+        self.written.set()
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -70,6 +73,60 @@ def test_all_events_arrive_in_order() -> None:
     assert ledger.flush(PATIENCE)
     assert [event["number"] for event in store.events] == list(range(200))
     assert [event["n"] for event in store.events] == list(range(1, 201))
+
+
+@dataclass
+class Spent:
+    """See the fixture; the last of `times` is now."""
+
+    store: Store
+    ledger: Recorder
+    times: list[float]
+
+
+@pytest.fixture
+def spent(monkeypatch: pytest.MonkeyPatch) -> Spent:
+    """A recorder that has made all the objects that it may make at any pace; it earns one in 1000 s."""
+    monkeypatch.setattr(recorder, "OBJECTS_A_SECOND", 0.001)
+    store, times = Store(), [12.5]
+    ledger = Recorder(store.write, "rank0", {}, clock=lambda: times[-1])
+    for _ in range(recorder.BURST):
+        ledger.record("report", checkpoint=None)
+        assert ledger.flush(PATIENCE)
+    assert len(store.objects) == recorder.BURST
+    return Spent(store, ledger, times)
+
+
+def test_reports_that_come_faster_than_objects_gather_until_somebody_waits_for_them(spent: Spent) -> None:
+    for _ in range(50):
+        spent.ledger.record("report", checkpoint=None)
+
+    assert len(spent.store.objects) == recorder.BURST
+    assert spent.ledger.flush(PATIENCE)
+    assert len(spent.store.objects) == recorder.BURST + 1
+    assert [event["n"] for event in spent.store.events] == list(range(1, recorder.BURST + 51))
+
+
+@pytest.mark.parametrize("entry", [{"event": "report", "checkpoint": "s3://ray/c"}, {"event": "weights"}])
+def test_what_a_verdict_depends_on_takes_waiting_reports_with_it(spent: Spent, entry: dict[str, Any]) -> None:
+    spent.ledger.record("report", checkpoint=None)
+    spent.ledger.record("report", checkpoint=None)
+    spent.store.written.clear()
+
+    spent.ledger.record(**entry)
+
+    assert spent.store.written.wait(PATIENCE)
+    assert len(spent.store.objects) == recorder.BURST + 1
+    assert len(spent.store.events) == recorder.BURST + 3
+
+
+def test_an_object_is_earned_with_time(spent: Spent) -> None:
+    spent.times.append(12.5 + 2 / recorder.OBJECTS_A_SECOND)
+    spent.store.written.clear()
+
+    spent.ledger.record("report", checkpoint=None)
+
+    assert spent.store.written.wait(PATIENCE)
 
 
 def test_a_store_that_is_down_for_a_while_loses_nothing_and_is_told_of_once(

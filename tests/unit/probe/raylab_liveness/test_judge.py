@@ -13,6 +13,7 @@ from raylab_liveness.judge import (
     LONGEST_SECONDS,
     SILENCE_SECONDS,
     STEP_SECONDS,
+    STOPPED_SECONDS,
     STRETCH,
     Death,
     Judge,
@@ -32,6 +33,8 @@ class Machine:
         self.now, self.hop = 0.0, hop
         self.silent: set[bytes] = set()
         """Nodes that answer nothing."""
+        self.kernel = False
+        """A second witness sees that those were stopped."""
         self.deaths: list[tuple[float, Death]] = []
         self._asked: dict[bytes, float] = {}
         self._answers: dict[bytes, float] = {}
@@ -50,6 +53,9 @@ class Machine:
         self.now += seconds
         for node in NODES:
             self._look(node.node_id)
+            if self.kernel:
+                stopped = node.node_id in self.silent
+                self.judge.hear(Sign("kernel", node.node_id, Kind.STOPPED if stopped else Kind.UNKNOWN))
         self.deaths += [(self.now, death) for death in self.judge.step(self.now)]
 
     def _look(self, name: bytes) -> None:
@@ -100,6 +106,39 @@ def test_on_an_idle_machine_a_frozen_node_is_dead_after_two_and_a_half_seconds(i
     assert "has not answered for 2." in death.why
 
 
+def test_two_witnesses_of_a_stopped_node_need_half_a_second(idle: Machine) -> None:
+    idle.kernel, idle.silent, stopped_at = True, {TWO.node_id}, idle.now
+    idle.run(2.0)
+    at, death = idle.deaths[0]
+    assert death.node == TWO
+    assert STOPPED_SECONDS <= at - stopped_at <= 1.0
+    assert "its process was stopped" in death.why
+
+
+def test_a_node_that_was_stopped_for_a_moment_lives(idle: Machine) -> None:
+    idle.kernel = True
+    for _ in range(20):
+        idle.silent = {ONE.node_id, TWO.node_id}
+        idle.run(0.4)
+        idle.thaw()
+        idle.run(1.0)
+    assert idle.deaths == []
+
+
+def test_a_stopped_process_of_a_node_that_answers_is_nothing(idle: Machine) -> None:
+    idle.judge.hear(Sign("kernel", ONE.node_id, Kind.STOPPED))
+    idle.run(60.0)
+    assert idle.deaths == []
+
+
+def test_a_node_that_went_on_and_does_not_answer_is_given_as_long_as_any_other(idle: Machine) -> None:
+    idle.silent, silent_at = {ONE.node_id}, idle.now
+    idle.judge.hear(Sign("kernel", ONE.node_id, Kind.STOPPED))
+    idle.judge.hear(Sign("kernel", ONE.node_id, Kind.UNKNOWN))
+    idle.run(4.0)
+    assert idle.deaths[0][0] - silent_at >= SILENCE_SECONDS
+
+
 def test_a_cut_connection_is_waited_for_a_moment_only(idle: Machine) -> None:
     begin = idle.now
     while not idle.deaths and idle.now < begin + 1.0:
@@ -111,8 +150,10 @@ def test_a_cut_connection_is_waited_for_a_moment_only(idle: Machine) -> None:
     assert "broke" in death.why
 
 
+@pytest.mark.parametrize("kernel", [False, True])
 @pytest.mark.parametrize("seconds", [3.0, 5.0, 60.0, 3600.0])
-def test_a_machine_that_stood_still_has_lost_nobody(idle: Machine, seconds: float) -> None:
+def test_a_machine_that_stood_still_has_lost_nobody(idle: Machine, seconds: float, kernel: bool) -> None:
+    idle.kernel = kernel
     idle.silent = {HEAD.node_id, ONE.node_id, TWO.node_id}  # the judge was the last one to be stopped
     idle.run(0.5)
     idle.step(seconds)  # and the first to go on

@@ -309,7 +309,7 @@ def test_a_refusal_is_printed_and_recorded(
 
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "raylab: checkpoint_9 is damaged (model.pt is gone): resuming from checkpoint_8"
-    assert said[1].endswith("no other is left: starting anew")
+    assert said[1].endswith("no other is left: training starts over")
     assert recorded[0] == (
         "checkpoint_refused",
         {

@@ -92,7 +92,7 @@ def test_a_cut_takes_the_container_off_the_network_and_its_revert_gives_the_name
     assert state(up, WORKER) is State.RUNNING
     found = up.status().service(WORKER)
     assert found is not None
-    assert found.detail == "its container is cut off the lab's network"
+    assert found.detail == "its container is cut off from the lab's network"
     up.reconnect(WORKER)
     up.reconnect(WORKER)
     assert docker.journal == [

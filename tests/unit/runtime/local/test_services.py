@@ -64,6 +64,8 @@ def test_the_hub_is_told_of_its_lab_and_knows_no_secret_of_it(monkeypatch: pytes
     told = json.loads(command.environment["RAYLAB_HUB"])
     assert (told["port"], told["api_port"], told["host"]) == (10, 11, "127.0.0.1")
     assert (told["gateway"], told["store"]) == ("http://127.0.0.1:9", "http://127.0.0.1:4")
+    assert told["page"] == "http://127.0.0.1:9/class/"
+    assert made.command(JUPYTER).environment["RAYLAB_CLASS_URL"] == told["page"]
     assert (told["folder"], told["people"]) == ("/labs/raylab/hub", "/labs/raylab/people")
     assert told["mark"] == command.environment[MARK] == "/labs/raylab:hub"
 
@@ -288,6 +290,14 @@ def test_jobs_find_models_where_the_users_own_are(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(name, "/models")
     for service in (HEAD, W0, FORKS, JUPYTER):
         assert plan().command(service).environment[name] == "/models"
+
+
+def test_jupyters_terminal_has_labctl_and_its_page_the_dashboard() -> None:
+    environment = plan().command(JUPYTER).environment
+    assert environment["PATH"].split(os.pathsep)[0] == "/labs/raylab/jupyter/bin"
+    assert environment["LABCTL_NO_VENV"] == "1"
+    assert environment["RAYLAB_DASHBOARD_URL"] == plan().url("dashboard")
+    assert environment["RAYLAB_CLASS_URL"] == ""
 
 
 def test_git_in_jupyters_terminal_does_not_find_the_checkout_that_its_folder_is_in() -> None:

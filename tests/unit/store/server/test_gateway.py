@@ -25,6 +25,7 @@ from lab.store.server.keys import Key, Keyring
 from lab.store.server.minio_api import METRICS_PATH
 from lab.store.upstream import Upstream
 from lab.topology import BUCKET, Credentials
+from tests.s3_basics import BASICS
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, AnswerPool, Server, WsgiPool, signer
 
 THEIRS = "course-7"
@@ -88,7 +89,8 @@ def front(server: Server) -> Front:
 
 
 def test_the_gateway_does_all_that_ray_and_the_lab_ask_of_a_store(front: Front) -> None:
-    asked = tuple(question for question in QUESTIONS if question.name != "pyarrow")  # it takes a socket
+    over_http = tuple(question for question in QUESTIONS if question.name != "pyarrow")  # it takes a socket
+    asked = (*over_http, *BASICS)
     checks = {check.name: check for check in examine(front.client(), BUCKET, questions=asked)}
     assert {name: each for name, each in checks.items() if each.outcome != "passed"} == {}
     assert len(checks) == len(asked) + 2

@@ -286,7 +286,7 @@ def test_what_decodes_is_settled_once_and_a_batch_is_not_gone_on_with_by_another
 def test_a_lost_attempt_is_logged_in_the_words_that_job_lose_node_looks_for(llm: Any, capsys: Any) -> None:
     from lab.flows.inference import LOST
 
-    llm.batch.show(llm.client.Failure("p7", 2, 1.0, "the stream ended before its end"))
+    llm.batch.show(llm.client.Failure("p7", 2, 1.0, "the stream ended too early"))
     assert len(LOST.findall(capsys.readouterr().out)) == 1
 
 
@@ -334,8 +334,8 @@ def test_answers_are_computed_once_more_on_gpus_where_replicas_have_them(
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [("GetTimeoutError", "not computed once more in 600 s: no GPU is free"),
-     ("OutOfMemoryError", "not computed once more: the node has no memory")],
+    [("GetTimeoutError", "not recomputed in 600 s: no GPU is free"),
+     ("OutOfMemoryError", "not recomputed: the node has no memory")],
 )  # fmt: skip
 def test_a_check_that_fails_leaves_the_evidence_of_the_batch(
     llm: Any, args: SimpleNamespace, ray_tasks: Any, capsys: Any, error: str, said: str
@@ -378,7 +378,7 @@ def test_answers_that_an_endpoint_did_not_give_again_are_counted(
     monkeypatch.setattr(llm.batch, "ask_all", ask_all)
     args.url, prompts = "http://127.0.0.1:9", llm.client.random_prompts(3, 6)
     assert list(llm.batch.once_more("s3://x", SHA256, prompts, args)) == [prompts[0].id]
-    assert "2 of 3 answers could not be computed once more" in capsys.readouterr().out
+    assert "2 of 3 answers could not be recomputed" in capsys.readouterr().out
 
 
 def test_an_endpoint_that_refuses_the_check_is_named(
@@ -391,7 +391,7 @@ def test_an_endpoint_that_refuses_the_check_is_named(
     monkeypatch.setattr(llm.client, "asking", lambda *_: refused)
     args.url = "http://127.0.0.1:9"
     assert llm.batch.once_more("s3://x", SHA256, llm.client.random_prompts(2, 6), args) == {}
-    assert "not computed once more: http://127.0.0.1:9: HTTP 401" in capsys.readouterr().out
+    assert "not recomputed: http://127.0.0.1:9: HTTP 401" in capsys.readouterr().out
 
 
 def test_ray_data_takes_no_endpoint(llm: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,8 +162,8 @@ def test_the_one_model_is_listed(endpoint: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (b"{", 400, "no JSON"),
-        (b"[]", 400, "no JSON object"),
+        (b"{", 400, "not JSON"),
+        (b"[]", 400, "not a JSON object"),
         ({}, 400, "prompt must be"),
         ({"prompt": "a", "model": "other"}, 404, "there is no model"),
         ({"prompt": "a", "max_tokens": "many"}, 400, "max_tokens must be int"),

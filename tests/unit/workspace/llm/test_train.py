@@ -189,10 +189,10 @@ def test_another_text_or_another_seed_does_not_go_on_with_a_run(
     lab.lost_after = 2
     with pytest.raises(LostError):
         train(llm, settings)
-    with pytest.raises(ValueError, match="of another run: seed was 7, is 8"):
+    with pytest.raises(ValueError, match="to another run: seed was 7, is 8"):
         train(llm, settings | {"seed": 8})
     (text / "0.txt").write_text("changed")
-    with pytest.raises(ValueError, match="of another run: text was"):
+    with pytest.raises(ValueError, match="to another run: text was"):
         train(llm, settings)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from string import Template
 
 from lab.host.files import ROOT
 from lab.host.secrets import RANDOM_IN_SHELL
@@ -17,6 +18,7 @@ from lab.runtime.compose.state import ComposeState
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
 
+HERE = Path(__file__).parent
 PARTS = ("compose", "docker", "forkserver", "kueue", "lab", "workspace")
 """Folders that go along."""
 FILES = ("requirements/image.txt", "requirements/standin.txt", "LICENSE")
@@ -24,38 +26,6 @@ LEFT_OUT = ("__pycache__", "secrets", ".ipynb_checkpoints")
 OVERRIDE = "override.json"
 FIRST_RENDER = 128
 """Number of the first GPU's file in /dev/dri."""
-
-SECRETS = """#!/bin/sh
-# Makes the secrets of the lab, each once, and notes in compose/.env whose they are. Needs openssl.
-set -eu
-command -v openssl >/dev/null || { echo "secrets.sh: openssl is missing: install it" >&2; exit 1; }
-umask 077
-cd "$(dirname "$0")/compose"
-mkdir -p secrets data
-grep -q ^LAB_UID= .env || printf 'LAB_UID=%s\\nLAB_GID=%s\\n' "$(id -u)" "$(id -g)" >>.env
-cd secrets
-RANDOM
-new() { [ -s "$2" ] || random "$1" >"$2"; } # bytes file
-new 32 ray.token
-new 32 jupyter.token
-new 16 grafana.password
-new 10 s3-root.user
-new 20 s3-root.password
-new 24 redis.password
-printf 'requirepass %s\\n' "$(cat redis.password)" >redis.conf
-if [ ! -s aws.ini ]; then
-    key=$(random 10)
-    secret=$(random 20)
-    printf '{"access_key": "%s", "secret_key": "%s"}' "$key" "$secret" >s3.json
-    printf '[default]\\naws_access_key_id = %s\\naws_secret_access_key = %s\\n' "$key" "$secret" >aws.ini
-fi
-base64url() { openssl base64 -A | tr '+/' '-_' | tr -d '='; }
-head=$(printf '{"alg": "HS512", "typ": "JWT"}' | base64url)
-claims=$(printf '{"exp": 4891363200, "sub": "%s", "iss": "prometheus"}' "$(cat s3-root.user)" | base64url)
-signature=$(printf '%s.%s' "$head" "$claims" |
-    openssl dgst -sha512 -hmac "$(cat s3-root.password)" -binary | base64url)
-printf '%s.%s.%s' "$head" "$claims" "$signature" >s3-metrics.token
-"""
 
 
 def compose_folder(spec: LabSpec) -> dict[str, bytes]:
@@ -68,7 +38,8 @@ def compose_folder(spec: LabSpec) -> dict[str, bytes]:
     if override:
         files[f"compose/{OVERRIDE}"] = json.dumps(override, indent=1).encode() + b"\n"
     files["compose/.env"] = env_text(state, names).encode()
-    files["secrets.sh"] = SECRETS.replace("RANDOM", RANDOM_IN_SHELL).encode()
+    secrets = (HERE / "secrets.sh").read_text(encoding="utf-8")
+    files["secrets.sh"] = secrets.replace("RANDOM", RANDOM_IN_SHELL).encode()
     files["README.md"] = readme(spec).encode()
     return files
 
@@ -136,18 +107,8 @@ def readme(spec: LabSpec) -> str:
         Vendor.NVIDIA: "`compose/.env` gives GPUs by number or UUID: `LAB_WORKER_0_GPU` and so on.\n\n",
         Vendor.AMD: "GPUs are given by their files in `compose/.env`, which needs `LAB_RENDER_GID` too.\n\n",
     }.get(spec.gpu.vendor, "")
-    train = f"python train.py --workers {spec.workers}"
-    return f"""# {spec.name} with plain Compose
-
-Needs Docker with Compose 2.20 or newer, and openssl. {spec.settings}.
-
-    sh secrets.sh
-    docker buildx build -f docker/Dockerfile --target lab{index} -t raylab/ray:{__version__}-{kind} .
-    cd compose
-    docker compose up --wait
-    docker compose exec jupyter ray job submit --working-dir digits -- {train}
-    docker compose down
-
-{gpu}Ray's dashboard is http://127.0.0.1:8265 and asks for `compose/secrets/ray.token`; JupyterLab is
-http://127.0.0.1:8888 and asks for `compose/secrets/jupyter.token`. `compose/.env.example` has all settings.
-"""
+    text = Template((HERE / "readme.txt").read_text(encoding="utf-8"))
+    return text.substitute(
+        name=spec.name, settings=spec.settings, index=index, version=__version__, kind=kind, gpu=gpu,
+        workers=spec.workers,
+    )  # fmt: skip

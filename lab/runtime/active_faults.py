@@ -1,6 +1,6 @@
 """The faults that last, as files in the lab's folder: another labctl can revert what one that died has left.
 
-Beside it records.py has the faults of a job as objects in the store: for charts, and for good.
+`lab.faults.records` has the faults of a job as objects in the store: for charts, and for good.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from lab.api.light import restore
 from lab.errors import RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.reading import read_json
-from lab.runtime.base import NodeControl
+from lab.runtime.base import LabView, NodeControl
+from lab.topology import LabStatus, State
 
 FOLDER = "faults"
 """Folder in the lab's folder, with a file for each fault that lasts."""
@@ -112,6 +113,20 @@ class ActiveFaults:
             return sorted(self._folder.glob("[0-9]*.json"))
         except OSError:
             return []
+
+
+def left_behind(lab: LabView) -> tuple[ActiveFault, ...]:
+    """The faults to heal, the oldest first; none where labctl keeps no notes."""
+    return ActiveFaults(lab.folder()).left() if isinstance(lab, NodeControl) else ()
+
+
+def down_by_itself(lab: LabView, status: LabStatus) -> tuple[str, ...]:
+    """The services that nobody starts again, and that no fault on record has ended."""
+    if not isinstance(lab, NodeControl):
+        return ()
+    on_purpose = {fault.target for fault in ActiveFaults(lab.folder()).lasting()}
+    ended = (service.service for service in status.services if service.state in (State.ABSENT, State.EXITED))
+    return tuple(service for service in ended if service not in on_purpose)
 
 
 def refuse_leaving(runtime: NodeControl) -> None:
