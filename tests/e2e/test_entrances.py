@@ -92,7 +92,8 @@ def _furnish(course: Course) -> str:
 
 def _unchanged(bench: Bench) -> str:
     """A request for another state of ben's queue that is the one it has."""
-    queues = [one for one in bench.lab.queues.objects() if one["kind"] == "LocalQueue"]
+    objects = json.loads(json.dumps([*bench.lab.queues.objects()]))
+    queues = [one for one in objects if one["kind"] == "LocalQueue"]
     (queue,) = (one for one in queues if one["metadata"]["namespace"] == "ben")
     return json.dumps({"files": [{"name": "queue.yaml", "text": json.dumps(queue)}]})
 

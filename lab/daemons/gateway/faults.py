@@ -70,8 +70,8 @@ def breaker(environ: Mapping[str, str], ray: tuple[str, str]) -> Breaker | None:
 
     def start(node: str, job: str) -> subprocess.Popen[bytes]:
         argv = (*labctl, "fault-inject", node, "--job", job, "--timeout", LONGEST)
-        return command.start(
-            argv, env={**kept, **own}, cwd=home, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        none = subprocess.DEVNULL  # its moments, on stderr, go to the gateway's log
+        environment = {**kept, **own}
+        return command.start(argv, env=environment, cwd=home, stdin=none, stdout=none, start_new_session=True)
 
     return Breaker(lambda: holdings(read(RayApi(*ray))), start)

@@ -139,6 +139,11 @@ class _Setup:
             return
         if not any("ensurepip" in line or "No module named" in line for line in lines):
             raise venv.failed("making .venv failed", lines)
+        code, lines = venv.run([base, "-m", "virtualenv", "--quiet", venv.folder])
+        if code == 0:
+            return
+        if not any("No module named" in line for line in lines):
+            raise venv.failed("making .venv with virtualenv failed", lines)
         raise SetupError(
             f"{base} cannot make virtual environments: its venv module is incomplete",
             "install it (Debian, Ubuntu: sudo apt install python3-venv), then try again",

@@ -69,7 +69,7 @@ class FakeMachine:
                 on_silence()
                 return subprocess.CompletedProcess(argv, code, output)
         self.during(text)
-        if "-m venv" in text:
+        if "-m venv" in text or "-m virtualenv" in text:
             self.make_venv(pip="--without-pip" not in argv)
         elif "-m ensurepip" in text:
             self.put("pip")
@@ -238,20 +238,16 @@ def test_an_interrupted_installation_goes_on_and_mends_the_package_that_was_cut_
     assert environment.is_current("cli", str(root))
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {"-m venv": (1, "/usr/bin/python3: No module named venv")},
-        {
-            "installer.txt": (1, "No module named pip"),
-            "-m ensurepip": (1, "python: No module named ensurepip"),
-        },
-    ],
-)
-def test_a_python_that_makes_no_environments_is_told_with_the_package_to_install(
-    fake: FakeMachine, answers: dict[str, tuple[int, str]]
-) -> None:
-    fake.answers.update(answers)
+def test_a_python_without_ensurepip_falls_back_to_virtualenv(fake: FakeMachine) -> None:
+    fake.answers["installer.txt"] = (1, "No module named pip")
+    fake.answers["-m ensurepip"] = (1, "python: No module named ensurepip")
+    install(fake)
+    assert fake.did("-m virtualenv")
+
+
+def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachine) -> None:
+    fake.answers["-m venv"] = (1, "/usr/bin/python3: No module named venv")
+    fake.answers["-m virtualenv"] = (1, "/usr/bin/python3: No module named virtualenv")
     with pytest.raises(SetupError, match="cannot make virtual environments") as caught:
         install(fake)
     assert "apt install python3-venv" in caught.value.hint
