@@ -20,6 +20,7 @@ from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
 from lab.cli.store_options import WantedStore, adopted, look_back, store_elsewhere, store_options
+from lab.cli.tunnel import tunnel
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
@@ -136,6 +137,8 @@ def up(
     render.show_lab(app.out, status)
     for line in words(lab.endpoints()) if spec.address else ():
         app.out.line(line)
+    for line in tunnel(((s.service, s.url) for s in status.services), os.environ):
+        app.out.note(line)
     app.out.note("next: labctl submit digits, labctl status, labctl down")
 
 
