@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from lab.services import GATEWAY, GRAFANA, HEAD, HUB, JUPYTER, STORE
+from lab.topology import ServiceStatus
 
 PAGES = (HEAD, JUPYTER, STORE, GRAFANA, GATEWAY, HUB)
 """Services with pages that people open."""
 
 
-def tunnel(urls: Iterable[tuple[str, str]], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Two lines for a shell of ssh: what to type on one's own machine, to open the same addresses in its browser.
+def tunnel(services: Iterable[ServiceStatus], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What to type on one's own machine to open the same addresses in its browser: two lines.
 
-    `urls` are services with what they are reached at. Nothing where ssh did not start this shell: its
-    SSH_CONNECTION is `client port server port` (ssh(1), ENVIRONMENT).
+    Nothing where ssh did not start this shell: its SSH_CONNECTION is
+    `client port server port` (ssh(1), ENVIRONMENT).
     """
     connection = environ.get("SSH_CONNECTION", "").split()
-    ports = [urlsplit(url).port for service, url in urls if service in PAGES]
+    ports = [urlsplit(row.url).port for row in services if row.service in PAGES]
     if len(connection) != 4 or not any(ports):
         return ()
     forwards = " ".join(f"-L {port}:127.0.0.1:{port}" for port in ports if port)

@@ -135,10 +135,8 @@ def up(
     if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)
-    for line in words(lab.endpoints()) if spec.address else ():
+    for line in words(lab.endpoints()) if spec.address else tunnel(status.services, os.environ):
         app.out.line(line)
-    for line in tunnel(((s.service, s.url) for s in status.services), os.environ):
-        app.out.note(line)
     app.out.note("next: labctl submit digits, labctl status, labctl down")
 
 
