@@ -36,7 +36,7 @@ ROUTES = (
     Route(
         "gateway",
         (
-            *("/class", "/class/*", "/api/*", "/person", "/healthz"),
+            *("/class", "/class/*", "/api/*", "/person", "/people/*", "/healthz"),
             # of the queues
             *("/jobs", "/dry-run", "/packages/*", "/workloads", "/workloads/*", "/events", "/queues"),
             *("/objects", "/health", "/health/*", "/apply", "/delete"),

@@ -363,8 +363,8 @@ def test_lessons_are_collected_and_shown(school: School, tmp_path: Path) -> None
     assert refused.exit_code == LessonError.exit_code
     assert "ben.json, line 1: the report was changed after it was written" in refused.stdout
     rows = list(csv.reader(school.labctl.ok("class", "progress", "--csv").splitlines()))
-    assert (rows[0][:3], rows[1][:4], rows[2][:3]) == (
-        ["name", "1", "2"], ["ann", "", "claimed", ""], ["ben", "", ""],
+    assert (rows[0][:4], rows[1][:5], rows[2][:3]) == (
+        ["name", "0", "1", "2"], ["ann", "", "", "claimed", ""], ["ben", "", ""],
     )  # fmt: skip
     assert "claimed" in school.labctl.ok("class", "progress")
     shown = school.labctl.json("class", "progress")

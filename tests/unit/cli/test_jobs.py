@@ -98,7 +98,7 @@ def test_fail_if_infeasible_counts_the_ranks_of_a_recipe(labctl: Labctl) -> None
     labctl.jobs.submitted.clear()
     refused = labctl(*argv[:3], "workers=3", *argv[4:])
     assert (refused.exit_code, labctl.jobs.submitted) == (11, [])
-    assert "only 2 of 3 ranks of 8 CPU fit" in refused.stderr
+    assert "only 2 of 3 ranks fit on the nodes; each asks for 8 CPU" in refused.stderr
 
 
 def test_fail_if_infeasible_lets_through_what_fits(labctl: Labctl, script: Path) -> None:

@@ -30,7 +30,7 @@ EXPECTED = {
     "images", "images list", "images pull", "images build", "images save", "images load",
     "class", "class add", "class collect", "class invite", "class list", "class progress",
     "class remove", "class reset",
-    "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
+    "lesson", "lesson list", "lesson run", "lesson check", "lesson report", "lesson restore",
     "lesson data", "lesson data food11", "lesson data list", "lesson data rm",
     "health", "health run", "health alerts", "health silence",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",

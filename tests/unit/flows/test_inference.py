@@ -89,7 +89,7 @@ def test_a_kill_that_hits_no_prompt_is_repeated_once_the_node_is_back(target: st
     lose_node(batch, "j", target, 4, said.append, clock)  # type: ignore[arg-type]
     name = target or "ray-worker-0"
     assert batch.done == [f"kill {name}", f"start {name}"] * 3
-    assert said.count(f"no prompt was in work on {name}") == 2
+    assert said.count(f"no prompt was in progress on {name}") == 2
     assert batch.status == "SUCCEEDED"
 
 

@@ -199,7 +199,7 @@ def test_until_waits_for_what_counts_as_true(world: World) -> None:
     seen: list[int] = []
     world.clock.after(3, lambda: seen.append(7))
     assert begun.until(lambda: seen, "a number", 60) == [7]
-    with pytest.raises(WaitTimeoutError, match="the end of job j: not after 5 s"):
+    with pytest.raises(WaitTimeoutError, match="the end of job j: not within 5 s"):
         begun.until(lambda: False, "the end of job j", 5)
 
 

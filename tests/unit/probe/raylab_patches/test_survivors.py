@@ -85,6 +85,6 @@ def test_a_rank_whose_node_was_given_up_begins_and_commits_no_step() -> None:
 
     alive[0], now[0] = False, 90.0
     for wakes_up in (manager.should_commit, manager.start_quorum):
-        with pytest.raises(RuntimeError, match=r"30 s, .*given up"):
+        with pytest.raises(RuntimeError, match=r"30 s, .*declared dead"):
             wakes_up()
     assert done[-1] == ("begun", 60.0, False)

@@ -252,7 +252,7 @@ def test_a_build_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
             "Docker Engine is not running",
             "start",
         ),
-        ("something else entirely", SetupError, "something else entirely", "repeat"),
+        ("something else entirely", SetupError, "something else entirely", "try again"),
     ],
 )
 def test_a_failure_is_told_in_two_lines(line: str, error: type[LabError], message: str, hint: str) -> None:
