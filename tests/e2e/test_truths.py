@@ -106,6 +106,7 @@ class Tried:
     """Every rank that began after the fault began with the newest checkpoint, and said so."""
     began_again: bool
     """Ranks began after the fault at all."""
+    job_failed: bool
     verdict: str
     reason: str
 
@@ -113,15 +114,19 @@ class Tried:
     def truth(self) -> str:
         """What really happened, in a word or two."""
         if not self.began_again:
-            return "went on"
+            return "the job failed" if self.job_failed else "went on"
         return "resumed" if self.resumed else "did not resume"
 
     @property
     def wrong(self) -> bool:
-        """Whether a lie was believed, or an honest training was not."""
+        """Whether a lie was believed, or an honest training was not.
+
+        A job that failed while nothing could be recorded, as without a store, need not be known better.
+        """
         if self.began_again and not self.resumed:
             return self.verdict in GOOD
-        return self.script.does == "honest" and self.verdict not in GOOD
+        unknown = ("not-verified",) if self.truth == "the job failed" else ()
+        return self.script.does == "honest" and self.verdict not in (*GOOD, *unknown)
 
 
 @dataclass(frozen=True)
@@ -306,7 +311,8 @@ def tried(bench: Bench, training: Training, blow: Blow) -> Tried:
     document = judge(gather(watch, fault)).to_json()
     assert_valid(document)
     truth = training.truth(fault.at, len(fault.damaged))
-    return Tried(training.script, *truth, document["verdict"], document["reason"])
+    failed = bench.lab.jobs.get(training.job).status == "FAILED"
+    return Tried(training.script, *truth, failed, document["verdict"], document["reason"])
 
 
 def marks(group: int, fault: str) -> tuple[Any, ...]:
