@@ -19,7 +19,7 @@ from lab.store import ObjectStore
 from lab.store.upstream import Upstream
 from lab.topology import Credentials
 from tests.conftest import needs_go
-from tests.waiting import eventually
+from tests.waiting import end_process, eventually
 
 VERSITYGW = Program("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 """44 MB; its build takes 2 minutes of one core once."""
@@ -85,17 +85,7 @@ def store_of(
             eventually(lambda: answers(there), START_SECONDS, f"{make} answers")
             yield there
         finally:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it so that it can remove its sockets, and kill it if it does not."""
-    process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+            end_process(process, END_SECONDS)
 
 
 def self_signed(path: Path, name: str) -> Path:

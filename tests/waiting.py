@@ -1,7 +1,8 @@
-"""Waiting in tests: for a condition, up to a deadline, never for a fixed time."""
+"""Waiting in tests: for a condition or the end of a process, up to a deadline, never for a fixed time."""
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -37,3 +38,13 @@ def eventually(
         if clock() >= deadline:
             raise AssertionError(f"not within {timeout:g} s: {what}; last seen: {last}") from failure
         sleep(POLL_SECONDS)
+
+
+def end_process(process: subprocess.Popen[bytes], timeout: float) -> None:
+    """Ask a process to end, so that it can clean up, and kill it if it has not after `timeout` seconds."""
+    process.terminate()
+    try:
+        process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

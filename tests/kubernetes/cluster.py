@@ -19,7 +19,7 @@ from kueue.model import AdmissionFairSharing, Config, Setup, WaitForPodsReady
 from lab.flows.kubernetes.export.queues import configuration
 from tests.golang import go_build, go_source
 from tests.stores import free_port
-from tests.waiting import eventually
+from tests.waiting import end_process, eventually
 
 MODULE = Path(__file__).parent
 VERSION = "v1.36.2"
@@ -102,12 +102,7 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         """End the processes, the API server and its store last."""
         for process in reversed(self._running.values()):
-            process.terminate()
-            try:
-                process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process, END_SECONDS)
 
     @property
     def environment(self) -> dict[str, str]:
