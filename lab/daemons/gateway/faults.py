@@ -36,9 +36,10 @@ class Breaker:
 
         `may_hit` tells if another job may lose something by that.
         """
+        held = await asyncio.to_thread(self._held)
         if self._under_way is not None and self._under_way.poll() is None:
             raise RefusedError("a fault is under way", "its receipt comes once training has gone on")
-        node = aim(job, await asyncio.to_thread(self._held), may_hit)
+        node = aim(job, held, may_hit)
         self._under_way = self._start(node, job)
         return node
 

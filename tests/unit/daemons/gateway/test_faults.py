@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from lab.cluster.allocation import Holding
@@ -96,3 +98,21 @@ def test_only_a_lab_of_processes_is_broken_from_here(school: Class) -> None:
     assert (reply.status, "labs of processes only" in reply.text) == (409, True)
     assert breaker({"RAYLAB_NAME": "raylab"}, ("http://127.0.0.1:8265", "token")) is None
     assert breaker({"RAYLAB_NAME": "raylab", "RAYLAB_HOME": "/home"}, ("", "")) is not None
+
+
+def test_of_two_kills_at_the_same_time_one_is_refused() -> None:
+    killed = []
+
+    def start(node: str, job: str) -> Killing:
+        killed.append(node)
+        return Killing()
+
+    breaks = Breaker(lambda: (holding("ann-digits", "ray-worker-0"),), start)  # type: ignore[arg-type]
+
+    async def both() -> list[str | BaseException]:
+        kills = (breaks.kill("ann-digits", lambda job: True) for _ in range(2))
+        return await asyncio.gather(*kills, return_exceptions=True)
+
+    answers = asyncio.run(both())
+    assert killed == ["ray-worker-0"]
+    assert sorted(type(answer).__name__ for answer in answers) == ["RefusedError", "str"]
