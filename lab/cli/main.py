@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
@@ -21,6 +20,7 @@ from lab.cli.listing import SECTIONS, Commands
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
 from lab.host.environment import ElsewhereError, go_on
+from lab.host.interrupts import SIGNALLED, SignalError, exit_code, raised
 from lab.version import __version__
 
 BROKEN_PIPE = 141
@@ -32,23 +32,11 @@ MACHINES = (
 )
 """Errors that the machine or a given path is to blame for, not labctl."""
 
-SIGNAL_EXIT = 128
-"""Exit code after a signal, less its number, as in a shell."""
-
 
 class InterruptError(LabError):
     """Ctrl-C, or a signal, with the exit code that it has."""
 
     exit_code = INTERRUPTED
-
-
-class TerminatedError(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, raised in the main thread: handled like Ctrl-C, cleanup included."""
-
-    def __init__(self, number: int) -> None:
-        """`number` is the signal's."""
-        super().__init__(f"ended by {signal.Signals(number).name}")
-        self.number = number
 
 
 class Root(LabGroup):
@@ -116,7 +104,7 @@ def main(args: Sequence[str] | None = None, app: App | None = None) -> int:
         except OSError as error:
             if error is not stdout.error:
                 raise
-        if stdout.error is None or code > SIGNAL_EXIT:
+        if stdout.error is None or code > SIGNALLED:
             return code
         if isinstance(stdout.error, BrokenPipeError):
             return BROKEN_PIPE
@@ -131,7 +119,7 @@ def main(args: Sequence[str] | None = None, app: App | None = None) -> int:
 def _run(args: Sequence[str], app: App, stdout: streams.Guarded) -> int:
     own = list(args)[: list(args).index("--")] if "--" in args else list(args)
     try:
-        with _terminable(), _echoing(app):
+        with raised(), _echoing(app):
             try:
                 code = _invoke(list(args), app)
             except ElsewhereError as error:  # what the command did so far, it does again there
@@ -172,33 +160,6 @@ def _echoing(app: App) -> Iterator[None]:
         command.log.setLevel(level)
 
 
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into TerminatedError, and SIGINT into KeyboardInterrupt, in this context.
-
-    What is ignored stays ignored (`nohup`). labctl.py has SIGINT end the process while modules are imported.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(number: int, _: object) -> None:
-        raise TerminatedError(number)
-
-    previous = {
-        number: handler
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
-    }
-    for number in previous:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else leave)
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 def _complete(instruction: str, app: App) -> int:
     """Answer a shell's request for completions. Raises UsageError when the variables are not a shell's."""
     from click.shell_completion import shell_complete
@@ -228,7 +189,7 @@ def _invoke(args: list[str], app: App) -> int:
 
 def _report(error: BaseException, app: App, *, verbose: bool) -> int:
     """Show an error to the person and return its exit code: the one place that does."""
-    if isinstance(error, click.Abort) and isinstance(error.__context__, TerminatedError):
+    if isinstance(error, click.Abort) and isinstance(error.__context__, SignalError):
         error = error.__context__  # click makes an Abort of it at a question
     if isinstance(error, (KeyboardInterrupt, EOFError, click.Abort)):
         return _interrupted(error, app)
@@ -257,8 +218,8 @@ def _report(error: BaseException, app: App, *, verbose: bool) -> int:
 
 def _interrupted(error: BaseException, app: App) -> int:
     shown = InterruptError("interrupted")
-    if isinstance(error, TerminatedError):
-        shown.message, shown.exit_code = str(error), SIGNAL_EXIT + error.number
+    if isinstance(error, SignalError) and error.number != signal.SIGINT:
+        shown.message, shown.exit_code = str(error), exit_code(error)
     with contextlib.suppress(OSError):  # after SIGHUP the terminal may be gone
         if app.out.json_wanted:
             app.out.complain(shown)

@@ -1,18 +1,94 @@
-"""Holds interrupts back while something must not be left half done, and tells when it is done."""
+"""Raises interrupts so that none is lost, and holds them back while something must not be left half done."""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
+import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 
 HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+SIGNALLED = 128
+"""Exit code after a signal, less its number, as in a shell."""
+
+AGAIN_SECONDS = 0.01
+"""After so long an interrupt that Python dropped is sent again: what dropped it is over by then."""
+
+
+class SignalError(KeyboardInterrupt):
+    """Ctrl-C, SIGTERM or SIGHUP, raised in the main thread: handled like Ctrl-C, cleanup included."""
+
+    def __init__(self, number: int) -> None:
+        """`number` is the signal's."""
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    """The exit code of Ctrl-C, or of the signal that it stands for, as in a shell."""
+    return SIGNALLED + int(getattr(interrupt, "number", signal.SIGINT))
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+    """Raise SignalError for Ctrl-C, SIGTERM and SIGHUP here, and let none of them be lost.
+
+    Python drops what is raised while an object is finalized: in `__del__`, `weakref.finalize`, and without a
+    word in `closed` of an HTTP response. The signal is sent again then, which is when the exception is gone:
+    whoever handles one and does not leave keeps it. What is ignored stays ignored (`nohup`). A no-op outside
+    the main thread, where no signal arrives.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    main, inside, hook = threading.get_ident(), [True], sys.unraisablehook
+
+    def send(number: int) -> None:
+        time.sleep(AGAIN_SECONDS)
+        if inside:
+            signal.pthread_kill(main, number)
+
+    def again(number: int) -> None:
+        if inside:  # no Thread: what was interrupted may hold its lock
+            _thread.start_new_thread(send, (number,))
+
+    def leave(number: int, _: object) -> None:
+        error = SignalError(number)
+        weakref.finalize(error, again, number).atexit = False
+        try:
+            raise error
+        finally:
+            del error  # or it would live as long as its traceback, which has this frame
+
+    def drop(dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, SignalError):
+            hook(dropped)
+
+    previous = {
+        number: handler
+        for number in HELD
+        if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
+    }
+    sys.unraisablehook = drop
+    for number in previous:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        inside.clear()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = hook
+
 
 @contextlib.contextmanager
 def held_back() -> Iterator[list[int]]:
-    """Hold Ctrl-C, SIGTERM and SIGHUP back for a moment; the first that came arrives at the end.
+    """Hold Ctrl-C, SIGTERM and SIGHUP back for a moment; the first that came arrives at the end, or an error.
 
     Yields the signals that have come so far. An ignored signal stays ignored (`nohup`). A no-op outside the
     main thread, where no signal arrives.
@@ -32,8 +108,8 @@ def held_back() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if arrived:
-        signal.raise_signal(arrived[0])
+        if arrived:
+            signal.raise_signal(arrived[0])
 
 
 class Background:

@@ -40,9 +40,7 @@ DIFFERENCES = {
     "CRC32C and CRC64NVME": ("checksum: wrong CRC32C", "checksum: wrong CRC64NVME"),
     "what is done twice": ("abort again", "complete again", "make the bucket again"),
     "deletion of many": ("delete without MD5", "delete in another bucket"),
-    "error codes": (
-        *("checksum: wrong", "complete: nothing", "list: no token", "part -1", "part 0", "part x"),
-    ),
+    "error codes": (*("checksum: wrong", "complete: nothing", "part -1", "part 0", "part x"),),
     "form of answers": ("complete", "list: encoded", "uploads", "uploads, none"),
 }
 """Row of the table in docs/store.md -> questions that the two servers answer otherwise, and stay so."""

@@ -14,7 +14,8 @@ from lab.cli.commands.faults import control_option, warn_of_broken
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.cli.receipt_panel import WEIGHTS
-from lab.errors import INTERRUPTED, UsageError, VerdictError
+from lab.errors import UsageError, VerdictError
+from lab.host.interrupts import exit_code
 
 if TYPE_CHECKING:
     from lab.flows.chaos import ChaosResult, StepResult
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 DEFAULT_FAULTS = "kill,pause,s3-slow"
 MAX_FAULTS = 100_000
 MAX_SEED = 1_000_000_000
-SIGNALLED = 128
 
 
 @click.command(cls=LabCommand)
@@ -187,12 +187,6 @@ def finish(app: App, result: ChaosResult) -> None:
         raise click.exceptions.Exit(exit_code(result.interrupt))
     if result.failure:
         app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl jobs logs {result.job}"))
-
-
-def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """Return the exit code of Ctrl-C, or of the signal that it stands for."""
-    number = getattr(interrupt, "number", None)
-    return INTERRUPTED if number is None else SIGNALLED + number
 
 
 COMMANDS = (chaos,)

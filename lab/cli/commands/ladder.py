@@ -9,10 +9,10 @@ import click
 
 from lab.api.base import plain
 from lab.cli import format, render, values
-from lab.cli.commands.chaos import exit_code
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.errors import UsageError, VerdictError
+from lab.host.interrupts import exit_code
 
 if TYPE_CHECKING:
     from lab.flows.ladder import Ladder

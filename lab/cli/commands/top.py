@@ -20,7 +20,8 @@ from lab.cli import documents, format, values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.output import Output, encodable
 from lab.cli.render import SENTENCES
-from lab.errors import LabError, UsageError
+from lab.errors import INTERRUPTED, LabError, UsageError
+from lab.host.interrupts import exit_code
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ def top(app: App, once: bool, every: float | None) -> None:
         else:
             _live(app, lab, every or 1.0)
     except KeyboardInterrupt as interrupt:
-        if type(interrupt) is not KeyboardInterrupt:  # SIGTERM and SIGHUP, which keep their exit codes
+        if exit_code(interrupt) != INTERRUPTED:  # SIGTERM and SIGHUP keep their exit codes
             raise
+        raise click.exceptions.Exit from interrupt
 
 
 def _print(out: Output, view: TopView, lab: str) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from lab.api.base import plain
 from lab.api.receipt import ControlDocument, CurvesDocument
-from lab.cli.main import TerminatedError
 from lab.errors import INTERRUPTED, RefusedError
 from lab.evidence.receipt.compare import Likeness
 from lab.flows.chaos import ChaosResult, Plan, Step, StepResult
+from lab.host.interrupts import SignalError
 from tests.unit.cli.fakes import Labctl, receipt
 from tests.unit.fakes import AT
 
@@ -168,9 +168,7 @@ def test_the_json_document_is_the_result_itself(labctl: Labctl, verdict: str, co
     assert (document["schema"], document["good"]) == ("chaos/1", code == 0)
 
 
-@pytest.mark.parametrize(
-    ("interrupt", "code"), [(KeyboardInterrupt(), INTERRUPTED), (TerminatedError(15), 143)]
-)
+@pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt(), INTERRUPTED), (SignalError(15), 143)])
 def test_after_an_interrupt_what_was_done_is_shown(
     labctl: Labctl, interrupt: KeyboardInterrupt, code: int
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.cli.main import TerminatedError
+from lab.host.interrupts import SignalError
 from tests.unit.cli.fakes import Labctl
 
 SIGNALS = [(signal.SIGTERM, 143), (signal.SIGHUP, 129)]
@@ -73,7 +73,7 @@ def test_at_a_question_it_is_no_ctrl_c(labctl: Labctl, monkeypatch: pytest.Monke
     def asked(*_: object, **__: object) -> bool:
         """As click does it."""
         try:
-            raise TerminatedError(signal.SIGTERM)
+            raise SignalError(signal.SIGTERM)
         except KeyboardInterrupt:
             raise click.Abort() from None
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lab.cli.commands.top import Feed, drawn
-from lab.cli.main import TerminatedError
 from lab.cluster.allocation import GpuLoad, Holding, NodeLoad, TopView, Waiting
 from lab.errors import ClusterError, LabDownError, LabError
+from lab.host.interrupts import SignalError
 from tests.fakes import FakeClock
 from tests.unit.cli.fakes import Labctl
 from tests.unit.fakes import AT
@@ -160,7 +160,7 @@ def test_json_with_an_interval_is_a_document_a_line_until_ctrl_c(labctl: Labctl)
 
 
 def test_sigterm_is_no_ctrl_c(labctl: Labctl) -> None:
-    ends_after(labctl, 1.0, TerminatedError(signal.SIGTERM))
+    ends_after(labctl, 1.0, SignalError(signal.SIGTERM))
     labctl.stub("top", view())
     assert labctl("top", "--json", "--every", "1").exit_code == 128 + signal.SIGTERM
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from lab.host.interrupts import held_back
+from lab.host.interrupts import AGAIN_SECONDS, SignalError, exit_code, held_back, raised
 
 
 class Arrived(BaseException):
@@ -72,6 +73,79 @@ def test_an_error_inside_gets_out_and_the_handlers_are_back() -> None:
     with pytest.raises(ValueError, match="inside"), held_back():
         raise ValueError("inside")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_error_inside_does_not_lose_the_signal() -> None:
+    def broken() -> None:
+        with held_back():
+            signal.raise_signal(signal.SIGTERM)
+            raise ValueError("inside")
+
+    with handlers(refuse), pytest.raises(Arrived) as caught:
+        broken()
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+class Finalized:
+    """Is interrupted while it is finalized, where Python reports what is raised, and goes on."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+class Answer(io.RawIOBase):
+    """Is interrupted while Python asks whether it is closed, as an HTTP response may be, and says nothing."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @property
+    def closed(self) -> bool:
+        if not self.asked:
+            self.asked = True
+            signal.raise_signal(signal.SIGTERM)
+        return True
+
+
+@pytest.mark.parametrize("kind", [Finalized, Answer])
+def test_what_is_raised_in_a_finalizer_is_raised_again(
+    kind: Callable[[], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def waits() -> None:
+        with raised():
+            kind()
+            threading.Event().wait(60)
+
+    with pytest.raises(SignalError, match="ended by SIGTERM") as caught:
+        waits()
+    assert exit_code(caught.value) == 143
+    assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_comes_once() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    quiet = threading.Event()
+    with raised():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SignalError as error:
+            kept = error
+        assert not quiet.wait(5 * AGAIN_SECONDS)
+    del kept
+    assert not quiet.wait(5 * AGAIN_SECONDS)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_other_errors_in_a_finalizer_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("in the end")
+
+    reported: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda dropped: reported.append(dropped.exc_type))
+    with raised():
+        Broken()
+    assert reported == [ValueError]
 
 
 def test_in_another_thread_nothing_is_touched() -> None:
