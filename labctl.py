@@ -99,22 +99,6 @@ def open_streams():
                 setattr(sys, name, open(number, "w" if number else "r", closefd=False))
 
 
-class Ended(KeyboardInterrupt):
-    """SIGTERM or SIGHUP while the environment is set up; it ends the process that is being run, too."""
-
-    def __init__(self, number, _frame):
-        # type: (int, object) -> None
-        """Take what a signal handler is given."""
-        KeyboardInterrupt.__init__(self)
-        self.number = number
-
-
-def end(number, frame):
-    # type: (int, object) -> None
-    """Handle a signal while the environment is set up."""
-    raise Ended(number, frame)
-
-
 def leave(_number, _frame):
     # type: (int, object) -> None
     """Handle SIGINT while modules are imported: there is nothing to clean up yet."""
@@ -124,20 +108,12 @@ def leave(_number, _frame):
         os._exit(INTERRUPTED)
 
 
-def handle(**handlers):
-    # type: (**object) -> None
-    """Set the handlers of these signals, such as SIGINT=leave. What is ignored stays ignored (nohup)."""
-    for name, handler in handlers.items():
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-
 def main():
     # type: () -> int
     """Hand over to lab.cli in the right interpreter; the exit code when that is not possible."""
     open_streams()
-    handle(SIGINT=leave)
+    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):  # nohup
+        signal.signal(signal.SIGINT, leave)
     if os.name == "nt":
         return complain(
             SETUP_FAILED,
@@ -158,18 +134,16 @@ def main():
         sys.path.insert(0, root)
 
     from lab.errors import LabError
-    from lab.host import environment
+    from lab.host import environment, interrupts
 
-    handle(SIGINT=signal.default_int_handler, SIGTERM=end, SIGHUP=end)
     try:
-        python = environment.interpreter()
+        with interrupts.raised():
+            python = environment.interpreter()
     except LabError as error:
         return complain(error.exit_code, error.message, error.hint, type(error).__name__)
     except KeyboardInterrupt as error:
-        number = getattr(error, "number", signal.SIGINT)
-        return complain(128 + number, "interrupted; the next run continues where this one stopped", "")
-    finally:
-        handle(SIGINT=leave, SIGTERM=signal.SIG_DFL, SIGHUP=signal.SIG_DFL)
+        again = "interrupted; the next run continues where this one stopped"
+        return complain(interrupts.exit_code(error), again, "")
     if python is None:
         import runpy
 
