@@ -56,7 +56,7 @@ def test_devices_are_shown_with_their_state_and_the_checks_that_fail(world: Queu
 def test_json_has_every_check(world: QueueWorld) -> None:
     report(world, "EVICT")
     document = world.labctl.json("health")
-    assert [(each["device"], each["state"]) for each in document["devices"]] == [
+    assert [(device["device"], device["state"]) for device in document["devices"]] == [
         ("gpu-0", "EVICT"),
         ("cpu", "PASS"),
     ]

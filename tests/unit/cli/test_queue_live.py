@@ -102,10 +102,10 @@ def test_a_lab_without_a_controller_is_told_so(labctl: Labctl) -> None:
 def test_two_examples_beside_each_other_are_warned_of(classroom: QueueWorld) -> None:
     classroom.controller.capacity = {GPU: 2, "cpu": 16000}
     assert "add up to" not in classroom.labctl("queue").stderr
-    told = classroom.labctl("queue", "apply", "--example", "two-teams").stderr
-    assert f"quotas of {GPU} add up to 4 (blue 1, classroom 2, red 1), but the lab has 2" in told
-    assert "quotas of cpu add up to 32" in told
-    assert "labctl queue delete" in told
+    stderr = classroom.labctl("queue", "apply", "--example", "two-teams").stderr
+    assert f"quotas of {GPU} add up to 4 (blue 1, classroom 2, red 1), but the lab has 2" in stderr
+    assert "quotas of cpu add up to 32" in stderr
+    assert "labctl queue delete" in stderr
     assert f"quotas of {GPU} add up to 4" in classroom.labctl("queue").stderr
     assert len(classroom.labctl.json("queue")["overcommitted"]) == 2
 
@@ -125,18 +125,18 @@ def test_a_job_in_a_queue_is_followed_to_its_end(classroom: QueueWorld) -> None:
 
 def test_a_recipe_asks_for_what_it_takes(classroom: QueueWorld) -> None:
     job = classroom.labctl.ok(*DETACHED, "ann/default", "-p", "workers=2", "-p", "cpus=3").strip()
-    found = classroom.labctl.json("queue", "describe", job)
-    assert found["pod_sets"] == [
+    workload = classroom.labctl.json("queue", "describe", job)
+    assert workload["pod_sets"] == [
         {"name": "workers", "count": 2, "min_count": None, "requests": {"cpu": 3.0, GPU: 1}}
     ]
-    assert "--gpus 1" in found["command"]
+    assert "--gpus 1" in workload["command"]
 
 
 def test_without_enough_gpus_a_recipe_that_decides_by_that_takes_none(classroom: QueueWorld) -> None:
     job = classroom.labctl.ok(*DETACHED, "ann/default", "-p", "workers=3").strip()
-    found = classroom.labctl.json("queue", "describe", job)
-    assert found["pod_sets"][0]["requests"] == {"cpu": 1.0}
-    assert "--gpus 0" in found["command"]
+    workload = classroom.labctl.json("queue", "describe", job)
+    assert workload["pod_sets"][0]["requests"] == {"cpu": 1.0}
+    assert "--gpus 0" in workload["command"]
 
 
 def test_a_command_says_what_it_takes(classroom: QueueWorld, tmp_path: Path) -> None:
@@ -147,12 +147,12 @@ def test_a_command_says_what_it_takes(classroom: QueueWorld, tmp_path: Path) -> 
         "--preemption-grace", "5s", "--enforce", "--working-dir", str(tmp_path), "--", "python", "train.py",
     )  # fmt: skip
     job = classroom.labctl.ok(*given).strip()
-    found = classroom.labctl.json("queue", "describe", job)
-    assert found["pod_sets"] == [
+    workload = classroom.labctl.json("queue", "describe", job)
+    assert workload["pod_sets"] == [
         {"name": "driver", "count": 1, "min_count": None, "requests": {"cpu": 1.0}},
         {"name": "workers", "count": 2, "min_count": 1, "requests": {"cpu": 2.0, GPU: 1}},
     ]
-    assert (found["max_time"], found["preemption_grace"], found["enforce"]) == (1800.0, 5.0, True)
+    assert (workload["max_time"], workload["preemption_grace"], workload["enforce"]) == (1800.0, 5.0, True)
     assert classroom.ray.packages[0]
 
 
@@ -192,8 +192,8 @@ def test_a_plain_job_with_a_policy_starts_at_once(world: QueueWorld) -> None:
 def test_a_plain_job_ends_after_its_time_too(world: QueueWorld) -> None:
     job = world.labctl.ok("submit", "digits", "--detach", "--max-time", "30m").strip()
     assert [order.submission_id for order in world.ray.orders] == [job]
-    found = world.labctl.json("queue", "describe", job)
-    assert (found["local_queue"], found["max_time"]) == ("", 1800.0)
+    workload = world.labctl.json("queue", "describe", job)
+    assert (workload["local_queue"], workload["max_time"]) == ("", 1800.0)
 
 
 @pytest.mark.parametrize("watched", [("--max-time", "30m"), ("--retry-limit", "1")])
@@ -249,15 +249,15 @@ def test_a_dry_run_submits_nothing(classroom: QueueWorld) -> None:
     assert "it would start at once\n" in classroom.labctl.ok(*line)
     for _ in range(2):
         classroom.labctl.ok(*DETACHED, "ben/default", "--max-time", "10m")
-    told = classroom.labctl.ok(*line)
-    assert "it would wait\n" in told
-    assert "2 more needed" in told
-    assert "in 10 min" in told
+    output = classroom.labctl.ok(*line)
+    assert "it would wait\n" in output
+    assert "2 more needed" in output
+    assert "in 10 min" in output
     document = classroom.labctl.json(*line)
     assert (document["status"], document["reason"]) == ("Pending", "WaitingForQuota")
     assert len(document["holders"]) == 2
     assert len(classroom.ray.orders) == 2
-    assert not any(each.startswith("PUT") for each in classroom.changes()[5:])
+    assert not any(change.startswith("PUT") for change in classroom.changes()[5:])
 
 
 def test_a_job_that_waits_says_why_and_then_runs(classroom: QueueWorld) -> None:
@@ -292,7 +292,7 @@ def test_a_preempted_job_is_followed_into_its_next_attempt(teams: QueueWorld) ->
     assert ", which takes back what its queue red had lent)" in result.stderr
     assert "attempt 2 of job alice/job-" in result.stderr
     assert result.stdout == "epoch 1/3\nepoch 2/3\n" * 2
-    job = next(each for each in teams.ray.orders if each.submission_id.endswith("-2")).submission_id
+    job = next(order for order in teams.ray.orders if order.submission_id.endswith("-2")).submission_id
     shown = labctl.ok("jobs", "show", job.removesuffix("-2"))
     assert "attempt 1" in shown
     assert "attempt 2" in shown
@@ -315,10 +315,10 @@ def test_a_job_that_fails_exits_with_9(classroom: QueueWorld) -> None:
 
 def test_as_json_a_finished_job_has_its_workload(classroom: QueueWorld) -> None:
     result = classroom.labctl("submit", "digits", "--queue", "ann/default", "--json")
-    found = json.loads(result.stdout)
-    assert found["workload"] == f"ann/{found['submission_id']}"
-    assert found["job"]["status"] == "SUCCEEDED"
-    assert found["queue"]["reason"] == "Succeeded"
+    document = json.loads(result.stdout)
+    assert document["workload"] == f"ann/{document['submission_id']}"
+    assert document["job"]["status"] == "SUCCEEDED"
+    assert document["queue"]["reason"] == "Succeeded"
 
 
 # Jobs
@@ -335,7 +335,7 @@ def waiting(world: QueueWorld) -> str:
 def test_a_job_that_waits_is_known_to_jobs_and_job_show(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
     assert f"job {job} waits: 1st in ClusterQueue classroom" in labctl.ok("jobs")
-    assert [each["name"] for each in labctl.json("jobs")["queued"]] == [job]
+    assert [workload["name"] for workload in labctl.json("jobs")["queued"]] == [job]
     shown = labctl.ok("jobs", "show", job)
     assert "WaitingForQuota" in shown
     assert "held by" in shown
@@ -346,21 +346,21 @@ def test_a_job_that_waits_is_known_to_jobs_and_job_show(classroom: QueueWorld) -
 
 def test_everywhere_kueues_message_is_followed_by_a_sentence(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
-    told = "1 more GPU is needed; ann holds both"
+    sentence = "1 more GPU is needed; ann holds both"
     for line in (
         *(("queue",), ("queue", "list"), ("queue", "why", job), ("queue", "describe", job)),
         *(("jobs",), ("jobs", "show", job), (*DETACHED[:2], "--queue", "cem/default", "--dry-run")),
     ):
         shown = " ".join(labctl.ok(*line).split())
-        assert told in shown, line
+        assert sentence in shown, line
     assert "1 more needed (1 more GPU is needed)" in labctl.ok("queue", "events")
-    for found in (labctl.json("queue", "why", job), labctl.json("queue", "describe", job)):
-        assert found["waits"] == told
+    for document in (labctl.json("queue", "why", job), labctl.json("queue", "describe", job)):
+        assert document["waits"] == sentence
     (first, second), (third,) = (
-        [each["waits"] for each in labctl.json("queue", "list", "--status", status)["workloads"]]
+        [workload["waits"] for workload in labctl.json("queue", "list", "--status", status)["workloads"]]
         for status in ("admitted", "pending")
     )
-    assert (first, second, third) == ("", "", told)
+    assert (first, second, third) == ("", "", sentence)
 
 
 def test_a_holder_in_everybodys_namespace_is_who_submitted(world: QueueWorld, tmp_path: Path) -> None:
@@ -413,21 +413,21 @@ def test_while_the_controller_is_away_a_job_that_ray_does_not_know_is_not_simply
 
 def test_why_names_holders_places_and_times(classroom: QueueWorld) -> None:
     job = waiting(classroom)
-    told = classroom.labctl.ok("queue", "why", job)
-    assert "1st of 1 in ClusterQueue classroom" in told
-    assert "missing  1 nvidia.com/gpu of flavor lab" in told
-    assert "(one" in told
-    assert "have no --max-time, and no such job has finished yet" in told
+    output = classroom.labctl.ok("queue", "why", job)
+    assert "1st of 1 in ClusterQueue classroom" in output
+    assert "missing  1 nvidia.com/gpu of flavor lab" in output
+    assert "(one" in output
+    assert "have no --max-time, and no such job has finished yet" in output
     assert classroom.labctl.json("queue", "why", job)["position_in_cluster_queue"] == 0
 
 
 def test_the_overview_has_the_columns_of_kueuectl(classroom: QueueWorld) -> None:
     job = waiting(classroom)
-    told = classroom.labctl.ok("queue")
-    assert told.startswith("NAME       COHORT  PENDING WORKLOADS  ADMITTED WORKLOADS  ACTIVE  USED")
-    assert "2/2 nvidia.com/gpu" in told
-    assert "POSITION IN QUEUE" in told
-    assert job in told
+    output = classroom.labctl.ok("queue")
+    assert output.startswith("NAME       COHORT  PENDING WORKLOADS  ADMITTED WORKLOADS  ACTIVE  USED")
+    assert "2/2 nvidia.com/gpu" in output
+    assert "POSITION IN QUEUE" in output
+    assert job in output
     document = classroom.labctl.json("queue")
     assert document["total"] == 3
     assert document["cluster_queues"][0]["name"] == "classroom"
@@ -435,8 +435,8 @@ def test_the_overview_has_the_columns_of_kueuectl(classroom: QueueWorld) -> None
 
 def test_list_is_cut_where_it_is_long(classroom: QueueWorld) -> None:
     waiting(classroom)
-    told = classroom.labctl.ok("queue", "list", "--limit", "1")
-    assert "and 2 more; --limit shows them\n" in told
+    output = classroom.labctl.ok("queue", "list", "--limit", "1")
+    assert "and 2 more; --limit shows them\n" in output
     assert classroom.labctl.ok("queue", "list", "--status", "finished") == "no such job is in the queues\n"
     assert classroom.labctl.json("queue", "list", "--queue", "ben/default")["total"] == 1
 
@@ -471,10 +471,10 @@ def test_a_job_that_runs_gives_its_quota_back_while_it_is_on_hold(classroom: Que
 
 def test_events_tell_what_was_decided(classroom: QueueWorld) -> None:
     job, labctl = waiting(classroom), classroom.labctl
-    told = labctl.ok("queue", "events")
-    assert f"Pending     ben/{job} in classroom (WaitingForQuota)  couldn't assign flavors" in told
-    found = labctl.json("queue", "events")["events"]
-    last = found[-1]["number"]
+    output = labctl.ok("queue", "events")
+    assert f"Pending     ben/{job} in classroom (WaitingForQuota)  couldn't assign flavors" in output
+    events = labctl.json("queue", "events")["events"]
+    last = events[-1]["number"]
     assert labctl.json("queue", "events", "--since", str(last)) == {"events": []}
 
 
@@ -504,7 +504,7 @@ def test_every_example_applies_and_takes_a_job(world: QueueWorld, name: str) -> 
     assert "quotas are those of this lab: 2 GPUs and 16 CPUs" in result.stderr
     door = result.stderr.split("--queue ")[1].split()[0]
     job = world.labctl.ok(*DETACHED, door).strip()
-    assert [each.submission_id for each in world.ray.orders] == [job]
+    assert [order.submission_id for order in world.ray.orders] == [job]
 
 
 def test_an_example_of_a_lab_without_gpus_shares_cpus(world: QueueWorld) -> None:
@@ -516,8 +516,8 @@ def test_an_example_of_a_lab_without_gpus_shares_cpus(world: QueueWorld) -> None
 
 
 def test_a_dry_run_of_apply_changes_nothing(world: QueueWorld) -> None:
-    told = world.labctl.ok("queue", "apply", "--example", "classroom", "--dry-run")
-    assert "ClusterQueue classroom created (dry run)\n" in told
+    output = world.labctl.ok("queue", "apply", "--example", "classroom", "--dry-run")
+    assert "ClusterQueue classroom created (dry run)\n" in output
     assert world.labctl.ok("queue", "get") == "no queues yet\n"
 
 
@@ -533,10 +533,10 @@ def test_bad_files_are_refused_with_line_and_reason_and_nothing_changes(
         assert result.exit_code == 2, (name, result.output)
         assert "Traceback" not in result.output
         marked = {number for number, line in enumerate(text.splitlines(), 1) if "# !" in line}
-        told = [line.removeprefix("error: ") for line in result.stderr.splitlines()]
+        errors = [line.removeprefix("error: ") for line in result.stderr.splitlines()]
         for number in marked:
-            assert any(line.startswith(f"{bad}:{number}: ") for line in told), (name, result.stderr)
-        assert {each["line"] for each in json.loads(result.stdout)["problems"]} >= marked
+            assert any(line.startswith(f"{bad}:{number}: ") for line in errors), (name, result.stderr)
+        assert {problem["line"] for problem in json.loads(result.stdout)["problems"]} >= marked
     assert classroom.queues.objects() == before
 
 
