@@ -118,7 +118,7 @@ def partial_admission(world: World) -> None:
     world.step()
     world.submit("many", work=2, count=4, least=1, ranks="workers")
     world.settle()
-    (many,) = [each for each in world.ray.jobs.values() if each.workload == world.job("many").key]
+    (many,) = [job for job in world.ray.jobs.values() if job.workload == world.job("many").key]
     assert many.gpus == 2
     assert many.order.command[-1] == many.order.runtime_env["env_vars"]["RAYLAB_WORKERS_GRANTED"] == "2"
 
@@ -244,12 +244,12 @@ def test_killed_at_any_point_it_loses_and_doubles_nothing(story: Story, tmp_path
     points = world.points.count
     assert points > 20
     for at in range(points):
-        told = Points(at)
-        world = World(tmp_path / str(at), told)
+        reached = Points(at)
+        world = World(tmp_path / str(at), reached)
         try:
             story(world)
             world.check_end()
         except Exception as error:
-            raise AssertionError(f"killed at {at} of {points}, {told.where}: {error!r}") from error
+            raise AssertionError(f"killed at {at} of {points}, {reached.where}: {error!r}") from error
         assert world.crashes == 1, f"point {at} was not reached"
         world.close()

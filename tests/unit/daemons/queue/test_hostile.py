@@ -34,7 +34,9 @@ FIELDS = words(
 DOCUMENTS = st.one_of(
     st.dictionaries(FIELDS, VALUES, max_size=4),
     st.dictionaries(FIELDS, VALUES, max_size=2).map(lambda more: {**JOB, **more}),
-    st.dictionaries(TEXTS, TEXTS, max_size=3).map(lambda each: {**JOB, "runtime_env": {"env_vars": each}}),
+    st.dictionaries(TEXTS, TEXTS, max_size=3).map(
+        lambda variables: {**JOB, "runtime_env": {"env_vars": variables}}
+    ),
     VALUES,
 ).map(lambda document: json.dumps(document).encode())
 BODIES = DOCUMENTS | st.binary(max_size=40) | st.sampled_from([b"", b"{", b"[" * 9000, b"\xff", b"1e999"])

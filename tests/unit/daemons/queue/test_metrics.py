@@ -24,11 +24,11 @@ ONE = {"replica_role": "standalone"}
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """Two queues of a cohort, the second of which takes its quota back."""
-    found = World(tmp_path)
+    world = World(tmp_path)
     reclaims = {"preemption": {"reclaimWithinCohort": "Any"}}
-    found.apply(*queue("a", 2, "all"))
-    found.apply(*unflavored(queue("b", 2, "all", **reclaims)), priority("high", 10))
-    return found
+    world.apply(*queue("a", 2, "all"))
+    world.apply(*unflavored(queue("b", 2, "all", **reclaims)), priority("high", 10))
+    return world
 
 
 def samples(world: World) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -36,9 +36,9 @@ def samples(world: World) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
 
     text = exposition(world.controller)().decode()
     return {
-        (each.name, tuple(sorted(each.labels.items()))): each.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
-        for each in family.samples
+        for sample in family.samples
     }
 
 
@@ -62,13 +62,13 @@ def test_who_waits_is_told_with_the_reason(world: World) -> None:
     world.run(3)
     world.submit("two", "a", gpus=1, work=60.0)
     world.run(3)
-    told = samples(world)
-    waiting = {labels: n for (name, labels), n in told.items() if name == "kueue_pending_workloads" and n}
+    values = samples(world)
+    waiting = {labels: n for (name, labels), n in values.items() if name == "kueue_pending_workloads" and n}
     assert waiting == {
         (("cluster_queue", "a"), ("replica_role", "standalone"), ("status", "inadmissible")): 1
     }
     reasons = {
-        dict(labels)["reason"] for (name, labels), _ in told.items() if name == "kueue_unadmitted_workloads"
+        dict(labels)["reason"] for (name, labels), _ in values.items() if name == "kueue_unadmitted_workloads"
     }
     assert reasons == {"WaitingForQuota"}
 
@@ -178,8 +178,8 @@ def test_no_series_is_served_that_kueue_does_not_have(world: World) -> None:
 
 def names() -> set[str]:
     """Every metric, as Prometheus has it; of histograms without the suffix."""
-    found = {*GAUGES, *(f"{name}_total" for name in COUNTERS), *HISTOGRAMS}
-    return {f"kueue_{name}" for name in found}
+    metrics = {*GAUGES, *(f"{name}_total" for name in COUNTERS), *HISTOGRAMS}
+    return {f"kueue_{name}" for name in metrics}
 
 
 def asked(text: str) -> set[str]:

@@ -223,8 +223,8 @@ def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: World) -> N
     world.run(6)
     attempt = world.job(running[0]).job.attempts[0]
     assert (attempt.ended, attempt.evicted) == ("STOPPED", "Maintenance")
-    told = [e.change.message for e in world.controller.events() if e.change.event == "Evicted"]
-    assert told == ["GPU 0 is dusty"]
+    messages = [e.change.message for e in world.controller.events() if e.change.event == "Evicted"]
+    assert messages == ["GPU 0 is dusty"]
 
 
 def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:

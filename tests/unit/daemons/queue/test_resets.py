@@ -37,11 +37,11 @@ def test_a_reset_keeps_the_quota_through_its_pause(world: World) -> None:
     world.run(10)
     assert world.job("one").phase == RESETTING
     assert world.job("two").phase == "queued"
-    told = retry_of(world, "one")
-    assert (told["phase"], told["retries"], told["reason"]) == ("Resetting", 1, "FailedComponent")
+    retry = retry_of(world, "one")
+    assert (retry["phase"], retry["retries"], retry["reason"]) == ("Resetting", 1, "FailedComponent")
     ended = world.job("one").job.attempts[0].ended_at
     assert ended is not None
-    assert told["resumes_at"] == ended + 30
+    assert retry["resumes_at"] == ended + 30
     world.settle()
     began = world.job("one").job.attempts[1].admitted_at
     assert began - ended in (30, 31)

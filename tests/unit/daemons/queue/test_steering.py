@@ -147,11 +147,14 @@ def test_a_job_that_finds_only_sick_places_is_moved_ever_more_seldom_and_fails_i
     world.check_says("ray-worker-0", "cpu", EVICT)
     world.run(300)
     attempts = world.job("one").job.attempts
-    assert [each.pause for each in attempts[:FREE_RESETS]] == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert not any(each.charged for each in attempts[:FREE_RESETS])
+    assert [attempt.pause for attempt in attempts[:FREE_RESETS]] == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert not any(attempt.charged for attempt in attempts[:FREE_RESETS])
     world.settle(400)
     attempts = world.job("one").job.attempts
-    assert [(each.charged, each.pause) for each in attempts[FREE_RESETS:]] == [(True, 20), (False, 0)]
+    assert [(attempt.charged, attempt.pause) for attempt in attempts[FREE_RESETS:]] == [
+        (True, 20),
+        (False, 0),
+    ]
     item = world.controller.engine.items[world.job("one").key]
     assert "no reset is free after 10 within 1 h; 1 of 1 retries are used up" in item.message
 
@@ -168,7 +171,7 @@ def test_free_resets_of_long_ago_do_not_count(world: World) -> None:
         world.run(5)
     attempts = world.job("one").job.attempts
     assert len(attempts) == FREE_RESETS + 3
-    assert {each.pause for each in attempts} == {0}
+    assert {attempt.pause for attempt in attempts} == {0}
 
 
 def test_a_job_elsewhere_is_left_alone(world: World) -> None:
