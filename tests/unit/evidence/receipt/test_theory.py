@@ -90,8 +90,8 @@ def worn(evidence: Evidence, random: Random) -> Evidence:
 def true(world: World, receipt: Receipt) -> bool:
     """Whether a good verdict is what happened."""
     if receipt.verdict is Verdict.RECOVERED:
-        told = world.tale.script.compares or "weights not compared" in receipt.reason
-        return world.recovered() and told
+        honest = world.tale.script.compares or "weights not compared" in receipt.reason
+        return world.recovered() and honest
     return receipt.verdict is not Verdict.AS_EXPECTED or world.went_on()
 
 

@@ -248,9 +248,9 @@ class _Player:
             self._write("checkpoint_saved", 0, uri=uri, files=files(content(number)), metrics=metrics)
         done = round(trained * STEPS) + tale.warms if tale.script.compares else None
         for rank, more in enumerate(ahead):
-            told = self._metrics(progress + more) if tale.script.tells or rank == 0 else {"loss": 0.5}
+            reported = self._metrics(progress + more) if tale.script.tells or rank == 0 else {"loss": 0.5}
             checkpoint = uri if saves and rank == 0 else None
-            self._write("report", rank, metrics=told, checkpoint=checkpoint, optimizer_steps=done)
+            self._write("report", rank, metrics=reported, checkpoint=checkpoint, optimizer_steps=done)
         if end + COMMIT > over:
             return
         self.clock = end + COMMIT
@@ -290,12 +290,12 @@ class _Player:
         faults = [(self.at, self.world.over), *((o.at, o.reverted_at or inf) for o in self.others)]
         end = max(e.at for e in self.written)
         shown, told_in_order = [], counted(self.written)
-        for told in told_in_order:
-            who = "keeper" if told.event == "state_given" else told.node_id or told.run_id
-            ahead = clocks.get(who, 0.0) * (0.5 + 0.5 * told.at / end)
-            if ahead and any(abs(told.at - edge) <= SKEW for fault in faults for edge in fault):
+        for event in told_in_order:
+            who = "keeper" if event.event == "state_given" else event.node_id or event.run_id
+            ahead = clocks.get(who, 0.0) * (0.5 + 0.5 * event.at / end)
+            if ahead and any(abs(event.at - edge) <= SKEW for fault in faults for edge in fault):
                 return told_in_order
-            shown.append(changed(told, at=told.at + ahead) if ahead else told)
+            shown.append(changed(event, at=event.at + ahead) if ahead else event)
         return tuple(shown)
 
     def _evidence(self) -> Evidence:
