@@ -33,9 +33,9 @@ def test_a_node_that_did_not_survive_is_started_again(name: str, word: str) -> N
     runtime = up()
     runtime.die(W0, "out of memory")
     find_fault(name).revert(scene(runtime, memo={"hog": word}))
-    found = runtime.status().service(W0)
-    assert found is not None
-    assert found.state is State.HEALTHY
+    node = runtime.status().service(W0)
+    assert node is not None
+    assert node.state is State.HEALTHY
 
 
 @pytest.mark.parametrize("name", ["oom", "disk-full"])
