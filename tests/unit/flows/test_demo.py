@@ -78,7 +78,7 @@ def test_the_demo_recovers_and_ends_as_if_undisturbed(
     assert [t.job for t in submitted] == [result.receipt.submission_id, result.control.submission_id]
     assert [t.attempt for t in submitted] == [2, 1]
     assert set(result.seconds) == {"up", "train and recover", "control run"}
-    assert world.told()[:3] == ["submitted", "placed", "waiting"]
+    assert world.moment_keys()[:3] == ["submitted", "placed", "waiting"]
     assert world.healthy()
 
 
@@ -153,4 +153,4 @@ def test_a_control_run_that_fails_is_told(world: World, submitted: list[Training
     assert "undisturbed run control-1 ended FAILED" in result.problem.message
     assert result.receipt.verdict is Verdict.RECOVERED, "the receipt is not lost with it"
     assert result.control is None
-    assert "problem" in world.told()
+    assert "problem" in world.moment_keys()

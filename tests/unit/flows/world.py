@@ -75,7 +75,7 @@ class World(FakeLab):
     def when(self, method: str) -> float:
         return next(at for name, at in self.calls() if name == method)
 
-    def told(self) -> list[str]:
+    def moment_keys(self) -> list[str]:
         return [moment.key for moment in self.moments]
 
     def healthy(self) -> bool:

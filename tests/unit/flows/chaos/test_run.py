@@ -107,9 +107,9 @@ def test_downtime_and_repeated_work_are_summed(world: World) -> None:
 
     result = chaos(world, steps("kill", "stop"))
 
-    each = [step.downtime for step in result.steps]
-    assert all(d is not None and 1 < d < 8 for d in each)
-    assert result.downtime == pytest.approx(sum(d for d in each if d))
+    downtimes = [step.downtime for step in result.steps]
+    assert all(d is not None and 1 < d < 8 for d in downtimes)
+    assert result.downtime == pytest.approx(sum(d for d in downtimes if d))
     assert result.repeated == 0
 
 

@@ -159,7 +159,7 @@ def entry(
 
 def headers(*entries: tarfile.TarInfo) -> bytes:
     """A tar of these headers, whatever they say, and no data but that of its own."""
-    return b"".join(each.tobuf(tarfile.GNU_FORMAT) for each in entries) + tar(("manifest.json", MANIFEST))
+    return b"".join(entry.tobuf(tarfile.GNU_FORMAT) for entry in entries) + tar(("manifest.json", MANIFEST))
 
 
 MANIFEST = b'[{"RepoTags": ["raylab/ray:1"]}]'

@@ -27,28 +27,28 @@ def world() -> World:
 
 def test_only_jobs_of_this_lesson_since_it_began_count(world: World) -> None:
     write_records(world.store, 2, AT, {})
-    for each in (
+    for other in (
         job(name(2, "plain")),
         job(name(2, "plain", "20270115-070000"), started_at=AT - 600),
         job(name(3, "plain")),
         job("lesson-02"),
         job("raysubmit_abc", "RUNNING"),
     ):
-        world.jobs.add(each, f"log of {each.submission_id}")
-    found = gather(world.lab, find_lesson(2))
-    assert [each.submission_id for each in found.jobs] == [name(2, "plain")]
-    assert found.logs == {name(2, "plain"): f"log of {name(2, 'plain')}"}
-    assert set(found.histories) == {name(2, "plain")}
-    assert found.running == ("raysubmit_abc",)
-    assert (found.began_at, found.ray_version) == (AT, "2.60.0")
-    assert found.status.name == "raylab"
+        world.jobs.add(other, f"log of {other.submission_id}")
+    gathered = gather(world.lab, find_lesson(2))
+    assert [job.submission_id for job in gathered.jobs] == [name(2, "plain")]
+    assert gathered.logs == {name(2, "plain"): f"log of {name(2, 'plain')}"}
+    assert set(gathered.histories) == {name(2, "plain")}
+    assert gathered.running == ("raysubmit_abc",)
+    assert (gathered.began_at, gathered.ray_version) == (AT, "2.60.0")
+    assert gathered.status.name == "raylab"
 
 
 def test_what_an_entrypoint_asked_for_is_known_though_it_has_ended(world: World) -> None:
     world.jobs.add(job(name(3, "infeasible"), "FAILED"))
     world.api.demands = {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}, "other": {"CPU": 1.0}}
-    found = gather(world.lab, find_lesson(3))
-    assert found.demands == {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}}
+    gathered = gather(world.lab, find_lesson(3))
+    assert gathered.demands == {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}}
 
 
 def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> None:
@@ -59,8 +59,8 @@ def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> Non
         world.store.put(
             f".raylab/receipts/{key}.json", json.dumps(plain(receipt(verdict).document())).encode()
         )
-    found = gather(world.lab, find_lesson(2))
-    assert [told.verdict.value for told in found.receipts] == ["failed", "recovered"]
+    gathered = gather(world.lab, find_lesson(2))
+    assert [receipt.verdict.value for receipt in gathered.receipts] == ["failed", "recovered"]
 
 
 def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: World) -> None:
@@ -73,8 +73,8 @@ def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: World) -> None:
     saved = run.checkpoints[0].uri.removeprefix("s3://ray/")
     world.store.put(f"{saved}/checkpoint.ckpt", b"weights")
     world.store.put("elsewhere/checkpoint_1/checkpoint.ckpt", b"weights")
-    found = gather(world.lab, find_lesson(2))
-    assert found.store_objects == (records_key(2), f"{saved}/checkpoint.ckpt")
+    gathered = gather(world.lab, find_lesson(2))
+    assert gathered.store_objects == (records_key(2), f"{saved}/checkpoint.ckpt")
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_the_jobs_of_a_person_of_a_class_are_those_that_are_called_like_her(
     """A student may not read Ray's actors: what her job asked for is known to its queue."""
     monkeypatch.setattr(type(world.lab.view), "person", "ann")
     anns, bens = f"ann-{name(2, 'plain')}", f"ben-{name(2, 'plain')}"
-    for each in (anns, bens, name(2, "plain")):
-        world.jobs.add(job(each))
+    for job_name in (anns, bens, name(2, "plain")):
+        world.jobs.add(job(job_name))
     asked = (PodSetView("driver", 1, None, {"cpu": 8, "nvidia.com/gpu": 1}),)
     queued = {anns: SimpleNamespace(pod_sets=asked)}
     monkeypatch.setattr(world.lab, "queues", SimpleNamespace(describe=queued.__getitem__))
     seen = gather(world.lab, find_lesson(2))
-    assert [each.submission_id for each in seen.jobs] == [anns]
+    assert [job.submission_id for job in seen.jobs] == [anns]
     assert seen.demands == {anns: {"CPU": 8.0, "GPU": 1.0}}
     assert (mine := seen.job("plain")) is not None
     assert mine.submission_id == anns

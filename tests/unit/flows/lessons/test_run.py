@@ -216,15 +216,15 @@ def test_a_lesson_that_fails_or_is_interrupted_stops_its_own_jobs_and_no_others(
 ) -> None:
     own, stuck = name(2, "plain"), name(2, "plain", "20270115-080001")
     world.notebook(argv(lesson()), {"event": "failed", "number": 1, "of": 2, "error": "E: x"}, exit_code=3)
-    for number, each in enumerate((own, stuck, name(4, "one-worker"), "raysubmit_1")):
-        world.jobs.add(job(each, "RUNNING", started_at=AT + number))
+    for number, job_id in enumerate((own, stuck, name(4, "one-worker"), "raysubmit_1")):
+        world.jobs.add(job(job_id, "RUNNING", started_at=AT + number))
     world.jobs.unstoppable = {stuck}
     with pytest.raises(LessonError):
         run(lesson())
-    assert [each.submission_id for each in world.jobs.list() if each.final] == [own]
-    told = [step.text for step in run.steps]
-    assert f"stopping job {own}" in told
-    assert f"job {stuck} is not stopped: Ray could not stop job {stuck}" in told
+    assert [job.submission_id for job in world.jobs.list() if job.final] == [own]
+    steps = [step.text for step in run.steps]
+    assert f"stopping job {own}" in steps
+    assert f"job {stuck} is not stopped: Ray could not stop job {stuck}" in steps
 
     def interrupted(*_: Any, **__: Any) -> Execution:
         raise KeyboardInterrupt
@@ -243,7 +243,7 @@ def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: World, run: Runs)
 
         def list(self) -> SimpleNamespace:
             names = (name(2, "waits"), name(2, "stuck"), name(4, "waits"), "job-abc")
-            rows = [SimpleNamespace(workload=f"ns/{each}", name=each) for each in names]
+            rows = [SimpleNamespace(workload=f"ns/{name}", name=name) for name in names]
             return SimpleNamespace(workloads=rows)
 
         def cancel(self, workload: str) -> None:
@@ -256,8 +256,8 @@ def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: World, run: Runs)
     with pytest.raises(LessonError):
         run(lesson())
     assert Answers.cancelled == [f"ns/{name(2, 'waits')}"]
-    told = [step.text for step in run.steps]
-    assert f"job ns/{name(2, 'stuck')} is not cancelled: it has ended already" in told
+    steps = [step.text for step in run.steps]
+    assert f"job ns/{name(2, 'stuck')} is not cancelled: it has ended already" in steps
 
 
 # Beside the notebook

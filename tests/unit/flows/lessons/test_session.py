@@ -49,7 +49,7 @@ def test_a_new_job_is_named_after_lesson_part_and_time_and_never_twice(world: Wo
     begun = session(world)
     names = [begun.new_job("two-workers") for _ in range(3)]
     assert len(set(names)) == 3
-    assert all(each.startswith("lesson-02-two-workers-20") for each in names)
+    assert all(name.startswith("lesson-02-two-workers-20") for name in names)
     assert len(names[0]) == len("lesson-02-two-workers-20261121-154500")
 
 
@@ -142,10 +142,10 @@ def test_what_only_the_host_can_ask_stays_open_in_a_notebook(world: World) -> No
     result = begun.check()
     assert not result.passed
     assert world.said[0].startswith("Lesson 9, Clean up: not passed yet (3 of 5 checks)")
-    told = [line.split()[0] for line in world.said[1:]]
-    assert told == ["ok", "ok", "ok", "then", "->", "then", "->"]
+    marks = [line.split()[0] for line in world.said[1:]]
+    assert marks == ["ok", "ok", "ok", "then", "->", "then", "->"]
     assert "labctl lesson check 9" in world.said[-1]
-    assert [each["passed"] for each in world.kept(store_key(9))["checks"]] == [True] * 3 + [False] * 2
+    assert [check["passed"] for check in world.kept(store_key(9))["checks"]] == [True] * 3 + [False] * 2
 
 
 def test_a_student_who_did_nothing_is_told_what_to_do(world: World) -> None:

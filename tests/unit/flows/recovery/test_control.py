@@ -61,8 +61,8 @@ def test_the_same_job_is_trained_again_and_compared(
     assert 4 < result.seconds < 10
     assert result.document().weights == "equal"
     assert [m.text for m in world.moments if m.key == "progress"][-1] == "control run: epoch 4"
-    assert world.told()[0] == "control"
-    assert world.told()[-1] == "compared"
+    assert world.moment_keys()[0] == "control"
+    assert world.moment_keys()[-1] == "compared"
 
 
 def test_a_run_that_differs_is_said(world: World, original: Training, submitted: Submitted) -> None:
@@ -187,8 +187,8 @@ def test_the_newest_control_run_that_succeeded_is_found(world: World) -> None:
     jobs = []
     for name, status, of in (("c", "FAILED", "a"), ("b", "SUCCEEDED", "a"), ("d", "SUCCEEDED", "x")):
         world.jobs.become(status, name)
-        found = world.jobs.get(name)
-        jobs.append(type(found)(**{**found.__dict__, "metadata": {CONTROL_OF: of}}))
+        job = world.jobs.get(name)
+        jobs.append(type(job)(**{**job.__dict__, "metadata": {CONTROL_OF: of}}))
     found_control = control_of(tuple(jobs), "a")
     assert found_control is not None
     assert found_control.submission_id == "b"

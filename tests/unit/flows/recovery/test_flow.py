@@ -57,7 +57,7 @@ def test_moments_come_in_order_and_each_once(world: World) -> None:
 
     world.inject(after_epoch=2)
 
-    keys = [key for key in world.told() if key != "progress"]
+    keys = [key for key in world.moment_keys() if key != "progress"]
     assert len(keys) == len(set(keys))
     story = [
         "waiting",
@@ -81,9 +81,9 @@ def test_every_epoch_is_told_once_after_the_recovery(world: World) -> None:
 
     world.inject(after_epoch=3)
 
-    told = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
-    assert told[-1] == "epoch 9 of 9"
-    assert len(told) == len(set(told))
+    texts = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
+    assert texts[-1] == "epoch 9 of 9"
+    assert len(texts) == len(set(texts))
 
 
 def test_epochs_that_count_from_0_are_told_so(world: World) -> None:
@@ -91,8 +91,8 @@ def test_epochs_that_count_from_0_are_told_so(world: World) -> None:
 
     world.inject(after_epoch=3)
 
-    told = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
-    assert told[-1] == "epoch 8 (9 of 9, counted from 0)"
+    texts = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
+    assert texts[-1] == "epoch 8 (9 of 9, counted from 0)"
 
 
 def test_steps_are_not_told_as_epochs_of_the_plan(world: World) -> None:
@@ -110,7 +110,7 @@ def test_a_script_that_reports_no_epoch_is_followed_too(world: World) -> None:
 
     texts = {m.key: m.text for m in world.moments}
     assert texts["first_report"] == "reports again"
-    assert world.told()[-1] == "job_finished"
+    assert world.moment_keys()[-1] == "job_finished"
 
 
 def test_a_killed_node_comes_back_once_training_goes_on_elsewhere(world: World) -> None:
@@ -224,7 +224,7 @@ def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(worl
     assert receipt is not None
     assert receipt.verdict is Verdict.FAILED
     assert world.when("start") == pytest.approx(8.0, abs=0.8)
-    assert world.told()[-1] == "job_finished"
+    assert world.moment_keys()[-1] == "job_finished"
     assert world.healthy()
 
 
@@ -298,9 +298,9 @@ def kept(world: World) -> dict[str, Any]:
 
 def recorded(world: World) -> list[str]:
     """The faults on record for the job; each has been reverted."""
-    found = recorded_faults(world.store, JOB)
-    assert all(fault.reverted_at is not None for fault in found)
-    return [fault.kind for fault in found]
+    faults = recorded_faults(world.store, JOB)
+    assert all(fault.reverted_at is not None for fault in faults)
+    return [fault.kind for fault in faults]
 
 
 class SlowToAct(Kill):
@@ -599,9 +599,9 @@ def test_a_node_that_is_started_again_by_the_revert_is_told(
     monkeypatch.setattr(world.runtime, "start", busy)
     world.inject(after_epoch=2)
 
-    told = [moment.text for moment in world.moments if moment.key == "starting"]
+    texts = [moment.text for moment in world.moments if moment.key == "starting"]
     words = "ray-worker-0 is started again: the machine was too busy"
-    assert told == [f"{words} (try 2 of 3)", f"{words} (try 3 of 3)"]
+    assert texts == [f"{words} (try 2 of 3)", f"{words} (try 3 of 3)"]
 
 
 def test_an_interrupt_while_that_is_told_leaves_the_journal_right(
@@ -654,7 +654,7 @@ def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out
     assert receipt is not None
     assert receipt.verdict.value != "recovered"
     assert "the fault could not be reverted: ray-worker-0 ended while starting" in receipt.problems
-    assert "reverted" not in world.told()
+    assert "reverted" not in world.moment_keys()
 
 
 def test_a_node_that_does_not_come_back_is_an_error_where_there_is_no_receipt(world: World) -> None:
@@ -695,7 +695,7 @@ def test_without_waiting_it_returns_when_the_fault_is_reverted(world: World) -> 
     assert outcome.fault.reverted_at - outcome.fault.at == pytest.approx(3.0, abs=0.6)
     assert not world.jobs.get(JOB).final
     assert world.healthy()
-    assert "reverted" in world.told()
+    assert "reverted" in world.moment_keys()
 
 
 # Evidence
@@ -719,8 +719,8 @@ def test_a_fault_is_recorded_when_it_begins_and_when_it_is_reverted(world: World
 
     def look(moment: Moment) -> None:
         entries = world.store.list(f"{FAULTS_PREFIX}/{JOB}/")
-        found = [read_fault(world.store.get(entry.key)) for entry in entries]
-        seen.extend(fault for fault in found if fault is not None and fault not in seen)
+        records = [read_fault(world.store.get(entry.key)) for entry in entries]
+        seen.extend(fault for fault in records if fault is not None and fault not in seen)
 
     outcome = world.inject(W0, kind, after_epoch=2, on_moment=look)
 

@@ -36,8 +36,8 @@ def end_with_the_head(world: World, status: str = "FAILED") -> None:
     """The job dies when the head does."""
 
     def look() -> None:
-        found = world.runtime.status().service(HEAD)
-        if found is not None and found.state.value == "exited":
+        head = world.runtime.status().service(HEAD)
+        if head is not None and head.state.value == "exited":
             world.jobs.become(status, at=world.clock())
         elif not world.jobs.get(JOB).final:
             world.clock.after(0.2, look)
@@ -80,7 +80,7 @@ def test_a_job_that_died_with_its_head_is_submitted_again_and_resumes(
     }  # fmt: skip
     assert receipt.verdict is Verdict.RECOVERED, receipt
     assert [a.attempt for a in receipt.attempts] == [1, 2]
-    assert "resubmitted" in world.told()
+    assert "resubmitted" in world.moment_keys()
 
 
 def test_a_job_that_goes_on_under_the_new_head_is_not_submitted_again(world: World) -> None:

@@ -105,10 +105,10 @@ def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Worl
     begun: list[ActiveFault] = []
 
     world.lab.down()
-    (told,) = heal(world.lab, begun.append, clock=world.clock)
+    (put_back,) = heal(world.lab, begun.append, clock=world.clock)
 
-    assert (told.kind, told.target) == ("checkpoint-delete", STORE)
-    assert told.problem == "lab raylab is down, start it first: `labctl up`"
+    assert (put_back.kind, put_back.target) == ("checkpoint-delete", STORE)
+    assert put_back.problem == "lab raylab is down, start it first: `labctl up`"
     assert begun == []
     assert [entry.kind for entry in left_behind(world.runtime)] == ["checkpoint-delete"]
 

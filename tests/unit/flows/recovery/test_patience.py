@@ -40,12 +40,12 @@ class Slow(Training):
 def waited(world: World, limit: float | None = None, until: float = 1e5) -> tuple[float, Patience]:
     """Wait for the job in vain; seconds that it took."""
     watch = Watch(world.lab, JOB, world.clock)
-    found = Patience(watch, limit)
+    patience = Patience(watch, limit)
     while True:
         watch.poll()
-        found.observe()
-        if found.over or found.waited >= until:
-            return found.waited, found
+        patience.observe()
+        if patience.over or patience.waited >= until:
+            return patience.waited, patience
         world.clock.sleep(STEP)
 
 
@@ -107,12 +107,12 @@ def test_a_head_that_is_down_is_told_within_ten_seconds_and_waited_for_half_a_mi
     down_at, told_at = world.clock() + 60.0, list[float]()
     world.clock.after(60.0, lambda: setattr(world.api, "fail", HeadDownError("the head is down")))
 
-    def told(moment: Moment) -> None:
+    def note(moment: Moment) -> None:
         if moment.key == "note head":
             told_at.append(world.clock())
 
     with pytest.raises(WaitTimeoutError, match="down for 30 s"):
-        world.inject(job=JOB, after_seconds=after, on_moment=told)
+        world.inject(job=JOB, after_seconds=after, on_moment=note)
 
     assert len(told_at) == 1
     assert told_at[0] - down_at < 10.0
@@ -135,8 +135,8 @@ def test_a_head_that_is_started_again_in_time_ends_no_wait(world: World) -> None
 
     assert receipt is not None
     assert receipt.verdict is Verdict.RECOVERED, receipt
-    told = [moment.text for moment in world.moments if moment.key == "note head"]
-    assert told == ["the head is down", "the head answers again"]
+    texts = [moment.text for moment in world.moments if moment.key == "note head"]
+    assert texts == ["the head is down", "the head answers again"]
 
 
 def test_an_explicit_limit_holds_although_the_job_gets_on(world: World) -> None:
@@ -180,10 +180,10 @@ def test_whatever_moves_is_a_reason_to_go_on_waiting_but_not_for_ever(
 
     grows(world, START_SECONDS - 20, show)
 
-    took, found = waited(world)
+    took, patience = waited(world)
 
     assert took == pytest.approx(bound, abs=20)
-    assert "it has made no progress for 6" in found.over
+    assert "it has made no progress for 6" in patience.over
 
 
 def test_signs_that_stop_are_waited_for_from_the_last_one_on(world: World) -> None:
@@ -195,18 +195,18 @@ def test_signs_that_stop_are_waited_for_from_the_last_one_on(world: World) -> No
 
 def test_epochs_that_are_reported_are_waited_for_however_many_there_are(world: World, bound: float) -> None:
     Slow(world, epochs=1000)
-    took, found = waited(world, until=3 * bound)
+    took, patience = waited(world, until=3 * bound)
     assert took == pytest.approx(3 * bound, abs=STEP)
-    assert found.over == ""
+    assert patience.over == ""
 
 
 def test_a_job_that_starts_from_scratch_again_and_again_gets_no_further(world: World, bound: float) -> None:
     training = Slow(world, resumes=False, epochs=100)
     training.seconds = 20.0
     grows(world, 70.0, lambda _: setattr(training, "crashes", True))
-    took, found = waited(world)
+    took, patience = waited(world)
     assert bound <= took < 2 * bound
-    assert "it has made no progress for 6" in found.over
+    assert "it has made no progress for 6" in patience.over
 
 
 def test_once_the_pace_is_known_a_rank_that_hangs_is_given_up_after_five_epochs(world: World) -> None:
@@ -216,10 +216,10 @@ def test_once_the_pace_is_known_a_rank_that_hangs_is_given_up_after_five_epochs(
         training.due = 1e12
 
     world.clock.after(650.0, hang)
-    took, found = waited(world)
+    took, hanging = waited(world)
 
     assert took == pytest.approx(601 + patience.EPOCHS * 200.0, abs=210)
-    assert found.phase.text == "attempt 1 has reported epoch 3, and nothing after it; one took up to 200 s"
+    assert hanging.phase.text == "attempt 1 has reported epoch 3, and nothing after it; one took up to 200 s"
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def test_a_training_that_does_not_go_on_is_given_up_and_that_is_told(world: Worl
 
     assert receipt is not None
     assert receipt.verdict is Verdict.NOT_VERIFIED
-    (told,) = (m.text for m in world.moments if m.key == "note")
-    assert told.startswith("nothing has moved for 300 s: attempt 1 has ended")
+    (text,) = (m.text for m in world.moments if m.key == "note")
+    assert text.startswith("nothing has moved for 300 s: attempt 1 has ended")
 
 
 def test_an_armed_fault_that_does_not_act_is_given_up_once_its_epoch_is_over(

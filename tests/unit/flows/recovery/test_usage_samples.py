@@ -36,12 +36,12 @@ def test_every_node_and_the_store_are_sampled(world: World, asked: list[tuple[st
     sampler.look()
     world.clock.sleep(2)
     sampler.look()
-    found = sampler.stop()
+    sampled = sampler.stop()
 
     assert set(asked[0]) == {"ray-head", W0, W1, "minio"}
-    assert [s.at for s in found.samples if s.service == W0] == [world.clock() - 2, world.clock()]
-    assert found.samples[0] == Sample(world.clock() - 2, "minio", 50.0, 1000, None)
-    assert found.problem == ""
+    assert [s.at for s in sampled.samples if s.service == W0] == [world.clock() - 2, world.clock()]
+    assert sampled.samples[0] == Sample(world.clock() - 2, "minio", 50.0, 1000, None)
+    assert sampled.problem == ""
 
 
 def test_a_thread_samples_until_it_is_stopped(
@@ -59,10 +59,10 @@ def test_a_thread_samples_until_it_is_stopped(
     sampler.start()
     sampler.start()
     assert third.wait(10)
-    found = sampler.stop()
+    sampled = sampler.stop()
 
     assert len(asked) >= 3
-    assert len(found.samples) == 4 * len(asked)
+    assert len(sampled.samples) == 4 * len(asked)
 
 
 def test_what_cannot_be_measured_is_said_and_does_not_raise(

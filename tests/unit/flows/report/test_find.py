@@ -163,10 +163,10 @@ def test_a_damaged_receipt_is_refused_with_the_place(where: str, value: Any, sai
 
 
 def test_a_receipt_of_a_newer_labctl_may_say_more() -> None:
-    told = receipt()
+    older = receipt()
     check = {"name": "a question of tomorrow", "passed": True, "detail": ""}
-    expected = {**told["expected"], "outcome": "moon-lost"}
-    newer = {**told, "mood": "good", "expected": expected, "checks": [*told["checks"] * 2, check]}
+    expected = {**older["expected"], "outcome": "moon-lost"}
+    newer = {**older, "mood": "good", "expected": expected, "checks": [*older["checks"] * 2, check]}
     read = parse_receipt(json.dumps(newer).encode(), "some.json")
     assert (read.expected.outcome, read.checks[-1].name) == ("moon-lost", "a question of tomorrow")
 
@@ -182,41 +182,41 @@ def test_a_receipt_of_an_earlier_labctl_is_read_without_what_is_new() -> None:
 def test_everything_about_a_receipt_is_read(trained: World) -> None:
     key = keep(trained, JOB, 2000)
     Samples((Sample(1999.0, W0, 50.0, 7, None),)).keep(trained.store, key)
-    found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
+    evidence = read_evidence(trained.lab, find_subject(trained.lab, JOB))
 
-    assert found.history is not None
-    assert len(found.history.runs) == 1
-    assert (found.control_job, found.lab, found.runtime) == ("control-1", "raylab", "fake")
-    assert found.curves is not None
-    assert found.workers == (W0, W1)
-    assert set(found.services.values()) == {"ray-head", W0, W1}
-    assert [(s.service, s.cpu_percent) for s in found.samples] == [(W0, 50.0)]
-    assert dict(found.settings)["nodes"] == "2 workers, each with 2 logical CPUs"
-    assert found.missing == ()
+    assert evidence.history is not None
+    assert len(evidence.history.runs) == 1
+    assert (evidence.control_job, evidence.lab, evidence.runtime) == ("control-1", "raylab", "fake")
+    assert evidence.curves is not None
+    assert evidence.workers == (W0, W1)
+    assert set(evidence.services.values()) == {"ray-head", W0, W1}
+    assert [(s.service, s.cpu_percent) for s in evidence.samples] == [(W0, 50.0)]
+    assert dict(evidence.settings)["nodes"] == "2 workers, each with 2 logical CPUs"
+    assert evidence.missing == ()
 
 
 def test_a_job_without_a_receipt_has_its_history_and_services(trained: World) -> None:
-    found = read_evidence(trained.lab, Subject("control-1"))
-    assert found.history is not None
-    assert found.samples == ()
-    assert found.control_job == ""
+    evidence = read_evidence(trained.lab, Subject("control-1"))
+    assert evidence.history is not None
+    assert evidence.samples == ()
+    assert evidence.control_job == ""
 
 
 def test_a_silent_cluster_leaves_curves_and_says_what_is_missing(trained: World) -> None:
     keep(trained, JOB, 2000)
     subject = find_subject(trained.lab, JOB)
     trained.api.silence()
-    found = read_evidence(trained.lab, subject)
-    assert found.history is not None
-    assert found.services == {}
-    assert any("Ray did not answer" in line for line in found.missing)
+    evidence = read_evidence(trained.lab, subject)
+    assert evidence.history is not None
+    assert evidence.services == {}
+    assert any("Ray did not answer" in line for line in evidence.missing)
 
 
 def test_a_receipt_of_another_lab_says_that_its_ledger_is_not_here(world: World) -> None:
-    found = read_evidence(world.lab, Subject("elsewhere", document("elsewhere")))
-    assert found.history is None
-    assert any("no ledger of the job" in line for line in found.missing)
-    assert found == ReportEvidence(found.subject, missing=found.missing), "nothing is of this lab"
+    evidence = read_evidence(world.lab, Subject("elsewhere", document("elsewhere")))
+    assert evidence.history is None
+    assert any("no ledger of the job" in line for line in evidence.missing)
+    assert evidence == ReportEvidence(evidence.subject, missing=evidence.missing), "nothing is of this lab"
 
 
 def own(trained: World, later: float = 0.0) -> ReceiptDocument:
@@ -231,19 +231,19 @@ def own(trained: World, later: float = 0.0) -> ReceiptDocument:
 
 
 def test_a_file_is_of_this_lab_when_the_ledger_tells_the_same(trained: World) -> None:
-    found = read_evidence(trained.lab, Subject(JOB, own(trained)))
-    assert (found.lab, found.missing) == ("raylab", ())
-    assert found.settings
+    evidence = read_evidence(trained.lab, Subject(JOB, own(trained)))
+    assert (evidence.lab, evidence.missing) == ("raylab", ())
+    assert evidence.settings
 
 
 def test_a_receipt_of_a_job_that_died_with_its_head_has_attempts_of_two_jobs(trained: World) -> None:
-    told = own(trained)
-    further = replace(told.attempts[0], attempt=9, started_at=9e8)
-    told = replace(told, attempts=(*told.attempts, further))
+    mine = own(trained)
+    further = replace(mine.attempts[0], attempt=9, started_at=9e8)
+    mine = replace(mine, attempts=(*mine.attempts, further))
     job = trained.jobs.known.pop(JOB)
     trained.jobs.known["again"] = replace(job, submission_id="again", metadata={RESUMES: JOB})
-    found = read_evidence(trained.lab, Subject(JOB, told))
-    assert (found.lab, found.missing, bool(found.settings)) == ("raylab", (), True)
+    evidence = read_evidence(trained.lab, Subject(JOB, mine))
+    assert (evidence.lab, evidence.missing, bool(evidence.settings)) == ("raylab", (), True)
 
 
 @pytest.mark.parametrize("changes", [{"run": "another"}, {}])
@@ -251,30 +251,30 @@ def test_a_job_of_the_same_name_in_another_lab_is_not_this_one(
     trained: World, changes: dict[str, Any]
 ) -> None:
     foreign = replace(own(trained, 0.0 if changes else 5.0), **changes)
-    found = read_evidence(trained.lab, Subject(JOB, foreign))
-    assert (found.lab, found.history, found.settings, found.workers) == ("", None, (), ())
+    evidence = read_evidence(trained.lab, Subject(JOB, foreign))
+    assert (evidence.lab, evidence.history, evidence.settings, evidence.workers) == ("", None, (), ())
 
 
 def test_settings_of_a_later_start_of_the_lab_are_not_shown(trained: World) -> None:
     keep(trained, JOB, 2000)
     trained.jobs.known.clear()
-    found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
-    assert (found.lab, found.gpus, found.settings, found.workers) == ("raylab", "", (), ())
-    assert any("belong to another start" in line for line in found.missing)
+    evidence = read_evidence(trained.lab, find_subject(trained.lab, JOB))
+    assert (evidence.lab, evidence.gpus, evidence.settings, evidence.workers) == ("raylab", "", (), ())
+    assert any("belong to another start" in line for line in evidence.missing)
 
 
 def test_damaged_samples_are_named(trained: World) -> None:
     key = keep(trained, JOB, 2000)
     trained.store.put(key.replace(".json", ".usage.json"), b"{")
-    found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
-    assert found.missing == ("the samples are not in the form usage/1",)
+    evidence = read_evidence(trained.lab, find_subject(trained.lab, JOB))
+    assert evidence.missing == ("the samples are not in the form usage/1",)
 
 
 def test_a_lab_that_is_down_leaves_the_receipt_alone(world: World) -> None:
     world.runtime.down()
-    found = read_evidence(world.lab, Subject("x", document("x")))
-    assert found.history is None
-    assert found.missing[0].startswith("the lab is down: curves")
+    evidence = read_evidence(world.lab, Subject("x", document("x")))
+    assert evidence.history is None
+    assert evidence.missing[0].startswith("the lab is down: curves")
 
 
 @pytest.mark.parametrize("error", [LabDownError, LabError])
