@@ -18,8 +18,8 @@ TABLE = tables.table("schedule_twice")
 def test_the_next_cycle_decides_as_kueue(case: tables.Data) -> None:
     chosen = tables.setup(TABLE["common"], case, namespaces={}, config=Config())
     engine = Engine(chosen)
-    for each in case["workloads"]:
-        engine.submit(tables.workload(each), NOW)
+    for workload in case["workloads"]:
+        engine.submit(tables.workload(workload), NOW)
     engine.cycle(NOW)
     for key, (reason, message) in case["told"].items():
         if engine.items[key].state == PENDING:
@@ -28,4 +28,6 @@ def test_the_next_cycle_decides_as_kueue(case: tables.Data) -> None:
         engine.finish(key, NOW)
     engine.cycle(NOW)
     engine.cycle(NOW)
-    assert held(engine) == {key: plain(tables.admission(each)) for key, each in case["after"].items()}
+    assert held(engine) == {
+        key: plain(tables.admission(admission)) for key, admission in case["after"].items()
+    }
