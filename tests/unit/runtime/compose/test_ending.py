@@ -35,9 +35,9 @@ def test_what_is_done_although_the_engine_says_it_failed_is_done(
 
     act(up)
 
-    found = up.status().service(WORKER)
-    assert found is not None
-    assert found.state is state
+    worker = up.status().service(WORKER)
+    assert worker is not None
+    assert worker.state is state
 
 
 @pytest.mark.parametrize("verb", ACTS)

@@ -231,7 +231,7 @@ def test_a_port_that_the_engine_publishes_to_the_network_ends_the_start(
     docker.publishes[STORE] = (("127.0.0.1", 9000), (address, 9001))
     with pytest.raises(ServiceError, match=f"minio .*{address} port 9001"):
         runtime.up(spec())
-    assert not [each for each in docker.containers.values() if each.alive]
+    assert not [container for container in docker.containers.values() if container.alive]
 
 
 @pytest.mark.parametrize("failure", [EngineError("docker failed: no"), KeyboardInterrupt()])
@@ -244,7 +244,7 @@ def test_a_repair_that_fails_leaves_what_ran_before(
     with pytest.raises((LabError, KeyboardInterrupt)):
         up.up(spec())
     states = {c.service: c.state for c in docker.containers.values() if c.service != SETUP}
-    assert {name for name, found in states.items() if found == "running"} == ALL - {WORKER, JUPYTER}
+    assert {name for name, state in states.items() if state == "running"} == ALL - {WORKER, JUPYTER}
     assert states[JUPYTER] == "exited", "this `up` had started it"
 
 
@@ -415,9 +415,9 @@ def test_a_node_whose_container_runs_but_that_ray_has_buried_is_restarted(
     up: ComposeRuntime, docker: FakeDocker
 ) -> None:
     docker.never.add(WORKER)
-    found = up.status().service(WORKER)
-    assert found is not None
-    assert (found.state, found.detail) == (State.RUNNING, "its node is not alive in Ray")
+    worker = up.status().service(WORKER)
+    assert worker is not None
+    assert (worker.state, worker.detail) == (State.RUNNING, "its node is not alive in Ray")
     docker.never.clear()
     docker.change(docker.find(HEAD).id, started_at=docker.clock())  # a new head knows no old node
     docker.clock.sleep(3)
@@ -446,9 +446,9 @@ def test_a_node_counts_only_when_it_joined_after_its_container_was_started(
     nodes = docker.list_nodes(up.endpoints().dashboard, "")
     docker.change(docker.find(WORKER).id, started_at=docker.clock())
     docker.ghosts = nodes
-    found = up.status().service(WORKER)
-    assert found is not None
-    assert found.state is State.RUNNING
+    worker = up.status().service(WORKER)
+    assert worker is not None
+    assert worker.state is State.RUNNING
 
 
 def test_a_paused_service_is_killed_where_it_is_asked_to_stop(up: ComposeRuntime, docker: FakeDocker) -> None:

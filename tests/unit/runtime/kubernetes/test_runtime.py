@@ -37,7 +37,7 @@ def runtime(cluster: FakeCluster) -> KubernetesControl:
 
 def test_its_services_are_the_pods_of_ray(runtime: KubernetesControl) -> None:
     status = runtime.status()
-    assert (status.name, [each.service for each in status.services]) == (
+    assert (status.name, [service.service for service in status.services]) == (
         "school/ann",
         ["head-1", "w-0", "w-1"],
     )

@@ -27,7 +27,7 @@ def test_both_folders_are_made_for_their_owner_only_and_again_is_no_error(folder
     finally:
         os.umask(previous)
 
-    assert {oct(each.stat().st_mode & 0o777) for each in (folder, folder.parent)} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in (folder, folder.parent)} == {"0o700"}
 
 
 def test_what_ray_opened_to_everybody_is_used_and_removed_and_nobody_else_gets_there(folder: Path) -> None:
