@@ -157,8 +157,8 @@ def test_an_upload_that_is_none_is_told(server: Server, method: str) -> None:
     start = server("POST", "/ray/big?uploads").text
     upload_id = start.split("<UploadId>")[1].split("<")[0]
     assert server("DELETE", f"/ray/big?uploadId={upload_id}").status_code == 204
-    for each in (upload_id, "never", ""):
-        answer = server(method, f"/ray/big?partNumber=1&uploadId={each}", b"x" if method == "PUT" else b"")
+    for other in (upload_id, "never", ""):
+        answer = server(method, f"/ray/big?partNumber=1&uploadId={other}", b"x" if method == "PUT" else b"")
         assert (answer.status_code, "<Code>NoSuchUpload</Code>" in answer.text) == (404, True)
 
 
