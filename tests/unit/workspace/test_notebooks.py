@@ -73,8 +73,8 @@ class FakeRay:
 
 
 def cell_with(name: str, text: str) -> str:
-    found = ["".join(c["source"]) for c in cells(ROOT / f"workspace/notebooks/{name}.ipynb", "code")]
-    (cell,) = [source for source in found if text in source]
+    sources = ["".join(c["source"]) for c in cells(ROOT / f"workspace/notebooks/{name}.ipynb", "code")]
+    (cell,) = [source for source in sources if text in source]
     return cell
 
 
