@@ -269,8 +269,8 @@ def test_long_tests_run_when_they_are_asked_for() -> None:
 def test_minio_is_built_for_all_tests_and_in_ci_and_its_absence_is_told(
     chosen: tuple[str, ...], options: dict[str, Any], builds: bool
 ) -> None:
-    told = "minio cannot be built: no `go` on PATH: its tests are left out"
-    assert (told in ran(*chosen, **options)[2]) is builds
+    message = "minio cannot be built: no `go` on PATH: its tests are left out"
+    assert (message in ran(*chosen, **options)[2]) is builds
 
 
 NO_SOURCES = programs.SourcesError("minio cannot be built: its sources are not here after 10 min")
