@@ -109,7 +109,7 @@ class Ray(Cluster):
 class Wsgi:
     """A pool of connections to the controller, which makes a step before it answers."""
 
-    def __init__(self, world: QueueWorld) -> None:
+    def __init__(self, world: QueueLab) -> None:
         self._world = world
 
     def request(self, method: str, url: str, *, body: bytes | None = None, **more: Any) -> SimpleNamespace:
@@ -135,7 +135,7 @@ class Wsgi:
         return SimpleNamespace(status=int(head[0].split()[0]), headers=dict(head[1]), data=data)
 
 
-class QueueWorld:
+class QueueLab:
     """labctl on a lab with two simulated GPUs and a controller of queues."""
 
     def __init__(self, labctl: Labctl, folder: Path) -> None:

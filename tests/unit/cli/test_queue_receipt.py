@@ -14,12 +14,12 @@ from lab.faults import Scene, find_fault
 from lab.topology import LEDGER_PREFIX, LabSpec
 from tests.fakes.ledger import Streams
 from tests.unit.cli.fakes import Labctl
-from tests.unit.cli.queues import SIMULATED, QueueWorld
+from tests.unit.cli.queues import SIMULATED, QueueLab
 
 EPOCHS = 6
 
 
-class Teams(QueueWorld):
+class Teams(QueueLab):
     """Two teams with a GPU each; a training of blue's that borrows red's writes its ledger."""
 
     def __init__(self, labctl: Labctl, folder: Path) -> None:

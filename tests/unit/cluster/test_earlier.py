@@ -11,7 +11,7 @@ from lab.errors import NotFoundError
 from lab.store import StoredObject
 from lab.topology import LEDGER_PREFIX
 from tests.fakes.store import FakeObjectStore
-from tests.unit.flows.world import World
+from tests.unit.flows.world import Drill
 
 
 def put(
@@ -90,7 +90,7 @@ def test_a_job_that_nobody_knows_has_no_ledger(store: FakeObjectStore) -> None:
 
 
 def test_a_lab_knows_its_earlier_jobs_and_their_checkpoints() -> None:
-    world = World()
+    world = Drill()
     world.write("run_started", "old")
     world.jobs.become("RUNNING", "new")
 

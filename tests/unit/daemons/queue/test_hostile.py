@@ -15,7 +15,7 @@ from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue.routes import Routes
 from tests.unit.daemons.health.test_monitor import Disk
 from tests.unit.daemons.queue.test_routes import JOB, Site
-from tests.unit.daemons.queue.world import World, priority, queue
+from tests.unit.daemons.queue.world import ControllerLab, priority, queue
 from tests.unit.fuzz import words
 
 TEXTS = st.text(max_size=6) | st.sampled_from(
@@ -55,7 +55,7 @@ METHODS = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "X\n"])
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    world = World(tmp_path_factory.mktemp("hostile"))
+    world = ControllerLab(tmp_path_factory.mktemp("hostile"))
     world.apply(*queue("a", 2), priority("high", 10))
     site = Site(world)
     health = HealthMonitor(Disk(), lambda _: True, world.controller.lock, world.clock, lambda _: None)

@@ -16,22 +16,22 @@ from lab.daemons.queue.model import QUEUED, QueuedJob, Record
 from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Tally, bounds
 from tests.conftest import ROOT
 from tests.dashboard import cells
-from tests.unit.daemons.queue.world import World, priority, queue, unflavored
+from tests.unit.daemons.queue.world import ControllerLab, priority, queue, unflavored
 
 ONE = {"replica_role": "standalone"}
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> ControllerLab:
     """Two queues of a cohort, the second of which takes its quota back."""
-    world = World(tmp_path)
+    world = ControllerLab(tmp_path)
     reclaims = {"preemption": {"reclaimWithinCohort": "Any"}}
     world.apply(*queue("a", 2, "all"))
     world.apply(*unflavored(queue("b", 2, "all", **reclaims)), priority("high", 10))
     return world
 
 
-def samples(world: World) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def samples(world: ControllerLab) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     from prometheus_client.parser import text_string_to_metric_families
 
     text = exposition(world.controller)().decode()
@@ -42,11 +42,11 @@ def samples(world: World) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
     }
 
 
-def value(world: World, metric: str, /, **labels: str) -> float | None:
+def value(world: ControllerLab, metric: str, /, **labels: str) -> float | None:
     return samples(world).get((f"kueue_{metric}", tuple(sorted({**labels, **ONE}.items()))))
 
 
-def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
+def test_quota_usage_and_share_are_told_in_whole_units(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=3, work=60.0)
     world.run(3)
     place = {"cohort": "all", "cluster_queue": "a", "flavor": "h100", "resource": "nvidia.com/gpu"}
@@ -57,7 +57,7 @@ def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
     assert value(world, "admitted_active_workloads", cluster_queue="a") == 1
 
 
-def test_who_waits_is_told_with_the_reason(world: World) -> None:
+def test_who_waits_is_told_with_the_reason(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=4, work=60.0)
     world.run(3)
     world.submit("two", "a", gpus=1, work=60.0)
@@ -73,7 +73,7 @@ def test_who_waits_is_told_with_the_reason(world: World) -> None:
     assert reasons == {"WaitingForQuota"}
 
 
-def test_counts_are_the_same_after_a_restart_and_go_on(world: World) -> None:
+def test_counts_are_the_same_after_a_restart_and_go_on(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=3, work=30.0)
     world.run(3)
     world.submit("two", "b", gpus=2, work=5.0, priority_class="high")
@@ -170,7 +170,7 @@ def test_a_histogram_has_kueues_bounds_and_a_clock_that_was_set_makes_no_negativ
     assert counted.value("admission_wait_time_seconds_sum", **waited) == 0.0
 
 
-def test_no_series_is_served_that_kueue_does_not_have(world: World) -> None:
+def test_no_series_is_served_that_kueue_does_not_have(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=1, work=2.0)
     world.settle()
     assert asked(exposition(world.controller)().decode()) <= names() | {f"kueue_{name}" for name in COUNTERS}

@@ -25,7 +25,7 @@ from lab.daemons.queue.retention import (
 )
 from lab.daemons.queue.store import Batch, StateStore
 from lab.errors import StateError
-from tests.unit.daemons.queue.world import GPU, World, queue
+from tests.unit.daemons.queue.world import GPU, ControllerLab, queue
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
@@ -133,7 +133,7 @@ def test_events_of_one_job_are_bounded_and_those_of_others_are_left(tmp_path: Pa
 # The controller
 
 
-class Small(World):
+class Small(ControllerLab):
     """A world whose controller keeps little."""
 
     MOST_JOBS = 5
@@ -148,7 +148,7 @@ def small(tmp_path: Path) -> Small:
     return Small(tmp_path)
 
 
-def names(world: World) -> set[str]:
+def names(world: ControllerLab) -> set[str]:
     return {record.job.metadata["job_name"] for record in world.controller.records.values()}
 
 

@@ -16,7 +16,7 @@ import pytest
 from kueue.writing import as_yaml
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.routes import Routes
-from tests.unit.daemons.queue.world import World, priority, queue, unflavored
+from tests.unit.daemons.queue.world import ControllerLab, priority, queue, unflavored
 
 JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
 ZIP = b"PK\x05\x06" + bytes(18)
@@ -36,7 +36,7 @@ ZIP_OF_A = zip_of("train.py", b"a" * 100)
 class Site:
     """The pages, asked without a network."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerLab) -> None:
         self.world, self.app = world, Routes(world.controller)
 
     def ask(self, method: str, path: str, body: Any = None, **environ: str) -> tuple[int, Any]:
@@ -65,7 +65,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    world = World(tmp_path)
+    world = ControllerLab(tmp_path)
     world.apply(*queue("a", 2), priority("high", 10))
     yield Site(world)
     world.close()

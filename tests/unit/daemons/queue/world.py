@@ -295,7 +295,7 @@ class AtOnce(Threads):
         return False
 
 
-class World:
+class ControllerLab:
     """All of it, with a controller that is started again whenever it is killed."""
 
     def __init__(self, folder: Path, points: Points | None = None, *, queued_only: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Trainings that are made up: what happened to them, and the evidence that a lab would have of it.
 
-`live` plays a `Tale` and gives a `World`: what happened, and beside it the events that the real recorder
-would have written, each by its process and its clock, and counted. `World.recovered` and `World.went_on` are
+`live` plays a `Tale` and gives a `Truth`: what happened, and beside it the events that the real recorder
+would have written, each by its process and its clock, and counted. `Truth.recovered` and `Truth.went_on` are
 the axioms of docs/recovery.md, asked of what happened; the judge sees only the evidence, or a part of it.
 """
 
@@ -17,7 +17,7 @@ from lab.topology import ServiceStatus, State
 from tests.fakes.ledger import changed, counted
 from tests.unit.data.stories import content, files, tensors
 from tests.unit.evidence.receipt.tales import HONEST, SKEW, TARGETS, Script, Tale
-from tests.unit.evidence.receipt.worlds import Begin, Saved, World
+from tests.unit.evidence.receipt.worlds import Begin, Saved, Truth
 
 ON_A_NODE = ("kill", "rank-kill", "slow-network", "gpu-sick", "clock-skew", "rank-hang")
 HEALTHY = tuple(
@@ -31,7 +31,7 @@ STEPS = 10
 """Steps of an optimizer in an epoch."""
 
 
-def live(tale: Tale) -> World:
+def live(tale: Tale) -> Truth:
     """Play a tale to its end."""
     return _Player(tale).play()
 
@@ -40,7 +40,7 @@ class _Player:
     """Lets a tale happen, and writes down what a recorder would see of it."""
 
     def __init__(self, tale: Tale) -> None:
-        self.tale, self.world = tale, World(tale)
+        self.tale, self.world = tale, Truth(tale)
         self.clock, self.at, self.began = 0.0, 0.0, 0.0
         self.controller, self.attempt, self.processes = "first", 0, 0
         self.nodes: list[str] = []
@@ -52,7 +52,7 @@ class _Player:
         self.taken_up: dict[str, Any] = {}
         self.written: list[Event] = []
 
-    def play(self) -> World:
+    def play(self) -> Truth:
         tale, world = self.tale, self.world
         self._start_controller()
         interrupted = tale.fault + tale.later if tale.interrupts else None

@@ -13,7 +13,7 @@ from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON, make_it_sick
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import World, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, receipt_of
 
 JOB = name(11, "sick")
 ASKED = (
@@ -69,7 +69,7 @@ def test_a_receipt_that_does_not_ask_is_not_taken_for_a_yes() -> None:
 
 
 def test_the_host_lets_the_gpu_of_the_job_fall_sick(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = LessonLab()
     asked: list[FaultRequest] = []
     said: list[str] = []
     clock = FakeClock()

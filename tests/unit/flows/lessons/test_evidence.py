@@ -17,15 +17,15 @@ from lab.runtime.classroom import ClassView
 from lab.store import ObjectStore
 from tests.conftest import ROOT
 from tests.unit.cli.fakes import receipt
-from tests.unit.flows.lessons.world import AT, World, job, name
+from tests.unit.flows.lessons.world import AT, LessonLab, job, name
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LessonLab:
+    return LessonLab()
 
 
-def test_only_jobs_of_this_lesson_since_it_began_count(world: World) -> None:
+def test_only_jobs_of_this_lesson_since_it_began_count(world: LessonLab) -> None:
     write_records(world.store, 2, AT, {})
     for other in (
         job(name(2, "plain")),
@@ -44,14 +44,14 @@ def test_only_jobs_of_this_lesson_since_it_began_count(world: World) -> None:
     assert gathered.status.name == "raylab"
 
 
-def test_what_an_entrypoint_asked_for_is_known_though_it_has_ended(world: World) -> None:
+def test_what_an_entrypoint_asked_for_is_known_though_it_has_ended(world: LessonLab) -> None:
     world.jobs.add(job(name(3, "infeasible"), "FAILED"))
     world.api.demands = {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}, "other": {"CPU": 1.0}}
     gathered = gather(world.lab, find_lesson(3))
     assert gathered.demands == {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}}
 
 
-def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> None:
+def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: LessonLab) -> None:
     mine = name(2, "plain")
     world.jobs.add(job(mine))
     for key, verdict in ((f"{mine}-100", "failed"), (f"{mine}-200", "recovered"), ("other-300", "recovered")):
@@ -63,7 +63,7 @@ def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> Non
     assert [receipt.verdict.value for receipt in gathered.receipts] == ["failed", "recovered"]
 
 
-def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: World) -> None:
+def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: LessonLab) -> None:
     mine = name(2, "plain")
     world.jobs.add(job(mine))
     write_records(world.store, 2, AT, {})
@@ -80,12 +80,14 @@ def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: World) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"no JSON", b"[]", b'{"records": 5, "began_at": 1}', b'{"records": {}}']
 )
-def test_damaged_records_are_none(world: World, data: bytes) -> None:
+def test_damaged_records_are_none(world: LessonLab, data: bytes) -> None:
     world.store.put(records_key(2), data)
     assert read_records(world.store, 2) == (None, {})
 
 
-def test_a_list_of_actors_of_another_shape_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_actors_of_another_shape_is_an_error(
+    world: LessonLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.jobs.add(job(name(2, "plain")))
     monkeypatch.setattr(
         world.api, "get", lambda path: {"data": None} if "actors" in path else {"ray_version": "2.60.0"}
@@ -95,13 +97,13 @@ def test_a_list_of_actors_of_another_shape_is_an_error(world: World, monkeypatch
 
 
 def test_a_lab_that_is_down_has_no_evidence() -> None:
-    world = World(up=False)
+    world = LessonLab(up=False)
     with pytest.raises(LabDownError):
         gather(Lab(world.runtime, api=world.api, jobs=world.jobs), find_lesson(2))
 
 
 def test_the_jobs_of_a_person_of_a_class_are_those_that_are_called_like_her(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LessonLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A student may not read Ray's actors: what her job asked for is known to its queue."""
     monkeypatch.setattr(type(world.lab.view), "person", "ann")
@@ -129,12 +131,12 @@ def test_the_store_of_a_lesson_in_a_class_is_reached_with_the_persons_own_key() 
             with_own_store(lab, lacking)
 
 
-def test_the_store_of_ones_own_lab_is_the_labs(world: World) -> None:
+def test_the_store_of_ones_own_lab_is_the_labs(world: LessonLab) -> None:
     assert with_own_store(world.lab, {}) is world.lab
 
 
 @pytest.mark.parametrize("answers", [None, "text", {"1": 7}, [1]])
-def test_answers_that_are_no_texts_are_none(world: World, answers: object) -> None:
+def test_answers_that_are_no_texts_are_none(world: LessonLab, answers: object) -> None:
     write_records(world.store, 2, AT, {"answers": answers, "seconds": 3})
     seen = gather(world.lab, find_lesson(2))
     assert (seen.answers, seen.records) == ({}, {"seconds": 3})

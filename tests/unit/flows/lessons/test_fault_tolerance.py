@@ -20,7 +20,7 @@ from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import AT, World, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import AT, LessonLab, evidence, failing, job, name, receipt_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 JOB = name(7, "break")
@@ -150,7 +150,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[FaultRequest]:
 
 
 def test_the_node_that_trains_is_broken_once_the_job_is_submitted(asked: list[FaultRequest]) -> None:
-    world = World()
+    world = LessonLab()
     world.jobs.add(job(name(7, "break", "20270114-080000"), "SUCCEEDED"))
 
     def submitted(second: int) -> None:
@@ -166,7 +166,7 @@ def test_the_node_that_trains_is_broken_once_the_job_is_submitted(asked: list[Fa
 
 
 def test_a_job_of_another_run_that_still_trains_is_left_alone(asked: list[FaultRequest]) -> None:
-    world = World()
+    world = LessonLab()
     world.jobs.add(job(name(7, "break", "20270114-080000"), "RUNNING"))
     played = Played(lambda second: world.jobs.add(job(JOB, "RUNNING")) if second == 3 else None)
     break_a_node(world.lab, played.task)
@@ -176,6 +176,6 @@ def test_a_job_of_another_run_that_still_trains_is_left_alone(asked: list[FaultR
 def test_a_job_that_never_comes_is_not_waited_for_for_ever(asked: list[FaultRequest]) -> None:
     played = Played()
     with pytest.raises(WaitTimeoutError, match="job lesson-07-break-"):
-        break_a_node(World().lab, played.task)
+        break_a_node(LessonLab().lab, played.task)
     assert played.slept == START_SECONDS
     assert asked == []

@@ -13,7 +13,7 @@ from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT, l
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import World, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, receipt_of
 
 JOBS = {part: name(12, part) for part in (CHECKPOINT, TORCHFT)}
 SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
@@ -78,7 +78,7 @@ def test_seconds_that_are_not_the_receipts_do_not_pass(records: Any) -> None:
 
 
 def test_the_host_loses_a_rank_of_each_job_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = LessonLab()
     asked: list[tuple[str, str]] = []
     said: list[str] = []
 

@@ -80,7 +80,7 @@ def answer(check: LessonCheck, evidence: Evidence) -> Check:
     return result
 
 
-class WorldApi(FakeApi):
+class LessonApi(FakeApi):
     """Ray's HTTP API in memory."""
 
     def __init__(self) -> None:
@@ -102,13 +102,13 @@ class WorldApi(FakeApi):
         return {"data": {"result": {"result": [*rows, {"name": None, "required_resources": None}]}}}
 
 
-class World(FakeLab):
+class LessonLab(FakeLab):
     """One lab and its clock. It is up unless `up` is false."""
 
-    api: WorldApi
+    api: LessonApi
 
     def __init__(self, *, up: bool = True) -> None:
-        super().__init__(at=AT, api=WorldApi())
+        super().__init__(at=AT, api=LessonApi())
         self.jobs.text = ""
         self.waits: dict[str, Any] = {}
         self.said: list[str] = []

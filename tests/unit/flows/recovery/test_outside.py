@@ -14,19 +14,19 @@ from lab.flows.recovery import FaultRequest, Moment, inject
 from lab.flows.recovery.outside import judge_from_ledger, ledger_store, open_outside
 from lab.runtime.kubernetes import Kubectl, KubernetesControl
 from lab.topology import RECEIPTS_PREFIX, REGION
-from tests.unit.flows.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 from tests.unit.runtime.kubernetes.cluster import FakeCluster
 
 KEY = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 
 
-def judged(world: World) -> Receipt:
+def judged(world: Drill) -> Receipt:
     return judge_from_ledger(world.store, "s3://ray", JOB, clock=world.clock)
 
 
 @pytest.mark.parametrize("resumes", [True, False])
 @pytest.mark.parametrize("kind", ["kill", "stop", "pause"])
-def test_the_ledger_alone_gives_the_labs_own_verdict(world: World, kind: str, resumes: bool) -> None:
+def test_the_ledger_alone_gives_the_labs_own_verdict(world: Drill, kind: str, resumes: bool) -> None:
     Training(world, resumes=resumes)
     own = world.inject(W0, kind, after_epoch=3).receipt
     receipt = judged(world)
@@ -45,7 +45,7 @@ def test_the_ledger_alone_gives_the_labs_own_verdict(world: World, kind: str, re
     assert set(receipt.not_asked) == set(Source)
 
 
-def test_nothing_is_written(world: World) -> None:
+def test_nothing_is_written(world: Drill) -> None:
     Training(world)
     world.inject(after_epoch=3)
     before = dict(world.store.buckets["ray"])
@@ -55,7 +55,7 @@ def test_nothing_is_written(world: World) -> None:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_checkpoints_lie_in_the_bucket_that_they_name_or_where_a_labs_gateway_put_them(
-    world: World, own: bool
+    world: Drill, own: bool
 ) -> None:
     Training(world)
     world.inject(after_epoch=3)
@@ -70,7 +70,7 @@ def test_checkpoints_lie_in_the_bucket_that_they_name_or_where_a_labs_gateway_pu
     assert receipt.problems == ()
 
 
-def test_a_checkpoint_that_is_in_neither_bucket_is_not_verified(world: World) -> None:
+def test_a_checkpoint_that_is_in_neither_bucket_is_not_verified(world: Drill) -> None:
     Training(world)
     world.inject(after_epoch=3)
     world.store.buckets["course-7"] = {
@@ -81,7 +81,7 @@ def test_a_checkpoint_that_is_in_neither_bucket_is_not_verified(world: World) ->
     assert any("has no bucket 'ray'" in problem for problem in receipt.problems)
 
 
-def test_a_job_that_goes_on_is_not_verified_yet(world: World) -> None:
+def test_a_job_that_goes_on_is_not_verified_yet(world: Drill) -> None:
     Training(world, epochs=500)
     world.inject(after_epoch=3, wait=False)
     receipt = judged(world)
@@ -89,7 +89,7 @@ def test_a_job_that_goes_on_is_not_verified_yet(world: World) -> None:
     assert "the job is RUNNING" in receipt.reason
 
 
-def test_a_failure_on_no_record_is_judged_as_one(world: World) -> None:
+def test_a_failure_on_no_record_is_judged_as_one(world: Drill) -> None:
     Training(world)
     world.inject(after_epoch=3)
     world.store.delete([entry.key for entry in world.store.list(f"{FAULTS_PREFIX}/")])
@@ -99,14 +99,14 @@ def test_a_failure_on_no_record_is_judged_as_one(world: World) -> None:
     assert (open_, receipt.verdict) == (["new processes"], Verdict.NOT_VERIFIED), "this ledger has no pids"
 
 
-def test_a_job_that_met_no_fault_is_refused(world: World) -> None:
+def test_a_job_that_met_no_fault_is_refused(world: Drill) -> None:
     Training(world)
     world.clock.sleep(30)
     with pytest.raises(RefusedError, match=r"neither a fault .*nor a failure"):
         judged(world)
 
 
-def test_a_job_without_a_ledger_names_those_that_have_one(world: World) -> None:
+def test_a_job_without_a_ledger_names_those_that_have_one(world: Drill) -> None:
     Training(world)
     world.clock.sleep(3)
     with pytest.raises(NotFoundError) as caught:
@@ -115,7 +115,7 @@ def test_a_job_without_a_ledger_names_those_that_have_one(world: World) -> None:
 
 
 def test_a_pod_is_deleted_and_its_job_followed_by_the_ledger(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: Drill, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAYLAB_HOME", str(tmp_path))
     Training(world)
@@ -142,7 +142,7 @@ def test_a_pod_is_deleted_and_its_job_followed_by_the_ledger(
 
 
 def test_a_pod_that_trains_nothing_is_refused_and_left_alone(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: Drill, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAYLAB_HOME", str(tmp_path))
     Training(world)
