@@ -43,6 +43,10 @@ def files_of(folder: Path) -> Iterator[Path]:
             yield path
 
 
+WORDS = 5
+"""Words of a message that a test may ask for: those that tell one refusal from others of its class."""
+
+
 def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and name of all that a module names: variables, parameters, attributes, functions, imports."""
     for node in ast.walk(tree):
@@ -71,6 +75,56 @@ def test_no_value_is_named_for_the_way_it_came() -> None:
     )
     named = {file: forbidden(code) for file, code in codes.items() if code and SPELT.search(code)}
     assert not {file: names for file, names in named.items() if names}
+
+
+def spelt(pattern: ast.expr) -> str:
+    """The words of a pattern as they stand in a module; what is filled in is one of them."""
+    match pattern:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(spelt(part) for part in parts)
+        case ast.FormattedValue():
+            return "{}"
+        case ast.Call(args=[first, *_]):  # re.escape
+            return spelt(first)
+    return ""
+
+
+def sentences(text: str) -> list[tuple[int, str]]:
+    """Line and pattern of each `match=` of a module that asks for more words of a message than it should."""
+    patterns = [
+        (keyword.value.lineno, spelt(keyword.value))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("raises", "warns")
+        for keyword in node.keywords
+        if keyword.arg == "match"
+    ]
+    return [(line, pattern) for line, pattern in patterns if len(pattern.split()) > WORDS]
+
+
+def test_no_test_repeats_a_whole_message() -> None:
+    texts = {file: file.read_text(encoding="utf-8") for file in sorted((ROOT / "tests").rglob("*.py"))}
+    long = {
+        file.relative_to(ROOT).as_posix(): sentences(text) for file, text in texts.items() if "match=" in text
+    }
+    assert not {file: patterns for file, patterns in long.items() if patterns}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("'one two three four five six'", 6),
+        ("f'{host} does not answer on {port}'", 6),
+        ("re.escape('no (a) for b of c')", 6),
+        ("'one two three four five'", 0),
+        ("f'{host} does not answer'", 0),
+        ("message", 0),
+    ],
+)
+def test_a_pattern_of_many_words_is_seen(pattern: str, words: int) -> None:
+    refused = sentences(f"with pytest.raises(LabError, match={pattern}): ...")
+    assert [len(pattern.split()) for _, pattern in refused] == ([words] if words else [])
 
 
 def test_no_docstring_only_points_elsewhere_or_only_says_what_is_raised() -> None:

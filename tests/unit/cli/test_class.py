@@ -299,7 +299,7 @@ def test_one_labctl_at_a_time_changes_a_class(
     def meanwhile(queues: Queues, *asked: object, **more: object) -> object:
         clock = FakeClock()
         other, before = Classroom(school.labctl.lab, clock=clock), clock()
-        with pytest.raises(SetupError, match="busy with adding people to the class"):
+        with pytest.raises(SetupError, match="busy with adding people"):
             other.add([Newcomer("ann")]) if change == "add" else other.remove("ann", delete=True)
         waited.append(clock() - before)
         return apply(queues, *asked, **more)  # type: ignore[arg-type]

@@ -469,9 +469,9 @@ def test_files_that_ray_has_forgotten_are_sent_again_only_when_they_are_the_same
     (tmp_path / "train.py").write_text("print(2)\n")
     other = f"_ray_pkg_{hashlib.sha256(package(tmp_path)).hexdigest()[:16]}.zip"
     api.routes |= {f"PUT /api/packages/gcs/{other}": ""}
-    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+    with pytest.raises(RefusedError, match="no longer keeps its files"):
         sent("j1", {}, tmp_path)
-    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+    with pytest.raises(RefusedError, match="no longer keeps its files"):
         sent("j1", {})
     assert len(api.bodies("POST /api/jobs/")) == 1
 

@@ -178,5 +178,5 @@ def test_digits_survives_with_two_to_eight_workers() -> None:
     assert argv[:4] == ("python", "steps.py", "--way", "torchft")
     assert argv[argv.index("--workers") + 1] == "2"
     for workers in ("1", "9"):
-        with pytest.raises(UsageError, match="at least 2 and at most 8"):
+        with pytest.raises(UsageError, match=r"least 2 .* most 8"):
             variant.arguments({"workers": workers})

@@ -236,9 +236,7 @@ def test_the_next_address_is_asked_where_the_first_gives_nothing(shelf: Shelf) -
 
 
 def test_a_mistyped_checksum_costs_no_second_download(shelf: Shelf) -> None:
-    with pytest.raises(
-        ChecksumError, match=r"has the SHA-256 \w+, not 0000.*; the download is kept"
-    ) as caught:
+    with pytest.raises(ChecksumError, match=r"not 0000.* is kept") as caught:
         get(shelf, Server(published()), sha256="0" * 64)
     assert shelf.all() == ()
     assert [part.bytes for part in shelf.partial()] == [len(published())]
@@ -399,7 +397,7 @@ def test_pictures_drawn_with_another_number_or_seed_are_not_taken_for_those_aske
 ) -> None:
     there, _ = draw_food11(shelf, 1)
     assert draw_food11(shelf, 1, 0) == (there, False)
-    with pytest.raises(RefusedError, match=r"drawn: 1 of each class, seed 0\) than asked for") as caught:
+    with pytest.raises(RefusedError, match=r"drawn: 1 .*, seed 0") as caught:
         draw_food11(shelf, number, seed)
     assert f"drawn: {number} of each class, seed {seed}" in caught.value.message
     assert "--force" in caught.value.hint

@@ -113,7 +113,7 @@ def test_a_system_that_does_not_tell_is_no_error(monkeypatch: pytest.MonkeyPatch
 def test_a_wanted_port_that_is_taken_names_its_holder(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "holder", lambda port: f"nginx (process {port})")
 
-    with pytest.raises(PortTakenError, match=rf"{taken} for s3 .*nginx .process {taken}") as caught:
+    with pytest.raises(PortTakenError, match=rf"{taken} .*nginx .process {taken}") as caught:
         ports.choose("s3", taken, ())
     assert "--port s3=NUMBER" in caught.value.hint
 

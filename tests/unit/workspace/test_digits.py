@@ -24,7 +24,7 @@ def digits() -> Iterator[Any]:
 def test_a_loss_that_is_not_finite_ends_the_attempt_before_anything_is_saved(
     digits: Any, loss: float
 ) -> None:
-    with pytest.raises(FloatingPointError, match=r"epoch 4 is (nan|inf): nothing is saved"):
+    with pytest.raises(FloatingPointError, match=r"epoch 4 is (nan|inf)"):
         digits.common.check_finite(loss, "epoch 4")
     digits.common.check_finite(0.5, "epoch 4")
 

@@ -99,7 +99,7 @@ def test_a_trial_that_does_not_fit_is_refused_before_the_search(cpus: float, fit
         exec(cell, names)
         assert names["AT_ONCE"] == 1
         return
-    with pytest.raises(RuntimeError, match="does not fit on this lab: it needs 7 CPUs of 6"):
+    with pytest.raises(RuntimeError, match="needs 7 CPUs of 6"):
         exec(cell, names)
 
 

@@ -106,6 +106,6 @@ def test_a_submission_that_no_node_can_hold_is_refused_when_asked_for(tmp_path: 
     (tmp_path / "train.py").write_text("")
     api = Answering()
     lab = lab_with(api)
-    with pytest.raises(RefusedError, match="2 GPU; the largest has 1"):
+    with pytest.raises(RefusedError, match="the largest has 1"):
         lab.submit(command="python train.py", working_dir=tmp_path, num_gpus=2, fail_if_infeasible=True)
     assert not any("/api/jobs" in path or "/api/packages" in path for path in api.asked)

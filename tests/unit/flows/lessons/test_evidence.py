@@ -127,7 +127,7 @@ def test_the_store_of_a_lesson_in_a_class_is_reached_with_the_persons_own_key() 
     keys = {"AWS_ACCESS_KEY_ID": "ann", "AWS_SECRET_ACCESS_KEY": "secret"}
     assert isinstance(with_own_store(lab, {**own, **keys}).store, ObjectStore)
     for lacking in ({}, own, keys, {**keys, "AWS_ENDPOINT_URL": "http://elsewhere"}):
-        with pytest.raises(UnsupportedError, match="your key of the object store"):
+        with pytest.raises(UnsupportedError, match="key of the object store"):
             with_own_store(lab, lacking)
 
 

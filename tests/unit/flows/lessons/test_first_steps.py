@@ -57,5 +57,5 @@ def test_what_the_notebook_asks_for_is_typed_and_an_older_wish_is_not() -> None:
 
 def test_a_notebook_that_asks_for_nothing_is_given_up() -> None:
     world = LessonLab()
-    with pytest.raises(WaitTimeoutError, match="what to type in a terminal"):
+    with pytest.raises(WaitTimeoutError, match="type in a terminal"):
         type_it(world.lab, HostTask(world.said.append, world.clock))

@@ -156,9 +156,7 @@ def test_a_lab_that_the_commands_of_the_course_do_not_fit_is_refused(world: Less
 def test_a_cell_that_fails_is_named_and_nothing_is_checked(world: LessonLab, run: Runs, home: Path) -> None:
     why = {"event": "failed", "number": 2, "of": 2, "error": "JobError: job x ended FAILED"}
     world.notebook(argv(lesson()), *EVENTS[:3], why, EVENTS[-1], exit_code=3)
-    with pytest.raises(
-        LessonError, match=r"cell 2 of 2 of 02-a-job\.ipynb failed: JobError: job x"
-    ) as caught:
+    with pytest.raises(LessonError, match=r"cell 2 .*JobError: job x") as caught:
         run(lesson())
     assert caught.value.exit_code == 19
     assert "s3://ray/.raylab/lessons/02/notebook.ipynb" in caught.value.hint

@@ -137,7 +137,7 @@ def test_seconds_do_not_count_before_the_job_trains(world: Drill) -> None:
 def test_a_target_without_a_rank_is_refused_at_once_and_told_where_the_job_runs(world: Drill) -> None:
     Training(world)
 
-    with pytest.raises(RefusedError, match=r"ray-worker-1 runs no part .*on ray-worker-0") as caught:
+    with pytest.raises(RefusedError, match=r"ray-worker-1 runs no .*ray-worker-0") as caught:
         world.inject(W1, after_epoch=10)
     assert caught.value.hint == "labctl fault-inject ray-worker-0"
     assert world.clock() - world.begin < 2.0
@@ -184,7 +184,7 @@ def test_a_target_that_dies_meanwhile_is_waited_for_until_the_job_is_elsewhere(w
     training.epoch = lambda: world.clock.after(5.0, notices)  # type: ignore[method-assign]
     world.clock.after(1.5, lambda: world.runtime.kill(W0))
 
-    with pytest.raises(RefusedError, match=f"{W0} runs no part .*on {W1}"):
+    with pytest.raises(RefusedError, match=f"{W0} runs no part .*{W1}"):
         world.inject(W0, after_epoch=30)
     assert world.clock() - world.begin > 7.0
 
@@ -233,7 +233,7 @@ def test_a_wait_that_is_too_long_says_how_far_the_job_is(world: Drill) -> None:
 
     with pytest.raises(
         WaitTimeoutError,
-        match=r"5 s .*epoch 50; .*RUNNING, .*epoch 4",
+        match=r"epoch 50; .*RUNNING, .*epoch 4",
     ):
         world.inject(after_epoch=50, timeout=5.0)
     assert not world.calls()

@@ -158,7 +158,7 @@ def damaged(where: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_a_damaged_receipt_is_refused_with_the_place(where: str, value: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=f"^some.json is a damaged receipt: {said}"):
+    with pytest.raises(UsageError, match=f"^some.json is .* receipt: {said}"):
         parse_receipt(json.dumps(damaged(where, value)).encode(), "some.json")
 
 

@@ -214,7 +214,7 @@ def test_a_report_is_written_with_its_pictures_and_again_over_itself(tmp_path: P
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="the report cannot be written into"):
+    with pytest.raises(UsageError, match="cannot be written into"):
         write_report(build_report(cases.from_file()), tmp_path / "file" / "report")
 
 

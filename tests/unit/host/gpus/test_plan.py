@@ -150,7 +150,7 @@ def test_too_few_free_gpus_are_an_error_that_names_the_other_lab_and_what_frees_
         planned("nvidia", 2, 0, 1, 2, 3)
     assert caught.value.message == "--gpu nvidia: 4 NVIDIA GPUs held by lab other"
     assert caught.value.hint.startswith("`labctl down --lab other` frees it; or use --gpu simulated")
-    with pytest.raises(GpuError, match=r"1 NVIDIA GPU for 2 .*3 .*lab other"):
+    with pytest.raises(GpuError, match=r"1 NVIDIA GPU .*lab other"):
         planned("nvidia", 2, 0, 1, 2)
 
 

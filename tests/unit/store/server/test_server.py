@@ -508,7 +508,7 @@ def test_signed_chunks_are_joined_and_verified() -> None:
     signed = signature("STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
     assert open_body(signed, environ, body) == b"hello world"
     assert environ["HTTP_CONTENT_ENCODING"] == "gzip"
-    with pytest.raises(RefusalError, match="not the one that was signed"):
+    with pytest.raises(RefusalError, match="not the one"):
         open_body(signed, {"REQUEST_METHOD": "PUT"}, body.replace(b"world", b"w0rld"))
 
 

@@ -139,7 +139,7 @@ def test_kept_answers_are_found_again_and_one_that_was_given_twice_is_seen(llm: 
 def test_a_batch_goes_on_only_with_the_settings_it_began_with(kept: Any) -> None:
     kept.begin({"seed": 1, "prompts": 3})
     kept.begin({"seed": 1, "prompts": 3})
-    with pytest.raises(ValueError, match="seed was 1, is 2; take another --name"):
+    with pytest.raises(ValueError, match="seed was 1, is 2"):
         kept.begin({"seed": 2, "prompts": 3})
 
 
@@ -274,7 +274,7 @@ def test_what_decodes_is_settled_once_and_a_batch_is_not_gone_on_with_by_another
 
     monkeypatch.setattr(llm.native, "library", none)
     assert llm.serve.settled("auto") == llm.serve.settled("torch") == "torch"
-    with pytest.raises(SystemExit, match="--kernel c: there is no C compiler"):
+    with pytest.raises(SystemExit, match="--kernel c: there is no"):
         llm.serve.settled("c")
     monkeypatch.setattr(llm.native, "library", lambda: None)
     assert (llm.serve.settled("auto"), llm.serve.settled("c")) == ("auto", "c")
@@ -398,7 +398,7 @@ def test_an_endpoint_that_refuses_the_check_is_named(
 
 def test_ray_data_takes_no_endpoint(llm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["batch.py", "--from", "x", "--through", "data", "--url", "http://a"])
-    with pytest.raises(SystemExit, match="--url: Ray Data computes answers without an endpoint"):
+    with pytest.raises(SystemExit, match="--url: Ray Data"):
         llm.batch.main()
 
 

@@ -191,7 +191,7 @@ def test_another_text_or_another_seed_does_not_go_on_with_a_run(
     lab.lost_after = 2
     with pytest.raises(LostError):
         train(llm, settings)
-    with pytest.raises(ValueError, match="to another run: seed was 7, is 8"):
+    with pytest.raises(ValueError, match="seed was 7, is 8"):
         train(llm, settings | {"seed": 8})
     (text / "0.txt").write_text("changed")
     with pytest.raises(ValueError, match="to another run: text was"):
@@ -203,7 +203,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 ) -> None:
     training = llm.train.Training(settings, 0, 1, CPU)
     training.module.embedding.weight.data[:] = float("nan")
-    with pytest.raises(FloatingPointError, match="the loss of step 2 is nan: nothing is saved"):
+    with pytest.raises(FloatingPointError, match="step 2 is nan"):
         training.run()
     assert lab.reports == []
 
