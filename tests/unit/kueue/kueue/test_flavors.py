@@ -76,7 +76,7 @@ def wanted(data: dict[str, Any]) -> Any:
         for resource, (flavor, mode, place) in data.get("flavors", {}).items()
     }
     asks = {resource: amount(resource, str(asked)) for resource, asked in data.get("asks", {}).items()}
-    return data.get("name", "main"), data.get("count", 1), flavors, asks, sorted(data.get("told", ()))
+    return data.get("name", "main"), data.get("count", 1), flavors, asks, sorted(data.get("reasons", ()))
 
 
 @pytest.mark.parametrize(("a", "b", "preference", "better"), TABLE["preferred"])

@@ -48,7 +48,7 @@ def test_a_cycle_decides_as_kueue(name: str, case: str) -> None:
     }
     assert waiting(engine, parked=False) == in_order(after.get("heap", {}))
     assert waiting(engine, parked=True) == in_order(after.get("parked", {}))
-    for key, (reason, message) in after.get("told", {}).items():
+    for key, (reason, message) in after.get("conditions", {}).items():
         if key in given and engine.items[key].state == PENDING:
             assert engine.condition(engine.items[key]) == (reason, message)
 

@@ -21,7 +21,7 @@ def test_the_next_cycle_decides_as_kueue(case: tables.Data) -> None:
     for workload in case["workloads"]:
         engine.submit(tables.workload(workload), NOW)
     engine.cycle(NOW)
-    for key, (reason, message) in case["told"].items():
+    for key, (reason, message) in case["conditions"].items():
         if engine.items[key].state == PENDING:
             assert engine.condition(engine.items[key]) == (reason, message)
     for key in case.get("gone", ()):

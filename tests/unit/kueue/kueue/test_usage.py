@@ -49,6 +49,6 @@ def test_cycles_admit_as_kueue(case: tables.Data) -> None:
     assert held(engine) == {
         key: plain(tables.admission(admission)) for key, admission in case["after"]["holds"].items()
     }
-    for key, (reason, message) in case["after"]["told"].items():
+    for key, (reason, message) in case["after"]["conditions"].items():
         assert engine.items[key].state == PENDING
         assert engine.condition(engine.items[key]) == (reason, message)

@@ -61,8 +61,8 @@ def test_a_try_leaves_a_workload_where_kueue_does(case: tables.Data) -> None:
     assert head in list(pending)
     assert pending.apart(head) == case["parked"]
     assert (pending.sticky is head) == case.get("sticky", False)
-    if "told" in case:
-        assert engine.condition(head) == tuple(case["told"])
+    if "condition" in case:
+        assert engine.condition(head) == tuple(case["condition"])
     if "twin" in case:
         assert pending.apart(twin) == case["twin"]
 
@@ -88,7 +88,7 @@ def test_a_queue_goes_kueues_steps(case: tables.Data) -> None:
     waiting = list(pending)
     assert sorted(item.workload.name for item in waiting if pending.apart(item)) == case.get("apart", [])
     assert [item.workload.name for item in waiting if not pending.apart(item)] == case.get("next", [])
-    for name, reason in case.get("told", {}).items():
+    for name, reason in case.get("reasons", {}).items():
         assert engine.condition(engine.items[f"ns/{name}"])[0] == reason
 
 
