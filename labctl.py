@@ -123,11 +123,11 @@ def main():
     root = os.path.dirname(os.path.realpath(__file__))
     problem = wrong_python(sys.version_info[:2], os.environ.get("LABCTL_NO_VENV") == "1")
     if problem:
-        found = "%d.%d.%d" % sys.version_info[:3]
+        version = "%d.%d.%d" % sys.version_info[:3]
         other = other_python() or "/path/to/python3.12"
         return complain(
             SETUP_FAILED,
-            "Python %s (%s) is %s; %s is needed" % (found, sys.executable, problem, NEEDED),
+            "Python %s (%s) is %s; %s is needed" % (version, sys.executable, problem, NEEDED),
             "run it with a Python that fits: %s %s" % (other, " ".join(sys.argv)),
         )
     if root not in sys.path:

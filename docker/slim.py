@@ -130,13 +130,13 @@ def remove(path: Path) -> int:
 
 def slim(site: Path) -> int:
     """Remove unused files from site-packages; returns the bytes freed."""
-    found = [path for pattern in UNUSED for path in site.glob(pattern)]
-    found += [
+    unused = [path for pattern in UNUSED for path in site.glob(pattern)]
+    unused += [
         path for name in TESTS_OF for top in site.glob(name) for path in top.rglob("tests") if path.is_dir()
     ]
-    found += list(site.rglob("__pycache__"))
+    unused += list(site.rglob("__pycache__"))
     kept = {path for pattern in KEPT for path in site.glob(pattern)}
-    return sum(remove(path) for path in found if path not in kept)
+    return sum(remove(path) for path in unused if path not in kept)
 
 
 def strip(site: Path) -> int:

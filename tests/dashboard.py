@@ -32,7 +32,9 @@ def queries(dashboard: Path = DASHBOARD) -> tuple[Query, ...]:
         for panel in document["panels"]
         for target in panel["targets"]
     ]
-    annotations = [Query(each["name"], each["expr"], True) for each in document["annotations"]["list"]]
+    annotations = [
+        Query(annotation["name"], annotation["expr"], True) for annotation in document["annotations"]["list"]
+    ]
     return (*panels, *annotations)
 
 
@@ -69,13 +71,13 @@ class Prometheus:
 
     def over(self, expr: str, start: float, end: float, step: float = 5.0) -> list[dict[str, Any]]:
         """What a query gave between two times, in seconds since the epoch."""
-        found = self.get("/api/v1/query_range", query=expr, start=start, end=end, step=step)
-        return list(found["result"])
+        data = self.get("/api/v1/query_range", query=expr, start=start, end=end, step=step)
+        return list(data["result"])
 
     def targets(self) -> dict[str, list[str]]:
         """What it scrapes: job -> a word on the health of each target."""
-        found: dict[str, list[str]] = {}
+        pools: dict[str, list[str]] = {}
         for target in self.get("/api/v1/targets")["activeTargets"]:
             health = "up" if target["health"] == "up" else f"{target['scrapeUrl']}: {target['lastError']}"
-            found.setdefault(target["scrapePool"], []).append(health)
-        return found
+            pools.setdefault(target["scrapePool"], []).append(health)
+        return pools

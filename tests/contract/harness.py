@@ -200,9 +200,9 @@ class ServingHarness(Harness):
 
     def spoiled(self, service: str) -> AbstractContextManager[object]:
         """Somebody else holds its port."""
-        found = self.runtime().status().service(service)
-        assert found is not None
-        return socket.create_server(("127.0.0.1", urlsplit(found.url).port or 0))
+        status = self.runtime().status().service(service)
+        assert status is not None
+        return socket.create_server(("127.0.0.1", urlsplit(status.url).port or 0))
 
     def refused(self) -> tuple[str, str]:
         endpoints = self.runtime().endpoints()
@@ -251,7 +251,7 @@ class LocalHarness(ServingHarness):
 
         def left() -> list[str]:
             alive = {p.pid: p for p in [*processes, *self._processes()] if p.is_running()}
-            found = [
+            leftovers = [
                 f"process {p.pid} {p.name()}" for p in alive.values() if p.status() != psutil.STATUS_ZOMBIE
             ]
             known = {p.pid for p in processes}
@@ -259,8 +259,8 @@ class LocalHarness(ServingHarness):
                 # A port can have gone to somebody else's program meanwhile.
                 ours = one.pid is None or one.pid in known
                 if ours and one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port in ports:
-                    found.append(f"port {one.laddr.port}")
-            return found
+                    leftovers.append(f"port {one.laddr.port}")
+            return leftovers
 
         return left
 
@@ -277,17 +277,17 @@ class LocalHarness(ServingHarness):
         import psutil
 
         services = {s.pid for s in self.runtime().status().services if s.pid}
-        found = {}
+        by_pid = {}
         for process in psutil.process_iter():
             try:
                 text = "\0".join([*process.cmdline(), *process.environ().values()])
                 if str(self.home) in text or os.getsid(process.pid) in services or process.pid in services:
                     for member in (process, *process.children(recursive=True)):
-                        found[member.pid] = member
+                        by_pid[member.pid] = member
             except (psutil.Error, OSError):
                 continue
-        found.pop(os.getpid(), None)
-        return list(found.values())
+        by_pid.pop(os.getpid(), None)
+        return list(by_pid.values())
 
     def close(self) -> None:
         super().close()

@@ -47,8 +47,8 @@ class ChaosTests:
         )
 
         document = ended.document
-        told = {step["fault"]: self.outcome(step) for step in document["steps"]}
-        assert told == dict.fromkeys(faults, ("survived", [])), ended
+        outcomes = {step["fault"]: self.outcome(step) for step in document["steps"]}
+        assert outcomes == dict.fromkeys(faults, ("survived", [])), ended
         for step in document["steps"]:
             assert_valid(step["receipt"])
         assert document["checkpoints"]["lost"] == []

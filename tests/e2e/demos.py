@@ -40,26 +40,26 @@ class InteractiveDemos(InJupyter):
         self, shell: Shell, jupyter: Jupyter, kernel: Kernel
     ) -> None:
         run_cells(jupyter, kernel, "demo-3-interactive-tune")
-        found = value(
+        tuned = value(
             kernel,
             "{'trials': table[['logloss', 'error', 'checkpoint']].to_dict('records'), 'fit': AT_ONCE,"
             " 'most': most, 'stamp': STAMP, 'rounds': model.num_boosted_rounds(),"
             " 'job': ray.get_runtime_context().get_job_id()}",
         )
 
-        trials = found["trials"]
+        trials = tuned["trials"]
         assert len(trials) == 3
         assert [t["logloss"] for t in trials] == sorted(t["logloss"] for t in trials)
         assert 0 < trials[0]["logloss"] < 0.6, "no better than guessing"
         assert trials[0]["error"] < 0.15
         spec = shell.lab.runtime.spec()
         cpus = max(1, (spec.cpus_per_worker - 2) // 2)
-        assert found["fit"] == spec.workers * spec.cpus_per_worker // (1 + 2 * cpus)
-        assert found["most"] <= found["fit"]
-        assert found["rounds"] == 10
+        assert tuned["fit"] == spec.workers * spec.cpus_per_worker // (1 + 2 * cpus)
+        assert tuned["most"] <= tuned["fit"]
+        assert tuned["rounds"] == 10
         stored = {c.uri for c in shell.lab.checkpoints()}
         assert {f"s3://{t['checkpoint']}" for t in trials} <= stored
-        runs = self.runs(shell, found["job"], f"demo-3-{found['stamp']}/")
+        runs = self.runs(shell, tuned["job"], f"demo-3-{tuned['stamp']}/")
         assert len({run.name for run in runs}) == 3
         assert all(sorted(run.attempts[-1].nodes) == [0, 1] for run in runs)
 

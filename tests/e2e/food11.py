@@ -29,15 +29,15 @@ def of_the_cluster(row: Mapping[str, Any]) -> bool:
 def holders(shell: Shell, job: str) -> list[str]:
     """What a job still holds in Ray: actors that live, placement groups that are not removed."""
     ray_job = shell.lab.api.get(f"/api/jobs/{job}")["job_id"]
-    found = []
+    held = []
     for kind, key, gone in (("actors", "job_id", "DEAD"), ("placement_groups", "creator_job_id", "REMOVED")):
         rows = shell.lab.api.rows(kind, dict)
-        found += [
+        held += [
             str(row)
             for row in rows
             if row[key] == ray_job and row["state"] != gone and not of_the_cluster(row)
         ]
-    return found
+    return held
 
 
 class SearchTests:

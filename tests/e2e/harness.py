@@ -53,12 +53,12 @@ class Ended:
     @property
     def documents(self) -> list[Any]:
         """Every JSON document on stdout, in order."""
-        decoder, text, found = json.JSONDecoder(), self.out.strip(), []
+        decoder, text, documents = json.JSONDecoder(), self.out.strip(), []
         while text:
             document, end = decoder.raw_decode(text)
-            found.append(document)
+            documents.append(document)
             text = text[end:].lstrip()
-        return found
+        return documents
 
     @property
     def document(self) -> Any:
@@ -147,14 +147,14 @@ class Running:
 
 def holders(port: int) -> dict[int, str]:
     """Who listens on a port: process id -> the lab's mark, empty for what belongs to no lab."""
-    found = {}
+    marks = {}
     for connection in psutil.net_connections("tcp"):
         local = connection.laddr[1] if connection.laddr else None
         if connection.status == psutil.CONN_LISTEN and local == port and connection.pid:
             with contextlib.suppress(psutil.NoSuchProcess):
                 environment = psutil.Process(connection.pid).environ()
-                found[connection.pid] = environment.get(MARK, "") or environment.get(FORK_SERVER_OF, "")
-    return found
+                marks[connection.pid] = environment.get(MARK, "") or environment.get(FORK_SERVER_OF, "")
+    return marks
 
 
 class Shell(ABC):
@@ -309,23 +309,23 @@ class Bench(Shell):
 
     def processes(self) -> dict[int, psutil.Process]:
         """Every living process that carries the lab's mark, or its folder in its command line."""
-        found = {}
+        by_pid = {}
         for process in psutil.process_iter():
             try:
                 environment, folder = process.environ(), str(self.folder)
                 marks = (environment.get(MARK, "").rpartition(":")[0], environment.get(FORK_SERVER_OF, ""))
                 named = folder in " ".join(process.cmdline())
                 if (folder in marks or named) and process.status() != psutil.STATUS_ZOMBIE:
-                    found[process.pid] = process
+                    by_pid[process.pid] = process
             except (psutil.Error, OSError):
                 continue
-        return found
+        return by_pid
 
     def state(self) -> state.LabState:
         """The state file, which must be there."""
-        found = state.load(self.folder)
-        assert found is not None, f"{self.folder} has no state file"
-        return found
+        recorded = state.load(self.folder)
+        assert recorded is not None, f"{self.folder} has no state file"
+        return recorded
 
     def leaders(self) -> dict[str, tuple[int, float]]:
         """Process id and start time of each service's first process."""

@@ -226,7 +226,7 @@ class JupyterTests(InJupyter):
 
     def test_jupyterlab_asks_nobody_for_news_or_updates(self, jupyter: Jupyter) -> None:
         settings = jupyter.ask("lab/api/settings/@jupyterlab/apputils-extension:notification")
-        defaults = {name: each["default"] for name, each in settings["schema"]["properties"].items()}
+        defaults = {name: setting["default"] for name, setting in settings["schema"]["properties"].items()}
         assert defaults["fetchNews"] == "false"
         assert defaults["checkForUpdates"] is False
         page = jupyter.ask("lab").decode()

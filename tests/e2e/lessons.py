@@ -62,9 +62,12 @@ class LessonTests:
         shell.labctl("lesson", "report", "--student", "Ada Lovelace", "--output", str(file))
         report = json.loads(file.read_text())
         assert report["passed"] == done
-        found = shell.labctl("lesson", "report", "--verify", str(file), "--json").document
-        assert found["reports"][0]["problems"] == []
-        kept = {each["number"]: each for each in shell.labctl("lesson", "list", "--json").document["lessons"]}
+        verification = shell.labctl("lesson", "report", "--verify", str(file), "--json").document
+        assert verification["reports"][0]["problems"] == []
+        kept = {
+            lesson["number"]: lesson
+            for lesson in shell.labctl("lesson", "list", "--json").document["lessons"]
+        }
         assert all(kept[number]["passed"] for number in done)
 
     def test_the_notebooks_of_the_checkout_stay_as_they_are(self) -> None:

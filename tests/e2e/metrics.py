@@ -74,7 +74,7 @@ class MetricsTests:
         becomes('raylab_jobs{status="SUCCEEDED"} > bool 0', 1)
         becomes("count(raylab_node_info)", 3)
         becomes("sum(raylab_node_alive)", 3)
-        services = {each["metric"]["service"] for each in prometheus.series("raylab_node_info")}
+        services = {node["metric"]["service"] for node in prometheus.series("raylab_node_info")}
         assert services == {HEAD, worker(0), worker(1)}
         assert value("minio_cluster_usage_total_bytes") > 0
         active = f'raylab_fault_active{{kind="stop",target="{target}"}}'
@@ -84,7 +84,7 @@ class MetricsTests:
         becomes(active, 0)
 
         def unhealthy() -> dict[str, list[str]]:
-            return {pool: found for pool, found in prometheus.targets().items() if set(found) != {"up"}}
+            return {pool: states for pool, states in prometheus.targets().items() if set(states) != {"up"}}
 
         eventually(lambda: not unhealthy(), PATIENCE, "every target is up")
         assert set(prometheus.targets()) == {"ray", "minio", "raylab", "queue", "prometheus"}
@@ -130,7 +130,7 @@ class MetricsTests:
             return [
                 f"{query.title}: {query.expr}: {series}"
                 for query, series in answers
-                if not any(math.isfinite(float(each["value"][1])) for each in series)
+                if not any(math.isfinite(float(sample["value"][1])) for sample in series)
             ]
 
         eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")

@@ -42,12 +42,12 @@ class PlacementTests:
         waits.says("waits: needs 1 GPU; free:", f"{full} 0 GPU", f"{lone} 0.5 GPU", "held by", halves[0])
 
         def ranks_wait() -> Any:
-            found = {j["submission_id"]: j for j in shell.labctl("jobs", "--json").document["jobs"]}[ranks]
-            return found if (found["waiting"] or {}).get("what") == "ranks" else None
+            job = {j["submission_id"]: j for j in shell.labctl("jobs", "--json").document["jobs"]}[ranks]
+            return job if (job["waiting"] or {}).get("what") == "ranks" else None
 
-        told = eventually(ranks_wait, PATIENCE, "the ranks of a running job wait")
-        assert (told["status"], told["waiting"]["kind"], told["waiting"]["count"]) == ("RUNNING", "others", 2)
-        assert {h["job"] for h in told["waiting"]["holders"]} >= set(halves)
+        job = eventually(ranks_wait, PATIENCE, "the ranks of a running job wait")
+        assert (job["status"], job["waiting"]["kind"], job["waiting"]["count"]) == ("RUNNING", "others", 2)
+        assert {h["job"] for h in job["waiting"]["holders"]} >= set(halves)
         assert "its ranks wait" in shell.labctl("top").out
 
         shell.labctl("jobs", "stop", ranks)
@@ -70,11 +70,11 @@ class PlacementTests:
         assert f"warning: job {job} waits: {why}" in ended.err
         assert f"cancel it: `labctl --lab {shell.name} jobs stop {job}`" in ended.err
 
-        def told() -> Any:
+        def explained() -> Any:
             waiting = shell.lab.waiting(job)
             return waiting if waiting and waiting.kind == "infeasible" else None
 
-        waiting = eventually(told, PATIENCE, "the lab says why the job waits")
+        waiting = eventually(explained, PATIENCE, "the lab says why the job waits")
         assert (waiting.what, waiting.reason, dict(waiting.demand)) == ("entrypoint", why, {"GPU": 2.0})
         (row,) = (line for line in shell.labctl("jobs").out.splitlines() if line.startswith(job))
         assert row.endswith(f"infeasible: {why}")

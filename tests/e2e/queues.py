@@ -36,15 +36,15 @@ class QueueTests:
         eventually(lambda: described(shell, red)["status"] == "Finished", PATIENCE, "the end of red's job")
         eventually(lambda: described(shell, job)["status"] == "Finished", 3 * PATIENCE, "the borrower's end")
 
-        found = shell.labctl("queue", "receipt", job, "--control", "--json", timeout=4 * PATIENCE).document
-        (receipt,) = found["receipts"]
+        document = shell.labctl("queue", "receipt", job, "--control", "--json", timeout=4 * PATIENCE).document
+        (receipt,) = document["receipts"]
         assert_recovered(receipt)
         assert receipt["preemption"]["by"] == f"bob/{red}"
         assert receipt["preemption"]["reason"] == "InCohortReclamation"
         assert receipt["job"]["resubmitted_as"] == f"{job}-2"
         assert receipt["control"]["weights"] == "equal"
         made = described(shell, job)["attempts_made"]
-        assert [each["ended"] for each in made] == ["STOPPED", "SUCCEEDED"], "submitted once too often"
+        assert [attempt["ended"] for attempt in made] == ["STOPPED", "SUCCEEDED"], "submitted once too often"
 
 
 def submitted(shell: Shell, *arguments: str) -> str:

@@ -109,8 +109,8 @@ def objects(ask: Asker) -> None:
         ask(f"range {wanted}", "GET", "ray/a", headers={"Range": f"bytes={wanted}"})
     ask("range of another unit", "GET", "ray/a", headers={"Range": "chars=0-1"})
     ask("range of HEAD", "HEAD", "ray/a", headers={"Range": "bytes=1-2"})
-    told = [("response-content-type", "x/y"), ("response-cache-control", "c")]
-    ask("headers of the answer", "GET", "ray/a", told)
+    overrides = [("response-content-type", "x/y"), ("response-cache-control", "c")]
+    ask("headers of the answer", "GET", "ray/a", overrides)
     ask("part of an object", "GET", "ray/a", [("partNumber", "1")])
     ask("delete a missing object", "DELETE", "ray/never")
     ask("PUT in another bucket", "PUT", "others/a", body=DATA)

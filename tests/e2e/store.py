@@ -14,10 +14,10 @@ from tests.e2e.harness import Shell
 def check_conformance(bench: Shell) -> None:
     """`doctor --s3` finds nothing wrong with it, asked with the lab's own key; Ray's file system included."""
     url = bench.lab.endpoints().s3
-    told = bench.labctl("doctor", "--s3", url, "--json").document
-    found = {check["name"]: check for check in told["checks"]}
-    assert {name for name, check in found.items() if check["outcome"] != "passed"} == set(), told
-    assert {question.name for question in QUESTIONS} <= set(found)
+    document = bench.labctl("doctor", "--s3", url, "--json").document
+    checks = {check["name"]: check for check in document["checks"]}
+    assert {name for name, check in checks.items() if check["outcome"] != "passed"} == set(), document
+    assert {question.name for question in QUESTIONS} <= set(checks)
     refused = bench.labctl("doctor", "--s3", url, "--bucket", "not-the-labs", code=15)
     assert "AccessDenied" in str(refused)
 

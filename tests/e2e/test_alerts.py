@@ -145,7 +145,7 @@ def test_an_alert_reaches_the_webhook_and_its_silence_outlives_alertmanager(
         def kept() -> list[tuple[str, str]]:
             reply = pool.request("GET", url, headers={"Origin": "http://foreign.example"})
             assert "Access-Control-Allow-Origin" not in reply.headers, "a page of the web can read it"
-            return [(each["id"], each["status"]["state"]) for each in json.loads(reply.data)]
+            return [(alert["id"], alert["status"]["state"]) for alert in json.loads(reply.data)]
 
         assert eventually(kept, PATIENCE, "Alertmanager answers again") == [(made.id, "active")]
         foreign = pool.request("GET", url, headers={"Host": "foreign.example"})

@@ -76,7 +76,9 @@ def test_what_a_killed_labctl_left_frozen_is_healed(bench: Bench) -> None:
 
     healed = bench.labctl("heal", "--json").document["healed"]
 
-    assert [(each["kind"], each["target"], each["problem"]) for each in healed] == [("pause", target, None)]
+    assert [(fault["kind"], fault["target"], fault["problem"]) for fault in healed] == [
+        ("pause", target, None)
+    ]
     eventually(bench.healthy, 60, "every service is healthy")
     assert bench.labctl("heal").out == "nothing to heal\n"
     bench.lab.jobs.stop(job)

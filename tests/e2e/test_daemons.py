@@ -31,7 +31,7 @@ def own(make_bench: Callable[[], Bench]) -> Bench:
     return bench
 
 
-def told(bench: Bench) -> dict[str, Any]:
+def queue_health(bench: Bench) -> dict[str, Any]:
     """What the controller of the queues says of itself."""
     reply = get(f"http://127.0.0.1:{bench.state().ports[QUEUE]}/healthz")
     assert reply is not None
@@ -53,12 +53,12 @@ def test_a_damaged_file_of_the_queues_is_set_aside_and_the_rest_starts(own: Benc
     assert str(kept) in said
     shown = own.labctl("status", "--json").document
     assert shown["healthy"]
-    (detail,) = [each["detail"] for each in shown["services"] if each["service"] == QUEUE]
+    (detail,) = [service["detail"] for service in shown["services"] if service["service"] == QUEUE]
     assert detail == f"the queues started empty: the damaged file is kept as {kept}"
     assert own.lab.store.get("e2e/precious") == b"kept"
     kept.unlink()
     own.labctl("restart", QUEUE)
-    assert told(own)["detail"] == ""
+    assert queue_health(own)["detail"] == ""
 
 
 def test_a_loop_that_cannot_write_says_so_and_goes_on_once_it_can(own: Bench) -> None:
@@ -71,17 +71,21 @@ def test_a_loop_that_cannot_write_says_so_and_goes_on_once_it_can(own: Bench) ->
     controller.rlimit(psutil.RLIMIT_FSIZE, (1024, limit[1]))  # its log, too, takes no line any more
     try:
         stuck = eventually(
-            lambda: told(own)["http"] == 503 and told(own), PATIENCE, "it says that it is stuck"
+            lambda: queue_health(own)["http"] == 503 and queue_health(own),
+            PATIENCE,
+            "it says that it is stuck",
         )
         assert stuck["status"] == "stuck"
         assert "queue-loop has completed no step for" in stuck["detail"]
         shown = own.labctl("status", "--json").document
         assert not shown["healthy"]
-        assert [each["service"] for each in shown["services"] if each["state"] != "healthy"] == [QUEUE]
+        assert [service["service"] for service in shown["services"] if service["state"] != "healthy"] == [
+            QUEUE
+        ]
     finally:
         controller.rlimit(psutil.RLIMIT_FSIZE, limit)
     eventually(lambda: own.lab.queues.describe(job).status == "Finished", PATIENCE, "it goes on")
-    assert told(own)["status"] == "ok"
+    assert queue_health(own)["status"] == "ok"
     assert controller.is_running()
 
 

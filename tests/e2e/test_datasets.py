@@ -98,9 +98,9 @@ def test_a_download_survives_an_interrupt_and_a_broken_connection(mirror: Mirror
     assert half - 300_000 < kept <= half
 
     answer = bench.labctl("lesson", "data", "food11", "--url", mirror.url, "--json", timeout=300).document
-    found = answer["dataset"]
-    assert (answer["made"], found["pictures"], found["missing"]) == (True, 16643, 0)
-    assert found["sha256"] == hashlib.sha256(mirror.content).hexdigest()
+    dataset = answer["dataset"]
+    assert (answer["made"], dataset["pictures"], dataset["missing"]) == (True, 16643, 0)
+    assert dataset["sha256"] == hashlib.sha256(mirror.content).hexdigest()
     assert mirror.ranges[:2] == [None, f"bytes={kept}-"]
     assert len(mirror.ranges) == 3
     picture = data / "Food-11" / "evaluation" / "class_10" / "10_7.jpg"

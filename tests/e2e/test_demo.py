@@ -18,12 +18,12 @@ def test_one_command_boots_breaks_and_proves_the_recovery_and_leaves_nothing(
     ended = demo.end(timeout=480)
 
     assert ended.code == 0, ended
-    told, receipt = ended.documents
+    document, receipt = ended.documents
     assert_recovered(receipt)
     assert receipt["fault"]["kind"] == "kill"
     assert receipt["checkpoint"]["saved_sha256"] == receipt["checkpoint"]["loaded_sha256"]
     assert len(receipt["attempts"]) == 2
     assert receipt["attempts"][-1]["last_epoch"] == 8
-    assert told["demo"]["comparison"]["weights"] == "equal", told
-    assert set(told["demo"]["seconds"]) == {"up", "train and recover", "control run"}
+    assert document["demo"]["comparison"]["weights"] == "equal", document
+    assert set(document["demo"]["seconds"]) == {"up", "train and recover", "control run"}
     bench.nothing_left(ports)

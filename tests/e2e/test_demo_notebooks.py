@@ -25,7 +25,7 @@ class TestDemoNotebooks(InteractiveDemos):
         assert value(kernel, "details.dashboard") == endpoints.dashboard
         assert endpoints.dashboard in printed[4], "the page of details"
         services = [line.split()[0] for line in printed[2].splitlines()]
-        assert services == [each.service for each in shell.lab.status().services]
+        assert services == [service.service for service in shell.lab.status().services]
         assert f"labctl down --lab {shell.name}" in printed[-1]
         assert shell.healthy()
 
@@ -37,10 +37,10 @@ class TestDemoNotebooks(InteractiveDemos):
         first, second = value(kernel, "job"), value(kernel, "second")
 
         lab = shell.lab
-        assert [lab.jobs.get(each).status for each in (first, second)] == ["SUCCEEDED"] * 2
+        assert [lab.jobs.get(job).status for job in (first, second)] == ["SUCCEEDED"] * 2
         assert lab.jobs.get(first).metadata["job_name"] == "demo-1"
-        for each in (first, second):
-            (run,) = lab.history(each).runs
+        for job in (first, second):
+            (run,) = lab.history(job).runs
             assert run.last is not None
             assert run.last.progress == 3
 
@@ -49,17 +49,17 @@ class TestDemoNotebooks(InteractiveDemos):
         self, shell: Bench, jupyter: Jupyter, kernel: Kernel
     ) -> None:
         run_cells(jupyter, kernel, "demo-2-interactive")
-        found = value(
+        trained = value(
             kernel,
             "{'name': NAME, 'epoch': state['epoch'], 'right': right, 'path': result.checkpoint.path,"
             " 'job': ray.get_runtime_context().get_job_id()}",
         )
 
-        assert (found["epoch"], found["right"] > 0.9) == (5, True), found
-        stored = [c for c in shell.lab.checkpoints() if c.run == found["name"]]
+        assert (trained["epoch"], trained["right"] > 0.9) == (5, True), trained
+        stored = [c for c in shell.lab.checkpoints() if c.run == trained["name"]]
         assert len(stored) == 5
-        assert f"s3://{found['path']}" in [c.uri for c in stored]
-        (run,) = self.runs(shell, found["job"], found["name"])
+        assert f"s3://{trained['path']}" in [c.uri for c in stored]
+        (run,) = self.runs(shell, trained["job"], trained["name"])
         (attempt,) = run.attempts
         assert sorted(attempt.nodes) == [0, 1]
         assert [r.progress for r in attempt.reports] == [1, 2, 3, 4, 5]

@@ -22,14 +22,14 @@ FAILED = 9
 )
 def test_a_failure_is_explained_where_it_is_met(bench: Bench, script: str, cause: str) -> None:
     argv = ("submit", "--json", "--", "python", *script.split())
-    found = bench.start(*argv, cwd=SCRIPTS).end(2 * PATIENCE)
-    assert found.code == FAILED, found
-    explained = found.document["explanation"]
-    assert explained, found.document["last_lines"]
+    ended = bench.start(*argv, cwd=SCRIPTS).end(2 * PATIENCE)
+    assert ended.code == FAILED, ended
+    explained = ended.document["explanation"]
+    assert explained, ended.document["last_lines"]
     assert explained["cause"] == cause
-    assert f"cause: {explained['title']} (" in found.err
-    assert explained["docs"] in found.err
-    shown = bench.labctl("jobs", "show", found.document["submission_id"], "--json").document
+    assert f"cause: {explained['title']} (" in ended.err
+    assert explained["docs"] in ended.err
+    shown = bench.labctl("jobs", "show", ended.document["submission_id"], "--json").document
     assert shown["explanation"] == explained
 
 

@@ -61,7 +61,7 @@ def test_the_tokens_of_a_cluster_are_random_without_openssl_and_never_empty(
     done = ran(script, machine, made)
     assert done.returncode == 0, done.stderr
     tokens = [(made / f"raylab-{name}").read_text() for name in ("token", "redis")]
-    assert [len(each) for each in tokens] == [64, 64]
+    assert [len(token) for token in tokens] == [64, 64]
     assert tokens[0] != tokens[1]
     (machine / "od").unlink()
     done = ran(script, machine, tmp_path / "none")
@@ -84,5 +84,5 @@ def test_the_secrets_of_a_compose_folder_are_never_empty(tmp_path: Path, machine
     done = ran(folder / "secrets.sh", machine, tmp_path / "made")
     assert done.returncode == 0, done.stderr
     assert len((kept / "ray.token").read_text()) == 64
-    assert all(each.stat().st_size for each in kept.iterdir())
+    assert all(path.stat().st_size for path in kept.iterdir())
     assert b"openssl" in files["secrets.sh"]

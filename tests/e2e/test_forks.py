@@ -53,7 +53,7 @@ class Server:
     def pids(self) -> list[int]:
         """The server and its fork, the server of level `train`."""
         own = psutil.Process(self.process.pid)
-        trains = [each for each in own.children() if each.cmdline() == own.cmdline()]
+        trains = [child for child in own.children() if child.cmdline() == own.cmdline()]
         return [own.pid, *(train.pid for train in trains[-1:])]
 
     def run(self, *argv: str, forked: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -100,9 +100,9 @@ def serving(folder: Path, python: str = sys.executable, **more: str) -> Iterator
         eventually(lambda: server.serves("node") and server.serves("train"), PATIENCE, "the servers listen")
         yield server
     finally:
-        for each in psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ():
+        for child in psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ():
             with contextlib.suppress(psutil.Error):
-                each.kill()
+                child.kill()
         process.kill()
         process.wait()
         shutil.rmtree(sockets, ignore_errors=True)
@@ -442,8 +442,8 @@ def test_children_share_no_random_state(server: Server, tmp_path: Path) -> None:
         " PlacementGroupID.of(JobID.from_int(1)).hex()]))\n"
     )
     drawn = [json.loads(server.run(sys.executable, str(script)).stdout) for _ in range(4)]
-    for each in zip(*drawn, strict=True):
-        assert len(set(each)) == len(drawn)
+    for numbers in zip(*drawn, strict=True):
+        assert len(set(numbers)) == len(drawn)
 
 
 def anonymous(pid: int) -> float:
@@ -464,9 +464,9 @@ def test_three_hundred_forks_leave_nothing(server: Server, tmp_path: Path) -> No
 
     def look() -> tuple[int, int, float]:
         """Open descriptors, children, and memory in MB of both servers."""
-        each = [psutil.Process(pid) for pid in server.pids()]
-        memory = sum(anonymous(process.pid) for process in each)
-        return sum(p.num_fds() for p in each), sum(len(p.children()) for p in each), memory
+        servers = [psutil.Process(pid) for pid in server.pids()]
+        memory = sum(anonymous(p.pid) for p in servers)
+        return sum(p.num_fds() for p in servers), sum(len(p.children()) for p in servers), memory
 
     for _ in range(30):
         server.run(sys.executable, str(script))
@@ -474,7 +474,7 @@ def test_three_hundred_forks_leave_nothing(server: Server, tmp_path: Path) -> No
     before = look()
     for _ in range(75):
         running = [launch(server, str(script)) for _ in range(4)]
-        assert [each.wait(PATIENCE) for each in running] == [0] * 4
+        assert [process.wait(PATIENCE) for process in running] == [0] * 4
     eventually(lambda: look()[1] == 1, 20.0, "all forks are reaped")
     after = look()
     assert after[0] == before[0]
@@ -491,8 +491,8 @@ def test_a_job_goes_on_to_its_own_end_when_its_server_is_killed(tmp_path: Path) 
         launcher = launch(own, str(script), str(tmp_path / "go"))
         assert launcher.stdout is not None
         pid = int(launcher.stdout.readline())
-        for each in own.pids():
-            os.kill(each, signal.SIGKILL)
+        for own_pid in own.pids():
+            os.kill(own_pid, signal.SIGKILL)
         own.process.wait()
         assert alive(pid)
         assert launcher.poll() is None
@@ -559,8 +559,8 @@ def test_a_frozen_server_costs_a_second(server: Server, tmp_path: Path) -> None:
     script = tmp_path / "says.py"
     script.write_text(SAYS)
     pids = server.pids()
-    for each in pids:
-        os.kill(each, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
     try:
         begin = time.monotonic()
         ordinary = launch(server, str(script))
@@ -569,8 +569,8 @@ def test_a_frozen_server_costs_a_second(server: Server, tmp_path: Path) -> None:
         assert ordinary.stdout is not None
         assert ordinary.stdout.read() == "forked=False\n"
     finally:
-        for each in pids:
-            os.kill(each, signal.SIGCONT)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
     assert took >= 1.0
     eventually(lambda: forked(server.run(sys.executable, str(script))), 20.0, "it has happened")
 

@@ -39,7 +39,7 @@ def test_a_head_that_died_comes_back_by_itself_without_its_jobs_and_says_so(benc
     leaders = bench.leaders()
     follower = bench.start("jobs", "logs", "-f", job)
     eventually(lambda: follower.written("out"), PATIENCE, "the job is followed")
-    store = next(each for each in bench.processes().values() if each.name() == "gcs_server")
+    store = next(process for process in bench.processes().values() if process.name() == "gcs_server")
 
     os.kill(store.pid, signal.SIGKILL)
 

@@ -94,7 +94,7 @@ def applied(cluster: Cluster, objects: list[Object]) -> None:
 def conditions(cluster: Cluster, namespace: str) -> dict[str, str]:
     """Type -> status, of what Kueue says of the one workload of a namespace."""
     (workload,) = cluster.objects("workloads.kueue.x-k8s.io", namespace)
-    return {each["type"]: each["status"] for each in workload["status"]["conditions"]}
+    return {condition["type"]: condition["status"] for condition in workload["status"]["conditions"]}
 
 
 @pytest.mark.parametrize("namespace", EXPORTS)
@@ -159,17 +159,17 @@ GOOD = "good"
 def in_namespace(objects: Sequence[Object], namespace: str) -> list[Object]:
     """A namespace, and the objects of them that stand in `team`, in this one."""
     space: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    inside = json.dumps([each for each in objects if "namespace" in each["metadata"]])
+    inside = json.dumps([manifest for manifest in objects if "namespace" in manifest["metadata"]])
     return [space, *json.loads(inside.replace('"namespace": "team"', f'"namespace": "{namespace}"'))]
 
 
 def running(cluster: Cluster) -> set[str]:
     """Namespaces with a worker of Ray, or a pod of another job, that runs or did."""
     return {
-        each["metadata"]["namespace"]
-        for each in cluster.objects("pods")
-        if each["status"]["phase"] in ("Running", "Succeeded")
-        and each["metadata"]["labels"].get("ray.io/node-type") != "head"
+        pod["metadata"]["namespace"]
+        for pod in cluster.objects("pods")
+        if pod["status"]["phase"] in ("Running", "Succeeded")
+        and pod["metadata"]["labels"].get("ray.io/node-type") != "head"
     }
 
 
@@ -179,7 +179,7 @@ def test_no_cluster_takes_what_lint_calls_an_error(cluster: Cluster) -> None:
     whole = {f"{GOOD}-{place}": good for place, good in enumerate(originals)}
     broken = {name: changed(good, change) for name, (_, _, good, change) in rows.items()}
     around = queues("10000", "10000Gi", **{"nvidia.com/gpu": "1000"})
-    doors = [each for name in (*broken, *whole) for each in in_namespace(around, name)]
+    doors = [manifest for name in (*broken, *whole) for manifest in in_namespace(around, name)]
     applied(cluster, [*around[:2], *doors])
     for name, manifest in {**broken, **whole}.items():  # what runs of the first does so before the last
         given = as_list(in_namespace([manifest], name)[1:])
@@ -246,7 +246,8 @@ def as_pods(cluster: Cluster, namespace: str, names: tuple[str, ...]) -> None:
     owner = {name: made["metadata"][name] for name in ("name", "uid")}
     owner |= {"apiVersion": made["apiVersion"], "kind": made["kind"], "controller": True}
     applied(
-        cluster, [changed(each, lambda m: m["metadata"].update(ownerReferences=[owner])) for each in workers]
+        cluster,
+        [changed(worker, lambda m: m["metadata"].update(ownerReferences=[owner])) for worker in workers],
     )
     running = {"head": ["Running"], "worker": ["Running"] * len(names)}
     eventually(lambda: pods(cluster, namespace) == running, RUN_SECONDS, f"the pods of {namespace} run")
@@ -275,7 +276,7 @@ def test_a_cluster_is_broken_and_judged_by_its_ledger(
     words = ("fault-inject", target, *where, "--fault", fault, "--job", job, "--after-epoch", "2")
     receipt = bench.from_outside(tmp_path, given, *words).document
     assert_recovered(receipt)
-    machines = {each.name: each.machine for each in kubectl.pods() if "worker" in each.group[1]}
+    machines = {pod.name: pod.machine for pod in kubectl.pods() if "worker" in pod.group[1]}
     assert len(machines) == 2
     assert target not in machines
     if fault == "cordon":

@@ -18,10 +18,10 @@ def test_every_rung_is_measured_and_the_lab_is_gone_again(bench: Bench, tmp_path
     ended = bench.labctl("ladder", "--png", str(picture), "--json", timeout=20 * PATIENCE)
 
     assert plain(parse(LadderDocument, ended.document, "the ladder")) == ended.document
-    cost = {each["rung"]: each["median"] for each in ended.document["rungs"]}
+    cost = {rung["rung"]: rung["median"] for rung in ended.document["rungs"]}
     assert list(cost) == [rung.name for rung in RUNGS]
     possible = {
-        each["rung"] for each in ended.document["rungs"] if not any(run["impossible"] for run in each["runs"])
+        rung["rung"] for rung in ended.document["rungs"] if not any(run["impossible"] for run in rung["runs"])
     }
     assert possible >= set(cost) - {"torchft"}
     for name in possible:

@@ -35,11 +35,11 @@ def while_it_runs(bench: Bench, job: str) -> set[Listening]:
 
     def look() -> bool:
         own = bench.processes()
-        for each in listening():
-            if each.pid in own:
-                seen.add(each)
+        for listener in listening():
+            if listener.pid in own:
+                seen.add(listener)
                 with contextlib.suppress(psutil.Error):
-                    ranks.update({each} if "RayTrainWorker" in own[each.pid].cmdline()[0] else ())
+                    ranks.update({listener} if "RayTrainWorker" in own[listener.pid].cmdline()[0] else ())
         return bench.lab.jobs.get(job).final
 
     eventually(look, PATIENCE, f"{job} has ended")
@@ -50,8 +50,8 @@ def while_it_runs(bench: Bench, job: str) -> set[Listening]:
 
 def beyond_loopback(seen: set[Listening]) -> set[Listening]:
     """Those that the network reached, and not only until they were bound to the loopback device."""
-    bound = {each.port for each in seen if "%" in each.address}
-    return {each for each in seen if not each.on_loopback and each.port not in bound}
+    bound = {listener.port for listener in seen if "%" in listener.address}
+    return {listener for listener in seen if not listener.on_loopback and listener.port not in bound}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -71,5 +71,5 @@ def test_torchfts_servers_are_on_loopback(bench: Bench) -> None:
 @pytest.mark.long
 def test_xgboosts_ranks_are_bound_to_the_loopback_device(bench: Bench) -> None:
     seen = while_it_runs(bench, bench.submit("-c", XGBOOST))
-    assert any(each.address == "0.0.0.0%lo" for each in seen)
+    assert any(listener.address == "0.0.0.0%lo" for listener in seen)
     assert beyond_loopback(seen) == set()

@@ -41,9 +41,9 @@ def test_one_command_boots_breaks_and_proves_the_recovery_with_minio(
     try:
         ended = bench.labctl("demo", "--gpu", "simulated", "--epochs", "8", "--json", timeout=480)
         assert bench.state().store == "minio"
-        told, receipt = ended.documents
+        document, receipt = ended.documents
         assert_recovered(receipt)
-        assert told["demo"]["comparison"]["weights"] == "equal", told
+        assert document["demo"]["comparison"]["weights"] == "equal", document
         check_conformance(bench)
         check_keys(bench)
     finally:

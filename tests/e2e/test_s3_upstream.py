@@ -131,7 +131,7 @@ def test_a_training_keeps_its_checkpoints_there_and_the_key_is_nowhere(there: Th
     assert any(name.startswith(f".raylab/ledger/{job}") for name in there.objects)
 
     status = there.bench.labctl("status", "--json")
-    (store,) = [each for each in status.document["services"] if each["service"] == STORE]
+    (store,) = [service for service in status.document["services"] if service["service"] == STORE]
     assert f"gateway to {there.store.url}, bucket {BUCKET}" in store["detail"]
     check_conformance(there.bench)
 

@@ -39,8 +39,8 @@ def test_the_others_go_on_when_a_rank_or_its_node_dies(bench: Bench, kind: str) 
     assert len(receipt["attempts"]) == 1, "the training was started again"
     survivors = receipt["survivors"]
     assert survivors["longest_gap"] < GAP_SECONDS
-    assert [each["steps_alone"] > 0 for each in survivors["ranks"]] == [True]
-    assert [each["source"] for each in survivors["rejoined"]] == ["rank1"]
+    assert [rank["steps_alone"] > 0 for rank in survivors["ranks"]] == [True]
+    assert [rank["source"] for rank in survivors["rejoined"]] == ["rank1"]
     assert bench.healthy()
 
 
@@ -52,7 +52,7 @@ def test_a_language_model_goes_on_right_after_up_when_a_rank_dies(make_bench: Ca
     bench = make_bench()
     bench.labctl(*UP)
     settings = ("size=0.1m", "megabytes=1", "steps=400")
-    pairs = [word for each in settings for word in ("-p", each)]
+    pairs = [word for setting in settings for word in ("-p", setting)]
     job = bench.labctl("submit", "llm", "--fault-tolerance", "torchft", *pairs, "--detach").out.strip()
     fault = ("fault-inject", "--fault", "rank-kill", "--job", job, "--after-step", "30", "--json")
     receipt = bench.labctl(*fault, timeout=4 * PATIENCE).document

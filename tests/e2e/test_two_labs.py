@@ -43,4 +43,4 @@ def test_two_labs_live_side_by_side(bench: Bench, make_bench: Callable[[], Bench
 
 def servers_of_ray(bench: Bench) -> set[psutil.Process]:
     """Those that live as long as their node; workers are started and ended by Ray as it needs them."""
-    return {each for each in bench.processes().values() if each.name() in ("gcs_server", "raylet")}
+    return {process for process in bench.processes().values() if process.name() in ("gcs_server", "raylet")}

@@ -25,8 +25,8 @@ BACK_SECONDS = 0.5
 """Time from a crash to the new process."""
 
 FIRST_FREE_PORT = 20_000
-USUAL = tuple(each for each in SERVICES if not each.optional and each.name != WORKER)
-PORTS = ports_of((each for each in USUAL if LabSpec().has(each)), scraped=False)
+USUAL = tuple(service for service in SERVICES if not service.optional and service.name != WORKER)
+PORTS = ports_of((program for program in USUAL if LabSpec().has(program)), scraped=False)
 
 
 class FakeClock:
@@ -106,7 +106,7 @@ class LabState:
     @property
     def services(self) -> tuple[str, ...]:
         """The services of the lab, in the order of starting."""
-        usual = (each.name for each in USUAL if self.spec.has(each))
+        usual = (program.name for program in USUAL if self.spec.has(program))
         return (*usual, *self.spec.worker_services)
 
     @property

@@ -47,17 +47,17 @@ class FakeObjectStore(Store):
         yield from (data[i : i + PIECE] for i in range(0, len(data), PIECE))
 
     def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
-        found: dict[str, StoredObject] = {}
+        objects: dict[str, StoredObject] = {}
         for key, (data, modified) in self._objects().items():
             if key.startswith(prefix):
                 head, slash, _ = key[len(prefix) :].partition("/")
                 if recursive or not slash:
                     etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
-                    found[key] = StoredObject(key, len(data), modified, etag)
+                    objects[key] = StoredObject(key, len(data), modified, etag)
                 else:
                     folder = f"{prefix}{head}/"
-                    found[folder] = StoredObject(folder, 0, 0.0, "")
-        return tuple(found[key] for key in sorted(found))
+                    objects[folder] = StoredObject(folder, 0, 0.0, "")
+        return tuple(objects[key] for key in sorted(objects))
 
     def exists(self, key: str) -> bool:
         return key in self._objects()

@@ -194,20 +194,22 @@ class Cluster:
         """Definitions of all kinds, Kueue's webhooks, the right to read pods, and the machines."""
         self._port = free_port()
         kueue, kuberay, kwok, wrapper = (self._source[n] for n in ("kueue", "kuberay", "kwok", "appwrapper"))
-        objects = [on_loopback(each, self._port) for each in self._made(kueue / "config" / "default")]
+        objects = [on_loopback(manifest, self._port) for manifest in self._made(kueue / "config" / "default")]
         objects += self._made(kuberay / "config" / "crd") + self._made(wrapper / "config" / "crd")
         objects += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KUEUE}}]
-        objects.sort(key=lambda each: each["kind"] not in {"Namespace", "CustomResourceDefinition"})
-        objects = [each for each in objects if each["kind"] not in LEFT_OUT]
+        objects.sort(key=lambda manifest: manifest["kind"] not in {"Namespace", "CustomResourceDefinition"})
+        objects = [manifest for manifest in objects if manifest["kind"] not in LEFT_OUT]
         objects += [machine(name) for name in MACHINES]
-        stages = [each for stage in STAGES for each in self._made(kwok / "kustomize" / "stage" / stage)]
-        objects += [each for each in stages if each["kind"] == "StorageClass"]
+        stages = [
+            manifest for stage in STAGES for manifest in self._made(kwok / "kustomize" / "stage" / stage)
+        ]
+        objects += [stage for stage in stages if stage["kind"] == "StorageClass"]
         objects += [NVIDIA]
         ended = self.apply(objects)
         assert ended.returncode == 0, ended.stderr
         self.done("create", "clusterrole", "reader", "--verb=get,list", "--resource=pods")
         self.done("create", "clusterrolebinding", "reader", "--clusterrole=reader", f"--user={STUDENT}")
-        played = yaml.safe_dump_all([each for each in stages if each["kind"] == "Stage"])
+        played = yaml.safe_dump_all([stage for stage in stages if stage["kind"] == "Stage"])
         (self.folder / "stages.yaml").write_text(played)
 
     def _start_operators(self) -> None:

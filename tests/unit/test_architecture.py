@@ -15,26 +15,26 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 def rooms() -> dict[str, set[str]]:
     """Each room of lab/ and those that it imports of."""
-    found: dict[str, set[str]] = {room: set() for layer in LAYERS for room in layer}
+    needs: dict[str, set[str]] = {room: set() for layer in LAYERS for room in layer}
     for importer, imported, _ in arrows():
         if importer.startswith("raylab_"):  # the probe's, which may be called like a room
             continue
         one, other = ((*module.split("."), "lab")[1] for module in (importer, imported))
-        if one in found and other in found and one != other:
-            found[one].add(other)
-    return found
+        if one in needs and other in needs and one != other:
+            needs[one].add(other)
+    return needs
 
 
 def reached(room: str, needs: Mapping[str, set[str]], without: str = "") -> set[str]:
     """All that a room needs, the rooms between included; one of its own arrows may be left out."""
-    found: set[str] = set()
+    reached: set[str] = set()
     ahead = [other for other in needs[room] if other != without]
     while ahead:
         other = ahead.pop()
-        if other not in found:
-            found.add(other)
+        if other not in reached:
+            reached.add(other)
             ahead += needs[other]
-    return found
+    return reached
 
 
 def picture(needs: Mapping[str, set[str]]) -> str:

@@ -109,8 +109,8 @@ def test_no_option_is_documented_that_is_not_there() -> None:
     known = {"--version", "--help", "--"} | flags(cli, shared=True)
     known |= {flag for _, command in commands() for flag in flags(command, shared=False)}
     text = "\n".join(sections("docs/commands.md", "##").values())
-    found = {flag for span in code(text) for flag in re.findall(r"(?<![\w-])--[a-z0-9-]*", span)}
-    assert found <= known
+    documented = {flag for span in code(text) for flag in re.findall(r"(?<![\w-])--[a-z0-9-]*", span)}
+    assert documented <= known
 
 
 def command_lines() -> Iterator[tuple[str, str]]:
@@ -212,8 +212,8 @@ def test_every_event_of_the_ledger_is_described() -> None:
     table = sections("docs/recovery.md", "##")["The ledger"]
     assert len(recorded) > 8
     assert recorded == set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
-    told = ast.get_docstring(ast.parse(read("lab/probe/raylab_ledger/train.py"))) or ""
-    assert recorded == set(re.findall(r"^\| (?!event )(\w+) \|", told, re.MULTILINE))
+    description = ast.get_docstring(ast.parse(read("lab/probe/raylab_ledger/train.py"))) or ""
+    assert recorded == set(re.findall(r"^\| (?!event )(\w+) \|", description, re.MULTILINE))
     assert {*PROGRESS_KEYS, *PLAN_KEYS} <= code(table)
 
 
@@ -250,12 +250,12 @@ def test_plain_compose_is_told_every_variable_and_secret_file() -> None:
 @cache
 def texts() -> str:
     """Every string in the source, and every fixed piece of an f-string, each between two NUL."""
-    found: list[str] = []
+    pieces: list[str] = []
     for path in [ROOT / "labctl.py", *(ROOT / "lab").rglob("*.py")]:
-        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                found += [piece.strip() for piece in re.split(r"%[sd]|\{\w+\}", each.value)]
-    return "\0".join(["", *found, ""])
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                pieces += [piece.strip() for piece in re.split(r"%[sd]|\{\w+\}", node.value)]
+    return "\0".join(["", *pieces, ""])
 
 
 def is_printed(piece: str) -> bool:

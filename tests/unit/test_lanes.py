@@ -91,9 +91,9 @@ def test_one_that_was_kept_is_shown_to_its_last_words(watched: WatchedTerminal) 
 STOPS = [(KeyboardInterrupt(), False), (Terminated(), True), (BrokenPipeError(), True)]
 
 
-@pytest.mark.parametrize(("stop", "told"), STOPS, ids=repr)
+@pytest.mark.parametrize(("stop", "interrupted"), STOPS, ids=repr)
 def test_what_goes_on_is_told_at_once_and_waited_for(
-    watched: WatchedTerminal, stop: BaseException, told: bool
+    watched: WatchedTerminal, stop: BaseException, interrupted: bool
 ) -> None:
     watched.stop = stop
     for name in ("first", "second"):
@@ -101,7 +101,7 @@ def test_what_goes_on_is_told_at_once_and_waited_for(
     with pytest.raises(type(stop)), watched.terminal:
         watched.terminal.run(["unit"], {})
     names = ("unit", "first", "second")
-    signals = [(name, signal.SIGINT) for name in names] if told else []
+    signals = [(name, signal.SIGINT) for name in names] if interrupted else []
     assert watched.journal == [*signals, *(f"{name} ended" for name in names)]
 
 

@@ -91,15 +91,15 @@ def arrows() -> tuple[tuple[str, str, str], ...]:
             if (probe in path.parents) == (root == probe):
                 parts = path.relative_to(root).with_suffix("").parts
                 files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    found = []
+    arrows = []
     for importer, path in files.items():
         for line, name in imports(ast.parse(path.read_text(encoding="utf-8"))):
             imported = name
             while imported and imported not in files:
                 imported = imported.rpartition(".")[0]
             if imported and imported != importer:
-                found.append((importer, imported, f"{path.relative_to(ROOT)}:{line}"))
-    return tuple(found)
+                arrows.append((importer, imported, f"{path.relative_to(ROOT)}:{line}"))
+    return tuple(arrows)
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -44,14 +44,14 @@ def test_a_missing_module_can_be_named_for_every_requirement(group: str) -> None
 
 def test_the_groups_agree_on_every_package_they_share() -> None:
     def versions(group: str) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+        pinned: dict[str, set[str]] = {}
         for name, version in (line.split(" ;")[0].split("==") for line in pins(group)):
-            found.setdefault(name, set()).add(version)
-        return found
+            pinned.setdefault(name, set()).add(version)
+        return pinned
 
-    found = {group: versions(group) for group in environment.BUILDS_ON}
+    by_group = {group: versions(group) for group in environment.BUILDS_ON}
     for before, after in combinations(environment.BUILDS_ON, 2):
-        earlier, later = found[before], found[after]
+        earlier, later = by_group[before], by_group[after]
         shared = earlier.keys() & later.keys()
         assert shared or (before, after) == ("cli", "report") or "proxy" in (before, after)
         assert {name: earlier[name] for name in shared} == {name: later[name] for name in shared}

@@ -269,8 +269,8 @@ def test_long_tests_run_when_they_are_asked_for() -> None:
 def test_minio_is_built_for_all_tests_and_in_ci_and_its_absence_is_told(
     chosen: tuple[str, ...], options: dict[str, Any], builds: bool
 ) -> None:
-    told = "minio cannot be built: no `go` on PATH: its tests are left out"
-    assert (told in ran(*chosen, **options)[2]) is builds
+    message = "minio cannot be built: no `go` on PATH: its tests are left out"
+    assert (message in ran(*chosen, **options)[2]) is builds
 
 
 NO_SOURCES = programs.SourcesError("minio cannot be built: its sources are not here after 10 min")
@@ -296,12 +296,12 @@ def test_what_needs_go_is_skipped_for_want_of_sources_and_fails_where_it_does_no
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     with (
-        pytest.raises(pytest.skip.Exception, match="needs Go: minio cannot be built: its sources"),
+        pytest.raises(pytest.skip.Exception, match="cannot be built: its sources"),
         needs_go(),
     ):
         raise NO_SOURCES
     with pytest.raises(SetupError, match="undefined: x"), needs_go():
         raise BROKEN
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(pytest.skip.Exception, match="needs Go: there is no command"), needs_go():
+    with pytest.raises(pytest.skip.Exception, match="there is no command"), needs_go():
         pytest.fail("there is no Go")

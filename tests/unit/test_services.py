@@ -61,8 +61,8 @@ IN_FILES = [service for service in SERVICES if not service.hub]
 
 def written(service: Service) -> dict[str, Any]:
     """The service as the Compose files have it."""
-    found: dict[str, Any] = FILES[worker(0) if service.name == WORKER else service.name]
-    return found
+    definition: dict[str, Any] = FILES[worker(0) if service.name == WORKER else service.name]
+    return definition
 
 
 def test_the_compose_files_have_these_services_and_the_one_that_prepares_the_store() -> None:
@@ -76,11 +76,11 @@ def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
         (address,) = written(service)["ports"]
         assert address == "${LAB_ADDRESS_LISTEN:-127.0.0.1}:${LAB_ADDRESS_PORT:-8443}:8443"
         return
-    publishing = [each for each in SERVICES if PUBLISHED_BY.get(each.name, each.name) == service.name]
+    publishing = [known for known in SERVICES if PUBLISHED_BY.get(known.name, known.name) == service.name]
     expected = [
         f"127.0.0.1:${{{port.variable}:-{port.usual}}}:{port.usual}"
-        for each in publishing
-        for port in each.ports
+        for service in publishing
+        for port in service.ports
         if port.published
     ]
     assert written(service).get("ports", []) == expected
@@ -92,7 +92,7 @@ def test_a_service_starts_after_those_of_its_row(service: Service) -> None:
     if service.name == HEAD:
         needs |= set(compose("gcs-ft.yaml")[HEAD]["depends_on"])
     assert {STORE if name == SETUP else name for name in needs} == set(service.after)
-    names = [each.name for each in SERVICES]
+    names = [service.name for service in SERVICES]
     assert all(names.index(name) < names.index(service.name) for name in service.after)
 
 
@@ -113,7 +113,7 @@ def test_a_secret_is_a_file_that_the_container_gets() -> None:
 
 
 def test_a_service_that_every_lab_has_can_be_a_process() -> None:
-    assert [each.name for each in SERVICES if not (each.optional or startable(each))] == []
+    assert [service.name for service in SERVICES if not (service.optional or startable(service))] == []
 
 
 def test_rows_are_found_by_the_names_of_services() -> None:

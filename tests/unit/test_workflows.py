@@ -53,7 +53,7 @@ def test_the_scripts_that_are_called_are_here_and_can_be_run() -> None:
 def test_unit_tests_run_on_every_python_that_labctl_takes() -> None:
     matrix = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["unit"]["strategy"]["matrix"]
     assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13"]
-    assert any(each["os"].startswith("macos") for each in matrix["include"])
+    assert any(entry["os"].startswith("macos") for entry in matrix["include"])
 
 
 def test_a_release_publishes_the_wheel_the_images_and_the_site() -> None:

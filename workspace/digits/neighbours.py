@@ -61,11 +61,11 @@ class Neighbours:
 
     def keeper(self, rank: int, node_id: str) -> Any:
         """Return the keeper of a worker on this node: another node's, and one that answers."""
-        node, found = self._keepers.get(rank, (node_id, None))
+        node, keeper = self._keepers.get(rank, (node_id, None))
         if node != node_id:
             with contextlib.suppress(RayError):
-                ray.get(found.step.remote(), timeout=PATIENCE)
-                return found
+                ray.get(keeper.step.remote(), timeout=PATIENCE)
+                return keeper
         node = neighbour_of(node_id, ray.nodes())
         there = NodeAffinitySchedulingStrategy(node, soft=False)
         made = ray.remote(num_cpus=0)(Keeper).options(scheduling_strategy=there).remote()

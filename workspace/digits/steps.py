@@ -121,11 +121,11 @@ class FromMemory(Training):
         if self.rank == 0:
             run = ray.train.get_context().get_experiment_name()
             newer = ray.get(neighbours.newest.remote(self.step, run), timeout=WAIT_SECONDS)
-        found = [newer]
-        torch.distributed.broadcast_object_list(found, src=0)  # so all go on from the same step
+        shared = [newer]
+        torch.distributed.broadcast_object_list(shared, src=0)  # so all go on from the same step
         self.resumed: dict[str, Any] = {}
-        if found[0] is not None:
-            data, keeper = found[0]
+        if shared[0] is not None:
+            data, keeper = shared[0]
             self.load(unpacked(data))
             self.resumed = {"resumed_from": f"memory of {keeper}", "resumed_step": self.step}
             if self.rank == 0:

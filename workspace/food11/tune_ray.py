@@ -47,7 +47,7 @@ def places(needs: dict[str, float]) -> int:
     """Count the ranks with these needs that the nodes can hold at once."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fits = [[node.get(name, 0) / n for name, n in needs.items() if n] for node in nodes]
-    return sum(int(min(each, default=0)) for each in fits)
+    return sum(int(min(counts, default=0)) for counts in fits)
 
 
 def main() -> None:

@@ -57,14 +57,14 @@ class Kept:
 
     def all(self) -> list[dict[str, Any]]:
         """Every answer, as `keep` wrote it."""
-        found = (self._read(f"answers/{name}") for name in self._names())
-        return [each for each in found if each is not None]
+        answers = (self._read(f"answers/{name}") for name in self._names())
+        return [answer for answer in answers if answer is not None]
 
     def _names(self) -> list[str]:
         from pyarrow import fs
 
         place = fs.FileSelector(f"{self._folder}/answers", allow_not_found=True)
-        return sorted(each.base_name for each in self._fs.get_file_info(place) if each.is_file)
+        return sorted(file.base_name for file in self._fs.get_file_info(place) if file.is_file)
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a document; it is there whole or not at all where the store is S3."""
@@ -77,7 +77,7 @@ class Kept:
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
             with self._fs.open_input_stream(f"{self._folder}/{name}") as file:
-                found: dict[str, Any] = json.loads(file.read())
-                return found
+                document: dict[str, Any] = json.loads(file.read())
+                return document
         except FileNotFoundError:
             return None

@@ -133,8 +133,8 @@ class Answering:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         from engine import Request
 
-        ids = [str(each) for each in batch["id"]]
-        found = self._engine.run(
+        ids = [str(name) for name in batch["id"]]
+        answers = self._engine.run(
             [
                 Request(name, tuple(int(token) for token in tokens), self._max_tokens, ignore_eos=True)
                 for name, tokens in zip(ids, batch["tokens"], strict=True)
@@ -142,7 +142,7 @@ class Answering:
         )
         return {
             "id": ids,
-            "answer": [found[name] for name in ids],
+            "answer": [answers[name] for name in ids],
             "checkpoint": [self._checkpoint] * len(ids),
         }
 
@@ -204,23 +204,23 @@ def once_more(
 
     if not prompts:
         return {}
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     settings = EngineSettings.from_args(checkpoint, args)
     try:
         if args.url:
-            asyncio.run(ask_again(args.url, prompts, args, sha256, found))
+            asyncio.run(ask_again(args.url, prompts, args, sha256, digests))
         elif args.gpus:
             task = ray.remote(num_cpus=0, num_gpus=args.gpus)(reference)
-            found = ray.get(task.remote(settings, prompts, args.output_tokens), timeout=CHECK_SECONDS)
+            digests = ray.get(task.remote(settings, prompts, args.output_tokens), timeout=CHECK_SECONDS)
         else:
-            found = reference(settings, prompts, args.output_tokens)
+            digests = reference(settings, prompts, args.output_tokens)
     except ray.exceptions.GetTimeoutError:
         print(f"not recomputed in {CHECK_SECONDS:g} s: no GPU is free, or --check is too large")
     except (ray.exceptions.RayError, client.RefusedError) as error:
         print(f"not recomputed: {error}")
-    if found and len(found) < len(prompts):
-        print(f"{len(prompts) - len(found)} of {len(prompts)} answers could not be recomputed")
-    return found
+    if digests and len(digests) < len(prompts):
+        print(f"{len(prompts) - len(digests)} of {len(prompts)} answers could not be recomputed")
+    return digests
 
 
 def reference(settings: EngineSettings, prompts: Sequence[Prompt], output_tokens: int) -> dict[str, str]:
@@ -242,12 +242,12 @@ def fingerprint(checkpoint: str) -> str:
 
 
 async def ask_again(
-    url: str, prompts: Sequence[Prompt], args: argparse.Namespace, checkpoint: str, found: dict[str, str]
+    url: str, prompts: Sequence[Prompt], args: argparse.Namespace, checkpoint: str, digests: dict[str, str]
 ) -> None:
-    """Put into `found` what an endpoint answers now: prompt -> SHA-256."""
+    """Put into `digests` what an endpoint answers now: prompt -> SHA-256."""
 
     async def take(answer: Answer) -> None:
-        found[answer.id] = answer.sha256
+        digests[answer.id] = answer.sha256
 
     await ask_all(url, prompts, args, checkpoint, take, show)
 
@@ -343,12 +343,12 @@ def main() -> None:
     answers = kept.all()
     again = chosen(prompts, answers, args.check, random.SystemRandom())
     expected = once_more(checkpoint, sha256, again, args)
-    found = evidence(answers, prompts, session, watch.lost, expected, seconds, plan, limits)
-    if found["figures"]:
+    summary = evidence(answers, prompts, session, watch.lost, expected, seconds, plan, limits)
+    if summary["figures"]:
         if args.through == "data":  # a whole answer is no token, and its actor works through batches
-            found["figures"].update(dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")))
-        print(table(found["figures"]))
-    Kept(args.storage, EVIDENCE).write(f"{job}.json", {**found, "job": job, "batch": name})
+            summary["figures"].update(dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")))
+        print(table(summary["figures"]))
+    Kept(args.storage, EVIDENCE).write(f"{job}.json", {**summary, "job": job, "batch": name})
     print(f"receipt: labctl jobs receipt {job}", flush=True)
     if given_up:
         raise SystemExit(f"{len(given_up)} prompts were given up; again with -p name={name}")

@@ -32,10 +32,10 @@ SIDE = 1024
 
 def bytes_of_step(model: Decoder, slots: int, places: int) -> int:
     """Bytes that a step of decoding has to read: every weight, and the places of every slot."""
-    each = model.embedding.weight.element_size()
+    size = model.embedding.weight.element_size()
     c = model.config
     read = BLOCK * blocks_of(places)
-    return each * (
+    return size * (
         sum(p.numel() for p in model.parameters()) + 2 * c.layers * c.kv_heads * c.head * read * slots
     )
 
@@ -131,9 +131,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     model = Decoder(SIZES[args.size]).to(getattr(torch, args.dtype))
     kernel = settle(args.kernel)
-    found = compare(model, args.slots, args.prompt, args.rounds, kernel)
+    bound = compare(model, args.slots, args.prompt, args.rounds, kernel)
     print(
-        f"{args.size}, {args.dtype}, kernel {kernel}, {args.slots} slots, {args.threads} thread(s): {found}"
+        f"{args.size}, {args.dtype}, kernel {kernel}, {args.slots} slots, {args.threads} thread(s): {bound}"
     )
 
 

@@ -75,11 +75,11 @@ class Saver:
         """
         began = time.perf_counter()
         self.finish()
-        found, rest = weights(), state()
+        tensors, rest = weights(), state()
         if not writes:
             ray.train.report(metrics)
         else:
-            content = self._copy.of({"weights": dict(found), "state": rest})
+            content = self._copy.of({"weights": dict(tensors), "state": rest})
             self._written.clear()
             folder = tempfile.mkdtemp(prefix="llm-")
             ray.train.report(

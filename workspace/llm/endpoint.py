@@ -132,14 +132,14 @@ class Parts:
         self._loop, self._clock = asyncio.get_running_loop(), clock
         self._tokens: deque[Token | None] = deque()
         self._due = asyncio.Event()
-        self._told = float("-inf")
+        self._passed_on_at = float("-inf")
 
     def put(self, token: Token | None) -> None:
         """Add a byte; None when there will be no more."""
         self._tokens.append(token)
         now = self._clock()
-        if token is None or token.finish or now - self._told >= PART_SECONDS:
-            self._told = now
+        if token is None or token.finish or now - self._passed_on_at >= PART_SECONDS:
+            self._passed_on_at = now
             self._loop.call_soon_threadsafe(self._due.set)
 
     async def take(self) -> list[Token | None]:
@@ -147,8 +147,8 @@ class Parts:
         while True:
             await self._due.wait()
             self._due.clear()
-            if found := [self._tokens.popleft() for _ in range(len(self._tokens))]:
-                return found
+            if tokens := [self._tokens.popleft() for _ in range(len(self._tokens))]:
+                return tokens
 
 
 @dataclass(frozen=True)
@@ -229,12 +229,12 @@ class Endpoint:
         ended = False
         try:
             while not ended:
-                found = await parts.take()
-                tokens = [token for token in found if token is not None]
+                taken = await parts.take()
+                tokens = [token for token in taken if token is not None]
                 if tokens:
                     ended = tokens[-1].finish is not None
                     yield tokens
-                if len(tokens) < len(found):
+                if len(tokens) < len(taken):
                     raise ApiError(500, "the engine has failed", "server_error")
         finally:
             if not ended:
@@ -257,7 +257,7 @@ class Endpoint:
         yield DONE
 
     async def _whole(self, wanted: Wanted) -> Mapping[str, Any]:
-        found = [token async for tokens in self._tokens(wanted) for token in tokens]
-        tokens = [token.token for token in found]
+        parts = [token async for tokens in self._tokens(wanted) for token in tokens]
+        tokens = [token.token for token in parts]
         said = Text().add(tokens, True)
-        return completion(wanted, self._source, self._created, said, tokens, found[-1].finish, True)
+        return completion(wanted, self._source, self._created, said, tokens, parts[-1].finish, True)

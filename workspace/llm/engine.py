@@ -125,7 +125,7 @@ class Engine:
 
     def cancel(self, request: str) -> None:
         """Forget a request whose answer nobody waits for; no-op for one that has ended."""
-        self._waiting = deque(each for each in self._waiting if each.id != request)
+        self._waiting = deque(waiting for waiting in self._waiting if waiting.id != request)
         for number, slot in enumerate(self._slots):
             if slot is not None and slot.request.id == request:
                 self._slots[number] = None
@@ -134,10 +134,10 @@ class Engine:
     def step(self) -> list[Token]:
         """Decode one byte for every request in work, then prefill one prompt; returns the new bytes."""
         busy = [number for number, slot in enumerate(self._slots) if slot is not None]
-        found = self._decode(busy) if busy else []
+        tokens = self._decode(busy) if busy else []
         if self._waiting and None in self._slots:
-            found.append(self._prefill(self._slots.index(None), self._waiting.popleft()))
-        return found
+            tokens.append(self._prefill(self._slots.index(None), self._waiting.popleft()))
+        return tokens
 
     def run(self, requests: list[Request]) -> dict[str, list[int]]:
         """Answer these requests; returns the bytes of each by its id."""
@@ -185,11 +185,11 @@ class Engine:
 
     def _chosen(self, logits: Tensor, slots: list[_Slot]) -> list[int]:
         """The next byte of each slot, from its row of `logits` (slots, 256)."""
-        found: list[int] = logits.argmax(dim=-1).tolist()
+        chosen: list[int] = logits.argmax(dim=-1).tolist()
         for row, slot in enumerate(slots):
             if slot.request.temperature > 0:
-                found[row] = _drawn(logits[row], slot)
-        return found
+                chosen[row] = _drawn(logits[row], slot)
+        return chosen
 
 
 _FREE = _Slot(Request("", (END,), 1), random.Random(0), 0)

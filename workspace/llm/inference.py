@@ -92,8 +92,8 @@ class Matrix:
         """x (..., in) to (..., out)."""
         if not self._packed:
             return linear(x, self._weight)
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
-        return found
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
+        return output
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def folded(block: Block, c: ModelConfig) -> Folded:
     query = side_by_side(attention.query.weight, c.head) * c.head**-0.5
     key = side_by_side(attention.key.weight, c.head)
     read = torch.cat([query, key, attention.value.weight]) * block.attention_norm.weight
-    gate, up = (each.weight * block.feed_norm.weight for each in (feed.gate, feed.up))
+    gate, up = (layer.weight * block.feed_norm.weight for layer in (feed.gate, feed.up))
     return Folded(read, attention.output.weight, gate, up, feed.down.weight)
 
 

@@ -40,11 +40,11 @@ def adapt(model: nn.Module, rank: int, alpha: float, targets: Iterable[str] = TA
     """Freeze the model; add a LoRA to each linear layer called like a target. Raises ValueError for none."""
     wanted = tuple(targets)
     model.requires_grad_(False)
-    found = [(m, name) for m in list(model.modules()) for name, child in m.named_children()
+    linears = [(m, name) for m in list(model.modules()) for name, child in m.named_children()
              if name in wanted and isinstance(child, nn.Linear)]  # fmt: skip
-    if not found:
+    if not linears:
         raise ValueError(f"the model has no linear layer called {' or '.join(wanted)}")
-    for module, name in found:
+    for module, name in linears:
         setattr(module, name, LoRA(getattr(module, name), rank, alpha))
     return model
 

@@ -36,16 +36,16 @@ def load(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def limits(text: str) -> dict[str, float]:
     """The limits of `--goodput`. Raises SystemExit with what is wrong."""
-    found = {}
+    limits_ms = {}
     for entry in filter(None, text.split(",")):
         name, _, value = entry.partition(":")
         try:
-            found[name] = float(value)
+            limits_ms[name] = float(value)
         except ValueError:
             name = ""
         if name not in ("ttft", "tpot", "e2e"):
             raise SystemExit(f"--goodput {entry}: not of the form ttft:MS, tpot:MS or e2e:MS")
-    return found
+    return limits_ms
 
 
 async def measure(target: Target, args: argparse.Namespace) -> dict[str, Any]:
@@ -62,12 +62,12 @@ async def measure(target: Target, args: argparse.Namespace) -> dict[str, Any]:
         ask = asking(http, target, time.perf_counter)
         await answer_all(prompts, ask, args.in_flight, 0.0, take, failures.append)
         seconds = time.perf_counter() - began
-    found = figures(timings, seconds, len(failures), limits(args.goodput), PERCENTILES)
-    found["requests"] = [
+    measured = figures(timings, seconds, len(failures), limits(args.goodput), PERCENTILES)
+    measured["requests"] = [
         {"id": t.id, "sent_at": t.sent_at - began, "parts": list(t.parts), "input_tokens": t.input_tokens,
          "output_tokens": t.output_tokens} for t in timings
     ]  # fmt: skip
-    return found
+    return measured
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -78,14 +78,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--picture", type=Path, help="PNG or SVG of the latencies (needs matplotlib)")
     args = parser.parse_args(argv)
     target = Target(args.url.rstrip("/"), args.model, bearer_token(), args.output_tokens)
-    found = asyncio.run(measure(target, args))
-    print(table(found))
+    measured = asyncio.run(measure(target, args))
+    print(table(measured))
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(measured, indent=1) + "\n")
     if args.picture:
         from picture import draw
 
-        draw(found, args.picture)
+        draw(measured, args.picture)
 
 
 if __name__ == "__main__":

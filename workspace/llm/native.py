@@ -88,8 +88,8 @@ def _compiler() -> list[str]:
     if given := os.environ.get("CC"):
         return shlex.split(given)
     for name in ("gcc", "cc"):
-        if found := shutil.which(name):
-            return [found]
+        if compiler := shutil.which(name):
+            return [compiler]
     raise UnavailableError("there is no C compiler: install gcc, or name one in CC")
 
 

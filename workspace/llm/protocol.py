@@ -146,14 +146,14 @@ def counted(wanted: Wanted, count: int) -> dict[str, int]:
 
 def models(model: str, created: int, context: int) -> dict[str, Any]:
     """The list of models, of which there is one."""
-    found = {
+    card = {
         "id": model,
         "object": "model",
         "created": created,
         "owned_by": "raylab",
         "max_model_len": context,
     }
-    return {"object": "list", "data": [found]}
+    return {"object": "list", "data": [card]}
 
 
 def event(document: Mapping[str, Any]) -> bytes:

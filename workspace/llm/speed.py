@@ -53,8 +53,8 @@ def peak(device: torch.device) -> tuple[float, str]:
         if known is not None:
             return known, f"{name}, bf16, by its vendor"
         return measured_peak(device, torch.bfloat16, 8192), f"{name}, bf16, a measured product of matrices"
-    found = measured_peak(device, torch.float32)
-    return found, f"float32 on {torch.get_num_threads()} thread(s), a measured product of matrices"
+    rate = measured_peak(device, torch.float32)
+    return rate, f"float32 on {torch.get_num_threads()} thread(s), a measured product of matrices"
 
 
 def compiles(asked: str, gpu: bool) -> bool:

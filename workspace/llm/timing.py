@@ -72,10 +72,10 @@ def spread(seconds: Sequence[float], percents: Sequence[float] = PERCENTILES) ->
         return None
     mean = math.fsum(seconds) / len(seconds)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in seconds) / len(seconds))
-    found = {"mean": mean, "median": percentile(seconds, 50), "std": deviation}
-    found |= {f"p{percent:g}": percentile(seconds, percent) for percent in percents}
-    found["max"] = max(seconds)
-    return {name: 1000 * value for name, value in found.items()}
+    values = {"mean": mean, "median": percentile(seconds, 50), "std": deviation}
+    values |= {f"p{percent:g}": percentile(seconds, percent) for percent in percents}
+    values["max"] = max(seconds)
+    return {name: 1000 * value for name, value in values.items()}
 
 
 def most_in_flight(timings: Sequence[Timing]) -> int:
@@ -90,8 +90,8 @@ def most_in_flight(timings: Sequence[Timing]) -> int:
 
 def keeps(timing: Timing, limits_ms: Mapping[str, float]) -> bool:
     """True if the request kept every limit: `ttft`, `tpot`, `e2e`, in milliseconds."""
-    found = {"ttft": timing.ttft, "tpot": timing.tpot or 0.0, "e2e": timing.e2e}
-    return all(1000 * found[name] <= limit for name, limit in limits_ms.items())
+    latencies = {"ttft": timing.ttft, "tpot": timing.tpot or 0.0, "e2e": timing.e2e}
+    return all(1000 * latencies[name] <= limit for name, limit in limits_ms.items())
 
 
 def figures(
@@ -124,19 +124,19 @@ def figures(
     }
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(totals: Mapping[str, Any]) -> str:
     """The figures in words, for a log."""
     lines = [
-        f"{found['completed']} requests answered, {found['failed']} failed, in {found['seconds']:.1f} s, "
-        f"at most {found['most_in_flight']} in flight",
-        f"{found['requests_per_second']:.2f} requests/s, {found['output_tokens_per_second']:,.0f} output "
-        f"tokens/s, {found['tokens_per_second']:,.0f} tokens/s with the prompts",
+        f"{totals['completed']} requests answered, {totals['failed']} failed, in {totals['seconds']:.1f} s, "
+        f"at most {totals['most_in_flight']} in flight",
+        f"{totals['requests_per_second']:.2f} requests/s, {totals['output_tokens_per_second']:,.0f} output "
+        f"tokens/s, {totals['tokens_per_second']:,.0f} tokens/s with the prompts",
     ]
-    if found["goodput_per_second"] is not None:
-        limits = ", ".join(f"{name} {limit:g} ms" for name, limit in found["limits_ms"].items())
-        lines.append(f"goodput {found['goodput_per_second']:.2f} requests/s within {limits}")
+    if totals["goodput_per_second"] is not None:
+        limits = ", ".join(f"{name} {limit:g} ms" for name, limit in totals["limits_ms"].items())
+        lines.append(f"goodput {totals['goodput_per_second']:.2f} requests/s within {limits}")
     names = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "itl_ms": "ITL", "e2e_ms": "E2E"}
-    shown = [(label, found[name]) for name, label in names.items() if found[name]]
+    shown = [(label, totals[name]) for name, label in names.items() if totals[name]]
     if shown:
         columns = list(shown[0][1])
         lines.append("ms  " + "".join(f"{column:>10}" for column in columns))

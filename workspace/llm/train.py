@@ -111,9 +111,9 @@ def mean(value: Tensor) -> float:
 def highest(value: float) -> float:
     """The highest of a number over the ranks: those that share a machine measure it worse than it is."""
     if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-        found = torch.tensor(value, dtype=torch.float64)
-        torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MAX)
-        return float(found)
+        tensor = torch.tensor(value, dtype=torch.float64)
+        torch.distributed.all_reduce(tensor, torch.distributed.ReduceOp.MAX)
+        return float(tensor)
     return value
 
 
@@ -256,9 +256,9 @@ class Training:
             if evaluated:
                 metrics["val_loss"] = self.evaluate()
             if evaluated and self.reports():
-                found = f"loss {loss:.4f}  val_loss {metrics['val_loss']:.4f}"
+                both_losses = f"loss {loss:.4f}  val_loss {metrics['val_loss']:.4f}"
                 pace = f"{speed:,.0f} tokens/s  MFU {100 * metrics['mfu']:.0f} %"
-                print(f"step {self.step}/{config['steps']}  {found}  {pace}", flush=True)
+                print(f"step {self.step}/{config['steps']}  {both_losses}  {pace}", flush=True)
             losses, began = [], time.perf_counter()
             self.save(metrics)
 

@@ -50,8 +50,10 @@ class ContainerBench(Shell):
     def containers(self) -> dict[str, dict[str, Any]]:
         """What `docker inspect` says of every container of the lab, by service."""
         ids = docker("ps", "--all", "--quiet", "--filter", f"label={LABEL}={self.project}").split()
-        found = json.loads(docker("inspect", *ids)) if ids else []
-        return {each["Config"]["Labels"]["com.docker.compose.service"]: each for each in found}
+        inspected = json.loads(docker("inspect", *ids)) if ids else []
+        return {
+            container["Config"]["Labels"]["com.docker.compose.service"]: container for container in inspected
+        }
 
     def container(self, service: str) -> str:
         """The id of a service's container."""

@@ -16,9 +16,9 @@ from tests.waiting import eventually
 
 KILL_STORE = """
 import os, pathlib
-for each in pathlib.Path("/proc").glob("[0-9]*/comm"):
-    if each.read_text().strip() == "gcs_server":
-        os.kill(int(each.parent.name), 9)
+for comm in pathlib.Path("/proc").glob("[0-9]*/comm"):
+    if comm.read_text().strip() == "gcs_server":
+        os.kill(int(comm.parent.name), 9)
 """
 
 
@@ -56,7 +56,9 @@ class TestHead:
             return sum(len(attempt.reports) for attempt in attempts)
 
         eventually(lambda: reports() >= 2, PATIENCE, "it trains")
-        containers = {name: each["State"]["StartedAt"] for name, each in lasting.containers().items()}
+        containers = {
+            name: container["State"]["StartedAt"] for name, container in lasting.containers().items()
+        }
         lasting.exec(HEAD, "python", "-c", KILL_STORE)
 
         before = reports()
@@ -64,7 +66,7 @@ class TestHead:
         eventually(lasting.healthy, PATIENCE, "the lab is whole")
         assert lasting.lab.jobs.get(job).status == "RUNNING"
         assert [node.reason for node in lasting.lab.api.nodes() if not node.alive] == []
-        now = {name: each["State"]["StartedAt"] for name, each in lasting.containers().items()}
+        now = {name: container["State"]["StartedAt"] for name, container in lasting.containers().items()}
         assert now == containers
         lasting.lab.jobs.stop(job)
 

@@ -15,12 +15,12 @@ def test_one_command_boots_breaks_and_proves_the_recovery_and_leaves_nothing(
 ) -> None:
     bench = make_container_bench()
     ended = bench.labctl("demo", "--gpu", "simulated", "--epochs", "8", "--down", "--json", timeout=600)
-    told, receipt = ended.documents
+    document, receipt = ended.documents
     assert_recovered(receipt)
     assert receipt["fault"]["kind"] == "kill"
     assert receipt["checkpoint"]["saved_sha256"] == receipt["checkpoint"]["loaded_sha256"]
     assert receipt["attempts"][-1]["last_epoch"] == 8
-    assert told["demo"]["comparison"]["weights"] == "equal", told
+    assert document["demo"]["comparison"]["weights"] == "equal", document
     assert bench.leftovers() == []
     assert bench.volumes() != [], "down took the checkpoints with it"
 
@@ -37,13 +37,13 @@ def test_a_lab_that_was_taken_down_boots_again_with_its_checkpoints_and_a_second
     bench.succeeds(job)
     saved = [checkpoint.uri for checkpoint in bench.lab.checkpoints(job)]
     assert saved
-    before = {name: each["Id"] for name, each in bench.containers().items()}
+    before = {name: container["Id"] for name, container in bench.containers().items()}
     bench.labctl("down")
     assert bench.leftovers() == []
 
     second = bench.labctl(*up, timeout=300).document
     assert second["healthy"], second
-    after = {name: each["Id"] for name, each in bench.containers().items()}
+    after = {name: container["Id"] for name, container in bench.containers().items()}
     assert set(after) == set(before)
     assert not set(after.values()) & set(before.values())
     assert bench.final_checkpoint(job)["epoch"] == 1

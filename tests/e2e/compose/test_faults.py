@@ -13,7 +13,7 @@ EPOCHS = 6
 @pytest.mark.long  # the demo on containers survives a kill
 @pytest.mark.parametrize(("kind", "workers"), [("kill", 2), pytest.param("stop", 1, marks=pytest.mark.rare)])
 def test_a_run_recovers(box: ContainerBench, kind: str, workers: int) -> None:
-    before = {name: each["Id"] for name, each in box.containers().items()}
+    before = {name: container["Id"] for name, container in box.containers().items()}
     job = box.digits(epochs=EPOCHS, workers=workers)
     target = box.where(job)
     started = box.containers()[target]["State"]["StartedAt"]
@@ -29,7 +29,7 @@ def test_a_run_recovers(box: ContainerBench, kind: str, workers: int) -> None:
     assert target in receipt["attempts"][0]["nodes"]
     assert receipt["attempts"][-1]["last_epoch"] == EPOCHS
     after = box.containers()
-    assert {name: each["Id"] for name, each in after.items()} == before, "containers were replaced"
+    assert {name: container["Id"] for name, container in after.items()} == before, "containers were replaced"
     assert after[target]["State"]["StartedAt"] != started, "the container was not started again"
     assert not after[target]["State"]["Paused"]
     assert box.healthy()

@@ -78,8 +78,8 @@ def config(folder: Path, plan: GpuPlan, workers: int) -> dict[str, Any]:
 
 def devices(service: dict[str, Any]) -> list[dict[str, Any]]:
     reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {})
-    found: list[dict[str, Any]] = reserved.get("devices", [])
-    return found
+    reservations: list[dict[str, Any]] = reserved.get("devices", [])
+    return reservations
 
 
 def assert_workers_offer_one_gpu(services: dict[str, Any], workers: int, vendor: Vendor) -> None:

@@ -63,8 +63,8 @@ class GpuBench(ContainerBench):
         """What health says of a GPU after a check, as `EVICT: message`."""
         devices = self.labctl("health", "--json").document["devices"]
         (checks,) = (device["checks"] for device in devices if device["device"] == gpu)
-        found = next(result for result in checks if result["name"] == check)
-        return f"{found['state']}: {found['message']}"
+        answer = next(result for result in checks if result["name"] == check)
+        return f"{answer['state']}: {answer['message']}"
 
     def fails_without_a_gpu_that_computes(self, job: str) -> None:
         """Wait for the failure of a training that wants GPUs; its cause is PyTorch's build, or the GPU."""
@@ -137,11 +137,11 @@ def test_a_command_of_the_page_does_what_it_says(other: GpuBench, machine: Machi
 
 def test_each_worker_sees_its_own_gpu_and_no_other_service_has_one(lab: GpuBench) -> None:
     assert lab.healthy()
-    found = lab.gpus()
-    assert [(gpu["uuid"], gpu["lab"]) for gpu in found["gpus"]] == [(uuid, lab.name) for uuid in GPUS[:2]]
-    assert [view["planned"] for view in found["lab"]["workers"]] == list(GPUS[:2])
-    assert [view["sees"][0]["gpu"] for view in found["lab"]["workers"]] == [uuid[4:] for uuid in GPUS[:2]]
-    assert {len(view["sees"]) for view in found["lab"]["workers"]} == {1}
+    document = lab.gpus()
+    assert [(gpu["uuid"], gpu["lab"]) for gpu in document["gpus"]] == [(uuid, lab.name) for uuid in GPUS[:2]]
+    assert [view["planned"] for view in document["lab"]["workers"]] == list(GPUS[:2])
+    assert [view["sees"][0]["gpu"] for view in document["lab"]["workers"]] == [uuid[4:] for uuid in GPUS[:2]]
+    assert {len(view["sees"]) for view in document["lab"]["workers"]} == {1}
     for service in (HEAD, JUPYTER, "queue", "metrics"):
         said = lab.exec(service, "python", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')", code=1)
         assert said == "", "the traceback goes to stderr"
@@ -190,7 +190,7 @@ def test_a_second_lab_is_refused_the_same_gpus_and_offered_free_ones(
     assert other.leftovers() == []
     machine.has(*GPUS[:4])
     planned = other.gpus("--gpu", "nvidia")["plan"]["assignments"]
-    assert [each["gpu"] for each in planned] == list(GPUS[2:4])
+    assert [worker["gpu"] for worker in planned] == list(GPUS[2:4])
     machine.has(*GPUS[:2])
 
 
@@ -206,10 +206,10 @@ def test_a_gpu_that_falls_sick_in_the_middle_is_told_and_gets_well(lab: GpuBench
 
 def test_a_gpu_that_disappears_is_missed_by_name(lab: GpuBench, machine: Machine) -> None:
     machine.change(GPUS[1], lost=1)
-    found = lab.gpus(code=SEES_NONE)
-    problems = {view["service"]: view["problem"] for view in found["lab"]["workers"]}
+    document = lab.gpus(code=SEES_NONE)
+    problems = {view["service"]: view["problem"] for view in document["lab"]["workers"]}
     assert problems == {W0: "", W1: "sees no GPU (CUDA's driver is here but sees no GPU)"}
-    assert "GPU 1 is left out: GPU is lost" in found["problems"]
+    assert "GPU 1 is left out: GPU is lost" in document["problems"]
     lost = "EVICT: the GPU does not answer"
     eventually(lambda: lab.state(GPUS[1], "ecc").startswith(lost), PATIENCE, "the agent misses it")
     machine.change(GPUS[1], lost=0)

@@ -17,8 +17,8 @@ NODES = ("ray-head", "ray-worker-0", "ray-worker-1")
 def test_every_published_port_is_on_loopback(box: ContainerBench) -> None:
     published = {
         (name, binding["HostIp"])
-        for name, each in box.containers().items()
-        for bindings in (each["NetworkSettings"]["Ports"] or {}).values()
+        for name, container in box.containers().items()
+        for bindings in (container["NetworkSettings"]["Ports"] or {}).values()
         for binding in bindings or ()
     }
     assert {host for _, host in published} == {"127.0.0.1"}
@@ -27,8 +27,8 @@ def test_every_published_port_is_on_loopback(box: ContainerBench) -> None:
 
 def test_no_container_is_privileged_or_root_or_holds_the_engine(box: ContainerBench) -> None:
     wrong = []
-    for name, each in box.containers().items():
-        host, config = each["HostConfig"], each["Config"]
+    for name, container in box.containers().items():
+        host, config = container["HostConfig"], container["Config"]
         rules = {
             "privileged": not host["Privileged"],
             "capabilities": host["CapDrop"] == ["ALL"] and not host["CapAdd"],
@@ -37,7 +37,7 @@ def test_no_container_is_privileged_or_root_or_holds_the_engine(box: ContainerBe
             "memory": host["Memory"] > 0,
             "pids": (host["PidsLimit"] or 0) > 0,
             "user": re.fullmatch(r"[1-9]\d*(:\d+)?", config["User"] or "") is not None,
-            "socket": not [m for m in each["Mounts"] if "docker.sock" in str(m.get("Source"))],
+            "socket": not [m for m in container["Mounts"] if "docker.sock" in str(m.get("Source"))],
             "own namespaces": (host["NetworkMode"], host["PidMode"]) != ("host", "host"),
         }
         wrong += [f"{name}: {rule}" for rule, kept in rules.items() if not kept]
@@ -45,7 +45,9 @@ def test_no_container_is_privileged_or_root_or_holds_the_engine(box: ContainerBe
 
 
 def test_a_killed_node_is_not_brought_back_behind_the_lessons_back(box: ContainerBench) -> None:
-    policies = {name: each["HostConfig"]["RestartPolicy"]["Name"] for name, each in box.containers().items()}
+    policies = {
+        name: container["HostConfig"]["RestartPolicy"]["Name"] for name, container in box.containers().items()
+    }
     assert {policies[name] for name in NODES} <= {"no", ""}
 
 

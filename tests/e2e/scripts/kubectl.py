@@ -38,7 +38,7 @@ def delete(names: list[str], name: str) -> None:
     """Kill the node; another pod takes the place of this one."""
     from lab import Lab
 
-    PODS.write_text(json.dumps([f"{each}-again" if each == name else each for each in names]))
+    PODS.write_text(json.dumps([f"{known}-again" if known == name else known for known in names]))
     os.environ["RAYLAB_HOME"] = os.environ["FAKE_CLUSTER_HOME"]
     Lab("local", name=os.environ["FAKE_CLUSTER_LAB"]).runtime.kill(name)
 

@@ -37,10 +37,10 @@ def test_an_output_that_does_not_say_it_gives_no_figure() -> None:
 
 def test_this_checkout_is_compared_with_stock_ray_and_with_another_checkout(tmp_path: Path) -> None:
     (tmp_path / "labctl.py").touch()
-    found = sides(tmp_path, stock=True)
-    assert [side.name for side in found] == [OURS, STOCK, tmp_path.name]
-    assert [side.root for side in found] == [ROOT, ROOT, tmp_path]
-    assert [side.options for side in found] == [(), ("--stock-ray",), ()]
+    compared = sides(tmp_path, stock=True)
+    assert [side.name for side in compared] == [OURS, STOCK, tmp_path.name]
+    assert [side.root for side in compared] == [ROOT, ROOT, tmp_path]
+    assert [side.options for side in compared] == [(), ("--stock-ray",), ()]
     assert [side.name for side in sides(None, stock=False)] == [OURS]
 
 

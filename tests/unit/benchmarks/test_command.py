@@ -17,7 +17,7 @@ def test_the_page_describes_every_benchmark() -> None:
 
 
 def test_this_checkout_is_compared_with_each_of_the_others() -> None:
-    found = Found({("a", "up"): {0: 2.0}, ("b", "up"): {0: 4.0}, ("c", "up"): {0: 8.0}})
+    results = Found({("a", "up"): {0: 2.0}, ("b", "up"): {0: 4.0}, ("c", "up"): {0: 8.0}})
     compared = [Side(name, ROOT) for name in "abc"]
-    made = command.compared_rows(found, compared, "MB")
+    made = command.compared_rows(results, compared, "MB")
     assert [(row.peer, row.ratio, row.unit) for row in made] == [("b", 2.0, "MB"), ("c", 4.0, "MB")]

@@ -39,12 +39,12 @@ class Bench:
 
 def test_the_sides_are_measured_by_turns() -> None:
     bench = Bench()
-    found = bench.turns(2, a=bench.measure("a", 1.0, 2.0), b=bench.measure("b", 3.0, 4.0))
+    results = bench.turns(2, a=bench.measure("a", 1.0, 2.0), b=bench.measure("b", 3.0, 4.0))
     assert bench.ran == ["a", "b", "a", "b"]
-    assert found.of("a", "first") == {0: 1.0, 1: 2.0}
-    assert found.of("b", "first") == {0: 3.0, 1: 4.0}
-    assert found.figures == ("first", "second")
-    assert found.lost == []
+    assert results.of("a", "first") == {0: 1.0, 1: 2.0}
+    assert results.of("b", "first") == {0: 3.0, 1: 4.0}
+    assert results.figures == ("first", "second")
+    assert results.lost == []
 
 
 def test_each_step_of_a_round_is_over_before_the_next() -> None:
@@ -57,12 +57,12 @@ def test_each_step_of_a_round_is_over_before_the_next() -> None:
 def test_a_run_that_fails_is_lost_with_its_reason_and_the_others_go_on() -> None:
     bench = Bench()
     bench.failing["a"] = LostError("no sign of life")
-    found = bench.turns(2, a=bench.measure("a", 1.0, 2.0), b=bench.measure("b", 3.0, 4.0))
+    results = bench.turns(2, a=bench.measure("a", 1.0, 2.0), b=bench.measure("b", 3.0, 4.0))
     assert bench.ran == ["a", "b", "a", "b"]
     assert bench.repaired == ["a"]
-    assert found.lost == [{"round": 1, "side": "a", "step": "step", "reason": "no sign of life"}]
-    assert found.of("a", "first") == {0: 1.0, 1: 2.0}, "what was known before stays"
-    assert found.of("a", "second") == {1: 10.0}
+    assert results.lost == [{"round": 1, "side": "a", "step": "step", "reason": "no sign of life"}]
+    assert results.of("a", "first") == {0: 1.0, 1: 2.0}, "what was known before stays"
+    assert results.of("a", "second") == {1: 10.0}
 
 
 def test_a_figure_can_be_lost_without_those_that_follow() -> None:
@@ -70,9 +70,9 @@ def test_a_figure_can_be_lost_without_those_that_follow() -> None:
         yield "kill", LostError("too slow")
         yield "stop", 2.0
 
-    found = by_turns({"recovery": {"a": measure}}, 1, silent)
-    assert found.of("a", "stop") == {0: 2.0}
-    assert found.lost == [{"round": 1, "side": "a", "step": "kill", "reason": "too slow"}]
+    results = by_turns({"recovery": {"a": measure}}, 1, silent)
+    assert results.of("a", "stop") == {0: 2.0}
+    assert results.lost == [{"round": 1, "side": "a", "step": "kill", "reason": "too slow"}]
 
 
 def test_a_side_that_cannot_be_repaired_is_given_up() -> None:
@@ -83,9 +83,9 @@ def test_a_side_that_cannot_be_repaired_is_given_up() -> None:
         raise ClusterError(f"{side} stays broken")
 
     sides = {"a": bench.measure("a", 1.0, 2.0), "b": bench.measure("b", 3.0, 4.0)}
-    found = by_turns({"step": sides}, 2, bench.said.append, repair)
+    results = by_turns({"step": sides}, 2, bench.said.append, repair)
     assert bench.ran == ["a", "b", "b"]
-    assert [each["reason"] for each in found.lost] == [
+    assert [loss["reason"] for loss in results.lost] == [
         "OSError: broken",
         "given up after a repair that failed",
     ]
@@ -124,9 +124,9 @@ def test_a_reason_is_one_line(error: Exception, text: str) -> None:
 
 
 def test_ratios_are_of_medians_and_of_the_rounds_in_which_both_are_known() -> None:
-    found = Found()
-    found.values = {("we", "up"): {0: 1.0, 1: 2.0, 2: 4.0}, ("they", "up"): {1: 6.0, 2: 4.0}}
-    (row,) = rows(found, "we", ["they"])
+    results = Found()
+    results.values = {("we", "up"): {0: 1.0, 1: 2.0, 2: 4.0}, ("they", "up"): {1: 6.0, 2: 4.0}}
+    (row,) = rows(results, "we", ["they"])
     assert (row.median, row.ratio) == (2.0, 2.5)
     assert row.pairs == (3.0, 1.0)
     assert row.paired == 2.0
@@ -134,12 +134,12 @@ def test_ratios_are_of_medians_and_of_the_rounds_in_which_both_are_known() -> No
 
 
 def test_every_peer_has_a_row_and_a_side_alone_has_one_too() -> None:
-    found = Found({("we", "up"): {0: 1.0}, ("stock", "up"): {0: 2.0}, ("old", "up"): {0: 3.0}})
-    assert [(row.peer, row.ratio) for row in rows(found, "we", ["stock", "old"])] == [
+    results = Found({("we", "up"): {0: 1.0}, ("stock", "up"): {0: 2.0}, ("old", "up"): {0: 3.0}})
+    assert [(row.peer, row.ratio) for row in rows(results, "we", ["stock", "old"])] == [
         ("stock", 2.0),
         ("old", 3.0),
     ]
-    assert [(row.what, row.peer, row.ratio) for row in rows(found, "we", [])] == [("up", "", None)]
+    assert [(row.what, row.peer, row.ratio) for row in rows(results, "we", [])] == [("up", "", None)]
 
 
 def test_a_figure_that_only_the_peer_has_is_no_division_by_nothing() -> None:

@@ -16,9 +16,9 @@ def test_the_scenario_is_kueues() -> None:
 
 
 def test_its_figures_come_from_the_document() -> None:
-    found = read([("scenario.yaml", "---\n".join(scenario(1, 2, 0.02)))])
-    assert (found.errors, found.warnings) == ((), ())
-    figures = results(plain(document(simulate(found.setup, found.workloads))))
-    assert set(figures) == {*(each.name for each in CLASSES), "use"}
+    reading = read([("scenario.yaml", "---\n".join(scenario(1, 2, 0.02)))])
+    assert (reading.errors, reading.warnings) == ((), ())
+    figures = results(plain(document(simulate(reading.setup, reading.workloads))))
+    assert set(figures) == {*(priority.name for priority in CLASSES), "use"}
     assert figures["large"] == 0.0
     assert 0 < figures["use"] <= 100

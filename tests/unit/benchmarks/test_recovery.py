@@ -69,8 +69,8 @@ def measured(monkeypatch: pytest.MonkeyPatch, lab: FakeLab, *cases: Case) -> Fou
     return by_turns({"recovery": {OURS: turn}}, 1, say)
 
 
-def known(found: Found) -> list[str]:
-    return list(dict.fromkeys(figure.partition(":")[0] for figure in found.figures))
+def known(results: Found) -> list[str]:
+    return list(dict.fromkeys(figure.partition(":")[0] for figure in results.figures))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_a_case_that_is_lost_is_told_and_the_next_one_begins_in_a_whole_lab(
 ) -> None:
     lab = FakeLab(GOOD, error, GOOD)
     lab.repair_fails = 1
-    found = measured(monkeypatch, lab, KILL, STOP, PAUSE)
-    assert known(found) == ["kill", "pause"]
-    assert [each["step"] for each in found.lost] == ["stop: fault to first new epoch"]
+    results = measured(monkeypatch, lab, KILL, STOP, PAUSE)
+    assert known(results) == ["kill", "pause"]
+    assert [loss["step"] for loss in results.lost] == ["stop: fault to first new epoch"]
     assert lab.repairs == ["bench-lab"] * 2
     assert lab.submitted == 1, "its job goes on"
 
@@ -98,9 +98,9 @@ def test_a_job_that_ended_with_the_case_is_submitted_again(monkeypatch: pytest.M
 def test_a_lab_that_cannot_be_repaired_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = FakeLab(GOOD, LostError("no sign of it"), GOOD)
     lab.repair_fails = 100
-    found = measured(monkeypatch, lab, KILL, STOP, PAUSE)
-    assert known(found) == ["kill"]
-    assert [each["reason"] for each in found.lost] == [
+    results = measured(monkeypatch, lab, KILL, STOP, PAUSE)
+    assert known(results) == ["kill"]
+    assert [loss["reason"] for loss in results.lost] == [
         "no sign of it",
         "the lab could not be repaired, 3 times",
     ]
@@ -113,12 +113,12 @@ def test_an_early_fault_comes_to_a_job_of_its_own(monkeypatch: pytest.MonkeyPatc
     assert lab.ended == {"job-1"}
 
 
-def found(detect: float | None, report: float) -> Breakdown:
+def breakdown(detect: float | None, report: float) -> Breakdown:
     return Breakdown(detect, 1.0, None, None, 2.0, None, None, report)
 
 
 def test_stages_are_medians_of_the_recoveries_that_know_them() -> None:
-    assert stages([found(1.0, 4.0), found(None, 6.0), found(3.0, 9.0)]) == {
+    assert stages([breakdown(1.0, 4.0), breakdown(None, 6.0), breakdown(3.0, 9.0)]) == {
         "detect": 2.0,
         "decide": 1.0,
         "import": 2.0,

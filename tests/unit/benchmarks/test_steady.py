@@ -23,6 +23,6 @@ def test_a_training_without_steps_is_lost(steps: RecordedSteps) -> None:
 
 
 def test_the_cost_is_that_of_each_pair() -> None:
-    found = steady.cost(Row("step", (11.0, 9.0), "plain DDP", (10.0, 10.0), (10 / 11, 10 / 9), "ms"))
-    assert (found.what, found.unit) == ("cost, step", "%")
-    assert found.values == pytest.approx((10, -10))
+    cost = steady.cost(Row("step", (11.0, 9.0), "plain DDP", (10.0, 10.0), (10 / 11, 10 / 9), "ms"))
+    assert (cost.what, cost.unit) == ("cost, step", "%")
+    assert cost.values == pytest.approx((10, -10))

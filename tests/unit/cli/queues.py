@@ -77,7 +77,7 @@ class Ray(Cluster):
         return self._shared.known.get(submission_id)
 
     def unfinished(self) -> tuple[Job, ...]:
-        return tuple(each for each in self._shared.known.values() if not each.final)
+        return tuple(job for job in self._shared.known.values() if not job.final)
 
     def submit(self, order: Submission, package: bytes | None = None) -> None:
         self.orders.append(order)
@@ -109,7 +109,7 @@ class Ray(Cluster):
 class Wsgi:
     """A pool of connections to the controller, which makes a step before it answers."""
 
-    def __init__(self, world: QueueWorld) -> None:
+    def __init__(self, world: QueueLab) -> None:
         self._world = world
 
     def request(self, method: str, url: str, *, body: bytes | None = None, **more: Any) -> SimpleNamespace:
@@ -129,13 +129,13 @@ class Wsgi:
             "wsgi.input": io.BytesIO(body or b""),
             **{f"HTTP_{name.upper()}": value for name, value in more["headers"].items()},
         }
-        told: list[Any] = []
-        data = b"".join(world.app(environ, lambda *answer: told.extend(answer)))
+        head: list[Any] = []
+        data = b"".join(world.app(environ, lambda *answer: head.extend(answer)))
         world.step()
-        return SimpleNamespace(status=int(told[0].split()[0]), headers=dict(told[1]), data=data)
+        return SimpleNamespace(status=int(head[0].split()[0]), headers=dict(head[1]), data=data)
 
 
-class QueueWorld:
+class QueueLab:
     """labctl on a lab with two simulated GPUs and a controller of queues."""
 
     def __init__(self, labctl: Labctl, folder: Path) -> None:
@@ -167,4 +167,4 @@ class QueueWorld:
 
     def changes(self) -> list[str]:
         """The requests that may change something."""
-        return [each for each in self.asked if not each.startswith("GET ")]
+        return [request for request in self.asked if not request.startswith("GET ")]

@@ -9,7 +9,7 @@ import pytest
 from lab.topology import LabSpec
 from lab.topology.address import Address
 from tests.unit.cli.fakes import PLAN, Labctl
-from tests.unit.cli.queues import QueueWorld
+from tests.unit.cli.queues import QueueLab
 from tests.unit.host.test_certificates import make
 
 UP = ("up", "--class", "--gpu", "none")
@@ -73,7 +73,7 @@ def test_people_are_given_the_address(
     labctl.runtime.down()
     address = Address("class.example.org", 443, "192.0.2.7", *own)
     labctl.runtime.up(LabSpec(gpu=PLAN, classroom=True, address=address))
-    QueueWorld(labctl, tmp_path / "queue")
+    QueueLab(labctl, tmp_path / "queue")
     labctl._patch.setattr(labctl.store, "ping", lambda: "moto 5")
     result = labctl("class", "add", "ann")
     assert result.exit_code == 0, result.output

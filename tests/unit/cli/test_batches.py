@@ -11,8 +11,8 @@ from tests.unit.cli.fakes import Labctl
 from tests.unit.evidence.test_inference import evidence, shape
 
 
-def keep(labctl: Labctl, told: Any) -> None:
-    labctl.store.put(f".raylab/inference/{told['job']}.json", json.dumps(told).encode())
+def keep(labctl: Labctl, document: Any) -> None:
+    labctl.store.put(f".raylab/inference/{document['job']}.json", json.dumps(document).encode())
 
 
 def test_a_receipt_is_shown_and_its_verdict_is_the_exit_code(labctl: Labctl) -> None:

@@ -75,7 +75,7 @@ def test_a_schedule_is_read_and_can_be_narrowed(labctl: Labctl, chaos: Any, tmp_
     labctl.ok("chaos", "--schedule", str(path))
     labctl.ok("chaos", "--schedule", str(path), "--limit", "1", "--for", "5s", "--below-one-worker")
     written = (Step(3.0, "kill"),)
-    assert [each.args[1] for each in chaos.call_args_list] == [
+    assert [call.args[1] for call in chaos.call_args_list] == [
         Plan(written=written),
         Plan(written=written, limit=1, seconds=5.0, below_one=True),
     ]

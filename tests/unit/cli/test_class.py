@@ -18,7 +18,7 @@ from lab.people.registry import FOLDER, Newcomer, Registry
 from lab.topology import Credentials, LabSpec
 from tests.fakes.host import FakeClock
 from tests.unit.cli.fakes import PLAN, Labctl
-from tests.unit.cli.queues import QueueWorld
+from tests.unit.cli.queues import QueueLab
 from tests.unit.flows.lessons.test_results import result
 
 
@@ -28,7 +28,7 @@ class School:
     def __init__(self, labctl: Labctl, folder: Path) -> None:
         labctl.runtime.down()
         labctl.runtime.up(LabSpec(gpu=PLAN, classroom=True))
-        self.labctl, self.world = labctl, QueueWorld(labctl, folder)
+        self.labctl, self.world = labctl, QueueLab(labctl, folder)
         labctl._patch.setattr(labctl.store, "ping", lambda: "moto 5")
 
     @property
@@ -299,7 +299,7 @@ def test_one_labctl_at_a_time_changes_a_class(
     def meanwhile(queues: Queues, *asked: object, **more: object) -> object:
         clock = FakeClock()
         other, before = Classroom(school.labctl.lab, clock=clock), clock()
-        with pytest.raises(SetupError, match="busy with adding people to the class"):
+        with pytest.raises(SetupError, match="busy with adding people"):
             other.add([Newcomer("ann")]) if change == "add" else other.remove("ann", delete=True)
         waited.append(clock() - before)
         return apply(queues, *asked, **more)  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ def test_demo_tells_the_whole_story(labctl: Labctl) -> None:
 def test_demo_asks_for_what_was_typed(labctl: Labctl, demo: Any) -> None:
     labctl.ok("demo", "--fault", "stop", "--workers", "2", "--epochs", "9", "--no-control")
     labctl.ok("demo")
-    assert [each.args[2] for each in demo.call_args_list] == [
+    assert [call.args[2] for call in demo.call_args_list] == [
         DemoRequest(fault="stop", workers=2, epochs=9, control=False),
         DemoRequest(),
     ]
@@ -171,7 +171,7 @@ def test_a_demo_that_ends_early_says_what_runs_on_and_how_to_end_it(
         raise error
 
     labctl.stub("lab.flows.demo.run_demo", run_demo)
-    labctl.jobs.known = {each.submission_id: each for each in (job("job-8"), job("job-9", "RUNNING"))}
+    labctl.jobs.known = {known.submission_id: known for known in (job("job-8"), job("job-9", "RUNNING"))}
     said = labctl("demo").stderr
     assert "lab raylab runs on, and job job-9 in it" in said
     assert "end them: `labctl jobs stop job-9 --lab raylab`, `labctl down --lab raylab`" in said

@@ -30,9 +30,9 @@ VIEWS = tuple(
 )
 
 
-def here(labctl: Labctl, *found: Detection) -> None:
+def here(labctl: Labctl, *detection: Detection) -> None:
     """Let the machine have these GPUs."""
-    labctl.stub("lab.runtime.spec.gpus_here", found)
+    labctl.stub("lab.runtime.spec.gpus_here", detection)
 
 
 def see(labctl: Labctl, *views: WorkerView) -> None:

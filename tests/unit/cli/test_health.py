@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.fakes import Labctl
-from tests.unit.cli.queues import QueueWorld
+from tests.unit.cli.queues import QueueLab
 
 
 @pytest.fixture
-def world(labctl: Labctl, tmp_path: Path) -> QueueWorld:
+def world(labctl: Labctl, tmp_path: Path) -> QueueLab:
     labctl.ok("up", "--gpu", "simulated")
-    return QueueWorld(labctl, tmp_path / "queue")
+    return QueueLab(labctl, tmp_path / "queue")
 
 
-def report(world: QueueWorld, state: str) -> None:
+def report(world: QueueLab, state: str) -> None:
     """What the agent of a worker says."""
     results: list[dict[str, Any]] = [
         {"check": "ecc", "device": "gpu-0", "state": state, "message": "3 errors" if state != "PASS" else ""},
@@ -38,11 +38,11 @@ def report(world: QueueWorld, state: str) -> None:
     world.health.report(json.dumps(given).encode())
 
 
-def test_a_lab_whose_agents_have_not_reported_says_so(world: QueueWorld) -> None:
+def test_a_lab_whose_agents_have_not_reported_says_so(world: QueueLab) -> None:
     assert "no health agent has reported yet" in world.labctl.ok("health")
 
 
-def test_devices_are_shown_with_their_state_and_the_checks_that_fail(world: QueueWorld) -> None:
+def test_devices_are_shown_with_their_state_and_the_checks_that_fail(world: QueueLab) -> None:
     report(world, "EVICT")
     shown = world.labctl.ok("health")
     assert "EVICT" in shown
@@ -53,17 +53,17 @@ def test_devices_are_shown_with_their_state_and_the_checks_that_fail(world: Queu
     assert "ray-worker-0: shm is not checked: there is none" in every
 
 
-def test_json_has_every_check(world: QueueWorld) -> None:
+def test_json_has_every_check(world: QueueLab) -> None:
     report(world, "EVICT")
     document = world.labctl.json("health")
-    assert [(each["device"], each["state"]) for each in document["devices"]] == [
+    assert [(device["device"], device["state"]) for device in document["devices"]] == [
         ("gpu-0", "EVICT"),
         ("cpu", "PASS"),
     ]
     assert document["checks"]["ray-worker-0"]["gpumem"] is True
 
 
-def test_an_order_of_a_fault_is_told(world: QueueWorld) -> None:
+def test_an_order_of_a_fault_is_told(world: QueueLab) -> None:
     report(world, "PASS")
     world.labctl.lab.health.override("ray-worker-0", "gpu-0", "ecc", "EVICT")
     result = world.labctl("health")
@@ -71,7 +71,7 @@ def test_an_order_of_a_fault_is_told(world: QueueWorld) -> None:
 
 
 def test_checks_that_nobody_makes_are_refused_and_silent_agents_are_not_waited_for_long(
-    world: QueueWorld,
+    world: QueueLab,
 ) -> None:
     report(world, "PASS")
     assert world.labctl("health", "run", "nonsense").exit_code == 3
@@ -81,7 +81,7 @@ def test_checks_that_nobody_makes_are_refused_and_silent_agents_are_not_waited_f
     assert "ecc of ray-worker-0" in late.output
 
 
-def test_status_has_the_worst_state_of_each_node(world: QueueWorld) -> None:
+def test_status_has_the_worst_state_of_each_node(world: QueueLab) -> None:
     report(world, "EVICT")
     (gpu, cpu) = world.labctl.json("status")["health"]
     assert (gpu["node"], gpu["device"], gpu["state"], gpu["reason"]) == (

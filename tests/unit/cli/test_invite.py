@@ -16,7 +16,7 @@ from lab.people.registry import FOLDER, Registry
 from lab.topology import LabSpec
 from lab.topology.address import Address
 from tests.unit.cli.fakes import PLAN, Labctl
-from tests.unit.cli.queues import QueueWorld
+from tests.unit.cli.queues import QueueLab
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def school(
     """A lab with JupyterHub, and ann, ben and eva in its class."""
     labctl.runtime.down()
     labctl.runtime.up(LabSpec(gpu=PLAN, classroom=True, hub=True, address=address))
-    QueueWorld(labctl, tmp_path / "queue")
+    QueueLab(labctl, tmp_path / "queue")
     monkeypatch.setattr(labctl.store, "ping", lambda: "moto 5")
     labctl.ok("class", "add", "ann", "ben", "eva")
     return labctl

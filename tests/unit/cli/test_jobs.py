@@ -484,6 +484,6 @@ def test_a_way_to_survive_faults_belongs_to_a_recipe_that_has_it(labctl: Labctl)
 
 
 def test_recipes_name_their_ways_to_survive_faults(labctl: Labctl) -> None:
-    found = {recipe["name"]: recipe for recipe in labctl.json("submit", "--list")["recipes"]}
-    assert found["digits"]["fault_tolerance"] == ["checkpoint", "memory", "torchft"]
-    assert found["food11"]["fault_tolerance"] == []
+    recipes = {recipe["name"]: recipe for recipe in labctl.json("submit", "--list")["recipes"]}
+    assert recipes["digits"]["fault_tolerance"] == ["checkpoint", "memory", "torchft"]
+    assert recipes["food11"]["fault_tolerance"] == []

@@ -25,7 +25,7 @@ def cost(gap: float) -> Measured:
 
 
 def result(*attempts: Attempted) -> Ladder:
-    return Ladder("rank-kill", "local", tuple(each.rung for each in attempts), attempts)
+    return Ladder("rank-kill", "local", tuple(attempt.rung for attempt in attempts), attempts)
 
 
 @pytest.fixture

@@ -38,8 +38,8 @@ RUN, CHECK = "lab.flows.lessons.run.run_lesson", "lab.flows.lessons.run.check_le
 
 def kept(*results: LessonResult) -> None:
     """Let these be the results on this machine."""
-    for each in results:
-        keep_on_host(place("raylab"), each.document)
+    for kept_result in results:
+        keep_on_host(place("raylab"), kept_result.document)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def done(labctl: Labctl) -> Any:
 
 def ends_with(labctl: Labctl, *results: LessonResult) -> Any:
     """Let these lessons end so, and all others be passed."""
-    outcomes = {each.document.lesson: each for each in results}
+    outcomes = {result.document.lesson: result for result in results}
 
     def run_lesson(
         lab: Lab,
@@ -81,24 +81,24 @@ def ends_with(labctl: Labctl, *results: LessonResult) -> Any:
 
 def numbers(stub: Any) -> list[int]:
     """The lessons that were asked for."""
-    return [each.args[1].number for each in stub.call_args_list]
+    return [call.args[1].number for call in stub.call_args_list]
 
 
 def test_the_list_says_which_lessons_are_passed(labctl: Labctl) -> None:
     kept(result(), result(3, good=False))
     lines = labctl.ok("lesson", "list").splitlines()
     assert lines[0].split() == ["NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"]
-    told = {line.split()[0]: line for line in lines[1:]}
-    assert "never" in told["1"]
-    assert " passed (20" in told["2"]
-    assert "not passed yet (20" in told["3"]
-    assert "03-an-infeasible-job.ipynb" in told["3"]
+    rows = {line.split()[0]: line for line in lines[1:]}
+    assert "never" in rows["1"]
+    assert " passed (20" in rows["2"]
+    assert "not passed yet (20" in rows["3"]
+    assert "03-an-infeasible-job.ipynb" in rows["3"]
 
 
 def test_the_list_as_json(labctl: Labctl) -> None:
     kept(result())
-    found = {each["number"]: each for each in labctl.json("lesson", "list")["lessons"]}
-    assert found[2] == {
+    listed = {lesson["number"]: lesson for lesson in labctl.json("lesson", "list")["lessons"]}
+    assert listed[2] == {
         "number": 2,
         "name": "a-job",
         "title": "A job",
@@ -108,7 +108,7 @@ def test_the_list_as_json(labctl: Labctl) -> None:
         "passed": True,
         "at": result().document.at,
     }
-    assert found[1]["passed"] is found[1]["at"] is None
+    assert listed[1]["passed"] is listed[1]["at"] is None
 
 
 def test_a_run_says_a_line_for_each_cell_and_shows_the_result(labctl: Labctl, done: Any) -> None:
@@ -150,7 +150,7 @@ def test_a_lesson_that_is_not_passed_exits_with_19_and_says_what_to_do(labctl: L
 def test_all_lessons_run_in_order_until_one_is_not_passed(labctl: Labctl) -> None:
     ends_with(labctl)
     document = labctl.json("lesson", "run", "--all")
-    assert [each["lesson"] for each in document["results"]] == [each.number for each in lessons()]
+    assert [result["lesson"] for result in document["results"]] == [lesson.number for lesson in lessons()]
     run = ends_with(labctl, result(3, good=False))
     run.reset_mock()
     assert labctl("lesson", "run", "--all").exit_code == 19
@@ -245,7 +245,7 @@ def test_a_file_that_is_no_report_is_told_and_the_others_are_still_looked_at(
     assert f"{bad}:\n  does not fit: " in shown.stdout
     assert f"{good}: Ada; passed: 2" in shown.stdout
     document = labctl.json("lesson", "report", "--verify", str(bad), "--verify", str(good), code=19)
-    assert [bool(each["problems"]) for each in document["reports"]] == [True, False]
+    assert [bool(report["problems"]) for report in document["reports"]] == [True, False]
 
 
 def test_a_name_in_a_report_cannot_forge_what_is_printed(labctl: Labctl, tmp_path: Path) -> None:

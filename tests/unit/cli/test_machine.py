@@ -48,7 +48,7 @@ def test_doctor_asks_an_s3_server_instead(labctl: Labctl) -> None:
     url = "http://127.0.0.1:9000"
     labctl.ok("doctor", "--s3", url)
     labctl.ok("doctor", "--s3", url, "--bucket", "b", "--s3-credentials", "key.json", "--lab", "other")
-    assert [each.args for each in ask.call_args_list] == [
+    assert [call.args for call in ask.call_args_list] == [
         (url, "ray", None, None),
         (url, "b", Path("key.json"), None),
     ]

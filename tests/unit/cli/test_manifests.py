@@ -50,13 +50,13 @@ def test_as_json_the_files_and_findings_are_told(offline: Labctl, tmp_path: Path
     assert document["schema"] == "export/1"
     assert "raycluster.yaml" in document["files"]
     assert document["objects"]["RayCluster"] == 1
-    assert {each["level"] for each in document["findings"]} == {"note"}
+    assert {finding["level"] for finding in document["findings"]} == {"note"}
     assert len(document["not_asked"]) == 2
 
 
 def test_a_dash_prints_what_is_applied(offline: Labctl) -> None:
     result = offline("export", "kubernetes", "--workers", "5", "--output", "-")
-    kinds = [each["kind"] for each in yaml.safe_load_all(result.stdout)]
+    kinds = [manifest["kind"] for manifest in yaml.safe_load_all(result.stdout)]
     assert kinds == ["Namespace", "ConfigMap", "RayCluster"]
 
 
@@ -77,7 +77,7 @@ def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (["--image", "rayproject/ray:2.41.0"], 2, "has Ray 2.41.0"),
         (["--namespace", "n" * 64], 2, "--namespace"),
@@ -92,12 +92,12 @@ def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl,
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(
-    offline: Labctl, tmp_path: Path, arguments: list[str], code: int, told: str
+    offline: Labctl, tmp_path: Path, arguments: list[str], code: int, message: str
 ) -> None:
     folder = tmp_path / "x"
     result = offline("export", "kubernetes", "--output", str(folder), *arguments)
     assert result.exit_code == code, result.output
-    assert told in result.stderr
+    assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -193,8 +193,8 @@ def test_lint_as_json_is_one_document(offline: Labctl, tmp_path: Path) -> None:
     result = offline("--json", "export", "check", written(tmp_path, wrong))
     document = json.loads(result.stdout)
     assert (result.exit_code, document["schema"], document["good"]) == (22, "lint/1", False)
-    (found,) = document["findings"]
-    assert (found["rule"], found["level"], found["path"]) == ("name-length", "error", "metadata.name")
+    (finding,) = document["findings"]
+    assert (finding["rule"], finding["level"], finding["path"]) == ("name-length", "error", "metadata.name")
 
 
 def test_warnings_do_not_end_with_an_error(offline: Labctl, tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> t
     """Stdout and stderr of a command."""
     capsys.readouterr()
     assert main(["queue", *arguments]) == code
-    found = capsys.readouterr()
-    return found.out, found.err
+    captured = capsys.readouterr()
+    return captured.out, captured.err
 
 
 def test_check_says_what_was_understood(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,10 +36,10 @@ def test_check_says_what_was_understood(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_check_says_it_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     seed = str(DATA / "seeds" / "red-cluster-queue.yaml")
-    found = json.loads(run(capsys, "check", seed, "--json")[0])
-    assert found["schema"] == "queue-check/1"
-    assert found["understood"]["ClusterQueue"] == 1
-    (odd,) = [each for each in found["warnings"] if each["hint"]]
+    checked = json.loads(run(capsys, "check", seed, "--json")[0])
+    assert checked["schema"] == "queue-check/1"
+    assert checked["understood"]["ClusterQueue"] == 1
+    (odd,) = [warning for warning in checked["warnings"] if warning["hint"]]
     assert (odd["line"], odd["hint"]) == (14, "did you mean nvidia.com/gpu?")
 
 
@@ -79,9 +79,9 @@ def test_simulate_tells_the_story(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_simulate_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    told = json.loads(run(capsys, "simulate", TEAMS, "--json")[0])
-    assert told["schema"] == "queue-simulation/1"
-    (preempted,) = [each for each in told["events"] if each["event"] == "Preempted"]
+    simulation = json.loads(run(capsys, "simulate", TEAMS, "--json")[0])
+    assert simulation["schema"] == "queue-simulation/1"
+    (preempted,) = [event for event in simulation["events"] if event["event"] == "Preempted"]
     assert preempted == {
         "at": 600.0,
         "event": "Preempted",
@@ -95,10 +95,10 @@ def test_simulate_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_simulate_a_cycle_or_a_while(capsys: pytest.CaptureFixture[str]) -> None:
-    told = json.loads(run(capsys, "simulate", TEAMS, "--cycles", "1", "--json")[0])
-    assert (told["cycles"], told["end"], len(told["events"])) == (1, 0.0, 2)
-    told = json.loads(run(capsys, "simulate", TEAMS, "--until", "5m", "--json")[0])
-    assert told["end"] == 300.0
+    simulation = json.loads(run(capsys, "simulate", TEAMS, "--cycles", "1", "--json")[0])
+    assert (simulation["cycles"], simulation["end"], len(simulation["events"])) == (1, 0.0, 2)
+    simulation = json.loads(run(capsys, "simulate", TEAMS, "--until", "5m", "--json")[0])
+    assert simulation["end"] == 300.0
     run(capsys, "simulate", TEAMS, "--until", "5m", "--cycles", "1", code=2)
 
 
@@ -214,9 +214,9 @@ def test_the_json_of_bad_files_has_every_problem(capsys: pytest.CaptureFixture[s
     bad = tmp_path / "bad.yaml"
     head = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: "
     bad.write_text(f"{head}{{name: TeamA}}\n---\n{head}{{name: b, nam: b}}\n", encoding="utf-8")
-    found = json.loads(run(capsys, "check", str(bad), "--json", code=2)[0])
-    assert [(each["line"], each["path"]) for each in found["problems"]] == [
+    checked = json.loads(run(capsys, "check", str(bad), "--json", code=2)[0])
+    assert [(problem["line"], problem["path"]) for problem in checked["problems"]] == [
         (3, "metadata.name"),
         (7, "metadata.nam"),
     ]
-    assert found["error"]["exit_code"] == 2
+    assert checked["error"]["exit_code"] == 2

@@ -14,12 +14,12 @@ from lab.faults import Scene, find_fault
 from lab.topology import LEDGER_PREFIX, LabSpec
 from tests.fakes.ledger import Streams
 from tests.unit.cli.fakes import Labctl
-from tests.unit.cli.queues import SIMULATED, QueueWorld
+from tests.unit.cli.queues import SIMULATED, QueueLab
 
 EPOCHS = 6
 
 
-class Teams(QueueWorld):
+class Teams(QueueLab):
     """Two teams with a GPU each; a training of blue's that borrows red's writes its ledger."""
 
     def __init__(self, labctl: Labctl, folder: Path) -> None:
@@ -105,10 +105,10 @@ def test_a_job_that_gave_way_and_resumed_is_proven_to_have_recovered(teams: Team
     assert receipt["job"] == {
         "submission_id": teams.job, "status": "SUCCEEDED", "resubmitted_as": f"{teams.job}-2"
     }  # fmt: skip
-    told = receipt["preemption"]
-    assert (told["by"], told["by_queue"], told["queue"]) == (f"bob/{red}", "red", "blue")
-    assert told["reason"] == "InCohortReclamation"
-    assert told["gave_way_at"] <= told["by_admitted_at"] < told["admitted_again_at"]
+    preemption = receipt["preemption"]
+    assert (preemption["by"], preemption["by_queue"], preemption["queue"]) == (f"bob/{red}", "red", "blue")
+    assert preemption["reason"] == "InCohortReclamation"
+    assert preemption["gave_way_at"] <= preemption["by_admitted_at"] < preemption["admitted_again_at"]
     kept = [key for key in teams.labctl.store.buckets["ray"] if key.startswith(".raylab/receipts/")]
     assert len(kept) == 1
 
@@ -122,9 +122,9 @@ def test_each_of_several_preemptions_has_a_receipt(teams: Teams) -> None:
     teams.train(third, range(5, EPOCHS + 1), loads=4)
     teams.end(third)
     receipts = teams.labctl.json("queue", "receipt", second)["receipts"]
-    assert [each["verdict"] for each in receipts] == ["recovered", "recovered"]
-    assert [each["checkpoint"]["uri"] for each in receipts] == [uri(2), uri(4)]
-    assert {each["job"]["resubmitted_as"] for each in receipts} == {third}
+    assert [receipt["verdict"] for receipt in receipts] == ["recovered", "recovered"]
+    assert [receipt["checkpoint"]["uri"] for receipt in receipts] == [uri(2), uri(4)]
+    assert {receipt["job"]["resubmitted_as"] for receipt in receipts} == {third}
 
 
 def test_a_job_that_began_again_is_told_so_and_exits_with_10(teams: Teams) -> None:

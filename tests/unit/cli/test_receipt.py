@@ -84,9 +84,9 @@ def test_a_fault_on_a_cluster_has_its_lab_from_the_options(labctl: Labctl) -> No
 @pytest.mark.parametrize("advice", ["undo it first: labctl heal", "w-0 is under it: labctl heal undoes it"])
 def test_advice_about_a_cluster_has_the_options_that_name_it(labctl: Labctl, advice: str) -> None:
     labctl.stub("lab.flows.recovery.inject", RefusedError("w-0 is under a fault", advice))
-    told = labctl(*KUBERNETES, "--context", "our school", "--namespace", "ann", *PLACE).stderr
+    stderr = labctl(*KUBERNETES, "--context", "our school", "--namespace", "ann", *PLACE).stderr
     options = (*PLACE, "--context", "'our school'", "--namespace", "ann")
-    assert f"labctl heal --runtime kubernetes {' '.join(options)}" in told
+    assert f"labctl heal --runtime kubernetes {' '.join(options)}" in stderr
 
 
 def test_what_could_not_be_undone_on_a_cluster_is_not_restarted(labctl: Labctl) -> None:

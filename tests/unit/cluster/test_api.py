@@ -162,10 +162,10 @@ def test_alive_finds_the_newer_of_two_nodes_that_ray_still_calls_alive() -> None
     )
     api, _ = api_with(nodes, nodes)
 
-    found = api.alive("ray-worker-0")
+    node = api.alive("ray-worker-0")
 
-    assert found is not None
-    assert found.node_id == "new"
+    assert node is not None
+    assert node.node_id == "new"
     assert api.alive("ray-worker-1") is None
 
 

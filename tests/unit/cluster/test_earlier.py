@@ -11,7 +11,7 @@ from lab.errors import NotFoundError
 from lab.store import StoredObject
 from lab.topology import LEDGER_PREFIX
 from tests.fakes.store import FakeObjectStore
-from tests.unit.flows.world import World
+from tests.unit.flows.world import Drill
 
 
 def put(
@@ -38,34 +38,34 @@ def store() -> FakeObjectStore:
 
 
 def test_jobs_that_ray_does_not_know_are_told_with_their_end(store: FakeObjectStore) -> None:
-    found = earlier_jobs(store, {"known"})
+    jobs = earlier_jobs(store, {"known"})
 
-    assert [(job.submission_id, job.message) for job in found] == [
+    assert [(job.submission_id, job.message) for job in jobs] == [
         ("lost", "its end is not recorded: the ledger stops before it"),
         ("bad", "its training failed: ValueError('x')"),
         ("good", "its training finished"),
     ]
-    assert [job.started_at for job in found] == [300.0, 200.0, 100.0]
-    assert [job.ended_at for job in found] == [None, 200.0, 150.0]
-    assert all(job.earlier and job.final and job.status == "EARLIER" for job in found)
+    assert [job.started_at for job in jobs] == [300.0, 200.0, 100.0]
+    assert [job.ended_at for job in jobs] == [None, 200.0, 150.0]
+    assert all(job.earlier and job.final and job.status == "EARLIER" for job in jobs)
 
 
 def test_one_run_that_ended_of_two_is_no_end_of_the_job(store: FakeObjectStore) -> None:
     put(store, "good", "controller-9-zz", 0, 160.0, "run_started")
 
-    found = earlier_job(store, "good")
+    job = earlier_job(store, "good")
 
-    assert found is not None
-    assert (found.message, found.ended_at) == ("its end is not recorded: the ledger stops before it", None)
+    assert job is not None
+    assert (job.message, job.ended_at) == ("its end is not recorded: the ledger stops before it", None)
 
 
 def test_only_the_newest_are_read(store: FakeObjectStore) -> None:
     for number in range(MOST + 5):
         put(store, f"j{number}", "controller-1-aa", 0, 1000.0 + number, "run_started")
 
-    found = earlier_jobs(store, set())
+    jobs = earlier_jobs(store, set())
 
-    assert [job.submission_id for job in found] == [f"j{n}" for n in range(MOST + 4, 4, -1)]
+    assert [job.submission_id for job in jobs] == [f"j{n}" for n in range(MOST + 4, 4, -1)]
 
 
 def test_ledgers_of_jobs_that_ray_knows_are_not_listed(store: FakeObjectStore) -> None:
@@ -90,7 +90,7 @@ def test_a_job_that_nobody_knows_has_no_ledger(store: FakeObjectStore) -> None:
 
 
 def test_a_lab_knows_its_earlier_jobs_and_their_checkpoints() -> None:
-    world = World()
+    world = Drill()
     world.write("run_started", "old")
     world.jobs.become("RUNNING", "new")
 

@@ -16,8 +16,8 @@ CASES = [(name, log) for name, logs in LOGS.items() for log in logs]
 
 
 def name_of(message: str, log: str = "") -> str | None:
-    found = explain(message, log)
-    return found.cause.name if found else None
+    explanation = explain(message, log)
+    return explanation.cause.name if explanation else None
 
 
 @pytest.mark.parametrize(("name", "log"), CASES)
@@ -47,7 +47,7 @@ def test_an_error_that_the_script_dealt_with_is_not_why_it_failed(name: str, log
 
 @pytest.mark.parametrize(("name", "log"), CASES)
 def test_the_last_of_several_errors_counts(name: str, log: str) -> None:
-    other = next(each for each in ("module", "path") if each != name)
+    other = next(cause for cause in ("module", "path") if cause != name)
     assert name_of(FAILED, f"{LOGS[other][0]}{log}") == name
 
 
@@ -97,17 +97,17 @@ def test_an_error_about_other_errors_is_looked_behind() -> None:
 
 
 def test_the_line_that_told_is_shown_and_cut() -> None:
-    found = explain(FAILED, LOGS["module"][0])
-    assert found is not None
-    assert found.line == "ModuleNotFoundError: No module named 'torchmetrics'"
+    explanation = explain(FAILED, LOGS["module"][0])
+    assert explanation is not None
+    assert explanation.line == "ModuleNotFoundError: No module named 'torchmetrics'"
     long = explain(FAILED, f"{DRIVER}ModuleNotFoundError: No module named '{'x' * 500}'\n")
     assert long is not None
     assert len(long.line) == LINE_WIDTH
 
 
 def test_a_job_that_waits_for_ever_has_its_section_too() -> None:
-    found = of_waiting("no node has 2 GPU; the largest has 1")
-    assert (found.cause, found.line) == (INFEASIBLE, "no node has 2 GPU; the largest has 1")
+    explanation = of_waiting("no node has 2 GPU; the largest has 1")
+    assert (explanation.cause, explanation.line) == (INFEASIBLE, "no node has 2 GPU; the largest has 1")
 
 
 # The page

@@ -71,11 +71,11 @@ def jobs_with(routes: dict[str, Any]) -> tuple[Jobs, FakeApi, FakeClock]:
 def test_a_submission_is_quoted_and_remembers_what_it_asks_for() -> None:
     jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "raysubmit_1"}})
 
-    found = jobs.submit(
+    submission_id = jobs.submit(
         Submission(("python", "my train.py"), num_cpus=0.5, num_gpus=1, metadata={"raylab_recipe": "digits"})
     )
 
-    assert found == "raysubmit_1"
+    assert submission_id == "raysubmit_1"
     assert api.bodies("POST /api/jobs/") == [
         {
             "entrypoint": "python 'my train.py'",
@@ -153,10 +153,20 @@ def test_a_job_is_read_in_seconds_with_what_it_asked_for() -> None:
     )
     jobs, _, _ = jobs_with({"GET /api/jobs/j1": row})
 
-    found = jobs.get("j1")
+    reported = jobs.get("j1")
 
-    assert (found.started_at, found.ended_at, found.exit_code, found.node_id) == (1.0, 3.5, 1, "n")
-    assert (found.num_cpus, found.num_gpus, found.recipe, found.final) == (2.0, 0.5, "digits", True)
+    assert (reported.started_at, reported.ended_at, reported.exit_code, reported.node_id) == (
+        1.0,
+        3.5,
+        1,
+        "n",
+    )
+    assert (reported.num_cpus, reported.num_gpus, reported.recipe, reported.final) == (
+        2.0,
+        0.5,
+        "digits",
+        True,
+    )
 
 
 def test_an_unknown_job_names_the_latest_ones() -> None:
@@ -179,9 +189,9 @@ def test_a_driver_that_was_not_submitted_is_no_job() -> None:
 def test_a_job_that_may_not_be_there_is_none_without_a_list_of_all() -> None:
     jobs, api, _ = jobs_with({"GET /api/jobs/j1": job()})
     assert jobs.find("j2") is None
-    found = jobs.find("j1")
-    assert found is not None
-    assert found.submission_id == "j1"
+    reported = jobs.find("j1")
+    assert reported is not None
+    assert reported.submission_id == "j1"
     assert [asked for asked, _ in api.asked] == ["GET /api/jobs/j2", "GET /api/jobs/j1"]
 
 
@@ -230,7 +240,7 @@ def test_who_follows_a_job_sees_it_at_every_look_also_while_it_prints_nothing() 
     jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": {"logs": ""}})
     seen: list[str] = []
 
-    assert list(jobs.follow("j1", lambda found: seen.append(found.status))) == []
+    assert list(jobs.follow("j1", lambda job: seen.append(job.status))) == []
     assert seen == ["RUNNING", "RUNNING", "SUCCEEDED"]
 
 
@@ -459,9 +469,9 @@ def test_files_that_ray_has_forgotten_are_sent_again_only_when_they_are_the_same
     (tmp_path / "train.py").write_text("print(2)\n")
     other = f"_ray_pkg_{hashlib.sha256(package(tmp_path)).hexdigest()[:16]}.zip"
     api.routes |= {f"PUT /api/packages/gcs/{other}": ""}
-    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+    with pytest.raises(RefusedError, match="no longer keeps its files"):
         sent("j1", {}, tmp_path)
-    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+    with pytest.raises(RefusedError, match="no longer keeps its files"):
         sent("j1", {})
     assert len(api.bodies("POST /api/jobs/")) == 1
 

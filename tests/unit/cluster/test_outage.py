@@ -38,7 +38,7 @@ class Dashboard(RayApi):
         if path.endswith("/logs"):
             return self._reply({"logs": "one\n"})
         if path.startswith("/api/v0/nodes"):
-            return self._reply({"data": {"result": {"result": [_node(each) for each in self.dead_heads]}}})
+            return self._reply({"data": {"result": {"result": [_node(head) for head in self.dead_heads]}}})
         if self.status is None:
             return ApiReply(404, b"not there") if path != "/api/jobs/" else self._reply([])
         row = {"submission_id": "j1", "status": self.status, "driver_node_id": HEAD_NODE}
@@ -124,9 +124,9 @@ def test_a_job_whose_driver_died_with_a_head_has_failed_although_ray_says_that_i
     dashboard.dead_heads = [HEAD_NODE]
     clock.sleep(LOOK_SECONDS)
 
-    for found in (jobs.get("j1"), jobs.list()[0]):
-        assert (found.status, found.lost, found.final, found.ended_at) == ("FAILED", True, True, 5.0)
-        assert "the head was lost, and with it job j1" in found.message
+    for job in (jobs.get("j1"), jobs.list()[0]):
+        assert (job.status, job.lost, job.final, job.ended_at) == ("FAILED", True, True, 5.0)
+        assert "the head was lost, and with it job j1" in job.message
 
 
 def test_a_job_that_ended_before_its_head_died_ended_as_it_did(

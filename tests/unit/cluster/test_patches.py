@@ -23,13 +23,13 @@ def test_the_table_and_its_variables_are_those_that_the_nodes_read() -> None:
 
 
 def test_each_callback_is_a_class_of_the_probe_and_none_is_forgotten() -> None:
-    found = {
+    classes = {
         f"{file.parent.name}.{file.stem}.{name}"
         for file in (ROOT / "lab" / "probe").glob("*/*.py")
         for name in re.findall(r"^class (\w+)\([^)]*Callback", file.read_text(), re.MULTILINE)
     }
     named = callbacks().split(",")
-    assert found == set(named)
+    assert classes == set(named)
     assert named[0] == RECORDER
 
 

@@ -41,8 +41,8 @@ class Pool:
         self.asked.append((method, url.removeprefix("http://queue"), body))
         if not self.answers:
             raise ProtocolError("gone")
-        status, told = self.answers.pop(0)
-        data = told if isinstance(told, bytes) else json.dumps(told).encode()
+        status, content = self.answers.pop(0)
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
         return SimpleNamespace(status=status, headers={}, data=data)
 
 
@@ -73,7 +73,7 @@ def test_refused_files_keep_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ((500, b"<html>"), "is not the queues' controller"),
         ((500, {"error": "text"}), "HTTP 500"),
@@ -81,9 +81,9 @@ def test_refused_files_keep_what_is_wrong() -> None:
         ((401, {}), "refused the token"),
     ],
 )
-def test_what_is_no_answer_of_the_controller(answer: tuple[int, Any], told: str) -> None:
+def test_what_is_no_answer_of_the_controller(answer: tuple[int, Any], message: str) -> None:
     client, _ = queues(answer)
-    with pytest.raises(ClusterError, match=told):
+    with pytest.raises(ClusterError, match=message):
         client.queues()
 
 
@@ -108,8 +108,8 @@ def test_a_folder_is_sent_once(tmp_path: Path) -> None:
     created = (201, {"workload": "ns/job-x", "submission_id": "job-x"})
     client, pool = queues((404, {}), (201, {}), created, (204, b""), created)
     for _ in range(2):
-        found = client.submit(job)
-        assert (found.workload, found.submission_id) == ("ns/job-x", "job-x")
+        submitted = client.submit(job)
+        assert (submitted.workload, submitted.submission_id) == ("ns/job-x", "job-x")
     assert [method for method, *_ in pool.asked] == ["GET", "PUT", "POST", "GET", "POST"]
     body = json.loads(pool.asked[2][2] or b"")
     assert pool.asked[1][1] == f"/packages/{body['package']}"
@@ -126,7 +126,7 @@ def test_a_name_that_was_chosen_is_sent() -> None:
 def test_events_are_read_page_after_page() -> None:
     one, two, five = (plain(QueueEvent(number, 0.0, "Admitted", "ns/a", "", "", "q")) for number in (1, 2, 5))
     client, pool = queues((200, [one, two]), (200, [five]), (200, []))
-    assert [each.number for each in client.events()] == [1, 2, 5]
+    assert [event.number for event in client.events()] == [1, 2, 5]
     assert [path for _, path, _ in pool.asked] == [f"/events?since={number}" for number in (0, 2, 5)]
 
 
@@ -171,8 +171,10 @@ def test_an_answer_of_another_shape_is_named_by_its_field() -> None:
     client, _ = queues((200, listing))
     with pytest.raises(ClusterError) as caught:
         client.list()
-    told = "the answer of the queues' controller to /workloads: total should be a valid integer, not 'many'"
-    assert caught.value.message == told
+    message = (
+        "the answer of the queues' controller to /workloads: total should be a valid integer, not 'many'"
+    )
+    assert caught.value.message == message
 
 
 def test_fields_of_a_newer_controller_are_passed_over() -> None:

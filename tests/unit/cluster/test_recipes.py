@@ -125,10 +125,10 @@ def test_an_unknown_recipe_lists_the_known_ones(tmp_path: Path) -> None:
 
 
 def test_the_defaults_of_the_recipes_in_the_box_are_within_their_own_limits() -> None:
-    found = recipes()
+    shipped = recipes()
 
-    assert "digits" in [w.name for w in found]
-    for recipe in found:
+    assert "digits" in [w.name for w in shipped]
+    for recipe in shipped:
         for parameter in recipe.parameters:
             assert parameter.help, parameter.name
             if parameter.default is not None:
@@ -164,19 +164,19 @@ def test_a_way_to_survive_faults_has_its_own_command_and_changes_some_parameters
     }
     recipe = load_recipe(manifest(tmp_path / "w", {**GOOD, "fault_tolerance": {"torchft": way}}))
     assert recipe.tolerating("") is recipe
-    found = recipe.tolerating("torchft")
-    assert found.arguments({}) == ("python", "survivors.py", "--epochs", "7", "--lr", "0.001")
+    variant = recipe.tolerating("torchft")
+    assert variant.arguments({}) == ("python", "survivors.py", "--epochs", "7", "--lr", "0.001")
     with pytest.raises(UsageError, match="no such parameter"):
-        found.arguments({"tag": "y"})
+        variant.arguments({"tag": "y"})
     with pytest.raises(UsageError, match="--fault-tolerance magic"):
         recipe.tolerating("magic")
 
 
 def test_digits_survives_with_two_to_eight_workers() -> None:
-    found = find_recipe("digits").tolerating("torchft")
-    argv = found.arguments({})
+    variant = find_recipe("digits").tolerating("torchft")
+    argv = variant.arguments({})
     assert argv[:4] == ("python", "steps.py", "--way", "torchft")
     assert argv[argv.index("--workers") + 1] == "2"
     for workers in ("1", "9"):
-        with pytest.raises(UsageError, match="at least 2 and at most 8"):
-            found.arguments({"workers": workers})
+        with pytest.raises(UsageError, match=r"least 2 .* most 8"):
+            variant.arguments({"workers": workers})

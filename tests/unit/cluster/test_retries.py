@@ -62,7 +62,7 @@ def test_exit_codes_of_a_list() -> None:
 
 
 def test_annotations_of_an_appwrapper() -> None:
-    found, left_out = of_annotations(
+    fields, left_out = of_annotations(
         {
             f"{PREFIX}retryLimit": "5",
             f"{PREFIX}retryPausePeriodDuration": "1m30s",
@@ -76,7 +76,7 @@ def test_annotations_of_an_appwrapper() -> None:
         },
         "a.yaml",
     )
-    assert RetryPolicy(**found) == RetryPolicy(5, 90, 0.5, 0, (2, 3), (5,), 168 * 3600)
+    assert RetryPolicy(**fields) == RetryPolicy(5, 90, 0.5, 0, (2, 3), (5,), 168 * 3600)
     assert left_out == ("forcefulDeletionGracePeriodDuration",)
 
 

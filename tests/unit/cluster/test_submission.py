@@ -277,5 +277,5 @@ def test_a_current_folder_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(NotFoundError, match="the current folder no longer exists"):
+    with pytest.raises(NotFoundError, match="folder no longer exists"):
         described("ls")

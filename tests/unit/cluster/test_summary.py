@@ -33,27 +33,27 @@ STATUS = LabStatus(
 
 
 def test_addresses_nodes_and_what_they_offer_together() -> None:
-    found = details(STATUS, NODES)
+    summary = details(STATUS, NODES)
 
-    assert (found.dashboard, found.s3) == ("http://127.0.0.1:8265", "http://127.0.0.1:9000")
-    assert (found.jupyter, found.prometheus, found.grafana) == ("http://127.0.0.1:8888", "", "")
-    assert [n.service for n in found.nodes] == ["ray-head", "ray-worker-0", "ray-worker-1"]
-    assert found.resources == {"CPU": 16, "GPU": 2, "memory": 6 * GIB}
-    assert found.healthy
+    assert (summary.dashboard, summary.s3) == ("http://127.0.0.1:8265", "http://127.0.0.1:9000")
+    assert (summary.jupyter, summary.prometheus, summary.grafana) == ("http://127.0.0.1:8888", "", "")
+    assert [n.service for n in summary.nodes] == ["ray-head", "ray-worker-0", "ray-worker-1"]
+    assert summary.resources == {"CPU": 16, "GPU": 2, "memory": 6 * GIB}
+    assert summary.healthy
 
 
 def test_a_dead_node_offers_nothing() -> None:
-    found = details(STATUS, (*NODES, node("ray-worker-2", alive=False)))
+    summary = details(STATUS, (*NODES, node("ray-worker-2", alive=False)))
 
-    assert found.resources["CPU"] == 16
-    assert "ray-worker-2" not in [n.service for n in found.nodes]
+    assert summary.resources["CPU"] == 16
+    assert "ray-worker-2" not in [n.service for n in summary.nodes]
 
 
 def test_as_text_it_is_a_page_to_read() -> None:
-    found = details(STATUS, NODES)
+    summary = details(STATUS, NODES)
 
-    assert str(found) == repr(found)
-    assert str(found).splitlines() == [
+    assert str(summary) == repr(summary)
+    assert str(summary).splitlines() == [
         "lab raylab (runtime local): healthy",
         "  dashboard     http://127.0.0.1:8265",
         "  jupyter       http://127.0.0.1:8888",
@@ -67,9 +67,9 @@ def test_as_text_it_is_a_page_to_read() -> None:
 
 def test_what_is_not_healthy_stands_in_the_first_line() -> None:
     lost = ServiceStatus("ray-worker-1", State.EXITED, "its process has ended")
-    found = details(replace(STATUS, services=(*STATUS.services, lost)), NODES)
+    summary = details(replace(STATUS, services=(*STATUS.services, lost)), NODES)
 
-    assert not found.healthy
-    assert str(found).splitlines()[0] == (
+    assert not summary.healthy
+    assert str(summary).splitlines()[0] == (
         "lab raylab (runtime local): ray-worker-1 is exited (its process has ended)"
     )

@@ -107,13 +107,13 @@ class Story:
         return counted(self._events())
 
     def _events(self) -> tuple[Event, ...]:
-        told = [event("run_started", 0, 0, config=dict(self.config), num_workers=len(self.nodes[0]))]
-        told += self._attempt(1, 0.5, self.first, 2.0)
+        events = [event("run_started", 0, 0, config=dict(self.config), num_workers=len(self.nodes[0]))]
+        events += self._attempt(1, 0.5, self.first, 2.0)
         if self.takes_over:
-            told += [event("failure_detected", 8, decision="RETRY"), event("attempt_ended", 8.1)]
-            told += self._attempt(2, 8.2, self.second, 11.0)
+            events += [event("failure_detected", 8, decision="RETRY"), event("attempt_ended", 8.1)]
+            events += self._attempt(2, 8.2, self.second, 11.0)
             if self.asks is not False:
-                told += [
+                events += [
                     event(
                         "get_checkpoint",
                         10.1,
@@ -125,19 +125,19 @@ class Story:
             for rank, place in enumerate(self.loads):
                 given = files(self.loaded if self.loaded is not None else content(place))
                 loaded: dict[str, Any] = {"uri": uri(place), "files": given, "tensors": tensors(place)}
-                told += [event("checkpoint_loaded", 10.2, 2, rank, **loaded)]
+                events += [event("checkpoint_loaded", 10.2, 2, rank, **loaded)]
             if self.weights is not None:
-                told += [
+                events += [
                     event("weights", 10.3, 2, rank, tensors=tensors(self._begun(rank)))
                     for rank in range(len(self.nodes[1]))
                 ]
         last = 2 if self.takes_over else 1
-        told += [
+        events += [
             event("attempt_ended", 30, last),
             event("run_finished", 31, last, error=self.error),
             *self.more,
         ]
-        return tuple(replace(e, run=self.run) for e in told if e.event not in self.without)
+        return tuple(replace(e, run=self.run) for e in events if e.event not in self.without)
 
     def _begun(self, rank: int) -> Any:
         """The checkpoint whose weights a rank of the second attempt begins with: its own, or rank 0's."""
@@ -147,25 +147,27 @@ class Story:
 
     def _attempt(self, n: int, at: float, places: tuple[Any, ...], begin: float) -> list[Event]:
         workers = [{"rank": r, "node_id": node} for r, node in enumerate(self.nodes[n - 1])]
-        told = [
+        events = [
             event("attempt_scheduled", at, n),
             event("attempt_started", at + 0.5, n, workers=workers),
             event("training_started", at + 1, n),
             *(event("rank_ready", at + 1, n, rank) for rank in range(len(workers))),
         ]
         if n == 1 and self.weights is not None:
-            told += [event("weights", at + 1.1, n, rank, tensors=tensors(0)) for rank in range(len(workers))]
+            events += [
+                event("weights", at + 1.1, n, rank, tensors=tensors(0)) for rank in range(len(workers))
+            ]
         for i, place in enumerate(places):
             when, metrics = begin + 2 * i, {} if place is None else {self.key: place}
             if (i + 1) % self.every == 0:
                 saved: dict[str, Any] = {"uri": uri(place), "metrics": metrics}
-                told += [event("checkpoint_saved", when, n, 0, files=files(content(place)), **saved)]
-                told += [event("checkpoint_committed", when + 0.2, n, **saved)]
+                events += [event("checkpoint_saved", when, n, 0, files=files(content(place)), **saved)]
+                events += [event("checkpoint_committed", when + 0.2, n, **saved)]
             done: dict[str, Any] = {"optimizer_steps": self.counted[n - 1][i]} if self.counted[n - 1] else {}
-            told += [
+            events += [
                 event("report", when + 0.1, n, rank, metrics=metrics, **done) for rank in range(len(workers))
             ]
-        return told
+        return events
 
 
 KILLED = find_fault("kill").kind.traits
@@ -245,7 +247,7 @@ CHANGED = {"model.pt": sha("changed")}
 SAVED_3 = manifest_sha256(content(3))
 
 
-def told(**story: Any) -> Evidence:
+def proof(**story: Any) -> Evidence:
     return evidence(Story(**story))
 
 
@@ -261,7 +263,7 @@ RECOVERED = [
     Row("a node is killed and training goes on elsewhere",
         evidence(), set(), "began with epoch 4, its checkpoint is of epoch 3"),
     Row("training goes on on the restarted node",
-        told(nodes=(("a",), ("a2",))), set(), "the restarted one (new node a2)"),
+        proof(nodes=(("a",), ("a2",))), set(), "the restarted one (new node a2)"),
     Row("one of two ranks is lost",
         evidence(TWO)),
     Row("only rank 0 loads, and shares it",
@@ -271,46 +273,46 @@ RECOVERED = [
     Row("a frozen node survives, its attempt does not",
         evidence(**PAUSED), set(), "the same node all along"),
     Row("epochs count from 0",
-        told(first=(0, 1, 2), second=(3, 4), loads=(2,)), set(), "the planned one 4"),
+        proof(first=(0, 1, 2), second=(3, 4), loads=(2,)), set(), "the planned one 4"),
     Row("progress in steps",
-        told(first=(100, 200, 300), second=(400, 500), key="step", loads=(300,)), set(),
+        proof(first=(100, 200, 300), second=(400, 500), key="step", loads=(300,)), set(),
         "first reported step 400, of every 100, its checkpoint is of step 300"),
     Row("steps that were counted",
-        told(**STEPS, counted=((100, 200, 300), (100, 200))), set(), "attempt 2 began with step 301"),
+        proof(**STEPS, counted=((100, 200, 300), (100, 200))), set(), "attempt 2 began with step 301"),
     Row("steps with a planned end",
-        told(**STEPS | {"config": {"steps": 500}}), set(),
+        proof(**STEPS | {"config": {"steps": 500}}), set(),
         "the last step reported is 500, the planned one 500"),
     Row("the last report comes after fewer steps than the others",
-        told(**STEPS | {"second": (340,)}, counted=((100, 200, 300), (40,))), set(),
+        proof(**STEPS | {"second": (340,)}, counted=((100, 200, 300), (40,))), set(),
         "began with step 301, its checkpoint is of step 300"),
     Row("steps that a script counts otherwise than its optimizer prove nothing",
-        told(**STEPS, counted=((7, 14, 21), (7, 14))), set(), "first reported step 400, of every 100"),
+        proof(**STEPS, counted=((7, 14, 21), (7, 14))), set(), "first reported step 400, of every 100"),
     Row("no epochs are planned",
-        told(config={"lr": 0.1}), set(), "names no number of epochs"),
+        proof(config={"lr": 0.1}), set(), "names no number of epochs"),
     Row("a checkpoint with every second report",
-        told(first=(2, 3, 4), second=(4, 5), every=2, loads=(3,)), set(), "1 epoch repeated"),
+        proof(first=(2, 3, 4), second=(4, 5), every=2, loads=(3,)), set(), "1 epoch repeated"),
     Row("an attempt that reports nothing comes between",
-        told(second=(), more=third_attempt(4, 5, loads=3)), set(),
+        proof(second=(), more=third_attempt(4, 5, loads=3)), set(),
         "attempt 3 began with epoch 4"),
     Row("the checkpoint is still as it was",
         evidence(stored={uri(3): content(3)}), set(), "and as it is stored now"),
     Row("the checkpoint has since been deleted",
         evidence(stored={uri(3): {}})),
     Row("two ranks saved the same path differently",
-        told(more=(saved_by(1, 3, CHANGED),), loaded=CHANGED)),
+        proof(more=(saved_by(1, 3, CHANGED),), loaded=CHANGED)),
     Row("another job's ledger is among the events",
         evidence(events=(*Story().events(), replace(report(50, 9, 1), job="other")))),
 ]
 RESTARTED = [
     Row("get_checkpoint is never called",
-        told(second=ALL_AGAIN, asks=False, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST},
+        proof(second=ALL_AGAIN, asks=False, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST},
         "never called ray.train.get_checkpoint()"),
     Row("the checkpoint is asked for, but not opened",
-        told(second=ALL_AGAIN, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST}, "never opened"),
+        proof(second=ALL_AGAIN, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST}, "never opened"),
     Row("the checkpoint is opened, but the loop begins anew",
-        told(second=ALL_AGAIN), {RESUMED, LOST}, "began with epoch 1 anyway"),
+        proof(second=ALL_AGAIN), {RESUMED, LOST}, "began with epoch 1 anyway"),
     Row("Ray gives no checkpoint",
-        told(second=ALL_AGAIN, **NONE_TO_LOAD), {RIGHT, WEIGHTS, RESUMED, LOST}, "gave the script none"),
+        proof(second=ALL_AGAIN, **NONE_TO_LOAD), {RIGHT, WEIGHTS, RESUMED, LOST}, "gave the script none"),
     Row("a restart is known while the job still runs",
         evidence(Story(second=(1, 2), asks=False, loads=(), without=("run_finished",)), job_status="RUNNING"),
         {FINISHED, RIGHT, WEIGHTS, RESUMED, LOST}, "began again with epoch 1"),
@@ -318,13 +320,13 @@ RESTARTED = [
         evidence(Story(second=(1, 2)), job_status="FAILED"), {FINISHED, RESUMED, LOST},
         "began again with epoch 1"),
     Row("only the attempt after the next restarts",
-        told(more=third_attempt(1, 2, 3, 4, 5)), {RESUMED, LOST}, "attempt 3 began again"),
+        proof(more=third_attempt(1, 2, 3, 4, 5)), {RESUMED, LOST}, "attempt 3 began again"),
     Row("progress repeats, and falls back to the start",
-        told(first=(1, 2, 2), second=(1, 2, 5), loads=(2,)), {RESUMED, LOST}, "began again with epoch 1"),
+        proof(first=(1, 2, 2), second=(1, 2, 5), loads=(2,)), {RESUMED, LOST}, "began again with epoch 1"),
 ]
 FAILED = [
     Row("steps that the checkpoint did not hold are left out",
-        told(**STEPS, counted=((100, 200, 300), (60, 160))), {RESUMED},
+        proof(**STEPS, counted=((100, 200, 300), (60, 160))), {RESUMED},
         "began with step 341, its checkpoint is of step 300"),
     Row("the undisturbed run went on for longer",
         evidence(control=History.of(Story(second=(4, 5, 6)).events())), {FINISHED},
@@ -335,35 +337,35 @@ FAILED = [
     Row("the job is stopped before the new attempt",
         evidence(MIDWAY, job_status="STOPPED"), AFTER_FAULT | {FINISHED}, "the job is STOPPED"),
     Row("the run ends with an error that the script swallows",
-        told(error="WorkerGroupError"), {FINISHED}, "WorkerGroupError"),
+        proof(error="WorkerGroupError"), {FINISHED}, "WorkerGroupError"),
     Row("one rank comes back on the node that was hit",
         evidence(replace(TWO, nodes=(("a", "b"), ("b", "a")))), {MOVED}, "the very node"),
     Row("an older checkpoint is loaded",
-        told(second=(3, 4, 5), loads=(2,)), {RIGHT, RESUMED}, "checkpoint_2, not the newest, checkpoint_3"),
+        proof(second=(3, 4, 5), loads=(2,)), {RIGHT, RESUMED}, "checkpoint_2, not the newest, checkpoint_3"),
     Row("one rank loads an older checkpoint",
         evidence(replace(TWO, loads=(3, 2))), {RIGHT}, "rank 1 loaded checkpoint_2"),
     Row("the ranks load different content",
         evidence(replace(TWO, more=(saved_by(1, 3, CHANGED), load(10.3, CHANGED, rank=1)))), {RIGHT},
         "different content"),
     Row("what is loaded is not what was saved",
-        told(loaded=CHANGED), {RIGHT}, f"saved {SAVED_3[:8]}, loaded {manifest_sha256(CHANGED)[:8]}"),
+        proof(loaded=CHANGED), {RIGHT}, f"saved {SAVED_3[:8]}, loaded {manifest_sha256(CHANGED)[:8]}"),
     Row("a known file differs, and a rank's part is not known",
         evidence(replace(TWO, loads=(3,), loaded=CHANGED)), {RIGHT}, "SHA-256"),
     Row("a file is missing from what is loaded",
-        told(loaded={}), {RIGHT}, "SHA-256"),
+        proof(loaded={}), {RIGHT}, "SHA-256"),
     Row("a file is loaded that no rank saved",
-        told(loaded={**content(3), "odd": sha("odd")}), {RIGHT}, "SHA-256"),
+        proof(loaded={**content(3), "odd": sha("odd")}), {RIGHT}, "SHA-256"),
     Row("what is stored is not what was loaded",
         evidence(stored={uri(3): CHANGED}), {RIGHT}, f"stored {manifest_sha256(CHANGED)[:8]}"),
     Row("epochs are left out",
-        told(second=(5,)), {RESUMED}, "began with epoch 5"),
+        proof(second=(5,)), {RESUMED}, "began with epoch 5"),
     Row("epochs are done twice",
-        told(second=(2, 3, 4, 5)), {RESUMED, LOST}, "2 epochs repeated"),
+        proof(second=(2, 3, 4, 5)), {RESUMED, LOST}, "2 epochs repeated"),
     Row("checkpoints stopped coming before the fault",
-        told(more=(report(6.3, 1, 4), report(6.5, 1, 5))), {LOST},
+        proof(more=(report(6.3, 1, 4), report(6.5, 1, 5))), {LOST},
         "2 epochs repeated; checkpoints are 1 apart"),
     Row("a later attempt does not go on where it should",
-        told(more=third_attempt(3, 4, 5)), {RESUMED, LOST}, "attempt 3 began with epoch 3"),
+        proof(more=third_attempt(3, 4, 5)), {RESUMED, LOST}, "attempt 3 began with epoch 3"),
     Row("a service is sick at the end",
         evidence(services=(*SERVICES, ServiceStatus("jupyter", State.EXITED, "gone"))), {WHOLE},
         "jupyter is exited: gone"),
@@ -374,11 +376,11 @@ FAILED = [
 ]
 NOT_VERIFIED = [
     Row("fewer steps than planned",
-        told(**STEPS | {"config": {"steps": 900}}), {FINISHED}, "or lost steps is not known"),
+        proof(**STEPS | {"config": {"steps": 900}}), {FINISHED}, "or lost steps is not known"),
     Row("the last planned epoch is missing",
-        told(config={"epochs": 6}), {FINISHED}, "without an error at epoch 5 of 6"),
+        proof(config={"epochs": 6}), {FINISHED}, "without an error at epoch 5 of 6"),
     Row("the last of the epochs counted from 0 is missing",
-        told(first=(0, 1, 2), second=(3, 4), loads=(2,), config={"epochs": 6}), {FINISHED},
+        proof(first=(0, 1, 2), second=(3, 4), loads=(2,), config={"epochs": 6}), {FINISHED},
         "at epoch 4 (5 of 6, counted from 0)"),
     Row("there is no ledger",
         evidence(events=()), AFTER_FAULT | {FINISHED}, "there is no ledger"),
@@ -401,36 +403,36 @@ NOT_VERIFIED = [
         evidence(Story(second=(), without=("run_finished",)), job_status="RUNNING"),
         {FINISHED, RESUMED, LOST}, "RUNNING"),
     Row("the script reports no progress",
-        told(key="loss"), {RESUMED, LOST}, "no progress value"),
+        proof(key="loss"), {RESUMED, LOST}, "no progress value"),
     Row("progress repeats within an attempt",
-        told(first=(1, 2, 2), second=(3, 5), loads=(2,)), {RESUMED, LOST}, "does not grow"),
+        proof(first=(1, 2, 2), second=(3, 5), loads=(2,)), {RESUMED, LOST}, "does not grow"),
     Row("no checkpoint before the fault",
-        told(every=9, second=ALL_AGAIN, **NONE_TO_LOAD), {FAULT, RIGHT, WEIGHTS, RESUMED, LOST},
+        proof(every=9, second=ALL_AGAIN, **NONE_TO_LOAD), {FAULT, RIGHT, WEIGHTS, RESUMED, LOST},
         "no checkpoint had been committed"),
     Row("the checkpoint's progress is not known",
-        told(loads=(9,), more=(event("checkpoint_committed", 6.9, uri=uri(9)),
+        proof(loads=(9,), more=(event("checkpoint_committed", 6.9, uri=uri(9)),
                                saved_by(0, 9, content(9), epoch=None))),
         {RESUMED}, "how far the checkpoint"),
     Row("the load was not seen",
-        told(loads=(), weights=3), {RIGHT, WEIGHTS}, "never opened the checkpoint it was given"),
+        proof(loads=(), weights=3), {RIGHT, WEIGHTS}, "never opened the checkpoint it was given"),
     Row("a load after the first report does not count",
-        told(loads=(), more=(load(20, content(3)),), weights=3), {RIGHT, WEIGHTS}, "loaded nothing"),
+        proof(loads=(), more=(load(20, content(3)),), weights=3), {RIGHT, WEIGHTS}, "loaded nothing"),
     Row("some other checkpoint was loaded",
-        told(more=(load(10, {}, place="base"),), **NONE_TO_LOAD, weights=3), {RIGHT, WEIGHTS},
+        proof(more=(load(10, {}, place="base"),), **NONE_TO_LOAD, weights=3), {RIGHT, WEIGHTS},
         "ray.train.get_checkpoint() gave the script none"),
     Row("what was saved is not known",
-        told(without=("checkpoint_saved",)), {RIGHT}, "as saved is not known"),
+        proof(without=("checkpoint_saved",)), {RIGHT}, "as saved is not known"),
     Row("what one rank saved is not known",
         evidence(replace(TWO, more=(saved_by(1, 3, None),))), {RIGHT}, "as saved is not known"),
     Row("what was loaded is not known",
-        told(loads=(), more=(load(10, None),), weights=3), {RIGHT}, "as loaded is not known"),
+        proof(loads=(), more=(load(10, None),), weights=3), {RIGHT}, "as loaded is not known"),
     Row("a rank's part of the checkpoint was not recorded",
         evidence(replace(TWO, loads=(3,), loaded={**content(3), "rank1.pt": sha("one")})), {RIGHT},
         "not every rank's part"),
     Row("progress repeats, and had not grown when the fault came",
-        told(first=(1, 1, 1), second=(1, 2, 5), loads=(1,)), {RESUMED, LOST}, "does not grow"),
+        proof(first=(1, 1, 1), second=(1, 2, 5), loads=(1,)), {RESUMED, LOST}, "does not grow"),
     Row("the only checkpoint was committed after the fault",
-        told(every=9, second=ALL_AGAIN, **NONE_TO_LOAD, more=(
+        proof(every=9, second=ALL_AGAIN, **NONE_TO_LOAD, more=(
             event("checkpoint_committed", 7.5, uri=uri(3), metrics={"epoch": 3}),)),
         {FAULT, RIGHT, WEIGHTS, RESUMED}, "no checkpoint had been committed"),
     Row("the fault came while the next attempt was being started",
@@ -439,13 +441,13 @@ NOT_VERIFIED = [
     Row("the fault did nothing to its node",
         evidence(nodes=UNHURT), {FAULT, WHOLE}, "as alive"),
     Row("the start of the run is missing",
-        told(without=("run_started",)), {FINISHED}, "lacks the start"),
+        proof(without=("run_started",)), {FINISHED}, "lacks the start"),
     Row("the end of the run is missing",
-        told(without=("run_finished",)), {FINISHED}, "lacks the end"),
+        proof(without=("run_finished",)), {FINISHED}, "lacks the end"),
     Row("where attempts ran is missing",
-        told(without=("attempt_started",)), AFTER_FAULT, "no attempt that had started"),
+        proof(without=("attempt_started",)), AFTER_FAULT, "no attempt that had started"),
     Row("the job ran elsewhere",
-        told(nodes=(("b",), ("b",))), AFTER_FAULT, "ran on ray-worker-1, not on ray-worker-0"),
+        proof(nodes=(("b",), ("b",))), AFTER_FAULT, "ran on ray-worker-1, not on ray-worker-0"),
     Row("the fault came between two attempts",
         evidence(fault=replace(FAULT_KILL, at=8.15)), AFTER_FAULT, "already over"),
     Row("the fault came before the first attempt",
@@ -468,7 +470,7 @@ NOT_VERIFIED = [
         evidence(replace(MIDWAY, first=(1, 2, 3, 4)), **PAUSED, job_status="RUNNING"),
         AFTER_FAULT | {FINISHED}, "the freeze ended before Ray noticed it; nothing had to recover"),
     Row("the attempt goes on without the node",
-        told(first=ALL_AGAIN, takes_over=False), AFTER_FAULT, "went on undisturbed"),
+        proof(first=ALL_AGAIN, takes_over=False), AFTER_FAULT, "went on undisturbed"),
     Row("a frozen node lives and Ray saw no failure",
         evidence(Story(without=("failure_detected",)), **PAUSED), {FAULT}, "noticed no failure"),
     Row("the services are not known",

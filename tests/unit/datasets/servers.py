@@ -24,8 +24,8 @@ class Breaking(io.BytesIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """The next bytes. Raises ProtocolError once there are none."""
-        if found := super().read(size):
-            return found
+        if data := super().read(size):
+            return data
         raise ProtocolError("Connection broken")
 
 
@@ -74,8 +74,8 @@ class Server:
             begin = int(headers["Range"].removeprefix("bytes=").removesuffix("-"))
             if begin >= total:
                 return 416, common, b"", None
-            found = {**common, "Content-Range": f"bytes {begin}-{total - 1}/{total}"}
-            return 206, found, self.content[begin:], breaks
+            partial = {**common, "Content-Range": f"bytes {begin}-{total - 1}/{total}"}
+            return 206, partial, self.content[begin:], breaks
         return 200, {**common, "Content-Length": str(total)}, self.content, breaks
 
 

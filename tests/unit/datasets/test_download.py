@@ -155,7 +155,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_it_is_full(part: Path) -> No
     ],
 )
 def test_what_is_no_web_address_is_refused(part: Path, url: str) -> None:
-    with pytest.raises(UsageError, match="not an address of http or https"):
+    with pytest.raises(UsageError, match="of http or https"):
         Download(url, part)
 
 
@@ -197,7 +197,7 @@ def test_addresses_that_differ_in_their_query_alone_have_other_fingerprints() ->
 
 def test_what_an_error_says_of_an_address_is_not_handed_on(part: Path) -> None:
     error = requests.RequestException("cannot follow https://example.org/x?token=s3cret to /y?key=s3cret")
-    with pytest.raises(UnreachableError, match="cannot follow an address to an address") as caught:
+    with pytest.raises(UnreachableError, match="cannot follow") as caught:
         download(Server(b"", error=error), part).fetch()
     assert "s3cret" not in caught.value.message
 

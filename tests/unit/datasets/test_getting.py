@@ -236,12 +236,10 @@ def test_the_next_address_is_asked_where_the_first_gives_nothing(shelf: Shelf) -
 
 
 def test_a_mistyped_checksum_costs_no_second_download(shelf: Shelf) -> None:
-    with pytest.raises(
-        ChecksumError, match=r"has the SHA-256 \w+, not 0000.*; the download is kept"
-    ) as caught:
+    with pytest.raises(ChecksumError, match=r"not 0000.* is kept") as caught:
         get(shelf, Server(published()), sha256="0" * 64)
     assert shelf.all() == ()
-    assert [each.bytes for each in shelf.partial()] == [len(published())]
+    assert [part.bytes for part in shelf.partial()] == [len(published())]
     assert "--sha256 says which one you want" in caught.value.hint
     (part,) = shelf.downloads.glob("*.part")
     assert f"delete {part}" in caught.value.hint
@@ -399,7 +397,7 @@ def test_pictures_drawn_with_another_number_or_seed_are_not_taken_for_those_aske
 ) -> None:
     there, _ = draw_food11(shelf, 1)
     assert draw_food11(shelf, 1, 0) == (there, False)
-    with pytest.raises(RefusedError, match=r"drawn: 1 of each class, seed 0\) than asked for") as caught:
+    with pytest.raises(RefusedError, match=r"drawn: 1 .*, seed 0") as caught:
         draw_food11(shelf, number, seed)
     assert f"drawn: {number} of each class, seed {seed}" in caught.value.message
     assert "--force" in caught.value.hint
@@ -434,9 +432,9 @@ def test_a_data_set_that_lost_pictures_is_noticed_and_not_taken_for_whole(shelf:
 def test_pictures_that_somebody_put_there_are_a_data_set_of_unknown_source(shelf: Shelf) -> None:
     place = model.make_folder(shelf.folder / "Food-11/training/class_00")
     model.store(place / "a.jpg", b"jpeg")
-    found = shelf.get("Food-11")
-    assert (found.pictures, found.source, found.synthetic, found.bytes) == (1, "", False, 4)
-    assert ensure("food11", lambda _: None, shelf) == found
+    dataset = shelf.get("Food-11")
+    assert (dataset.pictures, dataset.source, dataset.synthetic, dataset.bytes) == (1, "", False, 4)
+    assert ensure("food11", lambda _: None, shelf) == dataset
 
 
 def test_a_labctl_that_was_killed_between_two_data_sets_lost_neither(shelf: Shelf) -> None:
@@ -470,8 +468,8 @@ def test_a_link_that_leads_nowhere_and_a_folder_named_like_a_picture_are_no_pict
     one.symlink_to(made.folder / "nowhere.png")
     (one.parent / "folder.png").mkdir()
     (made.folder / "training/class_99").symlink_to(made.folder / "nowhere")
-    found = shelf.get("food11")
-    assert (found.missing, found.pictures) == (1, made.pictures - 1)
+    dataset = shelf.get("food11")
+    assert (dataset.missing, dataset.pictures) == (1, made.pictures - 1)
 
 
 def test_a_picture_that_goes_while_it_is_counted_is_none(
@@ -482,9 +480,9 @@ def test_a_picture_that_goes_while_it_is_counted_is_none(
     entries_now = model._entries
 
     def listed(folder: Path) -> list[Path]:
-        found = entries_now(folder)
+        entries = entries_now(folder)
         gone.unlink(missing_ok=True)
-        return found
+        return entries
 
     monkeypatch.setattr(model, "_entries", listed)
     assert shelf.get("food11").missing == 1

@@ -51,56 +51,56 @@ def test_a_batch_that_lost_a_node_and_no_prompt_has_recovered() -> None:
 
 
 def test_an_undisturbed_batch_went_as_expected() -> None:
-    told = evidence()
-    told.update(lost_nodes=[], failures=[])
-    told["answers"][2]["attempts"] = 1
-    assert inference.judge(shape(told)).verdict.value == "as-expected"
+    batch = evidence()
+    batch.update(lost_nodes=[], failures=[])
+    batch["answers"][2]["attempts"] = 1
+    assert inference.judge(shape(batch)).verdict.value == "as-expected"
 
 
-def missing(told: Any) -> None:
-    del told["answers"][1]
+def missing(batch: Any) -> None:
+    del batch["answers"][1]
 
 
-def twice(told: Any) -> None:
-    told["answers"].append(copy.deepcopy(told["answers"][1]))
+def twice(batch: Any) -> None:
+    batch["answers"].append(copy.deepcopy(batch["answers"][1]))
 
 
-def foreign(told: Any) -> None:
-    told["answers"].append({**told["answers"][1], "id": "q"})
+def foreign(batch: Any) -> None:
+    batch["answers"].append({**batch["answers"][1], "id": "q"})
 
 
-def short(told: Any) -> None:
-    told["answers"][0]["output_tokens"] = 7
+def short(batch: Any) -> None:
+    batch["answers"][0]["output_tokens"] = 7
 
 
-def other(told: Any) -> None:
-    told["answers"][2]["sha256"] = "another"
+def other(batch: Any) -> None:
+    batch["answers"][2]["sha256"] = "another"
 
 
-def of_another_model(told: Any) -> None:
-    told["answers"][1]["checkpoint_sha256"] = "def"
+def of_another_model(batch: Any) -> None:
+    batch["answers"][1]["checkpoint_sha256"] = "def"
 
 
-def without_a_name(told: Any) -> None:
-    told["answers"][1]["checkpoint_sha256"] = ""
+def without_a_name(batch: Any) -> None:
+    batch["answers"][1]["checkpoint_sha256"] = ""
 
 
-def of_an_older_recipe(told: Any) -> None:
-    del told["plan"]["checkpoint_sha256"]
-    for answer in told["answers"]:
+def of_an_older_recipe(batch: Any) -> None:
+    del batch["plan"]["checkpoint_sha256"]
+    for answer in batch["answers"]:
         del answer["checkpoint_sha256"]
 
 
-def unchecked(told: Any) -> None:
-    told["reference"] = {}
+def unchecked(batch: Any) -> None:
+    batch["reference"] = {}
 
 
-def only_others_checked(told: Any) -> None:
-    told["reference"] = {"p0": "sha0"}
+def only_others_checked(batch: Any) -> None:
+    batch["reference"] = {"p0": "sha0"}
 
 
-def nothing_lost_with_it(told: Any) -> None:
-    told["answers"][2]["attempts"] = 1
+def nothing_lost_with_it(batch: Any) -> None:
+    batch["answers"][2]["attempts"] = 1
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def nothing_lost_with_it(told: Any) -> None:
     ],
 )
 def test_what_went_wrong_is_found(change: Any, verdict: str, check: str, words: str) -> None:
-    told = evidence()
-    change(told)
-    receipt = inference.judge(shape(told))
+    batch = evidence()
+    change(batch)
+    receipt = inference.judge(shape(batch))
     assert receipt.verdict.value == verdict
-    found = next(c for c in receipt.checks if c.name == check)
-    assert words in found.detail
-    assert found.passed is not True
+    judged = next(c for c in receipt.checks if c.name == check)
+    assert words in judged.detail
+    assert judged.passed is not True
 
 
 def test_a_batch_without_any_answer_has_failed() -> None:

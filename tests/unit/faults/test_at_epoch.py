@@ -35,11 +35,11 @@ def test_the_rank_is_told_and_can_be_told_to_forget_it(name: str, word: str) -> 
     runtime, fault = up(), find_fault(name)
     probe(runtime, "armed", "set", PID, word, 9)
     probe(runtime, "armed", "clear", PID)
-    told = scene(runtime, parameters={"epoch": 9.0}, store=ledger(3))
+    stage = scene(runtime, parameters={"epoch": 9.0}, store=ledger(3))
 
-    fault.inject(told)
-    assert told.memo == {"pid": PID}
-    fault.revert(scene(runtime, ranks=(), memo=told.memo))
+    fault.inject(stage)
+    assert stage.memo == {"pid": PID}
+    fault.revert(scene(runtime, ranks=(), memo=stage.memo))
 
     assert fault.fires
     assert asked(runtime) == 2

@@ -122,17 +122,17 @@ def test_a_checkpoint_that_training_has_refused_is_not_damaged_again() -> None:
 
 
 def test_each_damage_is_what_it_says() -> None:
-    found = {}
+    damaged = {}
     for name in FAULTS:
         trained = TrainedLab()
         fault(name).inject(trained.scene())
-        found[name] = trained.files().get("run/checkpoint_2/model.pt")
-    corrupt = found["checkpoint-corrupt"]
+        damaged[name] = trained.files().get("run/checkpoint_2/model.pt")
+    corrupt = damaged["checkpoint-corrupt"]
     assert corrupt is not None
     assert len(corrupt) == len(WEIGHTS) + 1
     assert sum(a != b for a, b in zip(corrupt, WEIGHTS, strict=False)) == 64
-    assert found["checkpoint-truncate"] == WEIGHTS[: (len(WEIGHTS) + 1) // 2]
-    assert found["checkpoint-delete"] is None
+    assert damaged["checkpoint-truncate"] == WEIGHTS[: (len(WEIGHTS) + 1) // 2]
+    assert damaged["checkpoint-delete"] is None
 
 
 def test_the_rank_that_saves_is_frozen_before_and_ended_after() -> None:

@@ -69,9 +69,9 @@ def test_a_worker_that_does_not_find_back_is_started_again_after_a_while() -> No
     assert runtime.clock() - begin >= REJOIN_SECONDS
     assert ("start", W1) in runtime.calls("start")
     assert ("start", W0) not in runtime.calls("start")
-    found = runtime.status().service(W1)
-    assert found is not None
-    assert found.state is State.HEALTHY
+    worker = runtime.status().service(W1)
+    assert worker is not None
+    assert worker.state is State.HEALTHY
 
 
 class Racing(FakeRuntime):
@@ -112,9 +112,9 @@ def test_a_worker_that_finds_back_while_another_one_is_started_is_left_alone() -
 
     assert runtime.calls("kill") == (("kill", W0),)
     assert ("start", W1) not in runtime.calls("start")
-    found = runtime.status().service(W1)
-    assert found is not None
-    assert (found.state, found.pid) == (State.HEALTHY, 4711)
+    worker = runtime.status().service(W1)
+    assert worker is not None
+    assert (worker.state, worker.pid) == (State.HEALTHY, 4711)
 
 
 @pytest.mark.parametrize("error", [LabDownError("it is not running"), EngineError("no such container")])
@@ -141,9 +141,9 @@ def test_a_worker_that_does_not_come_back_keeps_no_other_one_down() -> None:
     with pytest.raises(ServiceError, match="ray-worker-0 ended"):
         subject.revert(Scene(runtime, HEAD))
 
-    found = runtime.status().service(W1)
-    assert found is not None
-    assert found.state is State.HEALTHY
+    worker = runtime.status().service(W1)
+    assert worker is not None
+    assert worker.state is State.HEALTHY
 
 
 def test_what_is_left_of_a_worker_without_its_cluster_is_left_to_its_start() -> None:

@@ -41,7 +41,7 @@ class Queues:
             self.overrides = [o for o in self.overrides if Lift(o.node, o.device, o.check) != request]
         else:
             self.heard += 1.0
-            devices = tuple(replace(each, heard=self.heard) for each in DEVICES)
+            devices = tuple(replace(device, heard=self.heard) for device in DEVICES)
             return HealthView(5.0, devices, tuple(self.overrides), {}, {})
         return request
 

@@ -21,9 +21,9 @@ def fault(name: str, runtime: FakeRuntime) -> Fault:
 
 
 def state(runtime: FakeRuntime) -> State:
-    found = runtime.status().service(W0)
-    assert found is not None
-    return found.state
+    node = runtime.status().service(W0)
+    assert node is not None
+    return node.state
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from lab.flows.recovery.heal import heal
 from lab.runtime.active_faults import ActiveFaults
 from lab.topology import check_lab_name
 from tests.conftest import ROOT
-from tests.unit.flows.world import W0, Training, World
+from tests.unit.flows.world import W0, Drill, Training
 
 GUIDE = (ROOT / "docs" / "recovery.md").read_text(encoding="utf-8").partition("## A fault of your own")[2]
 EXAMPLE = GUIDE.partition("```python\n")[2].partition("```")[0]
@@ -53,7 +53,7 @@ def names() -> list[str]:
 def test_the_example_of_the_guide_is_injected_and_judged(drop: Drop) -> None:
     assert FILE in GUIDE
     drop(EXAMPLE)
-    world = World()
+    world = Drill()
     Training(world)
 
     receipt = world.inject(kind=NAME, after_epoch=3, parameters={"grace": 1.0}).receipt
@@ -193,7 +193,7 @@ def test_no_lab_can_have_the_name_of_their_folder() -> None:
 
 def test_an_error_of_its_own_is_a_problem_of_the_receipt_and_no_bug_of_labctl(drop: Drop) -> None:
     path = drop(EXAMPLE.replace("scene.runtime.stop(", "scene.runtime.stopp("))
-    world = World()
+    world = Drill()
     Training(world)
 
     receipt = world.inject(kind=NAME, after_epoch=3).receipt
@@ -211,7 +211,7 @@ def test_an_error_of_its_own_is_a_problem_of_the_receipt_and_no_bug_of_labctl(dr
 
 def test_heal_finds_it_again_and_says_when_its_file_is_gone(drop: Drop) -> None:
     path = drop(EXAMPLE)
-    world = World()
+    world = Drill()
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("it does not start")
     world.inject(kind=NAME, after_epoch=3)

@@ -16,9 +16,9 @@ from tests.fakes import FakeRuntime
 
 
 def state(runtime: FakeRuntime) -> State:
-    found = runtime.status().service(STORE)
-    assert found is not None
-    return found.state
+    store = runtime.status().service(STORE)
+    assert store is not None
+    return store.state
 
 
 # s3-down

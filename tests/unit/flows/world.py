@@ -21,7 +21,7 @@ RUN = "run"
 W0, W1 = worker(0), worker(1)
 
 
-class World(FakeLab):
+class Drill(FakeLab):
     """A lab of two workers with 2 CPUs each that is up, and everything the flow reads."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class World(FakeLab):
     def when(self, method: str) -> float:
         return next(at for name, at in self.calls() if name == method)
 
-    def told(self) -> list[str]:
+    def moment_keys(self) -> list[str]:
         return [moment.key for moment in self.moments]
 
     def healthy(self) -> bool:
@@ -86,7 +86,7 @@ class World(FakeLab):
 class Training:
     """A job that saves a checkpoint every second, notices within two that a rank is gone, and goes on."""
 
-    world: World
+    world: Drill
     epochs: int = 12
     ranks: int = 1
     cpus: float = 1.0

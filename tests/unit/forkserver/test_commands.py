@@ -39,11 +39,11 @@ def test_a_raylet_is_told_to_start_its_workers_and_agents_so() -> None:
 def test_a_path_with_a_blank_stays_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/my lab/python")
     monkeypatch.setattr(commands, "LAUNCHER", "/my lab/launcher.py")
-    found = commands.rewritten(
+    argv = commands.rewritten(
         ["raylet", '--python_worker_command="/my lab/python" setup_worker.py'], "/forks"
     )
     way = '"/my lab/python" -I -S "/my lab/launcher.py" /forks train,node "/my lab/python" setup_worker.py'
-    assert found == ["raylet", f"--python_worker_command={way}"]
+    assert argv == ["raylet", f"--python_worker_command={way}"]
 
 
 def test_what_is_no_python_of_ours_stays_as_it_is() -> None:

@@ -49,9 +49,9 @@ def failing(error: BaseException) -> Callable[[], None]:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
-    return found
+    delays: list[float] = []
+    monkeypatch.setattr("time.sleep", delays.append)
+    return delays
 
 
 def test_too_many_open_files_end_no_server(slept: list[float], capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def test_what_was_learnt_is_kept_once_and_in_order(tmp_path: Path) -> None:
     assert modules.remember(path, ["a", "c"])
     assert not modules.remember(path, ["c", "b"])
     assert modules.learnt(path) == ("b", "a", "c")
-    assert [each.name for each in tmp_path.iterdir()] == ["modules.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["modules.json"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"modules": 5}', '{"modules": null}', '"x"'])

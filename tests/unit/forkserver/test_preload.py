@@ -110,6 +110,6 @@ def test_the_search_path_of_every_process_is_without_what_is_one_processes_own()
 
 
 def test_only_top_level_modules_from_files_can_be_hidden() -> None:
-    found = preload.top_level()
-    assert {"json", "pytest"} <= found
-    assert not found & {"sys", "json.decoder", "__main__"}
+    modules = preload.top_level()
+    assert {"json", "pytest"} <= modules
+    assert not modules & {"sys", "json.decoder", "__main__"}

@@ -66,8 +66,8 @@ def test_a_certificate_that_no_client_would_accept(tmp_path: Path, host: str, da
 def test_files_that_are_none(tmp_path: Path) -> None:
     certificate, key = make(tmp_path, "class", 30)
     _, other = make(tmp_path, "class", 30, "other")
-    with pytest.raises(NotFoundError, match=r"--tls-key: cannot read .*: No such file"):
+    with pytest.raises(NotFoundError, match=r"--tls-key: .*: No such file"):
         check_own(certificate, tmp_path / "gone", "class")
     for pair in ((certificate, other), (key, certificate), (key, key)):
-        with pytest.raises(UsageError, match="are not a certificate and its key"):
+        with pytest.raises(UsageError, match="not a certificate"):
             check_own(*pair, "class")

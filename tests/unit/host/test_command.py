@@ -134,8 +134,8 @@ def test_the_deadline_of_a_chatty_command_ends_it() -> None:
 
 def test_a_command_gets_no_input_and_a_session_of_its_own() -> None:
     program = "import os, sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
-    found = run([sys.executable, "-c", program], timeout=60, env=os.environ)
-    assert found.stdout == "True ''\n"
+    ended = run([sys.executable, "-c", program], timeout=60, env=os.environ)
+    assert ended.stdout == "True ''\n"
 
 
 def test_a_descriptor_is_inherited_only_if_it_is_passed() -> None:

@@ -92,4 +92,4 @@ def test_why_no_answer_came_is_said_in_a_few_words(error: Exception, words: str)
 
 def test_a_pool_gives_up_at_once_unless_retries_are_asked_for() -> None:
     counts = [http.make_pool(n).connection_pool_kw["retries"] for n in (0, 2)]
-    assert [(each.total, each.read, each.redirect) for each in counts] == [(0, 0, 0), (2, 1, 0)]
+    assert [(count.total, count.read, count.redirect) for count in counts] == [(0, 0, 0), (2, 1, 0)]

@@ -33,7 +33,7 @@ def test_an_address_is_on_loopback_or_the_network_reaches_it(address: str, on_lo
 
 
 def mine(port: int) -> list[Listening]:
-    return [each for each in listening() if each.port == port]
+    return [listener for listener in listening() if listener.port == port]
 
 
 def test_a_socket_is_there_while_it_listens_with_its_process() -> None:
@@ -50,8 +50,8 @@ def test_a_socket_that_is_bound_to_the_loopback_device_is_on_loopback(family: in
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")  # before anybody can reach it
         server.bind((everywhere, 0))
         server.listen()
-        (found,) = mine(server.getsockname()[1])
-    assert (found.address, found.on_loopback) == (f"{everywhere}%lo", True)
+        (listener,) = mine(server.getsockname()[1])
+    assert (listener.address, listener.on_loopback) == (f"{everywhere}%lo", True)
 
 
 def test_where_one_may_see_only_ones_own_these_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

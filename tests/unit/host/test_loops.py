@@ -110,7 +110,7 @@ def page(
     def rest(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         return answer(start_response, "418 I'm a teapot", b'"the rest"', "application/json")
 
-    app = Loops(each.loop for each in work).reporting(rest, about)
+    app = Loops(item.loop for item in work).reporting(rest, about)
     body = app({"PATH_INFO": path, "REQUEST_METHOD": method}, lambda status, _: said.append(status))
     return said[0], json.loads(b"".join(body))
 
@@ -134,10 +134,10 @@ def test_one_stuck_loop_makes_the_daemon_unhealthy() -> None:
     well, stuck = Work(1.0), Work(FULL)
     stuck.pauses()
     stuck.clock.sleep(60)
-    status, told = page(well, stuck, about=lambda: {"detail": "kept aside"})
-    assert (status, told["status"]) == ("503 Service Unavailable", "stuck")
-    assert told["detail"] == "work has completed no step for 60 s: the disk is full"
-    assert [each["error"] for each in told["loops"]] == ["", "the disk is full"]
+    status, answer = page(well, stuck, about=lambda: {"detail": "kept aside"})
+    assert (status, answer["status"]) == ("503 Service Unavailable", "stuck")
+    assert answer["detail"] == "work has completed no step for 60 s: the disk is full"
+    assert [loop["error"] for loop in answer["loops"]] == ["", "the disk is full"]
 
 
 @pytest.mark.parametrize(("path", "method"), [("/healthz/more", "GET"), ("/", "GET"), ("/healthz", "POST")])

@@ -116,5 +116,5 @@ def test_json_that_is_nested_too_deeply_is_no_json(text: str) -> None:
 def test_nothing_in_lab_reads_json_past_it() -> None:
     calls = re.compile(r"json\.loads?\(")
     files = [p for p in (ROOT / "lab").rglob("*.py") if "probe" not in p.parts]
-    found = {p.relative_to(ROOT).as_posix() for p in files if calls.search(p.read_text(encoding="utf-8"))}
-    assert found == {"lab/host/reading.py", "lab/host/environment/__init__.py"}
+    readers = {p.relative_to(ROOT).as_posix() for p in files if calls.search(p.read_text(encoding="utf-8"))}
+    assert readers == {"lab/host/reading.py", "lab/host/environment/__init__.py"}

@@ -118,9 +118,9 @@ def test_the_aws_file_carries_the_training_key_and_follows_it(tmp_path: Path) ->
 
     load_or_make(tmp_path)
 
-    found = configparser.ConfigParser()
-    found.read(tmp_path / AWS_FILE)
-    assert dict(found["default"]) == {"aws_access_key_id": "another", "aws_secret_access_key": "secret"}
+    parsed = configparser.ConfigParser()
+    parsed.read(tmp_path / AWS_FILE)
+    assert dict(parsed["default"]) == {"aws_access_key_id": "another", "aws_secret_access_key": "secret"}
 
 
 def test_the_metrics_token_is_signed_with_the_root_key_and_follows_it(tmp_path: Path) -> None:

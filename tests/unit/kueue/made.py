@@ -58,12 +58,12 @@ def setup(
     *queues: ClusterQueue, cohorts: Iterable[Cohort] = (), config: Config = PLAIN, **rest: Any
 ) -> Setup:
     """These queues, each with a LocalQueue of its name in namespace `ns`, and all flavors they use."""
-    names = {flavor.name for each in queues for one in each.groups for flavor in one.flavors}
+    names = {flavor.name for queue in queues for one in queue.groups for flavor in one.flavors}
     return Setup(
-        {each.name: each for each in queues},
-        {each.name: each for each in cohorts},
+        {queue.name: queue for queue in queues},
+        {cohort.name: cohort for cohort in cohorts},
         rest.pop(
-            "local_queues", {("ns", each.name): LocalQueue("ns", each.name, each.name) for each in queues}
+            "local_queues", {("ns", queue.name): LocalQueue("ns", queue.name, queue.name) for queue in queues}
         ),
         rest.pop("flavors", {name: ResourceFlavor(name) for name in names}),
         config=config,
@@ -94,6 +94,6 @@ def one_cycle(given: Setup, *workloads: Workload, now: float = 100.0) -> tuple[E
     return engine, engine.cycle(now)
 
 
-def told(changes: Iterable[Change], event: str) -> dict[str, str]:
+def reasons_of(changes: Iterable[Change], event: str) -> dict[str, str]:
     """Workload -> reason, of these events."""
-    return {each.workload.removeprefix("ns/"): each.reason for each in changes if each.event == event}
+    return {change.workload.removeprefix("ns/"): change.reason for change in changes if change.event == event}

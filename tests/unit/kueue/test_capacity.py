@@ -13,7 +13,7 @@ from kueue.capacity import SLACK, overcommitted
 from kueue.engine import Engine
 from kueue.item import ADMITTED, PENDING
 from kueue.model import FlavorResource, PreemptionPolicy, Setup, Workload
-from tests.unit.kueue.made import GPU, cohort, job, queue, setup, told
+from tests.unit.kueue.made import GPU, cohort, job, queue, reasons_of, setup
 from tests.unit.kueue.test_properties import MANY, PLACE, setups, workloads
 
 RECLAIM = PreemptionPolicy("LowerOrNewerEqualPriority", "Any")
@@ -26,8 +26,8 @@ TEAMS = setup(
 
 def losing(given_setup: Setup, lost: int, *jobs: Workload) -> Engine:
     engine = Engine(replace(given_setup, lost={PLACE: lost}), live=True)
-    for each in jobs:
-        engine.submit(each, 10.0)
+    for workload in jobs:
+        engine.submit(workload, 10.0)
     engine.settle(10.0)
     return engine
 
@@ -49,14 +49,14 @@ def state(engine: Engine, name: str) -> str:
     ],
 )
 def test_quotas_that_give_out_more_than_there_is(has: int, shown: list[str]) -> None:
-    found = overcommitted(TEAMS, {GPU: has, "cpu": 8000})
-    assert [str(each).partition(": jobs")[0] for each in found] == shown
+    excesses = overcommitted(TEAMS, {GPU: has, "cpu": 8000})
+    assert [str(excess).partition(": jobs")[0] for excess in excesses] == shown
 
 
 def test_what_a_cohort_adds_and_every_flavor_counts() -> None:
     both = setup(queue("a", {"fast": 1, "slow": 2}, "all"), cohorts=[cohort("all", amounts=1)])
-    (found,) = overcommitted(both, {GPU: 3})
-    assert (found.quota, dict(found.owners)) == (4, {"a": 3, "all": 1})
+    (excess,) = overcommitted(both, {GPU: 3})
+    assert (excess.quota, dict(excess.owners)) == (4, {"a": 3, "all": 1})
 
 
 @pytest.mark.parametrize(("lost", "lends"), [(0, 8), (1, 7), (8, 0), (9, 0)])
@@ -81,7 +81,7 @@ def test_a_borrower_gives_back_for_a_team_within_its_quota() -> None:
     engine = losing(TEAMS, 4, job("b1", "blue", 8, created=1.0), job("b2", "blue", 12, created=2.0))
     assert (state(engine, "b1"), state(engine, "b2")) == (ADMITTED, ADMITTED)
     engine.submit(job("r", "red", 8, created=3.0), 20.0)
-    assert told(engine.settle(20.0), "Preempted") == {"b1": "InCohortReclamation"}
+    assert reasons_of(engine.settle(20.0), "Preempted") == {"b1": "InCohortReclamation"}
 
 
 def test_nothing_that_runs_is_evicted_for_lost_capacity() -> None:
@@ -99,7 +99,7 @@ def test_without_a_slack_queue_fewer_are_admitted_and_all_return() -> None:
     engine.settle(20.0)
     assert [state(engine, name) for name in ("one", "two", "four", "three")].count(PENDING) == 1
     lose(engine, 0, 30.0)
-    assert len(told(engine.settle(30.0), "Admitted")) == 1
+    assert len(reasons_of(engine.settle(30.0), "Admitted")) == 1
 
 
 def test_a_job_that_waits_for_lost_capacity_is_not_told_that_it_never_fits() -> None:
@@ -136,8 +136,8 @@ def test_what_was_lost_and_returned_leaves_no_trace(given_setup: Any, given_jobs
     engine = losing(given_setup, lost)
     lose(engine, 0)
     plain = losing(given_setup, 0)
-    for each in (engine, plain):
+    for twin in (engine, plain):
         for one in given_jobs:
-            each.submit(one, 30.0)
-        each.settle(30.0)
+            twin.submit(one, 30.0)
+        twin.settle(30.0)
     assert {k: i.state for k, i in engine.items.items()} == {k: i.state for k, i in plain.items.items()}

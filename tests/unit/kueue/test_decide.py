@@ -34,8 +34,8 @@ def test_a_decision_depends_on_nothing_but_what_is_given() -> None:
     changes, waiting = decide(given, workloads)
     assert (changes, waiting) == decide(given, list(workloads))
     assert (given, workloads) == before
-    assert [each.workload for each in changes if each.event == "Preempted"] == ["ns/lent"]
-    assert [each for each in changes if each.event == "Admitted"] == []
+    assert [change.workload for change in changes if change.event == "Preempted"] == ["ns/lent"]
+    assert [change for change in changes if change.event == "Admitted"] == []
     assert waiting == {
         "ns/owner": "WaitingForPreemptedWorkloads",
         "ns/big": "ExceedsMaxQuota",

@@ -86,8 +86,8 @@ def test_the_search_stops_where_the_queue_says(grade: Any, fungibility: Fungibil
 def test_the_largest_counts_that_fit(
     counts: list[int], least: list[int | None], limit: int, best: int | None
 ) -> None:
-    found = reduced(counts, least, lambda given: sum(given) <= limit)
-    assert (None if found is None else sum(found)) == best
+    largest = reduced(counts, least, lambda given: sum(given) <= limit)
+    assert (None if largest is None else sum(largest)) == best
 
 
 SPOT, OWN = {"spot": 4, "own": 4}, PreemptionPolicy(within="LowerPriority")
@@ -193,7 +193,7 @@ def test_flavors(name: str) -> None:
         assert item.admission is not None
         assert item.admission.flavors()["main"].get(GPU, "") == case["flavor"]
     elif "preempted" in case:
-        gone = {each.workload[3:]: each.reason for each in changes if each.event == "Preempted"}
+        gone = {change.workload[3:]: change.reason for change in changes if change.event == "Preempted"}
         assert gone == case["preempted"]
     else:
         assert (item.reason, item.message) == (case["reason"], case["message"])

@@ -38,8 +38,8 @@ def old(**rest: Any) -> Workload:
 
 
 def test_a_free_quota_is_taken_at_once() -> None:
-    found = look(ONE, job("new", "a", 1))
-    assert (found.admitted, found.forecast.at, found.flavors) == (
+    outlook = look(ONE, job("new", "a", 1))
+    assert (outlook.admitted, outlook.forecast.at, outlook.flavors) == (
         True,
         NOW,
         {"main": {"nvidia.com/gpu": "h100"}},
@@ -47,59 +47,65 @@ def test_a_free_quota_is_taken_at_once() -> None:
 
 
 def test_a_time_limit_ends_the_job_before() -> None:
-    found = look(ONE, old(max_execution=300.0), job("new", "a", 1))
-    assert (found.admitted, found.reason) == (False, "WaitingForQuota")
-    (end,) = found.forecast.ends
-    assert (found.forecast.at, end.workload, end.at) == (1200.0, "ns/old", 1200.0)
+    outlook = look(ONE, old(max_execution=300.0), job("new", "a", 1))
+    assert (outlook.admitted, outlook.reason) == (False, "WaitingForQuota")
+    (end,) = outlook.forecast.ends
+    assert (outlook.forecast.at, end.workload, end.at) == (1200.0, "ns/old", 1200.0)
     assert end.length == Length(300.0, LIMIT)
 
 
 def test_time_before_a_preemption_counts() -> None:
-    found = look(ONE, old(max_execution=300.0, executed=150.0), job("new", "a", 1))
-    assert found.forecast.at == 1050.0
+    outlook = look(ONE, old(max_execution=300.0, executed=150.0), job("new", "a", 1))
+    assert outlook.forecast.at == 1050.0
 
 
 def test_without_a_limit_the_usual_time_counts() -> None:
     usual = {"ns/old": Length(400.0, USUAL, 3)}
-    found = look(ONE, old(), job("new", "a", 1), usual=usual)
-    assert (found.forecast.at, found.forecast.ends[0].length) == (1300.0, usual["ns/old"])
+    outlook = look(ONE, old(), job("new", "a", 1), usual=usual)
+    assert (outlook.forecast.at, outlook.forecast.ends[0].length) == (1300.0, usual["ns/old"])
 
 
 def test_a_limit_goes_before_the_usual_time() -> None:
-    found = look(ONE, old(max_execution=300.0), job("new", "a", 1), usual={"ns/old": Length(50.0, USUAL, 3)})
-    assert found.forecast.at == 1200.0
+    outlook = look(
+        ONE, old(max_execution=300.0), job("new", "a", 1), usual={"ns/old": Length(50.0, USUAL, 3)}
+    )
+    assert outlook.forecast.at == 1200.0
 
 
 def test_what_runs_longer_than_usual_can_end_at_any_moment() -> None:
-    found = look(ONE, old(), job("new", "a", 1), usual={"ns/old": Length(10.0, USUAL, 3)})
-    assert (found.admitted, found.forecast.at) == (False, NOW)
+    outlook = look(ONE, old(), job("new", "a", 1), usual={"ns/old": Length(10.0, USUAL, 3)})
+    assert (outlook.admitted, outlook.forecast.at) == (False, NOW)
 
 
 def test_those_before_it_run_first() -> None:
     before = job("before", "a", 1, created=1.0, max_execution=60.0)
-    found = look(ONE, old(max_execution=300.0), before, job("new", "a", 1, created=2.0))
-    assert found.forecast.at == 1260.0
-    assert [each.workload for each in found.forecast.ends] == ["ns/old", "ns/before"]
-    assert found.position is not None
-    assert (found.position.in_cluster_queue, found.position.of_cluster_queue) == (1, 2)
+    outlook = look(ONE, old(max_execution=300.0), before, job("new", "a", 1, created=2.0))
+    assert outlook.forecast.at == 1260.0
+    assert [end.workload for end in outlook.forecast.ends] == ["ns/old", "ns/before"]
+    assert outlook.position is not None
+    assert (outlook.position.in_cluster_queue, outlook.position.of_cluster_queue) == (1, 2)
 
 
 def test_a_job_without_a_known_length_is_named() -> None:
-    found = look(ONE, old(), job("new", "a", 1))
-    assert (found.forecast.at, found.forecast.why, found.forecast.unknown) == (None, UNKNOWN, ("ns/old",))
-    assert [each.workload for each in found.holders] == ["ns/old"]
+    outlook = look(ONE, old(), job("new", "a", 1))
+    assert (outlook.forecast.at, outlook.forecast.why, outlook.forecast.unknown) == (
+        None,
+        UNKNOWN,
+        ("ns/old",),
+    )
+    assert [holder.workload for holder in outlook.holders] == ["ns/old"]
 
 
 def test_one_that_waits_before_it_can_be_the_one_without_a_length() -> None:
     before = job("before", "a", 1, created=1.0)
-    found = look(ONE, old(max_execution=300.0), before, job("new", "a", 1, created=2.0))
-    assert found.forecast.unknown == ("ns/before",)
+    outlook = look(ONE, old(max_execution=300.0), before, job("new", "a", 1, created=2.0))
+    assert outlook.forecast.unknown == ("ns/before",)
 
 
 def test_a_job_without_a_length_elsewhere_does_not_matter() -> None:
     given = setup(queue("a", 1), queue("b", 1))
-    found = look(given, old(max_execution=300.0), running("else", "b", 1), job("new", "a", 1))
-    assert found.forecast.at == 1200.0
+    outlook = look(given, old(max_execution=300.0), running("else", "b", 1), job("new", "a", 1))
+    assert outlook.forecast.at == 1200.0
 
 
 def test_what_can_never_start_is_told_so() -> None:
@@ -111,14 +117,14 @@ def test_what_can_never_start_is_told_so() -> None:
 
 
 def test_a_forecast_is_given_up_after_so_many_moments() -> None:
-    found = look(ONE, old(max_execution=300.0), job("new", "a", 1), moments=0)
-    assert (found.forecast.at, found.forecast.why) == (None, FAR)
+    outlook = look(ONE, old(max_execution=300.0), job("new", "a", 1), moments=0)
+    assert (outlook.forecast.at, outlook.forecast.why) == (None, FAR)
 
 
 def test_whom_it_would_preempt() -> None:
     given = setup(queue("a", 1, preemption=PreemptionPolicy("LowerPriority")))
-    found = look(given, old(), job("new", "a", 1, priority=5))
-    assert (found.admitted, found.preempts) == (True, ("ns/old",))
+    outlook = look(given, old(), job("new", "a", 1, priority=5))
+    assert (outlook.admitted, outlook.preempts) == (True, ("ns/old",))
 
 
 def test_what_was_used_so_far_counts_where_the_order_goes_by_it() -> None:
@@ -141,5 +147,5 @@ def test_what_was_used_so_far_counts_where_the_order_goes_by_it() -> None:
 
 
 def test_usual_times_are_medians_of_each_kind() -> None:
-    found = usual_times([("digits", 10.0), ("digits", 90.0), ("digits", 20.0), ("food11", 5.0)])
-    assert found == {"digits": Length(20.0, USUAL, 3), "food11": Length(5.0, USUAL, 1)}
+    usual = usual_times([("digits", 10.0), ("digits", 90.0), ("digits", 20.0), ("food11", 5.0)])
+    assert usual == {"digits": Length(20.0, USUAL, 3), "food11": Length(5.0, USUAL, 1)}

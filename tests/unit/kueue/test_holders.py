@@ -24,23 +24,23 @@ PLACE = FlavorResource(FLAVOR, GPU)
 
 def engine(given: Setup, *workloads: Workload, now: float = 10.0) -> Engine:
     """An engine that has decided."""
-    found = Engine(given)
-    for each in workloads:
-        found.submit(each, now)
-    found.settle(now)
-    return found
+    engine = Engine(given)
+    for workload in workloads:
+        engine.submit(workload, now)
+    engine.settle(now)
+    return engine
 
 
-def found(at: Engine, key: str) -> tuple[tuple[Shortage, ...], list[str]]:
+def missing_and_holders(at: Engine, key: str) -> tuple[tuple[Shortage, ...], list[str]]:
     """Shortages of a workload, and the names of the holders."""
     item = at.items[key]
     short = shortages(at, item)
-    return short, [each.workload for each in holders(at, item, short)]
+    return short, [holder.workload for holder in holders(at, item, short)]
 
 
 def test_what_is_missing_is_what_is_asked_for_less_what_is_free() -> None:
     at = engine(setup(queue("a", 4)), running("old", "a", 3), job("new", "a", 2))
-    assert found(at, "ns/new") == ((Shortage(PLACE, 1, 2),), ["ns/old"])
+    assert missing_and_holders(at, "ns/new") == ((Shortage(PLACE, 1, 2),), ["ns/old"])
 
 
 def test_a_holder_is_told_with_its_amount_and_since_when() -> None:
@@ -54,23 +54,23 @@ def test_a_holder_is_told_with_its_amount_and_since_when() -> None:
 def test_who_borrows_is_a_holder_and_who_keeps_to_its_own_unlent_quota_is_not() -> None:
     given = setup(queue("a", 2, "all"), queue("b", 2, "all"), queue("c", (2, None, 0), "all"))
     at = engine(given, running("borrower", "b", 4), running("private", "c", 2), job("new", "a", 1))
-    assert found(at, "ns/new")[1] == ["ns/borrower"]
+    assert missing_and_holders(at, "ns/new")[1] == ["ns/borrower"]
 
 
 def test_under_its_own_borrowing_limit_only_its_own_queue_holds_what_is_missing() -> None:
     given = setup(queue("a", (2, 0), "all"), queue("b", 4, "all"))
     at = engine(given, running("own", "a", 2), running("other", "b", 4), job("new", "a", 1))
-    assert found(at, "ns/new") == ((Shortage(PLACE, 1, 1),), ["ns/own"])
+    assert missing_and_holders(at, "ns/new") == ((Shortage(PLACE, 1, 1),), ["ns/own"])
 
 
 def test_nobody_holds_what_is_more_than_there_could_be() -> None:
     at = engine(setup(queue("a", 2)), running("old", "a", 2), job("big", "a", 3))
-    assert found(at, "ns/big") == ((), [])
+    assert missing_and_holders(at, "ns/big") == ((), [])
 
 
 def test_with_a_minimum_that_counts() -> None:
     at = engine(setup(queue("a", 4)), running("old", "a", 3), job("new", "a", 1, count=4, min_count=2))
-    assert found(at, "ns/new")[0] == (Shortage(PLACE, 1, 2),)
+    assert missing_and_holders(at, "ns/new")[0] == (Shortage(PLACE, 1, 2),)
 
 
 def test_a_flavor_that_does_not_suit_is_not_told_of() -> None:
@@ -80,7 +80,7 @@ def test_a_flavor_that_does_not_suit_is_not_told_of() -> None:
         flavors={"plain": ResourceFlavor("plain"), "tainted": ResourceFlavor("tainted", {}, (taint,))},
     )
     at = engine(given, running("old", "a", 1, flavor="plain"), job("new", "a", 1))
-    assert [each.place.flavor for each in found(at, "ns/new")[0]] == ["plain"]
+    assert [shortage.place.flavor for shortage in missing_and_holders(at, "ns/new")[0]] == ["plain"]
 
 
 def test_pods_can_be_what_is_missing() -> None:
@@ -93,12 +93,12 @@ def test_pods_can_be_what_is_missing() -> None:
     one = Workload("ns", "one", "a", (PodSet(),), uid="1", created=1.0)
     two = Workload("ns", "two", "a", (PodSet(),), uid="2", created=2.0)
     at = engine(given, one, two)
-    assert found(at, "ns/two") == ((Shortage(FlavorResource("any", "pods"), 1, 1),), ["ns/one"])
+    assert missing_and_holders(at, "ns/two") == ((Shortage(FlavorResource("any", "pods"), 1, 1),), ["ns/one"])
 
 
 def test_nothing_is_missing_in_a_queue_that_is_stopped() -> None:
     at = engine(setup(queue("a", 1, stop="Hold")), running("old", "a", 1), job("new", "a", 1))
-    assert found(at, "ns/new") == ((), [])
+    assert missing_and_holders(at, "ns/new") == ((), [])
 
 
 def test_places_are_counted_from_0_in_both_queues() -> None:

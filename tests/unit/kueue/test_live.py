@@ -19,7 +19,7 @@ from kueue.places import Change
 from kueue.quantity import CPU
 from kueue.status import workload_of
 from kueue.writing import objects, workload_object
-from tests.unit.kueue.made import job, queue, setup, told
+from tests.unit.kueue.made import job, queue, reasons_of, setup
 from tests.unit.kueue.test_properties import MANY, PLACE, setups, workloads
 
 LOWER = PreemptionPolicy("LowerPriority")
@@ -28,8 +28,8 @@ ONE = setup(queue("a", 1, preemption=LOWER))
 
 def live(given_setup: Setup, *jobs: Workload, now: float = 10.0) -> Engine:
     engine = Engine(given_setup, live=True)
-    for each in jobs:
-        engine.submit(each, now)
+    for workload in jobs:
+        engine.submit(workload, now)
     engine.settle(now)
     return engine
 
@@ -42,13 +42,13 @@ def test_a_victim_keeps_its_quota_until_it_is_gone() -> None:
     engine = live(ONE, job("low", "a", 1, created=1.0))
     engine.submit(job("high", "a", 1, created=2.0, priority=5), 20.0)
     changes = engine.settle(20.0)
-    assert told(changes, "Preempted") == {"low": "InClusterQueue"}
+    assert reasons_of(changes, "Preempted") == {"low": "InClusterQueue"}
     assert (state(engine, "low"), state(engine, "high")) == (ADMITTED, PENDING)
     assert engine.leaving("ns/low")
     assert engine.settle(21.0) == []
     gone = engine.gone("ns/low", 25.0, "stopped")
-    assert told(gone, "Requeued") == {"low": "Preempted"}
-    assert told(engine.settle(25.0), "Admitted") == {"high": "Admitted"}
+    assert reasons_of(gone, "Requeued") == {"low": "Preempted"}
+    assert reasons_of(engine.settle(25.0), "Admitted") == {"high": "Admitted"}
     assert state(engine, "low") == PENDING
 
 
@@ -58,7 +58,7 @@ def test_a_victim_that_ends_by_itself_has_finished() -> None:
     engine.settle(20.0)
     engine.finish("ns/low", 21.0)
     assert not engine.leaving("ns/low")
-    assert told(engine.settle(21.0), "Admitted") == {"high": "Admitted"}
+    assert reasons_of(engine.settle(21.0), "Admitted") == {"high": "Admitted"}
     assert engine.gone("ns/low", 22.0) == []
     assert state(engine, "low") == FINISHED
 
@@ -82,7 +82,7 @@ def test_one_that_fits_after_the_preemptions_of_another_queue_is_not_overtaken(a
     engine.submit(job("urgent", "b", 2, created=4.0, priority=5), 22.0)
     engine.settle(22.0)
     engine.gone("ns/borrower", 25.0)
-    assert set(told(engine.settle(25.0), "Admitted")) == {"first", "deferred"}
+    assert set(reasons_of(engine.settle(25.0), "Admitted")) == {"first", "deferred"}
 
 
 def test_waiting_for_victims_makes_no_endless_cycles() -> None:
@@ -97,23 +97,23 @@ def test_waiting_for_victims_makes_no_endless_cycles() -> None:
 
 def test_one_that_is_lost_returns_to_its_old_place() -> None:
     engine = live(ONE, job("one", "a", 1, created=1.0), job("two", "a", 1, created=2.0))
-    assert told(engine.gone("ns/one", 20.0), "Requeued") == {"one": "NodeFailures"}
-    assert told(engine.settle(20.0), "Admitted") == {"one": "Admitted"}
+    assert reasons_of(engine.gone("ns/one", 20.0), "Requeued") == {"one": "NodeFailures"}
+    assert reasons_of(engine.settle(20.0), "Admitted") == {"one": "Admitted"}
 
 
 def test_a_deactivated_one_gives_its_quota_back_when_it_is_gone() -> None:
     engine = live(ONE, job("one", "a", 1, created=1.0), job("two", "a", 1, created=2.0))
-    assert told(engine.set_active("ns/one", False, 20.0), "Deactivated") == {"one": "Deactivated"}
+    assert reasons_of(engine.set_active("ns/one", False, 20.0), "Deactivated") == {"one": "Deactivated"}
     assert engine.set_active("ns/one", False, 20.0) == engine.drain(20.0) == engine.settle(20.0) == []
     engine.gone("ns/one", 22.0)
     assert state(engine, "one") == INACTIVE
-    assert told(engine.settle(22.0), "Admitted") == {"two": "Admitted"}
+    assert reasons_of(engine.settle(22.0), "Admitted") == {"two": "Admitted"}
 
 
 def test_one_that_is_activated_on_its_way_out_waits_again() -> None:
     engine = live(ONE, job("one", "a", 1, created=1.0))
     engine.set_active("ns/one", False, 20.0)
-    assert told(engine.set_active("ns/one", True, 21.0), "Requeued") == {"one": "Reactivated"}
+    assert reasons_of(engine.set_active("ns/one", True, 21.0), "Requeued") == {"one": "Reactivated"}
     assert engine.leaving("ns/one")
     engine.gone("ns/one", 22.0)
     assert state(engine, "one") == PENDING
@@ -139,7 +139,7 @@ def test_a_drained_queue_keeps_its_quota_until_all_are_gone() -> None:
     engine = live(ONE, job("one", "a", 1, created=1.0))
     stopped = setup(queue("a", 1, stop="HoldAndDrain"))
     changes = [*engine.apply(stopped, 20.0), *engine.drain(20.0)]
-    assert told(changes, "Evicted") == {"one": "ClusterQueueStopped"}
+    assert reasons_of(changes, "Evicted") == {"one": "ClusterQueueStopped"}
     assert engine.tree.queues["a"].usage[PLACE] == 1
     assert engine.drain(21.0) == []
     engine.gone("ns/one", 22.0)
@@ -151,12 +151,12 @@ def test_one_that_never_gets_ready_backs_off_from_when_it_was_told_to_go() -> No
     waits = WaitForPodsReady(timeout=10.0, backoff_base=60.0)
     engine = live(setup(queue("a", 1), config=Config(pods_ready=waits)), job("one", "a", 1, created=1.0))
     changes = engine.due(20.0)
-    assert told(changes, "Evicted") == {"one": "PodsReadyTimeout"}
+    assert reasons_of(changes, "Evicted") == {"one": "PodsReadyTimeout"}
     engine.gone("ns/one", 25.0)
     assert engine.next_due() == 80.0
     assert engine.settle(70.0) == []
     engine.due(80.0)
-    assert told(engine.settle(80.0), "Admitted") == {"one": "Admitted"}
+    assert reasons_of(engine.settle(80.0), "Admitted") == {"one": "Admitted"}
 
 
 def unready(recovery_timeout: float | None) -> Engine:
@@ -172,15 +172,15 @@ def unready(recovery_timeout: float | None) -> Engine:
 def test_pods_that_ran_once_have_a_time_of_their_own(recovery_timeout: float | None, at: float) -> None:
     engine = unready(recovery_timeout)
     assert engine.due(at - 0.1) == []
-    assert told(engine.due(at), "Evicted") == {"one": "PodsReadyTimeout"}
+    assert reasons_of(engine.due(at), "Evicted") == {"one": "PodsReadyTimeout"}
 
 
 def test_a_recovery_timeout_of_0_is_none_also_after_a_restart() -> None:
     engine = unready(0.0)
     document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
-    for each in (engine, begin([*objects(engine.setup), *document], 16.0)[0]):
-        assert each.due(1e6) == []
-        assert state(each, "one") == ADMITTED
+    for one in (engine, begin([*objects(engine.setup), *document], 16.0)[0]):
+        assert one.due(1e6) == []
+        assert state(one, "one") == ADMITTED
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -191,7 +191,7 @@ def test_one_that_names_no_queue_runs_no_longer_than_it_may(restarted: bool) -> 
         engine, changes = begin([*objects(ONE), *document], 35.0)
         assert changes == [], "it was admitted before"
     assert engine.next_due() == 40.0
-    assert told(engine.due(40.0), "Deactivated") == {"one": "MaximumExecutionTimeExceeded"}
+    assert reasons_of(engine.due(40.0), "Deactivated") == {"one": "MaximumExecutionTimeExceeded"}
     assert engine.leaving("ns/one")
     document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
     engine, _ = begin([*objects(ONE), *document], 41.0)
@@ -242,11 +242,11 @@ def test_a_status_that_is_written_and_read_is_the_same(
 ) -> None:
     if waits:
         chosen = replace(chosen, config=replace(chosen.config, pods_ready=WAITING))
-    jobs = [replace(each, duration=None) for each in jobs]
+    jobs = [replace(job, duration=None) for job in jobs]
     engine = live(chosen, *jobs)
-    list(go(engine, [each.key for each in jobs], steps))
+    list(go(engine, [workload.key for workload in jobs], steps))
     before = {key: workload_of(item) for key, item in engine.items.items()}
-    documents = [workload_object(each) for each in before.values()]
+    documents = [workload_object(workload) for workload in before.values()]
     text = json.loads(json.dumps(documents))
     restored, _ = begin([*objects(chosen), *text], 99.0)
     assert {key: item.workload for key, item in restored.items.items()} == before
@@ -265,8 +265,8 @@ def test_a_status_that_is_written_and_read_is_the_same(
 def test_the_same_calls_give_the_same_changes_again(
     chosen: Setup, jobs: list[Workload], steps: list[tuple[str, int]]
 ) -> None:
-    documents = [*objects(chosen), *(workload_object(replace(each, duration=None)) for each in jobs)]
-    keys = [each.key for each in jobs]
+    documents = [*objects(chosen), *(workload_object(replace(job, duration=None)) for job in jobs)]
+    keys = [job.key for job in jobs]
 
     def changes(texts: list[Any]) -> list[Change]:
         engine, begun = begin(texts, 10.0)
@@ -281,7 +281,7 @@ def test_live_no_quota_is_exceeded_whoever_leaves_late(
     chosen: Setup, jobs: list[Workload], steps: list[tuple[str, int]]
 ) -> None:
     engine = live(chosen, *jobs)
-    for _ in go(engine, [each.key for each in jobs], steps):
+    for _ in go(engine, [workload.key for workload in jobs], steps):
         for node in (*engine.tree.cohorts.values(), *engine.tree.queues.values()):
             assert node.usage.get(PLACE, 0) <= node.potential(PLACE)
             assert node.left(PLACE) >= 0

@@ -18,23 +18,23 @@ from kueue.model import (
     Workload,
 )
 from kueue.pending import Pending
-from tests.unit.kueue.made import job, one_cycle, queue, running, setup, told
+from tests.unit.kueue.made import job, one_cycle, queue, reasons_of, running, setup
 
 LOWER = PreemptionPolicy(within="LowerPriority")
 
 
 def filled(*workloads: Workload, strategy: str = BEST_EFFORT_FIFO) -> Pending:
     pending = Pending(strategy, Config())
-    for each in workloads:
-        pending.push(Item(each))
+    for workload in workloads:
+        pending.push(Item(workload))
     return pending
 
 
 def popped(pending: Pending) -> list[str]:
-    found = []
+    names = []
     while (item := pending.pop()) is not None:
-        found.append(item.workload.name)
-    return found
+        names.append(item.workload.name)
+    return names
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def popped(pending: Pending) -> list[str]:
 )
 @pytest.mark.parametrize("strategy", [STRICT_FIFO, BEST_EFFORT_FIFO])
 def test_order(workloads: list[Workload], order: list[str], strategy: str) -> None:
-    assert [each.workload.name for each in filled(*workloads, strategy=strategy)] == order
+    assert [item.workload.name for item in filled(*workloads, strategy=strategy)] == order
     assert popped(filled(*workloads, strategy=strategy)) == order
 
 
@@ -70,7 +70,7 @@ def test_a_shape_is_parked_with_all_that_have_it() -> None:
     pending.push(later)
     assert pending.condition(later) == ("WaitingForQuota", "too little")
     assert popped(pending) == ["c"]
-    assert [each.workload.name for each in pending] == ["a", "b", "d"]
+    assert [item.workload.name for item in pending] == ["a", "b", "d"]
     pending.unpark()
     assert popped(pending) == ["a", "b", "d"]
 
@@ -104,7 +104,7 @@ def test_one_of_a_namespace_that_is_not_taken_costs_others_no_cycle() -> None:
     engine, _ = one_cycle(given, running("held", "q", 1), job("new", "q", 1), alien)
     engine.cycle(100.0)
     engine.finish("ns/held", 100.0)
-    assert told(engine.cycle(100.0), "Admitted") == {"new": "Admitted"}
+    assert reasons_of(engine.cycle(100.0), "Admitted") == {"new": "Admitted"}
 
 
 def test_one_that_is_taken_out_is_gone_wherever_it_was() -> None:
@@ -136,7 +136,7 @@ def test_who_preempted_comes_first_until_admitted() -> None:
     engine.cycle(5.0)
     engine.submit(job("higher", "q", 4, created=6.0, priority=9), 6.0)
     engine.release_evicted(6.0)
-    (admitted,) = [each for each in engine.settle(6.0) if each.event == "Admitted"][:1]
+    (admitted,) = [change for change in engine.settle(6.0) if change.event == "Admitted"][:1]
     assert admitted.workload == "ns/preemptor"
 
 
@@ -166,5 +166,5 @@ def test_flavors_that_are_left_to_try_are_tried_in_the_next_cycle() -> None:
     engine.submit(running("high", "q", 2, flavor="two", priority=9), 0.0)
     engine.submit(job("new", "q", 2), 0.0)
     changes = engine.cycle(0.0)
-    assert [each.event for each in changes] == ["Preempted", "Pending"]
+    assert [change.event for change in changes] == ["Preempted", "Pending"]
     assert engine.pending["q"].local_queues()

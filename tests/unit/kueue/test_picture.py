@@ -27,7 +27,7 @@ def three() -> Simulation:
 
 
 def test_each_bar_lies_on_the_lowest_free_place() -> None:
-    placed = {each.workload: (each.begin, each.end, each.low, each.high) for each in bars(three(), "q", GPU)}
+    placed = {bar.workload: (bar.begin, bar.end, bar.low, bar.high) for bar in bars(three(), "q", GPU)}
     assert placed == {
         "ns/one": (0.0, 10.0, 0.0, 2),
         "ns/two": (0.0, 30.0, 2, 1),

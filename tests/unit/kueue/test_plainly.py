@@ -26,8 +26,8 @@ def of(space: str, workload: Workload) -> Workload:
 
 def decided(given: Setup, *workloads: Workload) -> Engine:
     engine = Engine(given)
-    for each in workloads:
-        engine.submit(each, 10.0)
+    for workload in workloads:
+        engine.submit(workload, 10.0)
     engine.settle(10.0)
     return engine
 
@@ -37,17 +37,17 @@ def sentence(engine: Engine, key: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("held", "told"),
+    ("held", "words"),
     [
         ([("ann", 2)], "1 more GPU is needed; ann holds both"),
         ([("ann", 1), ("ann", 1)], "1 more GPU is needed; ann holds both"),
         ([("ann", 1), ("ben", 1)], "1 more GPU is needed; ann holds 1, ben 1"),
     ],
 )
-def test_who_waits_is_told_what_is_missing_and_whose_it_is(held: list[tuple[str, int]], told: str) -> None:
+def test_who_waits_is_told_what_is_missing_and_whose_it_is(held: list[tuple[str, int]], words: str) -> None:
     jobs = [of(who, running(f"old-{place}", "all", gpus)) for place, (who, gpus) in enumerate(held)]
     engine = decided(SHARED, *jobs, of("cem", job("new", "all", 1)))
-    assert sentence(engine, "cem/new") == told
+    assert sentence(engine, "cem/new") == words
 
 
 def test_a_part_that_somebody_holds_is_not_all_of_it() -> None:
@@ -55,11 +55,11 @@ def test_a_part_that_somebody_holds_is_not_all_of_it() -> None:
     assert sentence(engine, "cem/new") == "1 more GPU is needed; ann holds 1"
 
 
-@pytest.mark.parametrize(("gpus", "told"), [(1, "it"), (2, "both"), (5, "all 5")])
-def test_all_that_there_is_in_few_words(gpus: int, told: str) -> None:
+@pytest.mark.parametrize(("gpus", "words"), [(1, "it"), (2, "both"), (5, "all 5")])
+def test_all_that_there_is_in_few_words(gpus: int, words: str) -> None:
     given = setup(queue("all", gpus), local_queues=SHARED.local_queues)
     engine = decided(given, of("ann", running("old", "all", gpus)), of("cem", job("new", "all", 1)))
-    assert sentence(engine, "cem/new") == f"1 more GPU is needed; ann holds {told}"
+    assert sentence(engine, "cem/new") == f"1 more GPU is needed; ann holds {words}"
 
 
 def test_of_many_people_three_parts_are_named() -> None:
@@ -86,7 +86,7 @@ def preempted(preemption: PreemptionPolicy, *queues: str) -> tuple[Engine, Chang
     engine.submit(job("victim", queues[0], len(set(queues)), created=1.0), 10.0)
     engine.settle(10.0)
     engine.submit(job("urgent", queues[-1], 1, created=2.0, priority=5), 20.0)
-    (change,) = (each for each in engine.settle(20.0) if each.event == "Preempted")
+    (change,) = (change for change in engine.settle(20.0) if change.event == "Preempted")
     return engine, change
 
 
@@ -100,9 +100,9 @@ def test_who_was_preempted_is_told_by_whom_and_why() -> None:
 
 @pytest.mark.parametrize("cause", reasons.CAUSES)
 def test_every_cause_of_a_preemption_has_words(cause: str) -> None:
-    told = said(reasons.preempted("other", cause, "/lab/red", "/lab/blue"))
-    assert told.startswith("it gave way to other, which ")
-    assert reasons.CAUSES[cause] not in told
+    text = said(reasons.preempted("other", cause, "/lab/red", "/lab/blue"))
+    assert text.startswith("it gave way to other, which ")
+    assert reasons.CAUSES[cause] not in text
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_is_a_sentence_already_needs_none(message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("short", "told"),
+    ("short", "words"),
     [
         ([("cpu", 500)], "0.5 more CPUs are needed"),
         ([("cpu", 1000)], "1 more CPU is needed"),
@@ -142,6 +142,6 @@ def test_what_is_a_sentence_already_needs_none(message: str) -> None:
         ([("example.com/licence", 4)], "4 more example.com/licence are needed"),
     ],
 )
-def test_amounts_are_those_of_people(short: list[tuple[str, int]], told: str) -> None:
+def test_amounts_are_those_of_people(short: list[tuple[str, int]], words: str) -> None:
     parts = [reasons.short_of(FlavorResource(FLAVOR, name), missing) for name, missing in short]
-    assert said(f"couldn't assign flavors to pod set main: {', '.join(parts)}") == told
+    assert said(f"couldn't assign flavors to pod set main: {', '.join(parts)}") == words

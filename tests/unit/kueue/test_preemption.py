@@ -16,7 +16,7 @@ from kueue.model import (
     PreemptionPolicy,
     Workload,
 )
-from tests.unit.kueue.made import FLAVOR, GPU, cohort, job, one_cycle, queue, running, setup, told
+from tests.unit.kueue.made import FLAVOR, GPU, cohort, job, one_cycle, queue, reasons_of, running, setup
 
 ANY = PreemptionPolicy(reclaim="Any")
 LOWER = PreemptionPolicy(within="LowerPriority")
@@ -290,8 +290,8 @@ def test_victims(name: str) -> None:
     case = CASES[name]
     given = setup(*case["queues"], cohorts=case.get("cohorts", ()), config=case.get("config", Config()))
     engine, changes = one_cycle(given, *case["held"], case["new"])
-    assert told(changes, "Preempted") == case["gone"]
-    assert told(changes, "Admitted") == {}
+    assert reasons_of(changes, "Preempted") == case["gone"]
+    assert reasons_of(changes, "Admitted") == {}
     waits = case.get("reason", "WaitingForPreemptedWorkloads" if case["gone"] else "WaitingForQuota")
     assert engine.items["ns/new"].reason == waits
 
@@ -299,7 +299,7 @@ def test_victims(name: str) -> None:
 def test_the_message_names_the_cause_and_both_places() -> None:
     given = setup(*pair())
     _, changes = one_cycle(given, running("b", "b", 8), job("new", "a", 4))
-    (message,) = [each.message for each in changes if each.event == "Preempted"]
+    (message,) = [change.message for change in changes if change.event == "Preempted"]
     assert message == (
         "Preempted to accommodate a workload (UID: new, JobUID: UNKNOWN) due to reclamation within the cohort"
         "; preemptor path: /all/a; preemptee path: /all/b"
@@ -312,13 +312,13 @@ def test_two_that_want_the_same_victim_do_not_both_count_on_it() -> None:
     engine, changes = one_cycle(
         setup(*queues), *held, job("one", "a", 4, created=1.0), job("two", "b", 4, created=2.0)
     )
-    assert told(changes, "Preempted") == {"big": "InCohortReclamation"}
+    assert reasons_of(changes, "Preempted") == {"big": "InCohortReclamation"}
     assert engine.items["ns/two"].message == (
         "Workload has overlapping preemption targets with another workload, "
         "but will fit after these preemptions complete"
     )
     engine.release_evicted(100.0)
-    assert told(engine.settle(100.0), "Admitted") == {"one": "Admitted", "two": "Admitted"}
+    assert reasons_of(engine.settle(100.0), "Admitted") == {"one": "Admitted", "two": "Admitted"}
 
 
 def test_a_strict_head_that_nobody_makes_room_for_keeps_its_quota_from_borrowers() -> None:
@@ -327,7 +327,7 @@ def test_a_strict_head_that_nobody_makes_room_for_keeps_its_quota_from_borrowers
     engine, changes = one_cycle(
         setup(*queues), *held, job("head", "a", 4, created=1.0), job("new", "b", 2, created=2.0)
     )
-    assert told(changes, "Admitted") == {}
+    assert reasons_of(changes, "Admitted") == {}
     assert engine.items["ns/new"].message == "Workload no longer fits after processing another workload"
 
 
@@ -348,7 +348,7 @@ def test_a_head_over_its_borrowing_limit_lowers_the_share_of_its_queue_for_the_c
         job("y", "own", 2, created=1.0),
     ]
     engine, changes = one_cycle(given, *held, *heads)
-    assert told(changes, "Preempted") == {"newer": "InCohortReclamation"}
+    assert reasons_of(changes, "Preempted") == {"newer": "InCohortReclamation"}
     assert engine.tree.cohorts["all"].usage == {FlavorResource(FLAVOR, GPU): 10}
 
 
@@ -358,4 +358,4 @@ def test_the_lower_share_goes_first_under_fair_sharing() -> None:
     _, changes = one_cycle(
         given, running("a0", "a", 2), job("again", "a", 2, created=1.0), job("first", "b", 2, created=2.0)
     )
-    assert told(changes, "Admitted") == {"first": "Admitted"}
+    assert reasons_of(changes, "Admitted") == {"first": "Admitted"}

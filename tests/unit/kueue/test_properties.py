@@ -93,8 +93,8 @@ def workloads(draw: Any) -> list[Workload]:
 
 def begin(given_setup: Setup, given_workloads: list[Workload]) -> Engine:
     engine = Engine(given_setup)
-    for each in given_workloads:
-        engine.submit(each, 0.0)
+    for workload in given_workloads:
+        engine.submit(workload, 0.0)
     return engine
 
 
@@ -107,7 +107,7 @@ def test_no_queue_or_cohort_goes_over_its_quota(chosen: Setup, jobs: list[Worklo
         for node in (*engine.tree.cohorts.values(), *engine.tree.queues.values()):
             assert node.left(PLACE) >= 0
             assert node.usage.get(PLACE, 0) <= node.potential(PLACE)
-        held = sum(each.usage.get(PLACE, 0) for each in engine.items.values())
+        held = sum(item.usage.get(PLACE, 0) for item in engine.items.values())
         assert held <= engine.tree.cohorts["root"].subtree[PLACE] + sum(
             node.local.get(PLACE, 0) for node in (*engine.tree.cohorts.values(), *engine.tree.queues.values())
         )
@@ -133,15 +133,15 @@ def test_no_victim_is_preempted_for_nothing(chosen: Setup, jobs: list[Workload])
     engine = begin(chosen, jobs)
     for moment in range(30):
         changes = engine.cycle(float(moment))
-        gone = [engine.items[each.workload] for each in changes if each.event == "Preempted"]
-        heads = [each for each in changes if each.reason == "WaitingForPreemptedWorkloads"]
-        if len(heads) == 1 and gone and not any(each.event == "Admitted" for each in changes):
+        gone = [engine.items[change.workload] for change in changes if change.event == "Preempted"]
+        heads = [change for change in changes if change.reason == "WaitingForPreemptedWorkloads"]
+        if len(heads) == 1 and gone and not any(change.event == "Admitted" for change in changes):
             item = engine.items[heads[0].workload]
             node, wanted = engine.tree.queues[item.cluster_queue], item.workload.pod_sets[0].requests[GPU]
             with engine.snapshot.without(gone):
                 assert node.available(PLACE) >= wanted
             for spared in gone:
-                with engine.snapshot.without([each for each in gone if each is not spared]):
+                with engine.snapshot.without([change for change in gone if change is not spared]):
                     still = node.available(PLACE) >= wanted
                     assert not still or node.borrows_with(PLACE, wanted)
         engine.release_evicted(float(moment))
@@ -150,14 +150,14 @@ def test_no_victim_is_preempted_for_nothing(chosen: Setup, jobs: list[Workload])
 @MANY
 @given(setups(), workloads())
 def test_it_comes_to_rest_and_who_waits_could_not_run(chosen: Setup, jobs: list[Workload]) -> None:
-    found = simulate(chosen, jobs)
-    if found.engine.restless:  # as in Kueue, unless its alpha gate for preemptors is on
-        assert any(each.preemption.borrow != "Never" for each in chosen.cluster_queues.values())
+    simulation = simulate(chosen, jobs)
+    if simulation.engine.restless:  # as in Kueue, unless its alpha gate for preemptors is on
+        assert any(queue.preemption.borrow != "Never" for queue in chosen.cluster_queues.values())
         return
-    for item in found.engine.items.values():
+    for item in simulation.engine.items.values():
         if item.state == "Pending" and chosen.cluster_queues[item.cluster_queue].strategy != "StrictFIFO":
             wanted = item.workload.pod_sets[0].requests[GPU]
-            assert found.engine.tree.queues[item.cluster_queue].available(PLACE) < wanted
+            assert simulation.engine.tree.queues[item.cluster_queue].available(PLACE) < wanted
 
 
 @MANY
@@ -166,12 +166,12 @@ def test_in_a_strict_queue_nobody_passes_one_of_the_same_priority(
     chosen: Setup, jobs: list[Workload]
 ) -> None:
     """As long as nobody is preempted, which sends him back to his place."""
-    found = simulate(chosen, jobs)
-    if any(each.event == "Preempted" for each in found.changes):
+    simulation = simulate(chosen, jobs)
+    if any(change.event == "Preempted" for change in simulation.changes):
         return
-    admitted = [each.workload for each in found.changes if each.event == "Admitted"]
-    for name, each in chosen.cluster_queues.items():
-        if each.strategy != "StrictFIFO":
+    admitted = [change.workload for change in simulation.changes if change.event == "Admitted"]
+    for name, cluster_queue in chosen.cluster_queues.items():
+        if cluster_queue.strategy != "StrictFIFO":
             continue
         for priority in range(3):
             line = sorted(
@@ -191,7 +191,7 @@ def test_hold_evicts_nobody(chosen: Setup, jobs: list[Workload], name: str) -> N
     held = {key for key, item in engine.items.items() if item.state == "Admitted"}
     queues = {**chosen.cluster_queues, name: replace(chosen.cluster_queues[name], stop="Hold")}
     changes = [*engine.apply(replace(chosen, cluster_queues=queues), 1.0), *engine.drain(1.0)]
-    assert not [each for each in changes if each.workload in held]
+    assert not [change for change in changes if change.workload in held]
     assert {key for key, item in engine.items.items() if item.state == "Admitted"} == held
 
 
@@ -211,13 +211,13 @@ def test_cycles_leave_no_trace_but_admissions(chosen: Setup, jobs: list[Workload
 @given(setups(), workloads())
 def test_in_a_strict_queue_nobody_starves(chosen: Setup, jobs: list[Workload]) -> None:
     """Where everybody could run at all, everybody does, however large he is and whoever else comes."""
-    queues = {name: replace(each, strategy="StrictFIFO") for name, each in chosen.cluster_queues.items()}
+    queues = {name: replace(queue, strategy="StrictFIFO") for name, queue in chosen.cluster_queues.items()}
     strict = replace(chosen, cluster_queues=queues)
     nodes = Engine(strict).tree.queues
-    jobs = [each for each in jobs if each.pod_sets[0].requests[GPU] <= nodes[each.queue].potential(PLACE)]
-    found = simulate(strict, jobs)
-    if not found.engine.restless:
-        assert {key for key, item in found.engine.items.items() if item.state != "Finished"} == set()
+    jobs = [job for job in jobs if job.pod_sets[0].requests[GPU] <= nodes[job.queue].potential(PLACE)]
+    simulation = simulate(strict, jobs)
+    if not simulation.engine.restless:
+        assert {key for key, item in simulation.engine.items.items() if item.state != "Finished"} == set()
 
 
 @SOME
@@ -261,7 +261,7 @@ def test_samples_that_are_skipped_would_have_changed_nothing(
 
 def timeless(changes: list[Change]) -> list[Change]:
     """The same with times rounded: a sum of many steps is not their product."""
-    return [replace(each, at=round(each.at, 6)) for each in changes]
+    return [replace(change, at=round(change.at, 6)) for change in changes]
 
 
 def test_a_tiny_sampling_interval_costs_nothing() -> None:
@@ -275,6 +275,6 @@ def test_a_tiny_sampling_interval_costs_nothing() -> None:
             for door in "ab"
             for number in range(6)
         ]
-        found = simulate(chosen, jobs)
-        assert {item.state for item in found.engine.items.values()} == {"Finished"}
-        assert found.engine.cycles < 300
+        simulation = simulate(chosen, jobs)
+        assert {item.state for item in simulation.engine.items.values()} == {"Finished"}
+        assert simulation.engine.cycles < 300

@@ -39,10 +39,10 @@ def test_a_bad_file_is_refused_with_line_and_reason(name: str) -> None:
     lines = BAD[name].splitlines()
     (number, said) = next((n, line.split("# ! ")[1]) for n, line in enumerate(lines, 1) if "# ! " in line)
     message, _, hint = said.partition(" | ")
-    found = read([("bad.yaml", BAD[name])])
-    told = {(each.line, str(each)) for each in found.errors}
-    assert [each for line, each in told if line == number and message in each], told
-    assert hint in {each.hint for each in found.errors if each.line == number}
+    reading = read([("bad.yaml", BAD[name])])
+    problems = {(error.line, str(error)) for error in reading.errors}
+    assert [problem for line, problem in problems if line == number and message in problem], problems
+    assert hint in {error.hint for error in reading.errors if error.line == number}
 
 
 def test_a_problem_names_file_line_and_path() -> None:
@@ -55,14 +55,14 @@ def test_a_problem_names_file_line_and_path() -> None:
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
 def test_the_seeds_are_read_as_they_are(path: object) -> None:
     assert len(SEEDS) == 8
-    found = read([(str(path), path.read_text(encoding="utf-8"))])  # type: ignore[attr-defined]
-    assert found.errors == ()
+    reading = read([(str(path), path.read_text(encoding="utf-8"))])  # type: ignore[attr-defined]
+    assert reading.errors == ()
 
 
 def test_a_resource_in_capitals_gets_a_warning() -> None:
     path = DATA / "seeds" / "blue-cluster-queue.yaml"
     warnings = read([("blue.yaml", path.read_text(encoding="utf-8"))]).warnings
-    (odd,) = [each for each in warnings if "nvidia.com/GPU" in each.message]
+    (odd,) = [warning for warning in warnings if "nvidia.com/GPU" in warning.message]
     assert odd.line == 14
     assert odd.path == "spec.resourceGroups[0].coveredResources[2]"
     assert odd.hint == "did you mean nvidia.com/gpu?"
@@ -93,13 +93,13 @@ objectRetentionPolicies: {workloads: {afterFinished: 1h}}
 
 
 def test_the_configuration() -> None:
-    found = read([("config.yaml", CONFIG)])
-    assert found.errors == ()
-    config = found.setup.config
+    reading = read([("config.yaml", CONFIG)])
+    assert reading.errors == ()
+    config = reading.setup.config
     assert config.strategies == ("LessThanInitialShare",)
     assert config.ignore_undeclared
     assert config.keep_finished == 3600.0
-    assert read([("again", as_yaml(objects(found.setup)))]).setup.config == config
+    assert read([("again", as_yaml(objects(reading.setup)))]).setup.config == config
     assert config.admission_fair_sharing == AdmissionFairSharing(86400.0, weights={"cpu": 0.5})
     assert config.pods_ready == WaitForPodsReady(
         300.0, None, True, "Creation", backoff_base=10.0, backoff_limit=3
@@ -119,16 +119,16 @@ def test_each_version_waits_for_pods_as_kueue_has_it(
     version: str, given: str, waits: WaitForPodsReady | None
 ) -> None:
     head = f"apiVersion: config.kueue.x-k8s.io/{version}\nkind: Configuration\n"
-    found = read([("config.yaml", f"{head}waitForPodsReady: {given}\n")])
-    assert (found.errors, found.setup.config.pods_ready) == ((), waits)
-    assert read([("again", as_yaml(objects(found.setup)))]).setup.config.pods_ready == waits
+    reading = read([("config.yaml", f"{head}waitForPodsReady: {given}\n")])
+    assert (reading.errors, reading.setup.config.pods_ready) == ((), waits)
+    assert read([("again", as_yaml(objects(reading.setup)))]).setup.config.pods_ready == waits
 
 
 def test_usage_that_has_no_half_life_gets_a_warning() -> None:
     text = CONFIG.replace("usageHalfLifeTime: 24h, ", "")
-    found = read([("config.yaml", text)])
-    assert found.setup.config.admission_fair_sharing == AdmissionFairSharing(0.0, weights={"cpu": 0.5})
-    assert [(each.line, each.path) for each in found.warnings] == [(9, "admissionFairSharing")]
+    reading = read([("config.yaml", text)])
+    assert reading.setup.config.admission_fair_sharing == AdmissionFairSharing(0.0, weights={"cpu": 0.5})
+    assert [(warning.line, warning.path) for warning in reading.warnings] == [(9, "admissionFairSharing")]
 
 
 def test_the_old_configuration_is_switched_on_by_enable() -> None:
@@ -169,20 +169,20 @@ def test_what_pods_ask_for() -> None:
             - {name: a, resources: {requests: {cpu: 200m, memory: 1Gi}, limits: {cpu: 2}}}
             - {name: b, resources: {limits: {nvidia.com/gpu: 2, memory: 1Gi}}}
 """
-    (found,) = read([("w.yaml", PODS.replace("          image: ignored\n", spec))]).workloads
-    (pods,) = found.pod_sets
+    (workload,) = read([("w.yaml", PODS.replace("          image: ignored\n", spec))]).workloads
+    (pods,) = workload.pod_sets
     assert (pods.name, pods.count, pods.min_count) == ("workers", 3, 2)
     assert pods.requests == {"cpu": 700, "memory": 3 * 2**30, "nvidia.com/gpu": 2}
     assert pods.node_selector == {"kind": "spot"}
-    assert (found.duration, found.ready_after, found.created) == (5400.0, None, 1767225610.0)
+    assert (workload.duration, workload.ready_after, workload.created) == (5400.0, None, 1767225610.0)
 
 
 def test_the_status_of_a_workload_that_runs() -> None:
     text = as_yaml(objects(setup(queue("q", 4)), [running("w", "q", 2, at=60.0)]))
-    (found,) = read([("w.yaml", text)]).workloads
-    assert found.admission is not None
-    assert found.admission.usage() == {FlavorResource("h100", "nvidia.com/gpu"): 2}
-    assert found.reserved_at == 60.0
+    (workload,) = read([("w.yaml", text)]).workloads
+    assert workload.admission is not None
+    assert workload.admission.usage() == {FlavorResource("h100", "nvidia.com/gpu"): 2}
+    assert workload.reserved_at == 60.0
 
 
 PRIORITIES = """\
@@ -216,8 +216,8 @@ def test_where_a_priority_comes_from(spec: str, priority: int) -> None:
         PRIORITIES
         + f"apiVersion: kueue.x-k8s.io/v1beta2\nkind: Workload\nmetadata: {{name: w}}\nspec: {spec}"
     )
-    (found,) = read([("w.yaml", text)]).workloads
-    assert found.priority == priority
+    (workload,) = read([("w.yaml", text)]).workloads
+    assert workload.priority == priority
 
 
 def test_what_is_written_is_read_as_the_same() -> None:
@@ -227,7 +227,7 @@ def test_what_is_written_is_read_as_the_same() -> None:
     again = read([("again.yaml", as_yaml(objects(given.setup, given.workloads)))])
     assert again.errors == ()
     assert again.setup == given.setup
-    assert [replace(each, uid="") for each in again.workloads] == list(given.workloads)
+    assert [replace(workload, uid="") for workload in again.workloads] == list(given.workloads)
 
 
 def test_limits_and_policies_survive_being_written() -> None:
@@ -257,9 +257,9 @@ def test_objects_without_a_namespace_are_in_the_one_that_is_given() -> None:
 
 
 def test_an_empty_file_is_nothing_and_gets_a_warning() -> None:
-    found = read([("a", ""), ("b", "---\n# nothing\n")])
-    assert found.setup == Setup()
-    assert [str(each) for each in found.warnings] == [
+    reading = read([("a", ""), ("b", "---\n# nothing\n")])
+    assert reading.setup == Setup()
+    assert [str(warning) for warning in reading.warnings] == [
         "a:1: the file holds no objects", "b:1: the file holds no objects"
     ]  # fmt: skip
 
@@ -269,28 +269,28 @@ NAMESPACE = "{apiVersion: v1, kind: Namespace, metadata: {name: a}}"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[" * 30_000 + "]" * 30_000, "not read: nested deeper than 100 levels"),
         ("- " * 30_000 + "a", "not read: nested deeper than 100 levels"),
         (
             f"apiVersion: v1\nkind: List\nitems:\n- &a0 {NAMESPACE}\n"
-            + "".join(DOUBLE.format(each, each - 1) for each in range(1, 40)),
+            + "".join(DOUBLE.format(number, number - 1) for number in range(1, 40)),
             "not read: its aliases stand for more than 1000000 values",
         ),
     ],
     ids=["brackets", "dashes", "aliases"],
 )  # fmt: skip
-def test_what_would_never_end_or_crash_is_refused(text: str, told: str) -> None:
-    found = read([("a", text)])
-    assert [each.message for each in found.errors] == [told]
-    assert found.setup == Setup()
+def test_what_would_never_end_or_crash_is_refused(text: str, message: str) -> None:
+    reading = read([("a", text)])
+    assert [error.message for error in reading.errors] == [message]
+    assert reading.setup == Setup()
 
 
 def test_aliases_are_read() -> None:
     text = f"apiVersion: v1\nkind: List\nmetadata: &m {{}}\nitems: [&a {NAMESPACE}]\nx: [*a, *a]\n"
-    found = read([("a", text)])
-    assert (found.errors, list(found.setup.namespaces)) == ((), ["a"])
+    reading = read([("a", text)])
+    assert (reading.errors, list(reading.setup.namespaces)) == ((), ["a"])
 
 
 def cohorts(parents: dict[str, str]) -> str:
@@ -303,14 +303,14 @@ def cohorts(parents: dict[str, str]) -> str:
 
 def test_a_circle_of_cohorts_gets_a_warning() -> None:
     warnings = read([("a", cohorts({"a": "b", "b": "c", "c": "b", "d": "e"}))]).warnings
-    assert [(each.line, each.message.split(", ")[1]) for each in warnings] == [
+    assert [(warning.line, warning.message.split(", ")[1]) for warning in warnings] == [
         (1, "a > b > c > b"), (6, "b > c > b"), (11, "c > b > c")
     ]  # fmt: skip
 
 
 def test_too_many_cohorts_above_each_other_are_refused() -> None:
-    assert read([("a", cohorts({f"c{each}": f"c{each + 1}" for each in range(99)}))]).errors == ()
-    (error,) = read([("a", cohorts({f"c{each}": f"c{each + 1}" for each in range(100)}))]).errors
+    assert read([("a", cohorts({f"c{number}": f"c{number + 1}" for number in range(99)}))]).errors == ()
+    (error,) = read([("a", cohorts({f"c{number}": f"c{number + 1}" for number in range(100)}))]).errors
     assert str(error) == "a:1: more than 100 cohorts are above it"
 
 
@@ -322,14 +322,14 @@ def test_one_thing_that_is_wrong_is_told_once() -> None:
 def test_part_of_a_gpu_counts_as_a_whole_one() -> None:
     written = as_yaml(objects(setup(queue("q", 2)), []))
     text = re.sub(r"nominalQuota: \S+", "nominalQuota: 1500m", written)
-    (odd,) = [each for each in read([("a", text)]).warnings if "counts as" in each.message]
+    (odd,) = [warning for warning in read([("a", text)]).warnings if "counts as" in warning.message]
     assert odd.message == "1500m of nvidia.com/gpu counts as 2: only cpu is shared in parts"
 
 
 def test_workloads_without_a_time_are_in_the_order_of_the_files() -> None:
     given: list[Workload] = [job("z", "q", 1, order=1), job("a", "q", 1, order=2)]
-    found = read([("w", as_yaml(objects(setup(queue("q", 1)), given)))]).workloads
-    assert [(each.name, each.order) for each in found] == [("z", 1), ("a", 2)]
+    workloads = read([("w", as_yaml(objects(setup(queue("q", 1)), given)))]).workloads
+    assert [(workload.name, workload.order) for workload in workloads] == [("z", 1), ("a", 2)]
 
 
 @pytest.mark.parametrize(

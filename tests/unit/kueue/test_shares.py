@@ -47,8 +47,8 @@ CASES: dict[str, dict[str, Any]] = {
 def test_shares(name: str) -> None:
     case = CASES[name]
     own, lender = (
-        ResourceGroup(tuple(each), (FlavorQuotas(FLAVOR, {r: Quota(n) for r, n in each.items()}),))
-        for each in case["queues"]
+        ResourceGroup(tuple(resources), (FlavorQuotas(FLAVOR, {r: Quota(n) for r, n in resources.items()}),))
+        for resources in case["queues"]
     )
     parent = "" if case.get("alone") else "all"
     weight = case.get("weight", 1.0)
@@ -58,10 +58,10 @@ def test_shares(name: str) -> None:
     node = tree.queues["q"]
     for resource, value in case["used"].items():
         node.add(FlavorResource(FLAVOR, resource), value)
-    found = share(node)
-    weighted = found.weighted
+    dominant = share(node)
+    weighted = dominant.weighted
     assert (weighted if math.isinf(weighted) else math.ceil(weighted)) == case["share"]
-    assert found.resource == case.get("of", "")
+    assert dominant.resource == case.get("of", "")
     assert share(tree.queues["lender"]).weighted == 0
 
 
@@ -93,11 +93,11 @@ def winners(tree: Tree, wants: dict[str, int], order: dict[str, int]) -> list[st
     """Queues in the order of the tournament, each counted as admitted once it won."""
     place = FlavorResource(FLAVOR, GPU)
     entries: dict[str, tuple[QuotaNode, str]] = {name: (tree.queues[name], name) for name in wants}
-    found = []
-    for name in Tournament(entries, lambda each: {place: wants[each]}, lambda each: (order.get(each, 0),)):
-        found.append(name)
+    names = []
+    for name in Tournament(entries, lambda name: {place: wants[name]}, lambda name: (order.get(name, 0),)):
+        names.append(name)
         tree.queues[name].add(place, wants[name])
-    return found
+    return names
 
 
 def test_the_tournament_looks_at_the_share_after_admission() -> None:

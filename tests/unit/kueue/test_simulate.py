@@ -24,25 +24,25 @@ from tests.unit.kueue.made import cohort, job, queue, running, setup
 RECLAIM = PreemptionPolicy(within="LowerPriority", reclaim="Any")
 
 
-def events(found: Simulation, *kinds: str) -> list[tuple[float, str, str]]:
+def events(simulation: Simulation, *kinds: str) -> list[tuple[float, str, str]]:
     """When, what, and to whom."""
     return [
-        (each.at - found.start, each.event, each.workload.removeprefix("ns/"))
-        for each in found.changes
-        if not kinds or each.event in kinds
+        (change.at - simulation.start, change.event, change.workload.removeprefix("ns/"))
+        for change in simulation.changes
+        if not kinds or change.event in kinds
     ]
 
 
-def reasons(found: Simulation, event: str) -> list[str]:
-    return [each.reason for each in found.changes if each.event == event]
+def reasons(simulation: Simulation, event: str) -> list[str]:
+    return [change.reason for change in simulation.changes if change.event == event]
 
 
 def test_what_is_preempted_goes_on_where_it_was() -> None:
     given = setup(queue("a", 4, "all", preemption=RECLAIM), queue("b", 4, "all", preemption=RECLAIM))
-    found = simulate(
+    simulation = simulate(
         given, [job("lent", "a", 8, duration=100.0), job("owner", "b", 4, created=40.0, duration=30.0)]
     )
-    assert events(found, "Admitted", "Preempted", "Finished") == [
+    assert events(simulation, "Admitted", "Preempted", "Finished") == [
         (0.0, "Admitted", "lent"),
         (40.0, "Preempted", "lent"),
         (40.0, "Admitted", "owner"),
@@ -50,14 +50,14 @@ def test_what_is_preempted_goes_on_where_it_was() -> None:
         (70.0, "Admitted", "lent"),
         (130.0, "Finished", "lent"),
     ]
-    assert reasons(found, "Requeued") == ["Preempted"]
-    assert [(span.begin, span.end) for span in found.spans] == [(0.0, 40.0), (40.0, 70.0), (70.0, 130.0)]
+    assert reasons(simulation, "Requeued") == ["Preempted"]
+    assert [(span.begin, span.end) for span in simulation.spans] == [(0.0, 40.0), (40.0, 70.0), (70.0, 130.0)]
 
 
 def test_the_end_is_when_the_last_thing_happened() -> None:
-    found = simulate(setup(queue("a", 4)), [job("long", "a", 1, duration=100.0, max_execution=10.0)])
-    assert events(found, "Deactivated") == [(10.0, "Deactivated", "long")]
-    assert found.end == 10.0
+    simulation = simulate(setup(queue("a", 4)), [job("long", "a", 1, duration=100.0, max_execution=10.0)])
+    assert events(simulation, "Deactivated") == [(10.0, "Deactivated", "long")]
+    assert simulation.end == 10.0
 
 
 @pytest.mark.parametrize(("strategy", "order"), [("StrictFIFO", ["big"]), ("BestEffortFIFO", ["small"])])
@@ -65,8 +65,8 @@ def test_only_a_strict_queue_waits_behind_its_head(strategy: str, order: list[st
     given = setup(queue("a", 4, strategy=strategy))
     held = running("held", "a", 2, duration=10.0)
     waiting = [job("big", "a", 4, order=1, duration=5.0), job("small", "a", 2, order=2, duration=50.0)]
-    found = simulate(given, [held, *waiting])
-    assert [name for _, _, name in events(found, "Admitted")][:1] == order
+    simulation = simulate(given, [held, *waiting])
+    assert [name for _, _, name in events(simulation, "Admitted")][:1] == order
 
 
 def test_a_strict_queue_holds_up_only_itself() -> None:
@@ -74,13 +74,13 @@ def test_a_strict_queue_holds_up_only_itself() -> None:
         queue("a", 2, "all", strategy="StrictFIFO", preemption=RECLAIM),
         queue("b", 2, "all", preemption=RECLAIM),
     )
-    found = simulate(given, [job("never", "a", 9), job("behind", "a", 1, order=1), job("other", "b", 4)])
-    assert events(found, "Admitted") == [(0.0, "Admitted", "other")]
+    simulation = simulate(given, [job("never", "a", 9), job("behind", "a", 1, order=1), job("other", "b", 4)])
+    assert events(simulation, "Admitted") == [(0.0, "Admitted", "other")]
 
 
 def test_higher_priority_first_then_who_came_first() -> None:
     given = setup(queue("a", 1))
-    found = simulate(
+    simulation = simulate(
         given,
         [
             job("late", "a", 1, created=2.0, duration=1.0),
@@ -89,7 +89,7 @@ def test_higher_priority_first_then_who_came_first() -> None:
             job("first", "a", 1, created=0.0, duration=10.0),
         ],
     )
-    assert [name for _, _, name in events(found, "Admitted")] == ["first", "urgent", "early", "late"]
+    assert [name for _, _, name in events(simulation, "Admitted")] == ["first", "urgent", "early", "late"]
 
 
 def test_cycles_are_made_on_the_state_as_it_is() -> None:
@@ -100,16 +100,16 @@ def test_cycles_are_made_on_the_state_as_it_is() -> None:
 
 
 def test_until_ends_it_early() -> None:
-    found = simulate(setup(queue("a", 1)), [job("long", "a", 1, duration=100.0)], until=10.0)
-    assert events(found) == [(0.0, "Admitted", "long")]
-    assert found.end == 10.0
+    simulation = simulate(setup(queue("a", 1)), [job("long", "a", 1, duration=100.0)], until=10.0)
+    assert events(simulation) == [(0.0, "Admitted", "long")]
+    assert simulation.end == 10.0
 
 
 def test_it_begins_at_the_last_moment_that_a_status_tells_of() -> None:
     held = running("held", "a", 1, at=100.0, duration=30.0)
-    found = simulate(setup(queue("a", 1)), [held, job("new", "a", 1, created=90.0, duration=1.0)])
-    assert found.start == 100.0
-    assert events(found, "Finished", "Admitted") == [
+    simulation = simulate(setup(queue("a", 1)), [held, job("new", "a", 1, created=90.0, duration=1.0)])
+    assert simulation.start == 100.0
+    assert events(simulation, "Finished", "Admitted") == [
         (30.0, "Finished", "held"),
         (30.0, "Admitted", "new"),
         (31.0, "Finished", "new"),
@@ -118,10 +118,10 @@ def test_it_begins_at_the_last_moment_that_a_status_tells_of() -> None:
 
 def test_the_time_limit_counts_all_that_it_ran() -> None:
     given = setup(queue("a", 1))
-    found = simulate(given, [job("long", "a", 1, max_execution=50.0, executed=20.0)])
-    assert events(found) == [(0.0, "Admitted", "long"), (30.0, "Deactivated", "long")]
-    assert reasons(found, "Deactivated") == ["MaximumExecutionTimeExceeded"]
-    assert found.engine.items["ns/long"].reason == "DeactivatedDueToMaximumExecutionTimeExceeded"
+    simulation = simulate(given, [job("long", "a", 1, max_execution=50.0, executed=20.0)])
+    assert events(simulation) == [(0.0, "Admitted", "long"), (30.0, "Deactivated", "long")]
+    assert reasons(simulation, "Deactivated") == ["MaximumExecutionTimeExceeded"]
+    assert simulation.engine.items["ns/long"].reason == "DeactivatedDueToMaximumExecutionTimeExceeded"
 
 
 SLOW: dict[str, Any] = {"ready_after": None}
@@ -129,8 +129,10 @@ SLOW: dict[str, Any] = {"ready_after": None}
 
 def test_what_does_not_start_comes_back_later_and_later_until_it_is_given_up() -> None:
     waits = WaitForPodsReady(timeout=10.0, backoff_base=20.0, backoff_limit=2)
-    found = simulate(setup(queue("a", 1), config=Config(pods_ready=waits)), [job("slow", "a", 1, **SLOW)])
-    assert events(found) == [
+    simulation = simulate(
+        setup(queue("a", 1), config=Config(pods_ready=waits)), [job("slow", "a", 1, **SLOW)]
+    )
+    assert events(simulation) == [
         (0.0, "Admitted", "slow"),
         (10.0, "Requeued", "slow"),
         (30.0, "Requeued", "slow"),
@@ -140,14 +142,14 @@ def test_what_does_not_start_comes_back_later_and_later_until_it_is_given_up() -
         (80.0, "Admitted", "slow"),
         (90.0, "Deactivated", "slow"),
     ]
-    assert reasons(found, "Requeued") == ["PodsReadyTimeout", "BackoffFinished"] * 2
-    assert reasons(found, "Deactivated") == ["RequeuingLimitExceeded"]
+    assert reasons(simulation, "Requeued") == ["PodsReadyTimeout", "BackoffFinished"] * 2
+    assert reasons(simulation, "Deactivated") == ["RequeuingLimitExceeded"]
 
 
 @pytest.mark.parametrize(("timestamp", "second"), [("Eviction", "other"), ("Creation", "slow")])
 def test_after_a_timeout_the_place_in_the_queue_is_as_configured(timestamp: str, second: str) -> None:
     waits = WaitForPodsReady(timeout=10.0, backoff_base=5.0, timestamp=timestamp)
-    found = simulate(
+    simulation = simulate(
         setup(queue("a", 1), config=Config(pods_ready=waits)),
         [
             job("slow", "a", 1, created=0.0, **SLOW),
@@ -156,16 +158,16 @@ def test_after_a_timeout_the_place_in_the_queue_is_as_configured(timestamp: str,
         ],
         until=20.0,
     )
-    assert [name for _, _, name in events(found, "Admitted")] == ["slow", "next", second]
+    assert [name for _, _, name in events(simulation, "Admitted")] == ["slow", "next", second]
 
 
 def test_admission_can_wait_for_pods() -> None:
     waits = WaitForPodsReady(timeout=100.0, block_admission=True)
     given = setup(queue("a", 4), config=Config(pods_ready=waits))
     slow = [job(f"w{place}", "a", 1, order=place, ready_after=7.0) for place in range(3)]
-    found = simulate(given, slow)
-    assert events(found, "Admitted") == [(7.0 * place, "Admitted", f"w{place}") for place in range(3)]
-    assert "WaitingForPodsReady" in reasons(found, "Pending")
+    simulation = simulate(given, slow)
+    assert events(simulation, "Admitted") == [(7.0 * place, "Admitted", f"w{place}") for place in range(3)]
+    assert "WaitingForPodsReady" in reasons(simulation, "Pending")
 
 
 def stopped(policy: str, of: str) -> Setup:
@@ -177,43 +179,43 @@ def stopped(policy: str, of: str) -> Setup:
 
 @pytest.mark.parametrize("of", ["ClusterQueue", "LocalQueue"])
 def test_hold_evicts_nobody_and_admits_nobody(of: str) -> None:
-    found = simulate(stopped("Hold", of), [running("held", "a", 1, duration=5.0), job("new", "a", 1)])
-    assert events(found, "Admitted", "Preempted", "Requeued", "Finished") == [(5.0, "Finished", "held")]
-    assert found.engine.items["ns/new"].reason == "Suspended"
-    assert found.engine.items["ns/new"].message == f"{of} a is stopped"
+    simulation = simulate(stopped("Hold", of), [running("held", "a", 1, duration=5.0), job("new", "a", 1)])
+    assert events(simulation, "Admitted", "Preempted", "Requeued", "Finished") == [(5.0, "Finished", "held")]
+    assert simulation.engine.items["ns/new"].reason == "Suspended"
+    assert simulation.engine.items["ns/new"].message == f"{of} a is stopped"
 
 
 @pytest.mark.parametrize("of", ["ClusterQueue", "LocalQueue"])
 def test_hold_and_drain_evicts(of: str) -> None:
-    found = simulate(stopped("HoldAndDrain", of), [running("held", "a", 1, duration=5.0)])
-    assert events(found, "Requeued") == [(0.0, "Requeued", "held")]
-    assert reasons(found, "Requeued") == [f"{of}Stopped"]
+    simulation = simulate(stopped("HoldAndDrain", of), [running("held", "a", 1, duration=5.0)])
+    assert events(simulation, "Requeued") == [(0.0, "Requeued", "held")]
+    assert reasons(simulation, "Requeued") == [f"{of}Stopped"]
 
 
 def test_what_goes_on_after_a_stop_is_admitted_again() -> None:
-    found = simulate(stopped("Hold", "ClusterQueue"), [running("held", "a", 1), job("new", "a", 1)])
-    changes = found.engine.apply(setup(queue("a", 2)), 50.0)
-    assert [(each.event, each.reason) for each in changes] == [("Requeued", "ClusterQueueRestarted")]
-    assert [each.workload for each in found.engine.settle(50.0)] == ["ns/new"]
+    simulation = simulate(stopped("Hold", "ClusterQueue"), [running("held", "a", 1), job("new", "a", 1)])
+    changes = simulation.engine.apply(setup(queue("a", 2)), 50.0)
+    assert [(change.event, change.reason) for change in changes] == [("Requeued", "ClusterQueueRestarted")]
+    assert [change.workload for change in simulation.engine.settle(50.0)] == ["ns/new"]
 
 
 def test_what_is_not_active_stays_out_until_it_is() -> None:
-    found = simulate(setup(queue("a", 2)), [job("off", "a", 1, active=False), running("on", "a", 1)])
-    engine = found.engine
+    simulation = simulate(setup(queue("a", 2)), [job("off", "a", 1, active=False), running("on", "a", 1)])
+    engine = simulation.engine
     assert engine.items["ns/off"].state == "Deactivated"
-    assert [each.event for each in engine.set_active("ns/on", False, 5.0)] == ["Deactivated"]
-    assert [each.reason for each in engine.set_active("ns/off", True, 6.0)] == ["Reactivated"]
-    assert [each.event for each in engine.settle(6.0)] == ["Admitted"]
+    assert [change.event for change in engine.set_active("ns/on", False, 5.0)] == ["Deactivated"]
+    assert [change.reason for change in engine.set_active("ns/off", True, 6.0)] == ["Reactivated"]
+    assert [change.event for change in engine.settle(6.0)] == ["Admitted"]
 
 
 def test_less_quota_stops_nobody_but_admits_nobody() -> None:
-    found = simulate(setup(queue("a", 4)), [running("held", "a", 4)])
-    engine = found.engine
+    simulation = simulate(setup(queue("a", 4)), [running("held", "a", 4)])
+    engine = simulation.engine
     assert engine.apply(setup(queue("a", 2)), 1.0) == []
     engine.submit(job("new", "a", 1), 1.0)
-    assert [each.event for each in engine.settle(1.0)] == ["Pending"]
+    assert [change.event for change in engine.settle(1.0)] == ["Pending"]
     engine.finish("ns/held", 2.0)
-    assert [each.event for each in engine.settle(2.0)] == ["Admitted"]
+    assert [change.event for change in engine.settle(2.0)] == ["Admitted"]
 
 
 def test_who_used_less_goes_first() -> None:
@@ -224,8 +226,8 @@ def test_who_used_less_goes_first() -> None:
         local_queues={("ns", name): LocalQueue("ns", name, "a") for name in ("ann", "ben")},
     )
     greedy = [job(f"ann-{place}", "ann", 1, order=place, duration=100.0) for place in range(3)]
-    found = simulate(given, [*greedy, job("ben", "ben", 1, order=9, duration=100.0)])
-    assert [name for _, _, name in events(found, "Admitted")] == ["ann-0", "ben", "ann-1", "ann-2"]
+    simulation = simulate(given, [*greedy, job("ben", "ben", 1, order=9, duration=100.0)])
+    assert [name for _, _, name in events(simulation, "Admitted")] == ["ann-0", "ben", "ann-1", "ann-2"]
 
 
 def test_a_job_that_ended_before_usage_was_looked_at_was_not_free() -> None:
@@ -241,8 +243,8 @@ def test_a_job_that_ended_before_usage_was_looked_at_was_not_free() -> None:
         job("second", "ann", 1, created=120.0, duration=10.0),
         job("first", "ben", 1, created=130.0, duration=10.0),
     ]
-    found = simulate(given, jobs)
-    assert [name for _, _, name in events(found, "Admitted")] == ["short", "long", "first", "second"]
+    simulation = simulate(given, jobs)
+    assert [name for _, _, name in events(simulation, "Admitted")] == ["short", "long", "first", "second"]
 
 
 def test_a_heavier_local_queue_may_use_more() -> None:
@@ -254,7 +256,7 @@ def test_a_heavier_local_queue_may_use_more() -> None:
     given = setup(
         queue("a", 1, usage_based=True), config=Config(admission_fair_sharing=fair), local_queues=doors
     )
-    found = simulate(
+    simulation = simulate(
         given,
         [
             job("ann-0", "ann", 1, order=0, duration=100.0),
@@ -263,7 +265,7 @@ def test_a_heavier_local_queue_may_use_more() -> None:
             job("ben-1", "ben", 1, order=3, duration=100.0),
         ],
     )
-    assert [name for _, _, name in events(found, "Admitted")] == ["ann-0", "ben-0", "ann-1", "ben-1"]
+    assert [name for _, _, name in events(simulation, "Admitted")] == ["ann-0", "ben-0", "ann-1", "ben-1"]
 
 
 @pytest.mark.parametrize(
@@ -309,16 +311,16 @@ def test_the_next_flavor_is_tried_before_anybody_else() -> None:
         fungibility=Fungibility("MayStopSearch", "TryNextFlavor"),
     )
     held = [running("low", "a", 2, flavor="one", priority=-1)]
-    found = simulate(
+    simulation = simulate(
         setup(two, flavors={n: ResourceFlavor(n) for n in ("one", "two")}), [*held, job("w", "a", 2)]
     )
-    (admitted,) = [each for each in found.changes if each.event == "Admitted"]
+    (admitted,) = [change for change in simulation.changes if change.event == "Admitted"]
     assert admitted.flavors == {"main": {"nvidia.com/gpu": "two"}}
 
 
 def test_the_document() -> None:
     given = setup(queue("a", 2, "all", preemption=RECLAIM), queue("b", 2, "all", preemption=RECLAIM))
-    found = simulate(
+    simulation = simulate(
         given,
         [
             job("lent", "a", 4, duration=20.0),
@@ -326,19 +328,19 @@ def test_the_document() -> None:
             job("big", "b", 9, created=6.0),
         ],
     )
-    told = document(found)
-    assert told.schema == "queue-simulation/1"
-    assert {each.event for each in told.events} == {
+    shown = document(simulation)
+    assert shown.schema == "queue-simulation/1"
+    assert {event.event for event in shown.events} == {
         *("Admitted", "Preempted", "Pending", "Requeued", "Finished"),
     }
-    by_name = {each.workload: each for each in told.workloads}
+    by_name = {workload.workload: workload for workload in shown.workloads}
     lent, big = by_name["ns/lent"], by_name["ns/big"]
     assert (lent.preemptions, lent.finished_at, lent.waited) == (1, 30.0, 0.0)
-    assert [(each["from"], each["to"]) for each in lent.held] == [(0.0, 5.0), (15.0, 30.0)]
+    assert [(span["from"], span["to"]) for span in lent.held] == [(0.0, 5.0), (15.0, 30.0)]
     assert (big.state, big.reason, big.position) == ("Pending", "ExceedsMaxQuota", 0)
-    (a, b) = told.cluster_queues
+    (a, b) = shown.cluster_queues
     assert a.nominal == {"h100": {"nvidia.com/gpu": 2}}
-    used = [(each.at, each.flavors.get("h100", {}).get("nvidia.com/gpu", 0)) for each in a.usage]
+    used = [(point.at, point.flavors.get("h100", {}).get("nvidia.com/gpu", 0)) for point in a.usage]
     assert used == [(0.0, 4), (5.0, 0), (15.0, 4), (30.0, 0)]
     assert (b.pending, b.admitted, b.weighted_share) == (1, 0, 0)
 
@@ -353,10 +355,10 @@ def test_two_that_preempt_each_other_without_end_are_given_up() -> None:
     given = setup(*queues, cohorts=[cohort("root", "", 0), cohort("left", "root", 6)])
     sizes = (("w0", "a", 1, 1), ("w1", "a", 1, 1), ("w2", "a", 1, 0), ("w3", "b", 2, 0), ("w4", "b", 4, 0))
     jobs = [job(name, door, gpus, priority=priority) for name, door, gpus, priority in sizes]
-    found = simulate(given, [*jobs, job("w5", "a", 4, priority=1)])
-    assert found.engine.restless == {0.0}
-    assert document(found).restless == (0.0,)
-    assert len(found.changes) < 2000
+    simulation = simulate(given, [*jobs, job("w5", "a", 4, priority=1)])
+    assert simulation.engine.restless == {0.0}
+    assert document(simulation).restless == (0.0,)
+    assert len(simulation.changes) < 2000
 
 
 def test_the_same_files_give_the_same_run() -> None:
@@ -366,5 +368,5 @@ def test_the_same_files_give_the_same_run() -> None:
         for name in "abc"
         for place in range(6)
     ]
-    first, again = simulate(given, jobs), simulate(given, [replace(each) for each in reversed(jobs)])
+    first, again = simulate(given, jobs), simulate(given, [replace(job) for job in reversed(jobs)])
     assert first.changes == again.changes

@@ -70,11 +70,11 @@ def test_worked_examples(name: str) -> None:
     example = EXAMPLES[name]
     tree = Tree(example["queues"], example.get("cohorts", ()))
     nodes = {**tree.cohorts, **tree.queues}
-    assert {each: nodes[each].potential(PLACE) for each in example["potential"]} == example["potential"]
+    assert {name: nodes[name].potential(PLACE) for name in example["potential"]} == example["potential"]
     for (used_by, value), left, shares in example["steps"]:
         nodes[used_by].add(PLACE, value)
-        assert {each: nodes[each].left(PLACE) for each in left} == left
-        assert {each: share(nodes[each]).weighted for each in shares} == pytest.approx(shares)
+        assert {name: nodes[name].left(PLACE) for name in left} == left
+        assert {name: share(nodes[name]).weighted for name in shares} == pytest.approx(shares)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

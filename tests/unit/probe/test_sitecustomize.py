@@ -65,7 +65,7 @@ def test_a_process_knows_both_names_of_lightning_and_changes_only_what_its_lab_n
     begin()
     assert both_names()
     assert changed() == changes
-    watched = [id(each.changes) for each in sys.meta_path if isinstance(each, import_hooks.AfterImport)]
+    watched = [id(finder.changes) for finder in sys.meta_path if isinstance(finder, import_hooks.AfterImport)]
     assert len(set(watched)) == len(watched)
     assert bool(watched) == bool(changes)
 

@@ -22,15 +22,15 @@ FORKED = {"forkserver.child"}
 
 def lab(name: str) -> dict[str, str]:
     """The environment of a process in a lab for which this patch is."""
-    (patch,) = (each for each in PATCHES if each.name == name)
+    (patch,) = (patch for patch in PATCHES if patch.name == name)
     variable, value = patch.where[0] if patch.where else ("HOME", "/")
     return {variable: value or "/some/value"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_patch_is_on_where_it_is_for_until_its_name_is_among_those_that_are_off(name: str) -> None:
-    (patch,) = (each for each in PATCHES if each.name == name)
-    others = ", ".join(each for each in NAMES if each != name)
+    (patch,) = (patch for patch in PATCHES if patch.name == name)
+    others = ", ".join(other for other in NAMES if other != name)
     assert active(name, lab(name))
     assert active(name, {**lab(name), OFF: others})
     assert not active(name, {**lab(name), OFF: f"{others}, {name} "})
@@ -50,7 +50,7 @@ SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_C
 
 
 @pytest.mark.parametrize(
-    ("environ", "loaded", "found"),
+    ("environ", "loaded", "patches"),
     [
         (
             SIMULATED,
@@ -77,9 +77,9 @@ SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_C
     ],
 )
 def test_a_training_names_the_patches_that_are_on_in_it(
-    environ: dict[str, str], loaded: set[str], found: list[str]
+    environ: dict[str, str], loaded: set[str], patches: list[str]
 ) -> None:
-    assert in_training(environ, loaded) == found
+    assert in_training(environ, loaded) == patches
 
 
 def test_each_patch_is_a_module_of_the_probe_and_each_module_of_patches_is_in_the_table() -> None:

@@ -59,10 +59,10 @@ def test_a_service_is_healthy_when_it_answers_its_users(
         asked.append((url, headers))
         return None if answer is None else Reply(answer, {}, b"")
 
-    found = view(stand_in=stand_in, http=http).status(service, RUNS, ((), ""))
+    status = view(stand_in=stand_in, http=http).status(service, RUNS, ((), ""))
 
-    assert found.state is state
-    assert detail in found.detail
+    assert status.state is state
+    assert detail in status.detail
     assert asked == [(url, {"Authorization": "token the-jupyter-token"} if service == JUPYTER else {})]
 
 
@@ -82,18 +82,18 @@ def test_a_service_is_healthy_when_it_answers_its_users(
 def test_a_node_is_healthy_when_it_has_joined_since_its_process_started(
     nodes: Sequence[Node], healthy: bool
 ) -> None:
-    found = view().status(W0, RUNS, (nodes, ""))
-    assert (found.state is State.HEALTHY) is healthy
-    assert found.detail == ("node 01234567 is alive in Ray" if healthy else "its node is not alive in Ray")
+    status = view().status(W0, RUNS, (nodes, ""))
+    assert (status.state is State.HEALTHY) is healthy
+    assert status.detail == ("node 01234567 is alive in Ray" if healthy else "its node is not alive in Ray")
 
 
 @pytest.mark.parametrize(("kept", "said"), [(True, "its jobs go on"), (False, "its jobs were lost")])
 def test_a_head_that_had_died_says_so_and_what_has_become_of_its_jobs(kept: bool, said: str) -> None:
     again = replace(node(HEAD, 101.0), starts=3)
-    found = replace(view(), gcs_ft=kept).status(HEAD, RUNS, ([again], ""))
-    assert found.state is State.HEALTHY
-    assert "it had died and was started again (3 starts)" in found.detail
-    assert said in found.detail
+    status = replace(view(), gcs_ft=kept).status(HEAD, RUNS, ([again], ""))
+    assert status.state is State.HEALTHY
+    assert "it had died and was started again (3 starts)" in status.detail
+    assert said in status.detail
     assert view().status(HEAD, RUNS, ([node(HEAD, 101.0)], "")).detail == "node 01234567 is alive in Ray"
 
 
@@ -120,8 +120,8 @@ def test_a_dashboard_that_takes_connections_and_stays_silent_is_not_asked_for_no
 def test_a_service_that_wants_a_secret_can_only_be_seen_to_run_without_it() -> None:
     blind = view(secrets=None, http=lambda url, headers: Reply(200, {}, b""))
     for service in (HEAD, W0, JUPYTER):
-        found = blind.status(service, RUNS, blind.cluster(RUNS))
-        assert (found.state, "secrets cannot be read" in found.detail) == (State.RUNNING, True)
+        status = blind.status(service, RUNS, blind.cluster(RUNS))
+        assert (status.state, "secrets cannot be read" in status.detail) == (State.RUNNING, True)
     assert blind.status(STORE, RUNS, ((), "")).state is State.HEALTHY
 
 
@@ -139,13 +139,13 @@ def test_a_daemon_says_of_itself_what_a_person_should_know(
     status: int, page: object, state: State, detail: str
 ) -> None:
     asked = view(http=lambda url, headers: Reply(status, {}, json.dumps(page).encode()))
-    found = asked.status(METRICS, RUNS, ((), ""))
-    assert found.state is state
-    assert detail in found.detail
-    assert len(found.detail) < 600
+    seen = asked.status(METRICS, RUNS, ((), ""))
+    assert seen.state is state
+    assert detail in seen.detail
+    assert len(seen.detail) < 600
 
 
 def test_a_service_without_http_is_as_its_own_check_says() -> None:
     assert view().status(REDIS, RUNS, ((), "")).state is State.HEALTHY
-    found = view().status(REDIS, Seen(State.RUNNING, own_check="no pong"), ((), ""))
-    assert (found.state, found.detail, found.url) == (State.RUNNING, "no pong", "")
+    status = view().status(REDIS, Seen(State.RUNNING, own_check="no pong"), ((), ""))
+    assert (status.state, status.detail, status.url) == (State.RUNNING, "no pong", "")

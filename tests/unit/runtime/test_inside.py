@@ -73,7 +73,7 @@ def inside(
 
 
 def states(runtime: InsideView) -> dict[str, State]:
-    return {each.service: each.state for each in runtime.status().services}
+    return {service.service: service.state for service in runtime.status().services}
 
 
 def test_a_whole_lab_is_healthy_and_what_is_left_out_is_not_missed(environment: dict[str, str]) -> None:
@@ -98,7 +98,7 @@ def test_addresses_in_the_status_are_those_of_a_browser_on_the_host(environment:
     serving = (*ALONE, "http://grafana:3000/api/health")
     status = inside(environment, serving=serving).status()
 
-    urls = {each.service: each.url for each in status.services if each.url}
+    urls = {service.service: service.url for service in status.services if service.url}
     assert urls == {"ray-head": "http://127.0.0.1:8299", "grafana": "http://127.0.0.1:3001"}
 
 

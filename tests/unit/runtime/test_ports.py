@@ -80,22 +80,22 @@ def connection(port: int, pid: int | None, status: str = psutil.CONN_LISTEN) -> 
 
 
 def test_the_holder_of_a_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [
+    connections = [
         SimpleNamespace(laddr=(), pid=1, status="NONE"),
         connection(99, 4, "ESTABLISHED"),
         connection(99, 5),
     ]
-    monkeypatch.setattr(psutil, "net_connections", lambda _: found)
+    monkeypatch.setattr(psutil, "net_connections", lambda _: connections)
     monkeypatch.setattr(psutil, "Process", lambda pid: SimpleNamespace(name=lambda: f"program{pid}"))
 
     assert ports.holder(99) == "program5 (process 5)"
 
 
-@pytest.mark.parametrize("found", [[], [connection(99, None)]])
+@pytest.mark.parametrize("connections", [[], [connection(99, None)]])
 def test_a_holder_that_cannot_be_seen_is_called_that(
-    monkeypatch: pytest.MonkeyPatch, found: list[SimpleNamespace]
+    monkeypatch: pytest.MonkeyPatch, connections: list[SimpleNamespace]
 ) -> None:
-    monkeypatch.setattr(psutil, "net_connections", lambda _: found)
+    monkeypatch.setattr(psutil, "net_connections", lambda _: connections)
 
     assert "may not see" in ports.holder(99)
 
@@ -113,7 +113,7 @@ def test_a_system_that_does_not_tell_is_no_error(monkeypatch: pytest.MonkeyPatch
 def test_a_wanted_port_that_is_taken_names_its_holder(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "holder", lambda port: f"nginx (process {port})")
 
-    with pytest.raises(PortTakenError, match=rf"{taken} for s3 .*nginx .process {taken}") as caught:
+    with pytest.raises(PortTakenError, match=rf"{taken} .*nginx .process {taken}") as caught:
         ports.choose("s3", taken, ())
     assert "--port s3=NUMBER" in caught.value.hint
 

@@ -128,8 +128,8 @@ def test_settings_that_make_no_sense_are_refused_before_anything_starts() -> Non
 
 @pytest.mark.parametrize("kind", ["compose", "local"])
 def test_only_containers_need_docker_to_have_gpus(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    found, unreachable = Detection(problem="no driver"), Detection(problem="no toolkit")
-    monkeypatch.setattr("lab.host.gpus.nvidia_gpus", lambda: found)
-    monkeypatch.setattr("lab.host.gpus.amd_gpus", lambda: found)
+    driverless, unreachable = Detection(problem="no driver"), Detection(problem="no toolkit")
+    monkeypatch.setattr("lab.host.gpus.nvidia_gpus", lambda: driverless)
+    monkeypatch.setattr("lab.host.gpus.amd_gpus", lambda: driverless)
     monkeypatch.setattr("lab.host.gpus.docker.listed", lambda: (unreachable, unreachable))
-    assert gpus_here(kind) == ((unreachable,) * 2 if kind == "compose" else (found,) * 2)
+    assert gpus_here(kind) == ((unreachable,) * 2 if kind == "compose" else (driverless,) * 2)

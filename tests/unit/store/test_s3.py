@@ -199,5 +199,5 @@ def test_something_else_at_that_port_is_told() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9000", "ftp://h:1", "http://", "http://h:1/path"])
 def test_an_address_that_is_none_is_told(address: str) -> None:
-    with pytest.raises(StoreError, match="not an address of an object store"):
+    with pytest.raises(StoreError, match="not an address"):
         ObjectStore(address, CREDENTIALS).list()

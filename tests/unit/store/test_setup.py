@@ -95,7 +95,7 @@ def test_the_policy_names_one_bucket_and_grants_no_more_than_its_objects() -> No
 
 
 def test_a_key_that_reaches_other_buckets_is_refused(server: Server) -> None:
-    with pytest.raises(StoreError, match="not kept to the bucket ray"):
+    with pytest.raises(StoreError, match="not kept to"):
         run(WsgiPool(server), key=CREDENTIALS)
 
 
@@ -122,7 +122,7 @@ def test_a_store_without_an_admin_api_may_have_the_key_already(
 
 def test_a_store_without_an_admin_api_and_without_the_key_is_told(minio: MinioPool) -> None:
     minio.refuse["add-canned-policy"] = (404, "404 page not found")
-    with pytest.raises(StoreError, match="no admin API of MinIO's kind") as caught:
+    with pytest.raises(StoreError, match="no admin API") as caught:
         run(minio, key=Credentials("stranger", "secret"))
     assert "docs/store.md" in caught.value.hint
 

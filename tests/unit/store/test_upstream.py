@@ -72,7 +72,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> Non
     ["127.0.0.1:9000", "ftp://h", "http://", "http://h/path", "http://h?x=1", "http://AKIA:very-secret@h"],
 )
 def test_what_is_no_address_is_a_mistake_in_the_command(tmp_path: Path, url: str) -> None:
-    with pytest.raises(UsageError, match="not an address of an object store"):
+    with pytest.raises(UsageError, match="not an address"):
         named(tmp_path, url)
 
 
@@ -177,7 +177,7 @@ def test_a_store_that_is_too_slow_for_a_lab_is_told_before_it_starts(server: Ser
             return super().urlopen(method, url, *args, **kw)
 
     server("PUT", "/course")
-    with pytest.raises(StoreError, match=r"takes 1\.8 s to list the bucket course; a lab.* gives it 1\.5 s"):
+    with pytest.raises(StoreError, match=r"takes 1\.8 s.* 1\.5 s"):
         upstream.check(THERE, refuse, pool=Slow(server), clock=clock)
 
 

@@ -34,10 +34,10 @@ def test_the_page_shows_the_third_script_from_its_import_to_its_end() -> None:
 def hunks(one: str, other: str) -> list[str]:
     """What differs between two scripts, with a line around it, as `diff` writes it."""
     before, after = ((ROOT / "workspace/food11" / name).read_text().splitlines() for name in (one, other))
-    found: list[list[str]] = []
+    hunks: list[list[str]] = []
     for line in list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]:
         if line.startswith("@@"):
-            found.append([])
+            hunks.append([])
         else:
-            found[-1].append(line.rstrip())
-    return ["\n".join(hunk) for hunk in found]
+            hunks[-1].append(line.rstrip())
+    return ["\n".join(hunk) for hunk in hunks]

@@ -63,9 +63,9 @@ def report(service: str, *, host: str = "", gpus: list[Row] | None = None, **cha
     }
 
 
-def processes(*each: tuple[float, int]) -> Row:
+def processes(*usages: tuple[float, int]) -> Row:
     """The details of a node with these processes: CPU in percent, memory in bytes."""
-    return {"workers": [{"cpuPercent": cpu, "memoryInfo": {"rss": float(rss)}} for cpu, rss in each]}
+    return {"workers": [{"cpuPercent": cpu, "memoryInfo": {"rss": float(rss)}} for cpu, rss in usages]}
 
 
 def three(*, host: str = "") -> tuple[Row, ...]:
@@ -142,8 +142,8 @@ def test_of_all_the_hosts_gpus_the_pinned_one_is_shown() -> None:
 
 
 def test_an_amd_gpu_is_found_by_its_index() -> None:
-    found = gpu_loads(1.0, 1.0, [{**MI250, "index": 0}, MI250], GpuAssignment("w", "1"), simulated=False)
-    assert [(g.index, g.name, g.utilization) for g in found] == [(1, "AMD Instinct MI250X", 42.0)]
+    loads = gpu_loads(1.0, 1.0, [{**MI250, "index": 0}, MI250], GpuAssignment("w", "1"), simulated=False)
+    assert [(g.index, g.name, g.utilization) for g in loads] == [(1, "AMD Instinct MI250X", 42.0)]
 
 
 def test_a_mig_slice_has_no_utilization() -> None:
@@ -152,8 +152,8 @@ def test_a_mig_slice_has_no_utilization() -> None:
 
 
 def test_a_gpu_that_the_reporter_does_not_see_is_shown_without_numbers() -> None:
-    found = gpu_loads(1.0, 0.5, [], GpuAssignment("w", "1", "MI250X"), simulated=False)
-    assert found == (GpuLoad(0, "MI250X", False, 0.5),)
+    loads = gpu_loads(1.0, 0.5, [], GpuAssignment("w", "1", "MI250X"), simulated=False)
+    assert loads == (GpuLoad(0, "MI250X", False, 0.5),)
 
 
 def test_a_node_without_gpus_shows_none_of_its_hosts() -> None:
@@ -161,8 +161,8 @@ def test_a_node_without_gpus_shows_none_of_its_hosts() -> None:
 
 
 def test_shares_fill_the_gpus_of_a_node_in_turn() -> None:
-    found = gpu_loads(2.0, 1.5, [], None, simulated=True)
-    assert [g.share for g in found] == [1.0, 0.5]
+    loads = gpu_loads(2.0, 1.5, [], None, simulated=True)
+    assert [g.share for g in loads] == [1.0, 0.5]
 
 
 def test_a_node_that_ray_has_not_looked_at_yet_has_no_numbers() -> None:

@@ -18,10 +18,10 @@ def why(api: Dashboard) -> dict[str, Waiting]:
 
 def test_an_entrypoint_that_no_node_can_hold_is_infeasible() -> None:
     api = Dashboard(jobs=(rows.job("big", "PENDING"),), actors=(rows.supervisor("big", GPU=2.0, CPU=8.0),))
-    found = why(api)["big"]
-    assert (found.kind, found.what, found.count) == ("infeasible", "entrypoint", 1)
-    assert found.reason == "no node has 2 GPU; the largest has 1"
-    assert (dict(found.demand), found.short, found.holders) == ({"GPU": 2.0, "CPU": 8.0}, ("GPU",), ())
+    waiting = why(api)["big"]
+    assert (waiting.kind, waiting.what, waiting.count) == ("infeasible", "entrypoint", 1)
+    assert waiting.reason == "no node has 2 GPU; the largest has 1"
+    assert (dict(waiting.demand), waiting.short, waiting.holders) == ({"GPU": 2.0, "CPU": 8.0}, ("GPU",), ())
 
 
 def test_a_demand_that_fits_nowhere_together_says_what_the_nodes_offer() -> None:
@@ -51,12 +51,12 @@ def test_a_job_that_waits_for_others_names_who_holds_what_where() -> None:
             rows.supervisor("c", GPU=1.0),
         ),
     )
-    found = why(api)["c"]
-    assert found.kind == "others"
-    assert found.reason == "needs 1 GPU; free: ray-worker-0 0 GPU, ray-worker-1 0.5 GPU"
-    assert [(h.job, h.service) for h in found.holders] == [("a", "ray-worker-0"), ("b", "ray-worker-1")]
-    assert found.held_by == "a (entrypoint: 1 GPU on ray-worker-0), b (entrypoint: 0.5 GPU on ray-worker-1)"
-    assert found.text == f"{found.reason}; held by {found.held_by}"
+    waiting = why(api)["c"]
+    assert waiting.kind == "others"
+    assert waiting.reason == "needs 1 GPU; free: ray-worker-0 0 GPU, ray-worker-1 0.5 GPU"
+    assert [(h.job, h.service) for h in waiting.holders] == [("a", "ray-worker-0"), ("b", "ray-worker-1")]
+    assert waiting.held_by == "a (entrypoint: 1 GPU on ray-worker-0), b (entrypoint: 0.5 GPU on ray-worker-1)"
+    assert waiting.text == f"{waiting.reason}; held by {waiting.held_by}"
     assert set(why(api)) == {"c"}
 
 
@@ -93,16 +93,16 @@ def test_a_running_job_whose_ranks_have_no_place_waits_too() -> None:
         ),
         groups=(rows.pending_group("02000000", 2, GPU=1.0, CPU=8.0),),
     )
-    found = why(api)["train"]
-    assert (found.kind, found.what, found.count) == ("others", "ranks", 2)
-    assert found.reason == (
+    waiting = why(api)["train"]
+    assert (waiting.kind, waiting.what, waiting.count) == ("others", "ranks", 2)
+    assert waiting.reason == (
         "needs 2 x 8 CPU and 1 GPU, of which 1 fit now; free: ray-worker-0 1 GPU, ray-worker-1 0.5 GPU"
     )
-    assert [h.job for h in found.holders] == ["other"]
+    assert [h.job for h in waiting.holders] == ["other"]
 
 
 @pytest.mark.parametrize(
-    ("count", "each", "reason"),
+    ("count", "per_rank", "reason"),
     [
         (1, {"GPU": 2.0}, "no node has 2 GPU; the largest has 1"),
         (2, {"GPU": 1.0, "CPU": 16.0}, "no node has 16 CPU; the largest has 8 (for each of 2 ranks)"),
@@ -110,12 +110,12 @@ def test_a_running_job_whose_ranks_have_no_place_waits_too() -> None:
     ],
 )
 def test_ranks_that_the_nodes_could_never_hold_are_infeasible(
-    count: int, each: dict[str, float], reason: str
+    count: int, per_rank: dict[str, float], reason: str
 ) -> None:
     api = Dashboard(
         jobs=(rows.job("train", driver="02000000"),),
         actors=(TRAIN,),
-        groups=(rows.group("02000000", *[("", each)] * count, state="PENDING"),),
+        groups=(rows.group("02000000", *[("", per_rank)] * count, state="PENDING"),),
     )
     assert (why(api)["train"].kind, why(api)["train"].reason) == ("infeasible", reason)
 
@@ -151,8 +151,8 @@ def test_bundles_that_ask_for_more_than_all_nodes_have_are_infeasible() -> None:
         jobs=(rows.job("a", driver="02000000"),),
         groups=(rows.group("02000000", *[("", {"CPU": c}) for c in (8.0, 7.0, 2.0)], state="PENDING"),),
     )
-    found = why(api)["a"]
-    assert (found.kind, found.reason) == (
+    waiting = why(api)["a"]
+    assert (waiting.kind, waiting.reason) == (
         "infeasible",
         "only 2 of 3 bundles of the placement group fit on the nodes; each asks for 8 CPU",
     )
@@ -164,8 +164,8 @@ def test_alike_ranks_that_no_arrangement_holds_are_infeasible_though_the_sums_wo
         actors=(TRAIN,),
         groups=(rows.pending_group("02000000", 3, GPU=0.6),),
     )
-    found = why(api)["train"]
-    assert (found.kind, found.reason[:16]) == ("infeasible", "only 2 of 3 rank")
+    waiting = why(api)["train"]
+    assert (waiting.kind, waiting.reason[:16]) == ("infeasible", "only 2 of 3 rank")
 
 
 def test_what_only_ray_knows_to_be_infeasible_is_believed() -> None:
@@ -173,8 +173,8 @@ def test_what_only_ray_knows_to_be_infeasible_is_believed() -> None:
         jobs=(rows.job("a", driver="02000000"),),
         groups=(rows.pending_group("02000000", 2, "INFEASIBLE", GPU=0.5),),
     )
-    found = why(api)["a"]
-    assert (found.kind, found.what) == ("infeasible", "placement group")
+    waiting = why(api)["a"]
+    assert (waiting.kind, waiting.what) == ("infeasible", "placement group")
 
 
 def test_an_entrypoint_that_holds_the_gpu_of_its_own_ranks_is_found() -> None:
@@ -185,9 +185,9 @@ def test_an_entrypoint_that_holds_the_gpu_of_its_own_ranks_is_found() -> None:
         actors=(TRAIN, rows.supervisor("train", "ray-worker-0", GPU=1.0)),
         groups=(rows.pending_group("02000000", 1, GPU=1.0),),
     )
-    found = why(api)["train"]
-    assert found.kind == "others"
-    assert found.held_by == "train (entrypoint: 1 GPU on ray-worker-0)"
+    waiting = why(api)["train"]
+    assert waiting.kind == "others"
+    assert waiting.held_by == "train (entrypoint: 1 GPU on ray-worker-0)"
 
 
 def test_a_job_that_queues_for_more_of_what_it_has_does_not_wait() -> None:
@@ -221,14 +221,14 @@ def test_only_the_bundles_without_a_place_wait() -> None:
     api = Dashboard(
         jobs=(rows.job("train", driver="02000000"), rows.job("x")), groups=(lost,), actors=(TRAIN, *others)
     )
-    found = why(api)["train"]
-    assert (found.kind, found.count, dict(found.demand)) == ("others", 1, cpus)
+    waiting = why(api)["train"]
+    assert (waiting.kind, waiting.count, dict(waiting.demand)) == ("others", 1, cpus)
 
 
 def test_tasks_that_no_node_can_run_are_infeasible_and_counted() -> None:
     wants = tuple(rows.task("big", "07000000", GPU=2.0, CPU=1.0) for _ in range(3))
-    found = why(Dashboard(jobs=(rows.driver("07000000"),), tasks=wants))["interactive-07000000"]
-    assert (found.kind, found.what, found.count) == ("infeasible", "task big", 3)
+    waiting = why(Dashboard(jobs=(rows.driver("07000000"),), tasks=wants))["interactive-07000000"]
+    assert (waiting.kind, waiting.what, waiting.count) == ("infeasible", "task big", 3)
 
 
 def full(*actors: rows.Row) -> Dashboard:
@@ -238,10 +238,10 @@ def full(*actors: rows.Row) -> Dashboard:
 
 
 def test_an_actor_that_names_no_resources_waits_for_the_cpu_that_ray_places_it_with() -> None:
-    found = why(full(rows.actor("Counter", "07000000", state="PENDING_CREATION")))["a"]
-    assert (found.kind, found.what, dict(found.demand)) == ("others", "actor Counter", {"CPU": 1.0})
-    assert found.reason == "needs 1 CPU; free: ray-worker-0 0 CPU, ray-worker-1 0 CPU"
-    assert {h.job for h in found.holders} == {"x"}
+    waiting = why(full(rows.actor("Counter", "07000000", state="PENDING_CREATION")))["a"]
+    assert (waiting.kind, waiting.what, dict(waiting.demand)) == ("others", "actor Counter", {"CPU": 1.0})
+    assert waiting.reason == "needs 1 CPU; free: ray-worker-0 0 CPU, ray-worker-1 0 CPU"
+    assert {h.job for h in waiting.holders} == {"x"}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_pending_job_with_room_is_starting() -> None:
         jobs=(rows.job("a", "PENDING"), rows.job("b", "PENDING"), rows.job("c", "PENDING")),
         actors=(rows.supervisor("a", GPU=1.0), rows.supervisor("b")),
     )
-    assert {name: found.kind for name, found in why(api).items()} == dict.fromkeys("abc", "starting")
+    assert {name: waiting.kind for name, waiting in why(api).items()} == dict.fromkeys("abc", "starting")
 
 
 def test_a_later_job_does_not_count_on_what_an_earlier_one_is_starting_with() -> None:
@@ -282,9 +282,9 @@ def test_a_later_job_does_not_count_on_what_an_earlier_one_is_starting_with() ->
         jobs=(rows.job("later", "PENDING", order=1), rows.job("first", "PENDING")),
         actors=(rows.supervisor("later", GPU=1.0), rows.supervisor("first", GPU=1.0)),
     )
-    found = why(api)
-    assert (found["first"].kind, found["later"].kind) == ("starting", "others")
-    assert found["later"].held_by == "first (entrypoint, starting: 1 GPU on ray-worker-0)"
+    waiting = why(api)
+    assert (waiting["first"].kind, waiting["later"].kind) == ("starting", "others")
+    assert waiting["later"].held_by == "first (entrypoint, starting: 1 GPU on ray-worker-0)"
 
 
 def test_an_actor_that_has_a_process_but_not_yet_a_place_is_not_waiting() -> None:
@@ -294,9 +294,9 @@ def test_an_actor_that_has_a_process_but_not_yet_a_place_is_not_waiting() -> Non
         jobs=(rows.job("first", "PENDING"), rows.job("placed", "PENDING", order=1)),
         actors=(rows.supervisor("first", GPU=1.0), rows.supervisor("placed", pid=99, GPU=1.0)),
     )
-    found = why(api)
-    assert (found["placed"].kind, found["first"].kind) == ("starting", "others")
-    assert [h.job for h in found["first"].holders] == ["placed"]
+    waiting = why(api)
+    assert (waiting["placed"].kind, waiting["first"].kind) == ("starting", "others")
+    assert [h.job for h in waiting["first"].holders] == ["placed"]
 
 
 def test_starting_is_not_told_of_running_jobs() -> None:

@@ -186,7 +186,7 @@ class Room:
     def visit(self, story: Callable[..., Coroutine[Any, Any, None]], *people: str) -> None:
         """Tell a story with a browser of each of these people, who are signed in."""
 
-        async def told() -> None:
+        async def visits() -> None:
             async with self.opened() as session:
                 browsers = [Browser(session) for _ in people]
                 for browser, name in zip(browsers, people, strict=True):
@@ -195,4 +195,4 @@ class Room:
                         assert page.status == 303, page.text
                 await story(*browsers)
 
-        asyncio.run(told())
+        asyncio.run(visits())

@@ -16,7 +16,7 @@ from lab.daemons.gateway.upstream import Body, Reply, TooLongError, UnansweredEr
 from lab.people.policy import Role
 from lab.people.registry import Newcomer, Registry
 from tests.unit.daemons.queue.test_routes import Site
-from tests.unit.daemons.queue.world import World, queue
+from tests.unit.daemons.queue.world import ControllerLab, queue
 
 WORK = {"WORK": "3", "GPUS": "0"}
 """Variables by which the Ray of the tests knows how long a job works."""
@@ -50,7 +50,7 @@ class QueueSide:
 class RaySide:
     """The pages of Ray's dashboard over the jobs of the world's Ray."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerLab) -> None:
         self.world = world
         self.asked: list[tuple[str, str]] = []
         self.more: dict[str, dict[str, Any]] = {}
@@ -123,7 +123,7 @@ class Class:
     """ann and ben are students, eva assists, tom teaches; each has two CPUs' worth of queue."""
 
     def __init__(self, folder: Path) -> None:
-        self.world = World(folder / "queue")
+        self.world = ControllerLab(folder / "queue")
         site = Site(self.world)
         shared = queue("class", 8)[:2]
         shared[1]["spec"]["resourceGroups"] = [

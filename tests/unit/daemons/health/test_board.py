@@ -25,9 +25,9 @@ def heard(board: Board, now: float, *results: Result, boot: str = "1") -> tuple[
 
 
 def state(board: Board, device: str = GPU) -> Health:
-    found = board.state(NODE, device)
-    assert found is not None
-    return found
+    known = board.state(NODE, device)
+    assert known is not None
+    return known
 
 
 def fed(states: str, **more: Any) -> str:
@@ -75,14 +75,14 @@ def test_the_worst_check_decides_and_is_the_reason() -> None:
     board = Board()
     heard(board, T0, result(PASS, "a"), result(EVICT, "b"), result(WARN, "c"))
     assert (state(board).state, state(board).reason, state(board).message) == (EVICT, "b", "b says EVICT")
-    assert [each.name for each in state(board).checks] == ["a", "b", "c"]
+    assert [check.name for check in state(board).checks] == ["a", "b", "c"]
 
 
 def test_devices_of_a_node_are_apart() -> None:
     board = Board()
     heard(board, T0, result(EVICT), result(PASS, "disk", CPU))
     assert (state(board).state, state(board, CPU).state) == (EVICT, PASS)
-    assert [each.device for each in board.states()] == [GPU, CPU]
+    assert [state.device for state in board.states()] == [GPU, CPU]
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,16 @@ def test_hysteresis(results: str, worse_after: int, better_after: int, expected:
 
 
 def test_a_change_says_what_was_before_and_since_when() -> None:
-    board, told = Board(), list[Change]()
-    board.listen(told.extend)
+    board, changes = Board(), list[Change]()
+    board.listen(changes.extend)
     heard(board, T0, result(PASS))
     heard(board, T0 + 5, result(PASS))
     heard(board, T0 + 10, result(EVICT))
     heard(board, T0 + 15, result(EVICT))
     assert [
-        (each.at, each.old and each.old.state, each.new.state) for each in told if each.new.device == GPU
+        (change.at, change.old and change.old.state, change.new.state)
+        for change in changes
+        if change.new.device == GPU
     ] == [
         (T0, None, PASS),
         (T0 + 10, PASS, EVICT),
@@ -135,7 +137,7 @@ def test_a_change_says_what_was_before_and_since_when() -> None:
 def test_another_reason_for_the_same_state_is_a_change_but_not_a_new_beginning() -> None:
     board = Board()
     heard(board, T0, result(WARN, "a"))
-    (change,) = [each for each in heard(board, T0 + 5, result(EVICT, "b")) if each.new.device == GPU]
+    (change,) = [change for change in heard(board, T0 + 5, result(EVICT, "b")) if change.new.device == GPU]
     assert change.new.reason == "b"
     (change,) = heard(board, T0 + 10, result(EVICT, "a"))
     assert (change.new.reason, change.new.since) == ("a", T0 + 5)
@@ -146,7 +148,7 @@ def test_a_silent_agent_makes_its_devices_unknown_and_a_report_makes_them_known_
     heard(board, T0, result(PASS))
     assert board.tick(T0 + 15) == ()
     changes = board.tick(T0 + 15.1)
-    assert [(each.new.device, each.new.state, each.new.reason) for each in changes] == [
+    assert [(change.new.device, change.new.state, change.new.reason) for change in changes] == [
         (GPU, UNKNOWN, SILENT),
         (CPU, UNKNOWN, SILENT),
     ]
@@ -256,7 +258,7 @@ def test_a_node_that_is_silent_for_long_is_forgotten_unless_a_device_is_broken()
     heard(board, T0, result(PASS))
     board.report("ray-worker-1", [result(EVICT)], T0, devices=DEVICES, interval=5.0)
     board.tick(T0 + FORGOTTEN_SECONDS + 1)
-    assert [(each.node, each.device) for each in board.states()] == [
+    assert [(state.node, state.device) for state in board.states()] == [
         ("ray-worker-1", GPU),
         ("ray-worker-1", CPU),
     ]

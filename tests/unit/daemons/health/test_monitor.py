@@ -75,12 +75,12 @@ class Watched:
         return orders
 
     def post(self, page: str, **body: Any) -> dict[str, Any]:
-        found: dict[str, Any] = plain(getattr(self.monitor, page)(json.dumps(body).encode()))
-        return found
+        answer: dict[str, Any] = plain(getattr(self.monitor, page)(json.dumps(body).encode()))
+        return answer
 
     def state(self, device: str = GPU) -> str:
-        found = [each for each in plain(self.monitor.view())["devices"] if each["device"] == device]
-        return str(found[0]["state"])
+        rows = [row for row in plain(self.monitor.view())["devices"] if row["device"] == device]
+        return str(rows[0]["state"])
 
     def second(self) -> None:
         self.clock.now += 1.0
@@ -153,7 +153,7 @@ def test_a_result_that_has_to_be_confirmed_is_asked_for_again(world: Watched) ->
 
 
 @pytest.mark.parametrize(
-    ("page", "body", "error", "told"),
+    ("page", "body", "error", "message"),
     [
         ("report", {"node": "x"}, UsageError, "boot is missing"),
         ("run", {"node": "x"}, NotFoundError, "no health agent of a node 'x'"),
@@ -166,11 +166,11 @@ def test_a_result_that_has_to_be_confirmed_is_asked_for_again(world: Watched) ->
     ],
 )
 def test_what_is_wrong_is_refused_and_changes_nothing(
-    world: Watched, page: str, body: dict[str, Any], error: type[Exception], told: str
+    world: Watched, page: str, body: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     world.report(result())
     before = plain(world.monitor.view())
-    with pytest.raises(error, match=re.escape(told)):
+    with pytest.raises(error, match=re.escape(message)):
         world.post(page, **body)
     assert plain(world.monitor.view()) == before
 
@@ -263,7 +263,7 @@ def test_listeners_hear_of_a_change_under_the_lock(world: Watched) -> None:
     heard = list[Change]()
     world.monitor.board.listen(heard.extend)
     world.report(result(EVICT))
-    assert [(each.new.device, each.new.state) for each in heard] == [(GPU, EVICT), ("cpu", UNKNOWN)]
+    assert [(change.new.device, change.new.state) for change in heard] == [(GPU, EVICT), ("cpu", UNKNOWN)]
 
 
 # Metrics
@@ -272,16 +272,16 @@ def test_listeners_hear_of_a_change_under_the_lock(world: Watched) -> None:
 def samples(world: Watched) -> dict[tuple[str, ...], float]:
     """(metric, values of its labels in the order of their names) -> value."""
     return {
-        (each.name, *(each.labels[name] for name in sorted(each.labels))): each.value
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in HealthCollector(world.monitor).collect()
-        for each in family.samples
+        for sample in family.samples
     }
 
 
 def test_the_gauge_has_autopilots_name_labels_and_values(world: Watched) -> None:
     world.report(result(EVICT), result(PASS, "pciebw", value=12.5, unit="GB/s"), result(PASS, "shm", "cpu"))
-    found = {key[1:]: value for key, value in samples(world).items() if key[0] == "autopilot_health_checks"}
-    assert found == {  # cpumodel, deviceid, gpumodel, health, node
+    gauge = {key[1:]: value for key, value in samples(world).items() if key[0] == "autopilot_health_checks"}
+    assert gauge == {  # cpumodel, deviceid, gpumodel, health, node
         ("a processor", GPU, "simulated", "ecc", NODE): 1.0,
         ("a processor", GPU, "simulated", "pciebw", NODE): 12.5,
         ("a processor", "cpu", "", "shm", NODE): 0.0,
@@ -300,10 +300,10 @@ def test_a_silent_node_has_a_state_and_no_checks(world: Watched) -> None:
     world.report(result())
     world.clock.now += 20
     world.monitor.tick()
-    found = samples(world)
-    assert found["raylab_health_state", GPU, NODE, UNKNOWN] == 1.0
-    assert found["raylab_health_state", GPU, NODE, PASS] == 0.0
-    assert not [key for key in found if key[0] == "autopilot_health_checks"]
+    values = samples(world)
+    assert values["raylab_health_state", GPU, NODE, UNKNOWN] == 1.0
+    assert values["raylab_health_state", GPU, NODE, PASS] == 0.0
+    assert not [key for key in values if key[0] == "autopilot_health_checks"]
 
 
 def test_dashboard_and_alerts_ask_only_for_metrics_that_are_served(world: Watched) -> None:

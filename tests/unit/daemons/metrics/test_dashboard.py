@@ -46,8 +46,8 @@ def test_every_panel_and_annotation_asks_the_provisioned_datasource() -> None:
     provisioned = (GRAFANA / "provisioning" / "datasources" / "prometheus.yaml").read_text()
     wanted = {"type": "prometheus", "uid": "raylab-prometheus"}
     assert f"uid: {wanted['uid']}\n" in provisioned
-    for each in (*DOCUMENT["panels"], *DOCUMENT["annotations"]["list"]):
-        assert each["datasource"] == wanted
+    for item in (*DOCUMENT["panels"], *DOCUMENT["annotations"]["list"]):
+        assert item["datasource"] == wanted
 
 
 def test_ray_asks_for_the_datasource_by_its_name() -> None:
@@ -69,7 +69,7 @@ def test_the_document_on_metrics_names_every_metric_that_is_served() -> None:
 
 
 def test_queries_of_panels_and_annotations_are_found() -> None:
-    found = queries()
-    assert Query("Nodes alive", "sum(raylab_node_alive) or vector(0)", False) in found
-    assert Query("Faults", "raylab_fault_active", True) in found
-    assert len(found) == sum(len(p["targets"]) for p in DOCUMENT["panels"]) + 1
+    asked = queries()
+    assert Query("Nodes alive", "sum(raylab_node_alive) or vector(0)", False) in asked
+    assert Query("Faults", "raylab_fault_active", True) in asked
+    assert len(asked) == sum(len(p["targets"]) for p in DOCUMENT["panels"]) + 1

@@ -68,7 +68,7 @@ def ask(
 ) -> tuple[str, Any, bytes]:
     asked = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "HTTP_HOST": host, **environ}
     said: list[Any] = []
-    body = b"".join(make_guard("http://behind:1", behind)(asked, lambda *each: said.extend(each)))
+    body = b"".join(make_guard("http://behind:1", behind)(asked, lambda *lines: said.extend(lines)))
     return said[0], dict(said[1]), body
 
 

@@ -234,4 +234,4 @@ def test_the_cluster_is_read_with_its_nodes_addresses_and_jobs() -> None:
 
     assert [node.service for node in view.nodes] == ["ray-head"]
     assert view.addresses["n1"].instance == "10.0.0.2:4000"
-    assert [each.submission_id for each in view.jobs] == ["a"]
+    assert [job.submission_id for job in view.jobs] == ["a"]

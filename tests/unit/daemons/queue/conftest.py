@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.daemons.queue.world import World
+from tests.unit.daemons.queue.world import ControllerLab
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def world(tmp_path: Path) -> Iterator[ControllerLab]:
+    made = ControllerLab(tmp_path)
     yield made
     made.close()

@@ -36,27 +36,29 @@ class State(Controller):
         self.clock, self.resource = StillClock(), "nvidia.com/gpu"
         self.away, self.capacity = {}, {}
         self.engine = Engine(given)
-        self.told: list[StoredEvent] = []
+        self.stored: list[StoredEvent] = []
         self.records = {}
-        for each in workloads:
-            self._note(self.engine.submit(each, NOW))
+        for workload in workloads:
+            self._note(self.engine.submit(workload, NOW))
         self._note(self.engine.settle(NOW))
-        for each in workloads:
-            self.records[each.key] = self._record(each, jobs.get(each.name, {}))
+        for workload in workloads:
+            self.records[workload.key] = self._record(workload, jobs.get(workload.name, {}))
 
     def _note(self, changes: Sequence[Change]) -> None:
-        self.told += (StoredEvent(len(self.told) + place, each) for place, each in enumerate(changes, 1))
+        self.stored += (
+            StoredEvent(len(self.stored) + place, change) for place, change in enumerate(changes, 1)
+        )
 
-    def _record(self, each: Workload, fields: dict[str, Any]) -> Record:
-        item = self.engine.items[each.key]
+    def _record(self, workload: Workload, fields: dict[str, Any]) -> Record:
+        item = self.engine.items[workload.key]
         phases = {ADMITTED: RUNNING, FINISHED: DONE}
         attempts: tuple[Attempt, ...] = ()
         if item.state in phases:
-            attempts = (Attempt(1, each.name, item.admitted_at or 0.0),)
+            attempts = (Attempt(1, workload.name, item.admitted_at or 0.0),)
         job = QueuedJob(**{"command": ("python", "train.py"), "attempts": attempts, **fields})
         finished = NOW if item.state == FINISHED else None
-        return Record(each.key, job, phases.get(item.state, QUEUED), each.created, finished)
+        return Record(workload.key, job, phases.get(item.state, QUEUED), workload.created, finished)
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
-        found = [each for each in self.told if workload in ("", each.change.workload)]
-        return [each for each in found if each.number > since][:limit]
+        events = [event for event in self.stored if workload in ("", event.change.workload)]
+        return [event for event in events if event.number > since][:limit]

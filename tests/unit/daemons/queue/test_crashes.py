@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from lab.daemons.queue.model import DONE
-from tests.unit.daemons.queue.world import Points, World, priority, queue, short, unflavored
+from tests.unit.daemons.queue.world import ControllerLab, Points, priority, queue, short, unflavored
 
-Story = Callable[[World], None]
+Story = Callable[[ControllerLab], None]
 LOWER = {"withinClusterQueue": "LowerPriority"}
 ZIP = b"PK\x05\x06" + bytes(18)
 
 
-def admission(world: World) -> None:
+def admission(world: ControllerLab) -> None:
     """Three jobs, the first of which fills the queue, and brings a package."""
     world.apply(*queue("a", 2))
     sha = hashlib.sha256(ZIP).hexdigest()
@@ -36,7 +36,7 @@ def admission(world: World) -> None:
     ]
 
 
-def preemption(world: World) -> None:
+def preemption(world: ControllerLab) -> None:
     """A job of higher priority comes, and the other goes on where its checkpoint was."""
     world.apply(*queue("a", 2, preemption=LOWER), priority("high", 10))
     world.submit("low", gpus=2, work=12)
@@ -48,7 +48,7 @@ def preemption(world: World) -> None:
     assert ("Preempted", "InClusterQueue") in world.events("low")
 
 
-def cancelled_while_submitting(world: World) -> None:
+def cancelled_while_submitting(world: ControllerLab) -> None:
     """A job is cancelled between its admission and the time at which Ray knows it."""
     world.apply(*queue("a", 1))
     world.submit("one", work=4)
@@ -61,7 +61,7 @@ def cancelled_while_submitting(world: World) -> None:
     assert short(world.job("two"))[-1] == "SUCCEEDED"
 
 
-def cancelled_while_running(world: World) -> None:
+def cancelled_while_running(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=100)
     world.run(5)
@@ -70,7 +70,7 @@ def cancelled_while_running(world: World) -> None:
     assert short(world.job("one"))[-1] == "STOPPED"
 
 
-def head_lost(world: World) -> None:
+def head_lost(world: ControllerLab) -> None:
     """Ray forgets its jobs, and is away for a while."""
     world.apply(*queue("a", 2))
     world.submit("one", work=8)
@@ -86,7 +86,7 @@ def head_lost(world: World) -> None:
         assert ("Requeued", "NodeFailures") in world.events(name)
 
 
-def deactivation(world: World) -> None:
+def deactivation(world: ControllerLab) -> None:
     """A job that runs is deactivated, and activated again."""
     world.apply(*queue("a", 1))
     world.submit("one", work=9)
@@ -100,7 +100,7 @@ def deactivation(world: World) -> None:
     assert short(world.job("one"))[-1] == short(world.job("two"))[-1] == "SUCCEEDED"
 
 
-def activated_while_stopping(world: World) -> None:
+def activated_while_stopping(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9)
     world.run(4)
@@ -111,19 +111,19 @@ def activated_while_stopping(world: World) -> None:
     assert short(world.job("one"))[-1] == "SUCCEEDED"
 
 
-def partial_admission(world: World) -> None:
+def partial_admission(world: ControllerLab) -> None:
     """A job takes fewer workers than it would like, and is told so."""
     world.apply(*queue("a", 3))
     world.submit("one", work=30)
     world.step()
     world.submit("many", work=2, count=4, least=1, ranks="workers")
     world.settle()
-    (many,) = [each for each in world.ray.jobs.values() if each.workload == world.job("many").key]
+    (many,) = [job for job in world.ray.jobs.values() if job.workload == world.job("many").key]
     assert many.gpus == 2
     assert many.order.command[-1] == many.order.runtime_env["env_vars"]["RAYLAB_WORKERS_GRANTED"] == "2"
 
 
-def drained(world: World) -> None:
+def drained(world: ControllerLab) -> None:
     """A queue is stopped and drained, and opened again."""
     world.apply(*queue("a", 2))
     world.submit("one", work=8)
@@ -137,7 +137,7 @@ def drained(world: World) -> None:
     assert short(world.job("one"))[-1] == short(world.job("two"))[-1] == "SUCCEEDED"
 
 
-def reclaimed(world: World) -> None:
+def reclaimed(world: ControllerLab) -> None:
     """A queue gets back what another one has borrowed."""
     reclaim = {"reclaimWithinCohort": "Any"}
     world.apply(
@@ -151,7 +151,7 @@ def reclaimed(world: World) -> None:
     assert short(world.job("one"))[-1] == short(world.job("two"))[-1] == "SUCCEEDED"
 
 
-def out_of_time(world: World) -> None:
+def out_of_time(world: ControllerLab) -> None:
     """A job runs longer than it may."""
     world.apply(*queue("a", 1))
     world.submit("one", work=100, max_time=4)
@@ -162,7 +162,7 @@ def out_of_time(world: World) -> None:
     world.order("one", "cancel", done=lambda record: record.phase == DONE)
 
 
-def out_of_time_without_a_queue(world: World) -> None:
+def out_of_time_without_a_queue(world: ControllerLab) -> None:
     """A job that names no queue runs longer than it may."""
     world.submit("one", "", work=100, max_time=4)
     world.run(12)
@@ -171,7 +171,7 @@ def out_of_time_without_a_queue(world: World) -> None:
     world.order("one", "cancel", done=lambda record: record.phase == DONE)
 
 
-def refused(world: World) -> None:
+def refused(world: ControllerLab) -> None:
     """Ray does not take a job."""
     world.apply(*queue("a", 1))
     world.submit("one", runtime_env={"bad": True})
@@ -181,7 +181,7 @@ def refused(world: World) -> None:
     assert short(world.job("two"))[-1] == "SUCCEEDED"
 
 
-def retried(world: World) -> None:
+def retried(world: ControllerLab) -> None:
     """A job fails and begins again, and keeps its quota meanwhile: another one waits all the time."""
     world.apply(*queue("a", 1))
     world.submit("one", work=6, retry={"pause": 2}, env={"BREAKS": "1", "EXIT": "1"})
@@ -194,7 +194,7 @@ def retried(world: World) -> None:
     assert (one.job.attempts[-1].ended_at or 0.0) <= world.job("two").job.attempts[0].admitted_at
 
 
-def preempted_in_its_pause(world: World) -> None:
+def preempted_in_its_pause(world: ControllerLab) -> None:
     """A job waits for its retry when one of higher priority takes its quota, and begins again after that."""
     world.apply(*queue("a", 1, preemption=LOWER), priority("high", 10))
     world.submit("low", work=6, retry={"pause": 30}, env={"BREAKS": "1"})
@@ -205,7 +205,7 @@ def preempted_in_its_pause(world: World) -> None:
     assert short(world.job("high")) == ["SUCCEEDED"]
 
 
-def retried_without_a_queue(world: World) -> None:
+def retried_without_a_queue(world: ControllerLab) -> None:
     """A job that names no queue fails, begins again, and is cancelled in its next pause."""
     world.submit("one", "", work=90, retry={"pause": 1}, env={"BREAKS": "1"})
     world.run(12)
@@ -237,19 +237,19 @@ STORIES: tuple[Story, ...] = (
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_killed_at_any_point_it_loses_and_doubles_nothing(story: Story, tmp_path: Path) -> None:
-    world = World(tmp_path / "whole")
+    world = ControllerLab(tmp_path / "whole")
     story(world)
     world.check_end()
     world.close()
     points = world.points.count
     assert points > 20
     for at in range(points):
-        told = Points(at)
-        world = World(tmp_path / str(at), told)
+        reached = Points(at)
+        world = ControllerLab(tmp_path / str(at), reached)
         try:
             story(world)
             world.check_end()
         except Exception as error:
-            raise AssertionError(f"killed at {at} of {points}, {told.where}: {error!r}") from error
+            raise AssertionError(f"killed at {at} of {points}, {reached.where}: {error!r}") from error
         assert world.crashes == 1, f"point {at} was not reached"
         world.close()

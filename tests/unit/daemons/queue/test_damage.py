@@ -17,7 +17,7 @@ from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.store import FILE, DamagedError, StateStore
 from lab.errors import StateError
-from tests.unit.daemons.queue.world import AtOnce, RayJob, Time, World, queue
+from tests.unit.daemons.queue.world import AtOnce, ControllerLab, RayJob, Time, queue
 
 NAME = "queue-damaged-20270115T080000.sqlite"
 """The name that a file gets at the time of the tests' clock."""
@@ -30,7 +30,7 @@ class QuickStore(StateStore):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """With the file of a controller that has a queue, a job that runs, and 30 that wait."""
-    world = World(tmp_path)
+    world = ControllerLab(tmp_path)
     world.apply(*queue("a", 1))
     for number in range(31):
         world.submit(f"job {number}", work=1000)
@@ -169,7 +169,7 @@ def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, t
 def test_jobs_of_queues_that_began_anew_are_not_ended_as_strangers(
     tmp_path: Path, began: float, ended: bool
 ) -> None:
-    world = World(tmp_path, queued_only=True)
+    world = ControllerLab(tmp_path, queued_only=True)
     order = Submission(
         ("python",),
         runtime_env={"env_vars": {"GPUS": "1"}},

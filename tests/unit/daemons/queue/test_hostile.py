@@ -15,7 +15,7 @@ from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue.routes import Routes
 from tests.unit.daemons.health.test_monitor import Disk
 from tests.unit.daemons.queue.test_routes import JOB, Site
-from tests.unit.daemons.queue.world import World, priority, queue
+from tests.unit.daemons.queue.world import ControllerLab, priority, queue
 from tests.unit.fuzz import words
 
 TEXTS = st.text(max_size=6) | st.sampled_from(
@@ -34,7 +34,9 @@ FIELDS = words(
 DOCUMENTS = st.one_of(
     st.dictionaries(FIELDS, VALUES, max_size=4),
     st.dictionaries(FIELDS, VALUES, max_size=2).map(lambda more: {**JOB, **more}),
-    st.dictionaries(TEXTS, TEXTS, max_size=3).map(lambda each: {**JOB, "runtime_env": {"env_vars": each}}),
+    st.dictionaries(TEXTS, TEXTS, max_size=3).map(
+        lambda variables: {**JOB, "runtime_env": {"env_vars": variables}}
+    ),
     VALUES,
 ).map(lambda document: json.dumps(document).encode())
 BODIES = DOCUMENTS | st.binary(max_size=40) | st.sampled_from([b"", b"{", b"[" * 9000, b"\xff", b"1e999"])
@@ -53,7 +55,7 @@ METHODS = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "X\n"])
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    world = World(tmp_path_factory.mktemp("hostile"))
+    world = ControllerLab(tmp_path_factory.mktemp("hostile"))
     world.apply(*queue("a", 2), priority("high", 10))
     site = Site(world)
     health = HealthMonitor(Disk(), lambda _: True, world.controller.lock, world.clock, lambda _: None)

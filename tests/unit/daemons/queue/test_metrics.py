@@ -16,37 +16,37 @@ from lab.daemons.queue.model import QUEUED, QueuedJob, Record
 from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Tally, bounds
 from tests.conftest import ROOT
 from tests.dashboard import cells
-from tests.unit.daemons.queue.world import World, priority, queue, unflavored
+from tests.unit.daemons.queue.world import ControllerLab, priority, queue, unflavored
 
 ONE = {"replica_role": "standalone"}
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> ControllerLab:
     """Two queues of a cohort, the second of which takes its quota back."""
-    found = World(tmp_path)
+    world = ControllerLab(tmp_path)
     reclaims = {"preemption": {"reclaimWithinCohort": "Any"}}
-    found.apply(*queue("a", 2, "all"))
-    found.apply(*unflavored(queue("b", 2, "all", **reclaims)), priority("high", 10))
-    return found
+    world.apply(*queue("a", 2, "all"))
+    world.apply(*unflavored(queue("b", 2, "all", **reclaims)), priority("high", 10))
+    return world
 
 
-def samples(world: World) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def samples(world: ControllerLab) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     from prometheus_client.parser import text_string_to_metric_families
 
     text = exposition(world.controller)().decode()
     return {
-        (each.name, tuple(sorted(each.labels.items()))): each.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
-        for each in family.samples
+        for sample in family.samples
     }
 
 
-def value(world: World, metric: str, /, **labels: str) -> float | None:
+def value(world: ControllerLab, metric: str, /, **labels: str) -> float | None:
     return samples(world).get((f"kueue_{metric}", tuple(sorted({**labels, **ONE}.items()))))
 
 
-def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
+def test_quota_usage_and_share_are_told_in_whole_units(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=3, work=60.0)
     world.run(3)
     place = {"cohort": "all", "cluster_queue": "a", "flavor": "h100", "resource": "nvidia.com/gpu"}
@@ -57,23 +57,23 @@ def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
     assert value(world, "admitted_active_workloads", cluster_queue="a") == 1
 
 
-def test_who_waits_is_told_with_the_reason(world: World) -> None:
+def test_who_waits_is_told_with_the_reason(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=4, work=60.0)
     world.run(3)
     world.submit("two", "a", gpus=1, work=60.0)
     world.run(3)
-    told = samples(world)
-    waiting = {labels: n for (name, labels), n in told.items() if name == "kueue_pending_workloads" and n}
+    values = samples(world)
+    waiting = {labels: n for (name, labels), n in values.items() if name == "kueue_pending_workloads" and n}
     assert waiting == {
         (("cluster_queue", "a"), ("replica_role", "standalone"), ("status", "inadmissible")): 1
     }
     reasons = {
-        dict(labels)["reason"] for (name, labels), _ in told.items() if name == "kueue_unadmitted_workloads"
+        dict(labels)["reason"] for (name, labels), _ in values.items() if name == "kueue_unadmitted_workloads"
     }
     assert reasons == {"WaitingForQuota"}
 
 
-def test_counts_are_the_same_after_a_restart_and_go_on(world: World) -> None:
+def test_counts_are_the_same_after_a_restart_and_go_on(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=3, work=30.0)
     world.run(3)
     world.submit("two", "b", gpus=2, work=5.0, priority_class="high")
@@ -170,7 +170,7 @@ def test_a_histogram_has_kueues_bounds_and_a_clock_that_was_set_makes_no_negativ
     assert counted.value("admission_wait_time_seconds_sum", **waited) == 0.0
 
 
-def test_no_series_is_served_that_kueue_does_not_have(world: World) -> None:
+def test_no_series_is_served_that_kueue_does_not_have(world: ControllerLab) -> None:
     world.submit("one", "a", gpus=1, work=2.0)
     world.settle()
     assert asked(exposition(world.controller)().decode()) <= names() | {f"kueue_{name}" for name in COUNTERS}
@@ -178,8 +178,8 @@ def test_no_series_is_served_that_kueue_does_not_have(world: World) -> None:
 
 def names() -> set[str]:
     """Every metric, as Prometheus has it; of histograms without the suffix."""
-    found = {*GAUGES, *(f"{name}_total" for name in COUNTERS), *HISTOGRAMS}
-    return {f"kueue_{name}" for name in found}
+    metrics = {*GAUGES, *(f"{name}_total" for name in COUNTERS), *HISTOGRAMS}
+    return {f"kueue_{name}" for name in metrics}
 
 
 def asked(text: str) -> set[str]:

@@ -17,18 +17,18 @@ from lab.daemons.queue import requests
 from lab.daemons.queue.model import DONE, RUNNING, STOPPING, Record
 from lab.daemons.queue.store import Batch
 from lab.errors import RefusedError, StateError
-from tests.unit.daemons.queue.world import CrashingStore, World, priority, queue, short
+from tests.unit.daemons.queue.world import ControllerLab, CrashingStore, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-def order_of(world: World, name: str) -> Submission:
+def order_of(world: ControllerLab, name: str) -> Submission:
     attempt = world.job(name).attempt
     assert attempt is not None
     return world.ray.jobs[attempt.submission_id].order
 
 
-def test_an_attempt_says_whose_it_is_and_what_it_resumes(world: World) -> None:
+def test_an_attempt_says_whose_it_is_and_what_it_resumes(world: ControllerLab) -> None:
     world.apply(*queue("a", 2, preemption=LOWER), priority("high", 10))
     world.submit("low", gpus=2, work=12, recipe="digits")
     world.run(6)
@@ -54,7 +54,7 @@ def test_an_attempt_says_whose_it_is_and_what_it_resumes(world: World) -> None:
 
 @pytest.mark.parametrize("workload", ["", "ns/another"])
 def test_a_job_of_somebody_else_with_the_same_id_is_neither_taken_for_it_nor_stopped(
-    world: World, workload: str
+    world: ControllerLab, workload: str
 ) -> None:
     world.apply(*queue("a", 1))
     variables = {"env_vars": {"GPUS": "0", "WORK": "60"}}
@@ -80,7 +80,7 @@ def test_a_job_of_somebody_else_with_the_same_id_is_neither_taken_for_it_nor_sto
     ],
     ids=["after a checkpoint", "at once", "at once without a run"],
 )
-def test_a_preempted_job_is_stopped(world: World, fields: dict[str, Any], seconds: range) -> None:
+def test_a_preempted_job_is_stopped(world: ControllerLab, fields: dict[str, Any], seconds: range) -> None:
     world.apply(*queue("a", 1, preemption=LOWER), priority("high", 10))
     world.submit("low", work=100, **fields)
     world.run(5)
@@ -93,7 +93,7 @@ def test_a_preempted_job_is_stopped(world: World, fields: dict[str, Any], second
     assert attempt.ended_at - evicted - 1 in seconds
 
 
-def test_a_checkpoint_is_waited_for_no_longer_than_the_grace(world: World) -> None:
+def test_a_checkpoint_is_waited_for_no_longer_than_the_grace(world: ControllerLab) -> None:
     world.apply(*queue("a", 1, preemption=LOWER), priority("high", 10))
     world.submit("low", work=100, preemption_grace=6)
     world.run(5)
@@ -106,7 +106,7 @@ def test_a_checkpoint_is_waited_for_no_longer_than_the_grace(world: World) -> No
 
 
 @pytest.mark.parametrize("who", ["ray", "store"])
-def test_while_ray_or_the_store_is_away_nothing_is_admitted(world: World, who: str) -> None:
+def test_while_ray_or_the_store_is_away_nothing_is_admitted(world: ControllerLab, who: str) -> None:
     world.apply(*queue("a", 1))
     world.run(2)
     world.ray.away, world.ray.store_away = who == "ray", who == "store"
@@ -125,7 +125,7 @@ def test_while_ray_or_the_store_is_away_nothing_is_admitted(world: World, who: s
     ]
 
 
-def test_a_job_that_takes_more_than_it_asked_for_is_named(world: World) -> None:
+def test_a_job_that_takes_more_than_it_asked_for_is_named(world: ControllerLab) -> None:
     world.apply(*queue("a", 4))
     world.submit("greedy", work=100)
     world.run(3)
@@ -141,7 +141,7 @@ def test_a_job_that_takes_more_than_it_asked_for_is_named(world: World) -> None:
     assert not world.job("greedy").job.takes
 
 
-def test_with_enforce_it_is_ended(world: World) -> None:
+def test_with_enforce_it_is_ended(world: ControllerLab) -> None:
     world.apply(*queue("a", 4))
     world.submit("greedy", work=100, enforce=True)
     world.run(3)
@@ -156,7 +156,7 @@ def test_with_enforce_it_is_ended(world: World) -> None:
 
 def test_queued_only_stops_what_came_past_the_queues(tmp_path: Path) -> None:
     for queued_only in (True, False):
-        world = World(tmp_path / str(queued_only), queued_only=queued_only)
+        world = ControllerLab(tmp_path / str(queued_only), queued_only=queued_only)
         order = Submission(
             ("python",),
             runtime_env={"env_vars": {"GPUS": "1"}},
@@ -174,13 +174,13 @@ def test_queued_only_stops_what_came_past_the_queues(tmp_path: Path) -> None:
         world.close()
 
 
-def _stranger(world: World, order: Submission) -> Any:
+def _stranger(world: ControllerLab, order: Submission) -> Any:
     from tests.unit.daemons.queue.world import RayJob
 
     return RayJob(order, "", world.clock(), 1000.0)
 
 
-def test_pods_are_ready_once_the_job_holds_what_it_was_granted(world: World) -> None:
+def test_pods_are_ready_once_the_job_holds_what_it_was_granted(world: ControllerLab) -> None:
     waits = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -200,7 +200,7 @@ def test_pods_are_ready_once_the_job_holds_what_it_was_granted(world: World) -> 
     assert ("Deactivated", "RequeuingLimitExceeded") in world.events("two")
 
 
-def test_a_job_that_was_stopped_by_somebody_has_failed(world: World) -> None:
+def test_a_job_that_was_stopped_by_somebody_has_failed(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=100)
     world.run(4)
@@ -209,7 +209,7 @@ def test_a_job_that_was_stopped_by_somebody_has_failed(world: World) -> None:
     assert world.controller.engine.items[world.job("one").key].reason == "Failed"
 
 
-def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: World) -> None:
+def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=6)
     world.submit("two", work=100)
@@ -223,11 +223,11 @@ def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: World) -> N
     world.run(6)
     attempt = world.job(running[0]).job.attempts[0]
     assert (attempt.ended, attempt.evicted) == ("STOPPED", "Maintenance")
-    told = [e.change.message for e in world.controller.events() if e.change.event == "Evicted"]
-    assert told == ["GPU 0 is dusty"]
+    messages = [e.change.message for e in world.controller.events() if e.change.event == "Evicted"]
+    assert messages == ["GPU 0 is dusty"]
 
 
-def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:
+def test_a_change_that_cannot_be_written_did_not_happen(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.run(2)
     world.submit("one", work=3)
@@ -252,7 +252,7 @@ def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:
 
 
 def test_a_job_that_could_not_be_written_is_shown_to_nobody_and_ends_no_step(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ControllerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.submit("before", "", work=60, retry={})
     world.run(3)
@@ -272,7 +272,7 @@ def test_a_job_that_could_not_be_written_is_shown_to_nobody_and_ends_no_step(
 
 
 def test_what_ray_showed_of_a_job_that_is_not_on_disk_ends_no_step(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ControllerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.step()  # tidies, which it will not do again soon
     with monkeypatch.context() as patch:
@@ -286,7 +286,7 @@ def test_what_ray_showed_of_a_job_that_is_not_on_disk_ends_no_step(
 
 
 def test_an_unforeseen_error_of_a_task_is_tried_again_with_a_back_off(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ControllerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.apply(*queue("a", 1))
     world.run(8)
@@ -306,7 +306,7 @@ def test_an_unforeseen_error_of_a_task_is_tried_again_with_a_back_off(
 
 
 def test_an_unforeseen_error_of_a_look_is_that_of_who_was_looked_at(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ControllerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.run(8)
     assert not world.controller.away
@@ -323,7 +323,7 @@ def full(*_: object, **__: object) -> None:
     raise StateError("the disk is full")
 
 
-def test_an_end_among_two_thousand_that_wait_costs_little(world: World) -> None:
+def test_an_end_among_two_thousand_that_wait_costs_little(world: ControllerLab) -> None:
     """The step after it admits the next job, and writes that, the one that ended, and the new head."""
     world.apply(*queue("a", 1))
     first = world.submit("first", work=30)

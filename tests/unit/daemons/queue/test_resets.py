@@ -11,17 +11,17 @@ from lab.api.base import plain
 from lab.daemons.queue.model import DONE, RESETTING
 from lab.daemons.queue.views import describe
 from lab.errors import RefusedError, UsageError
-from tests.unit.daemons.queue.world import World, priority, queue, short
+from tests.unit.daemons.queue.world import ControllerLab, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-def retry_of(world: World, name: str) -> dict[str, Any]:
+def retry_of(world: ControllerLab, name: str) -> dict[str, Any]:
     document: dict[str, Any] = plain(describe(world.controller, world.job(name).key).retry)
     return document
 
 
-def test_a_job_without_a_policy_fails_at_once(world: World) -> None:
+def test_a_job_without_a_policy_fails_at_once(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, env={"BREAKS": "1"})
     world.settle()
@@ -29,7 +29,7 @@ def test_a_job_without_a_policy_fails_at_once(world: World) -> None:
     assert retry_of(world, "one")["phase"] == "Failed"
 
 
-def test_a_reset_keeps_the_quota_through_its_pause(world: World) -> None:
+def test_a_reset_keeps_the_quota_through_its_pause(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, retry={"pause": 30}, env={"BREAKS": "1"})
     world.run(1)
@@ -37,11 +37,11 @@ def test_a_reset_keeps_the_quota_through_its_pause(world: World) -> None:
     world.run(10)
     assert world.job("one").phase == RESETTING
     assert world.job("two").phase == "queued"
-    told = retry_of(world, "one")
-    assert (told["phase"], told["retries"], told["reason"]) == ("Resetting", 1, "FailedComponent")
+    retry = retry_of(world, "one")
+    assert (retry["phase"], retry["retries"], retry["reason"]) == ("Resetting", 1, "FailedComponent")
     ended = world.job("one").job.attempts[0].ended_at
     assert ended is not None
-    assert told["resumes_at"] == ended + 30
+    assert retry["resumes_at"] == ended + 30
     world.settle()
     began = world.job("one").job.attempts[1].admitted_at
     assert began - ended in (30, 31)
@@ -49,7 +49,7 @@ def test_a_reset_keeps_the_quota_through_its_pause(world: World) -> None:
     assert events == ["Admitted", "Resetting", "Resuming", "Finished"]
 
 
-def test_a_retry_says_that_it_resumes_the_first_attempt(world: World) -> None:
+def test_a_retry_says_that_it_resumes_the_first_attempt(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, retry={"pause": 0}, env={"BREAKS": "1"})
     world.settle()
@@ -59,7 +59,7 @@ def test_a_retry_says_that_it_resumes_the_first_attempt(world: World) -> None:
     assert order.runtime_env["env_vars"]["RAYLAB_RESUME_RUN"] == record.name
 
 
-def test_when_its_retries_are_used_up_a_job_has_failed(world: World) -> None:
+def test_when_its_retries_are_used_up_a_job_has_failed(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=50, retry={"limit": 2, "pause": 1}, env={"BREAKS": "9"})
     world.settle()
@@ -79,7 +79,7 @@ def test_when_its_retries_are_used_up_a_job_has_failed(world: World) -> None:
     ],
 )
 def test_exit_codes_decide_about_another_attempt(
-    world: World, policy: dict[str, Any], code: int, attempts: int
+    world: ControllerLab, policy: dict[str, Any], code: int, attempts: int
 ) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, retry={"pause": 0, **policy}, env={"BREAKS": "1", "EXIT": str(code)})
@@ -87,7 +87,7 @@ def test_exit_codes_decide_about_another_attempt(
     assert len(short(world.job("one"))) == attempts
 
 
-def test_a_job_that_was_stopped_past_the_controller_is_not_retried(world: World) -> None:
+def test_a_job_that_was_stopped_past_the_controller_is_not_retried(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=50, retry={})
     world.run(5)
@@ -96,7 +96,7 @@ def test_a_job_that_was_stopped_past_the_controller_is_not_retried(world: World)
     assert short(world.job("one")) == ["STOPPED"]
 
 
-def test_ranks_that_never_come_are_a_reset_after_the_warm_up(world: World) -> None:
+def test_ranks_that_never_come_are_a_reset_after_the_warm_up(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=50, retry={"warmup": 10, "pause": 1}, env={"LATE": "1000"})
     world.run(10)
@@ -109,7 +109,7 @@ def test_ranks_that_never_come_are_a_reset_after_the_warm_up(world: World) -> No
     assert second.whole_at is not None
 
 
-def test_lost_ranks_that_do_not_return_are_a_reset_after_the_failure_grace(world: World) -> None:
+def test_lost_ranks_that_do_not_return_are_a_reset_after_the_failure_grace(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=100, retry={"failure_grace": 10, "pause": 1})
     world.run(8)
@@ -123,7 +123,7 @@ def test_lost_ranks_that_do_not_return_are_a_reset_after_the_failure_grace(world
     assert short(world.job("one")) == ["STOPPED", "SUCCEEDED"]
 
 
-def test_lost_ranks_that_return_in_time_are_no_reset(world: World) -> None:
+def test_lost_ranks_that_return_in_time_are_no_reset(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=60, retry={"failure_grace": 10})
     world.run(8)
@@ -139,7 +139,7 @@ def test_lost_ranks_that_return_in_time_are_no_reset(world: World) -> None:
     assert short(world.job("one")) == ["SUCCEEDED"]
 
 
-def test_suspension_beats_a_reset(world: World) -> None:
+def test_suspension_beats_a_reset(world: ControllerLab) -> None:
     world.apply(*queue("a", 1, preemption=LOWER), priority("high", 10))
     world.submit("low", work=9, retry={"pause": 1000}, env={"BREAKS": "1"})
     world.run(8)
@@ -150,7 +150,7 @@ def test_suspension_beats_a_reset(world: World) -> None:
     assert ("Preempted", "InClusterQueue") in world.events("low")
 
 
-def test_a_job_can_be_cancelled_in_its_pause(world: World) -> None:
+def test_a_job_can_be_cancelled_in_its_pause(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, retry={"pause": 1000}, env={"BREAKS": "1"})
     world.run(8)
@@ -160,7 +160,7 @@ def test_a_job_can_be_cancelled_in_its_pause(world: World) -> None:
     assert short(world.job("one")) == ["FAILED"]
 
 
-def test_while_ray_is_away_no_pause_ends(world: World) -> None:
+def test_while_ray_is_away_no_pause_ends(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, retry={"pause": 5}, env={"BREAKS": "1"})
     world.run(9)
@@ -172,7 +172,7 @@ def test_while_ray_is_away_no_pause_ends(world: World) -> None:
     assert short(world.job("one")) == ["FAILED", "SUCCEEDED"]
 
 
-def test_a_job_that_succeeded_is_forgotten_after_its_time(world: World) -> None:
+def test_a_job_that_succeeded_is_forgotten_after_its_time(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=2, retry={"success_ttl": 100})
     world.submit("two", work=2)
@@ -186,7 +186,7 @@ def test_a_job_that_succeeded_is_forgotten_after_its_time(world: World) -> None:
     assert world.find("one") is None
 
 
-def test_one_that_failed_is_not_forgotten(world: World) -> None:
+def test_one_that_failed_is_not_forgotten(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=20, retry={"limit": 0, "success_ttl": 10}, env={"BREAKS": "9"})
     world.settle()
@@ -194,7 +194,7 @@ def test_one_that_failed_is_not_forgotten(world: World) -> None:
     assert world.find("one") is not None
 
 
-def test_a_job_without_a_queue_runs_beside_all_quotas(world: World) -> None:
+def test_a_job_without_a_queue_runs_beside_all_quotas(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=20)
     world.submit("plain", "", work=9, gpus=4, retry={"pause": 1}, env={"BREAKS": "1"})
@@ -203,7 +203,7 @@ def test_a_job_without_a_queue_runs_beside_all_quotas(world: World) -> None:
     assert world.job("plain").key.startswith("default/")
 
 
-def test_a_job_without_a_queue_survives_other_queues(world: World) -> None:
+def test_a_job_without_a_queue_survives_other_queues(world: ControllerLab) -> None:
     world.submit("plain", "", work=12, retry={})
     world.run(4)
     world.apply(*queue("a", 1))
@@ -212,13 +212,13 @@ def test_a_job_without_a_queue_survives_other_queues(world: World) -> None:
     assert short(world.job("plain")) == ["SUCCEEDED"]
 
 
-def test_only_a_job_with_a_policy_may_name_no_queue(world: World) -> None:
+def test_only_a_job_with_a_policy_may_name_no_queue(world: ControllerLab) -> None:
     with pytest.raises(UsageError, match="queue is missing"):
         world.submit("plain", "", work=9)
 
 
 def test_a_lab_of_queues_takes_no_job_without_one(tmp_path: Path) -> None:
-    world = World(tmp_path, queued_only=True)
+    world = ControllerLab(tmp_path, queued_only=True)
     with pytest.raises(RefusedError, match="only through queues"):
         world.submit("plain", "", work=9, retry={})
     world.close()

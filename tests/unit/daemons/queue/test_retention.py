@@ -25,7 +25,7 @@ from lab.daemons.queue.retention import (
 )
 from lab.daemons.queue.store import Batch, StateStore
 from lab.errors import StateError
-from tests.unit.daemons.queue.world import GPU, World, queue
+from tests.unit.daemons.queue.world import GPU, ControllerLab, queue
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
@@ -89,10 +89,12 @@ def test_the_file_stays_as_it_is_over_fifty_thousand_jobs(tmp_path: Path) -> Non
     for turn in range(50):
         now = NOW + turn * 1200
         made = [record(f"job-{turn}-{number}", now) for number in range(1_000)]
-        living |= {each.key: each for each in made}
+        living |= {workload.key: workload for workload in made}
         batch = Batch(
-            workloads=[(each, document) for each in made],
-            events=[_change(each, event) for each in made for event in ("Pending", "Admitted", "Finished")],
+            workloads=[(workload, document) for workload in made],
+            events=[
+                _change(workload, event) for workload in made for event in ("Pending", "Admitted", "Finished")
+            ],
         )
         store.commit(batch)
         gone = outlived(living.values(), now, None, MOST_FINISHED)
@@ -102,16 +104,16 @@ def test_the_file_stays_as_it_is_over_fifty_thousand_jobs(tmp_path: Path) -> Non
             del living[key]
         sizes.append(store.size)
     assert sum(1 for key in living if key != waiting.key) <= MOST_FINISHED + 1_000
-    assert {each.key for each, _ in store.load().workloads} == set(living)
+    assert {workload.key for workload, _ in store.load().workloads} == set(living)
     assert waiting.key in living
-    assert [each.change.event for each in store.events(workload=waiting.key)] == ["Pending"]
+    assert [event.change.event for event in store.events(workload=waiting.key)] == ["Pending"]
     assert max(sizes[25:]) <= 1.02 * max(sizes[:25]), "it grows"
     store.close()
 
 
 def _change(job: Record, event: str) -> Change:
-    told = "Quota reserved in ClusterQueue a; admitted by ClusterQueue a"
-    return Change(NOW, event, job.key, event, told, "a", {"workers": {GPU: "h100"}})
+    message = "Quota reserved in ClusterQueue a; admitted by ClusterQueue a"
+    return Change(NOW, event, job.key, event, message, "a", {"workers": {GPU: "h100"}})
 
 
 def test_events_of_one_job_are_bounded_and_those_of_others_are_left(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_events_of_one_job_are_bounded_and_those_of_others_are_left(tmp_path: Pa
     strangers = [Change(NOW, "Stopped", "", "QueuedOnly", f"job {number}") for number in range(9)]
     store.commit(Batch(events=[_change(calm, "Pending"), *turns, *strangers]))
     store.trim(4)
-    assert [each.change.event for each in store.events(workload=restless.key)] == [
+    assert [event.change.event for event in store.events(workload=restless.key)] == [
         f"Turn{number}" for number in range(6, 10)
     ]
     assert len(store.events()) == 4 + 4 + 1
@@ -131,7 +133,7 @@ def test_events_of_one_job_are_bounded_and_those_of_others_are_left(tmp_path: Pa
 # The controller
 
 
-class Small(World):
+class Small(ControllerLab):
     """A world whose controller keeps little."""
 
     MOST_JOBS = 5
@@ -146,8 +148,8 @@ def small(tmp_path: Path) -> Small:
     return Small(tmp_path)
 
 
-def names(world: World) -> set[str]:
-    return {each.job.metadata["job_name"] for each in world.controller.records.values()}
+def names(world: ControllerLab) -> set[str]:
+    return {record.job.metadata["job_name"] for record in world.controller.records.values()}
 
 
 def test_finished_jobs_are_dropped_and_all_others_stay(small: Small) -> None:
@@ -161,7 +163,7 @@ def test_finished_jobs_are_dropped_and_all_others_stay(small: Small) -> None:
     kept = {f"job {number}" for number in range(55, 60)}
     assert names(small) == {"never fits", "runs on", *kept}
     assert set(small.controller.engine.items) == set(small.controller.records)
-    assert {each.change.workload for each in small.controller.events()} == set(small.controller.records)
+    assert {event.change.workload for event in small.controller.events()} == set(small.controller.records)
     before = dict(small.controller.records)
     small.start()
     assert small.controller.records == before

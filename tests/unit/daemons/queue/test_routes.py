@@ -16,7 +16,7 @@ import pytest
 from kueue.writing import as_yaml
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.routes import Routes
-from tests.unit.daemons.queue.world import World, priority, queue, unflavored
+from tests.unit.daemons.queue.world import ControllerLab, priority, queue, unflavored
 
 JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
 ZIP = b"PK\x05\x06" + bytes(18)
@@ -36,7 +36,7 @@ ZIP_OF_A = zip_of("train.py", b"a" * 100)
 class Site:
     """The pages, asked without a network."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerLab) -> None:
         self.world, self.app = world, Routes(world.controller)
 
     def ask(self, method: str, path: str, body: Any = None, **environ: str) -> tuple[int, Any]:
@@ -65,30 +65,30 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    world = World(tmp_path)
+    world = ControllerLab(tmp_path)
     world.apply(*queue("a", 2), priority("high", 10))
     yield Site(world)
     world.close()
 
 
 def test_a_job_is_taken_in_and_can_be_looked_at(site: Site) -> None:
-    status, told = site.ask(
+    status, answer = site.ask(
         "POST", "/jobs", {**JOB, "priority_class": "high", "max_time": 89.5, "owner": "me"}
     )
     assert status == 201
-    assert told["workload"] == f"ns/{told['submission_id']}"
-    workload = site.world.controller.engine.items[told["workload"]].workload
+    assert answer["workload"] == f"ns/{answer['submission_id']}"
+    workload = site.world.controller.engine.items[answer["workload"]].workload
     assert (workload.priority, workload.max_execution, workload.queue) == (10, 90.0, "a")
     (pod_set,) = workload.pod_sets
     assert (pod_set.name, pod_set.count, pod_set.requests) == ("workers", 1, {"nvidia.com/gpu": 1})
-    assert site.ask("GET", f"/workloads/{told['workload']}")[1]["owner"] == "me"
-    assert site.ask("GET", f"/workloads/*/{told['submission_id']}/why")[0] == 200
+    assert site.ask("GET", f"/workloads/{answer['workload']}")[1]["owner"] == "me"
+    assert site.ask("GET", f"/workloads/*/{answer['submission_id']}/why")[0] == 200
     assert site.ask("GET", "/queues")[0] == 200
 
 
 def test_a_job_has_the_name_that_it_was_given_unless_that_is_taken(site: Site) -> None:
-    told = {"workload": "ns/mine-1", "submission_id": "mine-1"}
-    assert site.ask("POST", "/jobs", {**JOB, "name": "mine-1"}) == (201, told)
+    taken = {"workload": "ns/mine-1", "submission_id": "mine-1"}
+    assert site.ask("POST", "/jobs", {**JOB, "name": "mine-1"}) == (201, taken)
     assert site.ask("POST", "/jobs", {**JOB, "name": "mine-02"})[0] == 201
     before = site.state()
     for name in ("mine-1", "mine", "mine-1-2", "mine-1-20270115"):
@@ -107,20 +107,20 @@ def test_a_name_that_is_taken_in_another_namespace_is_taken(site: Site) -> None:
 
 
 def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> None:
-    _, told = site.ask(
+    _, answer = site.ask(
         "POST",
         "/jobs",
         {**JOB, "num_cpus": 1.5, "num_gpus": 0.5, "workers": {"count": 2, "cpus": 0.25, "memory": 5}},
     )
-    pod_sets = site.world.controller.engine.items[told["workload"]].workload.pod_sets
-    assert [(each.name, each.count, each.requests) for each in pod_sets] == [
+    pod_sets = site.world.controller.engine.items[answer["workload"]].workload.pod_sets
+    assert [(pod_set.name, pod_set.count, pod_set.requests) for pod_set in pod_sets] == [
         ("driver", 1, {"cpu": 1500, "nvidia.com/gpu": 1}),
         ("workers", 2, {"cpu": 250, "memory": 5}),
     ]
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "told"),
+    ("method", "path", "body", "status", "message"),
     [
         ("GET", "/nothing", None, 404, "there is no page /nothing"),
         ("DELETE", "/jobs", None, 405, "/jobs takes POST, not DELETE"),
@@ -158,8 +158,8 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
         ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {"A": 1}}}, 400, "env_vars"),
         ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": ["A"]}}, 400, "env_vars: must be an object"),
         *(
-            ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {name: "x"}}}, 400, told)
-            for name, told in (
+            ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {name: "x"}}}, 400, message)
+            for name, message in (
                 ("A\0", "the name 'A\\x00' has a control character"),
                 ("A\n", "the name 'A\\n' has a control character"),
                 ("\x7f", "has a control character"),
@@ -207,11 +207,11 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
     ],
 )
 def test_what_is_wrong_is_refused_and_changes_nothing(
-    site: Site, method: str, path: str, body: Any, status: int, told: str
+    site: Site, method: str, path: str, body: Any, status: int, message: str
 ) -> None:
     before = site.state()
-    found, answer = site.ask(method, path, body)
-    assert (found, told in answer["error"]["message"]) == (status, True), answer
+    code, answer = site.ask(method, path, body)
+    assert (code, message in answer["error"]["message"]) == (status, True), answer
     assert site.state() == before
 
 
@@ -244,16 +244,16 @@ def test_a_package_is_kept_while_a_job_needs_it(site: Site) -> None:
 
 
 def test_objects_are_made_changed_and_left_alone(site: Site) -> None:
-    status, told = site.apply(*queue("a", 3), priority("high", 10), priority("low", -1))
+    status, answer = site.apply(*queue("a", 3), priority("high", 10), priority("low", -1))
     assert status == 200
-    assert {(each["kind"], each["name"]): each["change"] for each in told["objects"]} == {
+    assert {(item["kind"], item["name"]): item["change"] for item in answer["objects"]} == {
         ("ResourceFlavor", "h100"): "unchanged",
         ("ClusterQueue", "a"): "configured",
         ("LocalQueue", "a"): "unchanged",
         ("WorkloadPriorityClass", "high"): "unchanged",
         ("WorkloadPriorityClass", "low"): "created",
     }
-    kinds = [each["kind"] for each in site.ask("GET", "/objects")[1]]
+    kinds = [item["kind"] for item in site.ask("GET", "/objects")[1]]
     assert sorted(kinds) == [
         *("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "WorkloadPriorityClass"),
     ]
@@ -286,8 +286,8 @@ def test_a_node_that_is_dead_for_now_is_no_reason_to_give_out_less(site: Site) -
 
 def test_a_dry_run_of_apply_changes_nothing(site: Site) -> None:
     before = site.state()
-    status, told = site.apply(*queue("b", 1), dry_run=True)
-    assert (status, told["objects"][1]["change"]) == (200, "created")
+    status, answer = site.apply(*queue("b", 1), dry_run=True)
+    assert (status, answer["objects"][1]["change"]) == (200, "created")
     assert site.state() == before
 
 
@@ -310,16 +310,16 @@ def test_wrong_objects_are_refused_as_a_whole(site: Site) -> None:
         "metadata": {"name": "w"},
         "spec": {"podSets": [{"count": 1}]},
     }
-    status, told = site.apply(*unflavored(wrong), moved, workload)
+    status, answer = site.apply(*unflavored(wrong), moved, workload)
     assert status == 422
-    problems = {each["message"]: each for each in told["error"]["problems"]}
+    problems = {problem["message"]: problem for problem in answer["error"]["problems"]}
     assert len(problems) == 3
     unknown = problems["unknown field"]
     assert (unknown["file"], unknown["path"]) == ("a.yaml", "spec.cohort")
     assert unknown["line"] > 1
     assert "did you mean cohortName?" in unknown["hint"]
-    assert any("spec.clusterQueue is immutable: it is a, not b" in each for each in problems)
-    assert any("Workload ns/w: a Workload cannot be applied" in each for each in problems)
+    assert any("spec.clusterQueue is immutable: it is a, not b" in problem for problem in problems)
+    assert any("Workload ns/w: a Workload cannot be applied" in problem for problem in problems)
     assert site.state() == before
 
 
@@ -333,11 +333,11 @@ def test_what_is_used_is_not_deleted(site: Site) -> None:
         ("LocalQueue", "ns", f"job {key}"),
     ):
         name = "h100" if kind == "ResourceFlavor" else "a"
-        status, told = site.ask(
+        status, answer = site.ask(
             "POST", "/delete", {"objects": [{"kind": kind, "namespace": namespace, "name": name}]}
         )
         assert status == 409
-        assert f"is used by {users}; nothing was deleted" in told["error"]["message"]
+        assert f"is used by {users}; nothing was deleted" in answer["error"]["message"]
     assert site.state() == before
 
 
@@ -347,18 +347,18 @@ def test_all_of_a_queue_can_be_deleted_at_once(site: Site) -> None:
         {"kind": "ClusterQueue", "name": "a"},
         {"kind": "LocalQueue", "namespace": "ns", "name": "a"},
     ]
-    status, told = site.ask("POST", "/delete", {"objects": objects})
+    status, answer = site.ask("POST", "/delete", {"objects": objects})
     assert status == 200
-    assert {each["change"] for each in told["objects"]} == {"deleted"}
-    assert [each["kind"] for each in site.ask("GET", "/objects")[1]] == ["WorkloadPriorityClass"]
+    assert {item["change"] for item in answer["objects"]} == {"deleted"}
+    assert [item["kind"] for item in site.ask("GET", "/objects")[1]] == ["WorkloadPriorityClass"]
 
 
 def test_a_name_in_two_namespaces_needs_its_namespace(site: Site) -> None:
     other = {**queue("a", 2)[2], "metadata": {"name": "a", "namespace": "other"}}
     site.apply(other)
-    status, told = site.ask("POST", "/jobs", JOB)
+    status, answer = site.ask("POST", "/jobs", JOB)
     assert status == 400
-    assert "several namespaces: ns/a, other/a" in told["error"]["message"]
+    assert "several namespaces: ns/a, other/a" in answer["error"]["message"]
     assert site.ask("POST", "/jobs", {**JOB, "queue": "other/a"})[0] == 201
 
 
@@ -367,15 +367,15 @@ def test_a_finished_job_takes_no_orders(site: Site) -> None:
     site.world.settle()
     key = site.world.job("one").key
     for verb in ("cancel", "deactivate", "activate", "preempt"):
-        status, told = site.ask("POST", f"/workloads/{key}/{verb}", {})
-        assert (status, "has ended" in told["error"]["message"]) == (409, True)
+        status, answer = site.ask("POST", f"/workloads/{key}/{verb}", {})
+        assert (status, "has ended" in answer["error"]["message"]) == (409, True)
 
 
 def test_events_can_be_asked_from_where_one_stopped(site: Site) -> None:
     site.world.submit("one", work=1)
     site.world.settle()
     every = site.ask("GET", "/events")[1]
-    assert [each["event"] for each in every][-2:] == ["Admitted", "Finished"]
+    assert [event["event"] for event in every][-2:] == ["Admitted", "Finished"]
     assert site.ask("GET", f"/events?since={every[-2]['number']}")[1] == every[-1:]
 
 
@@ -383,7 +383,7 @@ def test_a_gpu_of_amd_has_its_own_name() -> None:
     from lab.daemons.queue.__main__ import gpu_resource
 
     assert gpu_resource({"RAYLAB_GPU": "amd"}) == "amd.com/gpu"
-    assert [gpu_resource({"RAYLAB_GPU": each}) for each in ("nvidia", "simulated", "none")] == [
+    assert [gpu_resource({"RAYLAB_GPU": vendor}) for vendor in ("nvidia", "simulated", "none")] == [
         "nvidia.com/gpu"
     ] * 3
 

@@ -16,7 +16,7 @@ from lab.daemons.queue.resets import FREE_RESETS, FREE_SECONDS
 from lab.daemons.queue.steering import ClosedNodes, closed, ill, lost, sizes
 from lab.errors import ClusterError
 from tests.unit.cluster.allocation import rows
-from tests.unit.daemons.queue.world import GPU, World, node, queue, short
+from tests.unit.daemons.queue.world import GPU, ControllerLab, node, queue, short
 from tests.unit.kueue.made import queue as made_queue
 from tests.unit.kueue.made import setup
 
@@ -111,7 +111,7 @@ def test_without_an_address_no_node_is_resized() -> None:
         NodeSizes("", "").set_cpus("ab", 0.0)
 
 
-def test_other_quotas_leave_what_is_lost(world: World) -> None:
+def test_other_quotas_leave_what_is_lost(world: ControllerLab) -> None:
     world.apply(*queue("a", 2))
     world.check_says("ray-worker-0", "gpu-0", EVICT)
     world.run(6)
@@ -121,7 +121,7 @@ def test_other_quotas_leave_what_is_lost(world: World) -> None:
     assert world.controller.setup.lost == gone
 
 
-def test_a_job_on_a_sick_gpu_is_reset_at_no_charge_and_goes_on(world: World) -> None:
+def test_a_job_on_a_sick_gpu_is_reset_at_no_charge_and_goes_on(world: ControllerLab) -> None:
     world.apply(*queue("a", 2))
     world.submit("one", work=20)
     world.run(6)
@@ -139,7 +139,7 @@ def test_a_job_on_a_sick_gpu_is_reset_at_no_charge_and_goes_on(world: World) -> 
 
 
 def test_a_job_that_finds_only_sick_places_is_moved_ever_more_seldom_and_fails_in_the_end(
-    world: World,
+    world: ControllerLab,
 ) -> None:
     world.apply(*queue("a", 2))
     world.submit("one", work=1000, retry={"limit": 1, "pause": 20})
@@ -147,16 +147,19 @@ def test_a_job_that_finds_only_sick_places_is_moved_ever_more_seldom_and_fails_i
     world.check_says("ray-worker-0", "cpu", EVICT)
     world.run(300)
     attempts = world.job("one").job.attempts
-    assert [each.pause for each in attempts[:FREE_RESETS]] == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert not any(each.charged for each in attempts[:FREE_RESETS])
+    assert [attempt.pause for attempt in attempts[:FREE_RESETS]] == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert not any(attempt.charged for attempt in attempts[:FREE_RESETS])
     world.settle(400)
     attempts = world.job("one").job.attempts
-    assert [(each.charged, each.pause) for each in attempts[FREE_RESETS:]] == [(True, 20), (False, 0)]
+    assert [(attempt.charged, attempt.pause) for attempt in attempts[FREE_RESETS:]] == [
+        (True, 20),
+        (False, 0),
+    ]
     item = world.controller.engine.items[world.job("one").key]
     assert "no reset is free after 10 within 1 h; 1 of 1 retries are used up" in item.message
 
 
-def test_free_resets_of_long_ago_do_not_count(world: World) -> None:
+def test_free_resets_of_long_ago_do_not_count(world: ControllerLab) -> None:
     world.apply(*queue("a", 2))
     world.submit("one", work=10_000_000)
     world.run(6)
@@ -168,10 +171,10 @@ def test_free_resets_of_long_ago_do_not_count(world: World) -> None:
         world.run(5)
     attempts = world.job("one").job.attempts
     assert len(attempts) == FREE_RESETS + 3
-    assert {each.pause for each in attempts} == {0}
+    assert {attempt.pause for attempt in attempts} == {0}
 
 
-def test_a_job_elsewhere_is_left_alone(world: World) -> None:
+def test_a_job_elsewhere_is_left_alone(world: ControllerLab) -> None:
     world.apply(*queue("a", 2))
     world.submit("one", work=20)
     world.run(6)
@@ -180,7 +183,7 @@ def test_a_job_elsewhere_is_left_alone(world: World) -> None:
     assert short(world.job("one")) == ["SUCCEEDED"]
 
 
-def test_a_used_up_retry_limit_does_not_keep_a_job_from_moving(world: World) -> None:
+def test_a_used_up_retry_limit_does_not_keep_a_job_from_moving(world: ControllerLab) -> None:
     world.apply(*queue("a", 2))
     world.submit("one", work=20, retry={"limit": 0})
     world.run(6)
@@ -190,7 +193,7 @@ def test_a_used_up_retry_limit_does_not_keep_a_job_from_moving(world: World) -> 
     assert short(world.job("one")) == ["STOPPED", "SUCCEEDED"]
 
 
-def test_quotas_lose_a_sick_node_and_get_it_back(world: World) -> None:
+def test_quotas_lose_a_sick_node_and_get_it_back(world: ControllerLab) -> None:
     world.apply(*queue("a", 2))
     world.check_says("ray-worker-1", "gpu-0", EVICT)
     world.run(4)
@@ -204,7 +207,7 @@ def test_quotas_lose_a_sick_node_and_get_it_back(world: World) -> None:
     assert world.ray.cpus["ray-worker-1-id"] == 8.0
 
 
-def test_a_controller_that_starts_opens_what_is_healthy_again(world: World) -> None:
+def test_a_controller_that_starts_opens_what_is_healthy_again(world: ControllerLab) -> None:
     world.check_says("ray-worker-1", "gpu-0", EVICT)
     world.run(4)
     assert world.ray.cpus["ray-worker-1-id"] == 0.0
@@ -215,7 +218,7 @@ def test_a_controller_that_starts_opens_what_is_healthy_again(world: World) -> N
     assert world.ray.cpus["ray-worker-1-id"] == 8.0
 
 
-def test_a_doubtful_node_is_opened_for_a_job_that_finds_no_room(world: World) -> None:
+def test_a_doubtful_node_is_opened_for_a_job_that_finds_no_room(world: ControllerLab) -> None:
     world.check_says("ray-worker-1", "gpu-0", WARN)
     world.run(4)
     assert world.ray.cpus["ray-worker-1-id"] == 0.0
@@ -224,7 +227,7 @@ def test_a_doubtful_node_is_opened_for_a_job_that_finds_no_room(world: World) ->
     assert world.ray.cpus["ray-worker-1-id"] == 8.0
 
 
-def test_doubtful_nodes_are_opened_soon_when_the_only_other_one_dies(world: World) -> None:
+def test_doubtful_nodes_are_opened_soon_when_the_only_other_one_dies(world: ControllerLab) -> None:
     world.check_says("ray-worker-1", "gpu-0", WARN)
     world.run(4)
     assert world.ray.cpus["ray-worker-1-id"] == 0.0

@@ -39,7 +39,7 @@ def classroom() -> State:
 
 def names(state: State, **asked: object) -> list[str]:
     """The names in a list."""
-    return [each["name"] for each in plain(views.workloads(state, **asked))["workloads"]]  # type: ignore[arg-type]
+    return [workload["name"] for workload in plain(views.workloads(state, **asked))["workloads"]]  # type: ignore[arg-type]
 
 
 def test_the_list_has_those_that_run_then_those_that_wait_then_the_finished() -> None:
@@ -53,20 +53,20 @@ def test_the_list_has_those_that_run_then_those_that_wait_then_the_finished() ->
 
 def test_a_row_has_its_fields() -> None:
     state = classroom()
-    found = plain(views.workloads(state))
-    first, second, third = found["workloads"]
-    assert all(set(each) == ROW for each in (first, second, third))
+    view = plain(views.workloads(state))
+    first, second, third = view["workloads"]
+    assert all(set(row) == ROW for row in (first, second, third))
     assert (first["status"], first["executed"], first["job_name"], first["submission_id"]) == (
         "Admitted", 100.0, "sweep", "ann",
     )  # fmt: skip
     assert (second["reason"], second["position_in_cluster_queue"]) == ("WaitingForQuota", 0)
     assert (third["reason"], third["position_in_local_queue"]) == ("WaitingForQuota", 1)
-    assert found["total"] == 3
+    assert view["total"] == 3
 
 
 def test_a_limit_cuts_the_rows_and_not_the_total() -> None:
-    found = plain(views.workloads(classroom(), limit=1))
-    assert ([each["name"] for each in found["workloads"]], found["total"]) == (["ann"], 3)
+    view = plain(views.workloads(classroom(), limit=1))
+    assert ([workload["name"] for workload in view["workloads"]], view["total"]) == (["ann"], 3)
 
 
 def test_a_list_of_one_queue() -> None:
@@ -100,12 +100,12 @@ def test_a_job_is_found_without_its_namespace_and_by_its_attempts() -> None:
 
 
 def test_describe_tells_requests_grants_attempts_and_events() -> None:
-    found = plain(views.describe(classroom(), "ns/ben"))
-    assert set(found) > ROW
-    assert found["pod_sets"] == [
+    view = plain(views.describe(classroom(), "ns/ben"))
+    assert set(view) > ROW
+    assert view["pod_sets"] == [
         {"name": "main", "count": 1, "min_count": None, "requests": {"nvidia.com/gpu": 1}}
     ]
-    assert [each["event"] for each in found["events"]] == ["Pending"]
+    assert [event["event"] for event in view["events"]] == ["Pending"]
     granted = plain(views.describe(classroom(), "ns/ann"))["granted"]
     assert granted == [
         {"name": "main", "count": 1, "flavors": {"nvidia.com/gpu": "h100"}, "usage": {"nvidia.com/gpu": 1}}
@@ -113,28 +113,28 @@ def test_describe_tells_requests_grants_attempts_and_events() -> None:
 
 
 def test_why_names_the_holder_the_place_and_the_time() -> None:
-    found = plain(views.why(classroom(), "ns/cem"))
-    (holder,) = found["holders"]
+    view = plain(views.why(classroom(), "ns/cem"))
+    (holder,) = view["holders"]
     assert (holder["workload"], holder["job_name"], holder["owner"], holder["since"]) == (
         "ns/ann", "sweep", "ann", 900.0,
     )  # fmt: skip
     assert holder["usage"] == {"h100": {"nvidia.com/gpu": 1}}
-    assert found["missing"] == [{"flavor": "h100", "resource": "nvidia.com/gpu", "missing": 1, "asked": 1}]
-    assert (found["position_in_cluster_queue"], found["of_cluster_queue"], found["ahead"]) == (
+    assert view["missing"] == [{"flavor": "h100", "resource": "nvidia.com/gpu", "missing": 1, "asked": 1}]
+    assert (view["position_in_cluster_queue"], view["of_cluster_queue"], view["ahead"]) == (
         1,
         2,
         ["ns/ben"],
     )
-    assert found["forecast"]["at"] == 1560.0
-    assert found["forecast"]["ends"] == [
+    assert view["forecast"]["at"] == 1560.0
+    assert view["forecast"]["ends"] == [
         {"workload": "ns/ann", "at": 1500.0, "length": 600.0, "basis": "time limit", "jobs": 0},
         {"workload": "ns/ben", "at": 1560.0, "length": 60.0, "basis": "usual time", "jobs": 1},
     ]
 
 
 def test_why_of_one_that_does_not_wait_has_no_forecast() -> None:
-    found = plain(views.why(classroom(), "ns/ann"))
-    assert (found["status"], found["forecast"], found["holders"]) == ("Admitted", None, [])
+    view = plain(views.why(classroom(), "ns/ann"))
+    assert (view["status"], view["forecast"], view["holders"]) == ("Admitted", None, [])
 
 
 def test_a_look_ahead_changes_nothing() -> None:
@@ -146,24 +146,24 @@ def test_a_look_ahead_changes_nothing() -> None:
 
 
 def test_a_dry_run_of_what_would_wait() -> None:
-    found = plain(views.dry_run(classroom(), job("new", "a", 1, created=NOW)))
-    assert (found["status"], found["reason"], found["position_in_cluster_queue"]) == (
+    view = plain(views.dry_run(classroom(), job("new", "a", 1, created=NOW)))
+    assert (view["status"], view["reason"], view["position_in_cluster_queue"]) == (
         "Pending", "WaitingForQuota", 2,
     )  # fmt: skip
-    assert found["forecast"]["unknown"] == []
-    assert found["forecast"]["at"] == 1620.0
+    assert view["forecast"]["unknown"] == []
+    assert view["forecast"]["at"] == 1620.0
 
 
 def test_a_dry_run_of_what_would_preempt() -> None:
     given = setup(queue("a", 1, preemption=PreemptionPolicy("LowerPriority")))
     state = State(given, running("ann", "a", 1, at=900.0))
-    found = plain(views.dry_run(state, job("new", "a", 1, created=NOW, priority=9)))
-    assert (found["status"], found["preempts"]) == ("Admitted", ["ns/ann"])
+    view = plain(views.dry_run(state, job("new", "a", 1, created=NOW, priority=9)))
+    assert (view["status"], view["preempts"]) == ("Admitted", ["ns/ann"])
 
 
 def test_a_dry_run_of_what_is_too_big() -> None:
-    found = plain(views.dry_run(classroom(), job("new", "a", 2, created=NOW)))
-    assert (found["reason"], found["forecast"]["why_not"]) == ("ExceedsMaxQuota", "never")
+    view = plain(views.dry_run(classroom(), job("new", "a", 2, created=NOW)))
+    assert (view["reason"], view["forecast"]["why_not"]) == ("ExceedsMaxQuota", "never")
 
 
 def test_queues_tell_quota_usage_and_who_waits() -> None:
@@ -172,16 +172,16 @@ def test_queues_tell_quota_usage_and_who_waits() -> None:
         running("one", "a", 2, at=900.0),
         job("two", "b", 2, created=1.0),
     )
-    found = plain(views.queues(state))
-    a, b = found["cluster_queues"]
+    view = plain(views.queues(state))
+    a, b = view["cluster_queues"]
     assert (a["pending"], a["admitted"], a["weighted_share"], b["pending"]) == (0, 1, 500, 1)
     assert a["flavors"][0] == {
         "flavor": "h100", "resource": "nvidia.com/gpu", "nominal": 1, "quota": 1, "used": 2, "borrowed": 1,
         "available": 0, "borrowing_limit": None, "lending_limit": None,
     }  # fmt: skip
     assert (b["flavors"][0]["borrowing_limit"], b["flavors"][0]["lending_limit"]) == (1, 1)
-    assert found["local_queues"][1]["pending"] == 1
-    assert found["cohorts"][0]["name"] == "all"
+    assert view["local_queues"][1]["pending"] == 1
+    assert view["cohorts"][0]["name"] == "all"
 
 
 def test_a_long_list_is_made_quickly() -> None:

@@ -188,7 +188,7 @@ class FakeRay(Cluster):
         if breaks is not None:
             self.progress[key] = done + made.saved(made.created + BOOT_SECONDS + breaks)
         self.submitted.append(order.submission_id)
-        live = [each for each in self.living() if each.workload == key]
+        live = [process for process in self.living() if process.workload == key]
         assert len(live) == 1, f"{key} runs twice"
 
     def stop(self, submission_id: str) -> None:
@@ -295,7 +295,7 @@ class AtOnce(Threads):
         return False
 
 
-class World:
+class ControllerLab:
     """All of it, with a controller that is started again whenever it is killed."""
 
     def __init__(self, folder: Path, points: Points | None = None, *, queued_only: bool = False) -> None:
@@ -319,8 +319,8 @@ class World:
         packages = CrashingPackages(self.folder, self.clock)
         packages.points = self.points
         self.health = Board()
-        for each in self.ill:
-            self.health.report(each[0], (Result("ecc", each[1], each[2]),), self.clock())
+        for illness in self.ill:
+            self.health.report(illness[0], (Result("ecc", illness[1], illness[2]),), self.clock())
         self.controller = Controller(self._store, packages, clock=self.clock, queued_only=self.queued_only)
         self.facade = QueueFacade(self.controller)
         self.reconciler = Reconciler(
@@ -362,16 +362,16 @@ class World:
     def settle(self, most: int = 200) -> None:
         """Step until every job has ended."""
         for _ in range(most):
-            if all(each.phase == DONE for each in self.controller.records.values()):
+            if all(record.phase == DONE for record in self.controller.records.values()):
                 return
             self.step()
-        raise AssertionError({each.key: each.phase for each in self.controller.records.values()})
+        raise AssertionError({record.key: record.phase for record in self.controller.records.values()})
 
     # Health
 
     def check_says(self, service: str, device: str, state: str) -> None:
         """Let a check of a device say this; PASS as often as it takes."""
-        self.ill = [each for each in self.ill if each[:2] != (service, device)]
+        self.ill = [illness for illness in self.ill if illness[:2] != (service, device)]
         self.ill += [(service, device, state)] if state != "PASS" else []
         for _ in range(2):
             self.do(lambda: self.health.report(service, (Result("ecc", device, state),), self.clock()))
@@ -381,8 +381,8 @@ class World:
     def apply(self, *objects: dict[str, Any]) -> dict[str, Any]:
         text = "\n---\n".join(map(json.dumps, objects))  # YAML too, and written in no time
         body = {"files": [{"name": "a.yaml", "text": text}], "namespace": "ns"}
-        found: dict[str, Any] = plain(self.do(lambda: self.facade.apply(json.dumps(body).encode())))
-        return found
+        answer: dict[str, Any] = plain(self.do(lambda: self.facade.apply(json.dumps(body).encode())))
+        return answer
 
     def submit(
         self, name: str, /, queue: str = "a", *, work: float = 5.0, gpus: int = 1, **fields: Any
@@ -419,19 +419,19 @@ class World:
         self.do(once)
 
     def find(self, name: str) -> Record | None:
-        found = [r for r in self.controller.records.values() if r.job.metadata["job_name"] == name]
-        assert len(found) <= 1, f"{name} was taken in twice"
-        return found[0] if found else None
+        records = [r for r in self.controller.records.values() if r.job.metadata["job_name"] == name]
+        assert len(records) <= 1, f"{name} was taken in twice"
+        return records[0] if records else None
 
     def job(self, name: str) -> Record:
-        found = self.find(name)
-        assert found is not None
-        return found
+        record = self.find(name)
+        assert record is not None
+        return record
 
     def events(self, name: str = "") -> list[tuple[str, str]]:
         """Event and reason, of one job or of all."""
         key = self.job(name).key if name else ""
-        return [(each.change.event, each.change.reason) for each in self.controller.events(workload=key)]
+        return [(event.change.event, event.change.reason) for event in self.controller.events(workload=key)]
 
     # What has to hold
 
@@ -514,7 +514,7 @@ def priority(name: str, value: int) -> dict[str, Any]:
 
 def unflavored(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Objects without the flavor, which another queue has brought."""
-    return [each for each in objects if each["kind"] != "ResourceFlavor"]
+    return [item for item in objects if item["kind"] != "ResourceFlavor"]
 
 
 def short(record: Record) -> list[str]:

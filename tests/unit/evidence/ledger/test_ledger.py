@@ -27,8 +27,8 @@ def history(*lines: str) -> History:
 
 
 def report(at: float, *, rank: int = 0, attempt: int = 1, run_id: str = "", **metrics: Any) -> str:
-    told = {"rank": rank, "attempt": attempt, "metrics": metrics, "run_id": run_id, "checkpoint": None}
-    return line("report", at, **told)
+    fields = {"rank": rank, "attempt": attempt, "metrics": metrics, "run_id": run_id, "checkpoint": None}
+    return line("report", at, **fields)
 
 
 def saved(at: float, rank: int, files: dict[str, str] | None, uri: str = "s3://ray/c") -> str:
@@ -90,8 +90,8 @@ def test_a_line_that_was_read_twice_counts_once() -> None:
     ],
 )
 def test_an_unreadable_line_is_skipped(bad: str | bytes) -> None:
-    found = parse_events([line("a", 1), bad, "", "  \n", line("b", 2)])
-    assert [e.event for e in found] == ["a", "b"]
+    events = parse_events([line("a", 1), bad, "", "  \n", line("b", 2)])
+    assert [e.event for e in events] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_the_sha256_of_a_manifest_depends_on_paths_and_content_but_not_on_order(
 
 
 def test_runs_of_one_job_are_kept_apart_and_in_order() -> None:
-    told = history(
+    job_history = history(
         report(5, epoch=1),
         line("report", 1, run="first", rank=0, metrics={"epoch": 8}),
         line("report", 2, run="first", rank=0, attempt=2, metrics={"epoch": 9}),
         line("report", 3, job="other", rank=0, metrics={"epoch": 4}),
         line("job_noise", 0, run=""),
     )
-    assert [(r.job, r.name, len(r.attempts)) for r in told.runs] == [
+    assert [(r.job, r.name, len(r.attempts)) for r in job_history.runs] == [
         ("j", "first", 2),
         ("other", "r", 1),
         ("j", "r", 1),
@@ -193,7 +193,7 @@ def test_the_plan_holds_workers_and_resources(workers: object, expected: int | N
 
 
 @pytest.mark.parametrize(
-    ("told", "keep", "best_by"),
+    ("fields", "keep", "best_by"),
     [
         ({}, None, ""),  # as before these were recorded
         ({"num_to_keep": None, "checkpoint_score_attribute": None}, None, ""),
@@ -204,9 +204,9 @@ def test_the_plan_holds_workers_and_resources(workers: object, expected: int | N
     ],
 )
 def test_the_plan_says_which_checkpoints_are_kept(
-    told: dict[str, Any], keep: int | None, best_by: str
+    fields: dict[str, Any], keep: int | None, best_by: str
 ) -> None:
-    plan = history(line("run_started", 1, attempt=0, **told)).runs[0].plan
+    plan = history(line("run_started", 1, attempt=0, **fields)).runs[0].plan
     assert plan is not None
     assert (plan.num_to_keep, plan.best_by) == (keep, best_by)
 
@@ -296,16 +296,16 @@ def test_the_last_commit_of_a_controller_that_was_killed_is_known_from_who_was_g
 
 
 def test_a_name_that_returns_is_that_of_its_last_save_even_if_its_commit_was_not_recorded() -> None:
-    told = [
+    lines = [
         saved(1, 0, {"f": A}),
         committed(2),
         ENDED,
         line("checkpoint_saved", 9, attempt=2, rank=0, uri="s3://ray/c", files={"f": {"sha256": B}}),
     ]
-    (run,) = history(*told, asked(12, "s3://ray/c", 3)).runs
+    (run,) = history(*lines, asked(12, "s3://ray/c", 3)).runs
     assert [c.files for c in run.checkpoints] == [{"f": frozenset({A})}, {"f": frozenset({B})}]
     assert run.perhaps_committed == {(2, "s3://ray/c")}
-    (run,) = history(*told, line("attempt_ended", 10, attempt=2), asked(12, "s3://ray/c", 3)).runs
+    (run,) = history(*lines, line("attempt_ended", 10, attempt=2), asked(12, "s3://ray/c", 3)).runs
     assert [c.files for c in run.checkpoints] == [{"f": frozenset({A})}]
 
 

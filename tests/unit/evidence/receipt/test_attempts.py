@@ -31,8 +31,8 @@ def unwritten(*, fails_after: float) -> Receipt:
     evidence = lived(Tale(kind="s3-down", fails_again=fails_after))
     dead = next(e.at for e in evidence.events if e.event == "attempt_started" and e.attempt == 2)
     trains = replace(event("training_started", dead + 0.05, 2), run_id="first")
-    told = [e for e in evidence.events if e.attempt != 2 or e.rank is None]
-    return judged(evidence, counted([*told, trains]))
+    events = [e for e in evidence.events if e.attempt != 2 or e.rank is None]
+    return judged(evidence, counted([*events, trains]))
 
 
 def test_an_attempt_that_began_and_failed_while_the_store_was_away_owes_it_nothing() -> None:

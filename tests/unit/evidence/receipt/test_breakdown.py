@@ -49,7 +49,7 @@ COLD = [
 
 
 def run_of(events: list[dict[str, Any]]) -> Run:
-    return History.of(parse_events(json.dumps(each) for each in events)).runs[0]
+    return History.of(parse_events(json.dumps(event) for event in events)).runs[0]
 
 
 def of(events: list[dict[str, Any]]) -> Breakdown | None:
@@ -58,17 +58,17 @@ def of(events: list[dict[str, Any]]) -> Breakdown | None:
 
 
 def without(name: str, attempt: int = 2) -> list[dict[str, Any]]:
-    return [each for each in COLD if (each["event"], each["attempt"]) != (name, attempt)]
+    return [event for event in COLD if (event["event"], event["attempt"]) != (name, attempt)]
 
 
 def test_each_stage_has_its_seconds_and_they_add_up() -> None:
-    found = of(COLD)
-    assert found == Breakdown(1.0, 0.25, 0.5, 2.0, 4.0, 0.5, 0.125, 0.875)
-    assert (found.to_step, found.total) == (8.375, 9.25)
+    breakdown = of(COLD)
+    assert breakdown == Breakdown(1.0, 0.25, 0.5, 2.0, 4.0, 0.5, 0.125, 0.875)
+    assert (breakdown.to_step, breakdown.total) == (8.375, 9.25)
 
 
 def test_a_process_that_stood_by_needs_no_place() -> None:
-    warm = [{**each, "launched_at": AT - 30} if each["event"] == "rank_ready" else each for each in COLD]
+    warm = [{**event, "launched_at": AT - 30} if event["event"] == "rank_ready" else event for event in COLD]
     assert of(warm) == Breakdown(1.0, 0.25, 0.0, 2.5, 4.0, 0.5, 0.125, 0.875)
 
 
@@ -95,25 +95,30 @@ def test_a_stage_of_several_ranks_ends_with_the_last() -> None:
     ],
 )
 def test_seconds_of_an_unknown_stage_are_in_the_next(missing: str, unknown: set[str]) -> None:
-    found = of(without(missing))
-    assert found is not None
-    assert {name for name, seconds in found.stages().items() if seconds is None} == unknown
-    assert found.total == pytest.approx(9.25)
+    breakdown = of(without(missing))
+    assert breakdown is not None
+    assert {name for name, seconds in breakdown.stages().items() if seconds is None} == unknown
+    assert breakdown.total == pytest.approx(9.25)
 
 
 def test_a_rank_that_says_nothing_leaves_its_stage_unknown() -> None:
     more = [*without("attempt_started"), event("attempt_started", 3.8, workers=workers(0, 1))]
-    found = of(more)
-    assert found is not None
-    assert (found.start, found.import_, found.first_step, found.to_step) == (None, None, None, None)
+    breakdown = of(more)
+    assert breakdown is not None
+    assert (breakdown.start, breakdown.import_, breakdown.first_step, breakdown.to_step) == (
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_clock_that_lags_makes_no_negative_stage() -> None:
-    early = [{**each, "at": AT + 0.5} if each["event"] == "rank_ready" else each for each in COLD]
-    found = of(early)
-    assert found is not None
-    assert found.start == 0.0
-    assert found.total == pytest.approx(9.25)
+    early = [{**event, "at": AT + 0.5} if event["event"] == "rank_ready" else event for event in COLD]
+    breakdown = of(early)
+    assert breakdown is not None
+    assert breakdown.start == 0.0
+    assert breakdown.total == pytest.approx(9.25)
 
 
 def test_a_load_after_the_first_report_is_not_the_resume() -> None:
@@ -122,7 +127,7 @@ def test_a_load_after_the_first_report_is_not_the_resume() -> None:
 
 
 def test_there_is_none_without_a_new_report_or_a_failure_after_the_fault() -> None:
-    assert of([each for each in COLD if not (each["event"] == "report" and each["attempt"] == 2)]) is None
+    assert of([event for event in COLD if not (event["event"] == "report" and event["attempt"] == 2)]) is None
     assert of(without("failure_detected", 1)) is None
     run = run_of(COLD)
     earlier = replace(run.attempts[0], failure_detected_at=AT - 1)
@@ -130,7 +135,7 @@ def test_there_is_none_without_a_new_report_or_a_failure_after_the_fault() -> No
 
 
 def test_as_json_it_has_every_stage_in_order() -> None:
-    found = of(COLD)
-    assert found is not None
+    breakdown = of(COLD)
+    assert breakdown is not None
     stages = ["detect", "decide", "place", "start", "import", "load", "first_step", "report"]
-    assert list(found.stages()) == stages
+    assert list(breakdown.stages()) == stages

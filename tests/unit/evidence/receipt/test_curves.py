@@ -101,5 +101,5 @@ def test_without_a_shared_metric_nothing_is_claimed(empty: History) -> None:
 
 
 def test_a_story_without_metrics_but_its_epochs_is_not_called_equal() -> None:
-    told = History.of(Story().events())
-    assert compare(told, told).likeness == "unknown"
+    history = History.of(Story().events())
+    assert compare(history, history).likeness == "unknown"

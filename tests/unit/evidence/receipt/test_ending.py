@@ -22,7 +22,7 @@ def stopped(attempt: int = 2, *, early: bool = True, at: float = 25.0, rank: int
     return event("fit_ended", at, attempt, rank, by="Lightning", early=early)
 
 
-def told(
+def receipt_of(
     planned: int | None,
     places: tuple[tuple[int, ...], tuple[int, ...]] = ENDED,
     *more: Event,
@@ -39,8 +39,8 @@ def told(
 def undisturbed(last: int, *more: Event, first: int = 1, loss: float = 1.0) -> tuple[Event, ...]:
     """The ledger of the control run."""
     reports = [event("report", 2 + n, 1, 0, metrics={"epoch": n}) for n in range(first, last + 1)]
-    found = (event("run_started", 0, 0), *reports, *more, event("run_finished", 99, 1, error=None))
-    return tuple(with_loss(replace(e, job="control"), loss) for e in found)
+    events = (event("run_started", 0, 0), *reports, *more, event("run_finished", 99, 1, error=None))
+    return tuple(with_loss(replace(e, job="control"), loss) for e in events)
 
 
 def with_loss(entry: Event, loss: float) -> Event:
@@ -63,7 +63,7 @@ def finished(receipt: Receipt) -> CheckResult:
     [(20, ENDED, "epoch 5 of 20"), (20, FROM_ZERO, "epoch 4 (5 of 20, counted from 0)")],
 )
 def test_a_job_that_stopped_early_has_ended_by_itself(planned: int, places: Any, where: str) -> None:
-    receipt = told(planned, places, stopped())
+    receipt = receipt_of(planned, places, stopped())
     assert receipt.verdict.value == "recovered", receipt
     assert (
         finished(receipt).detail
@@ -77,7 +77,7 @@ def test_a_job_that_stopped_early_has_ended_by_itself(planned: int, places: Any,
     ids=["no sign", "a fit that did not stop early", "the lost attempt did", "a fit before the last one did"],
 )
 def test_fewer_epochs_than_planned_without_a_sign_are_no_proof(more: tuple[Event, ...]) -> None:
-    receipt = told(20, ENDED, *more)
+    receipt = receipt_of(20, ENDED, *more)
     assert receipt.verdict.value == "not-verified"
     assert not finished(receipt).known
     for words in ("without an error at epoch 5 of 20", "its plan was 20", "--control, decides"):
@@ -86,7 +86,7 @@ def test_fewer_epochs_than_planned_without_a_sign_are_no_proof(more: tuple[Event
 
 
 def test_the_plan_is_reached_in_the_scripts_own_count() -> None:
-    receipt = told(5, FROM_ZERO)
+    receipt = receipt_of(5, FROM_ZERO)
     assert (receipt.verdict.value, finished(receipt).passed) == ("recovered", True)
 
 
@@ -100,7 +100,7 @@ def test_an_older_ledger_knows_no_early_stopping_and_is_read_all_the_same() -> N
 
 @pytest.mark.parametrize("planned", [20, None, 5])
 def test_as_many_epochs_as_the_undisturbed_run_are_all(planned: int | None) -> None:
-    receipt = told(planned, control=undisturbed(5))
+    receipt = receipt_of(planned, control=undisturbed(5))
     assert receipt.verdict.value == "recovered", receipt
     assert finished(receipt).detail.endswith(", as the undisturbed run did")
 
@@ -110,35 +110,35 @@ def test_as_many_epochs_as_the_undisturbed_run_are_all(planned: int | None) -> N
 def test_another_number_of_epochs_than_the_undisturbed_run_is_a_failure(
     planned: int | None, last: int, loss: float
 ) -> None:
-    receipt = told(planned, control=undisturbed(last, loss=loss))
+    receipt = receipt_of(planned, control=undisturbed(last, loss=loss))
     assert receipt.verdict.value == "failed"
     assert receipt.reason.startswith("job finished: ")
     assert receipt.reason.endswith(f"the undisturbed run at epoch {last}")
 
 
 def test_early_stopping_may_decide_otherwise_by_other_metrics() -> None:
-    receipt = told(20, ENDED, stopped(), control=undisturbed(9, stopped(1, at=50), loss=2.0))
+    receipt = receipt_of(20, ENDED, stopped(), control=undisturbed(9, stopped(1, at=50), loss=2.0))
     assert receipt.verdict.value == "recovered", receipt
     assert "at epoch 5 of 20, the undisturbed run by itself at epoch 9" in finished(receipt).detail
     assert "metrics that differ" in finished(receipt).detail
 
 
 def test_by_equal_metrics_it_may_not() -> None:
-    receipt = told(20, ENDED, stopped(), control=undisturbed(9, stopped(1, at=50)))
+    receipt = receipt_of(20, ENDED, stopped(), control=undisturbed(9, stopped(1, at=50)))
     assert receipt.verdict.value == "failed"
     assert "with equal metrics until then: what it stops by was not restored" in receipt.reason
 
 
 @pytest.mark.parametrize("own", [(), (stopped(),)], ids=["plan reached", "stopped early too"])
 def test_a_job_that_did_more_than_one_that_stopped_early_lost_nothing(own: tuple[Event, ...]) -> None:
-    receipt = told(5, ENDED, *own, control=undisturbed(4, stopped(1, at=50)))
+    receipt = receipt_of(5, ENDED, *own, control=undisturbed(4, stopped(1, at=50)))
     assert receipt.verdict.value == "recovered", receipt
     assert "the undisturbed run by itself at epoch 4" in finished(receipt).detail
 
 
 def test_of_several_runs_none_is_compared() -> None:
     two = (*undisturbed(9), *(replace(e, run="other") for e in undisturbed(9)))
-    assert told(5, control=two).verdict.value == "recovered"
+    assert receipt_of(5, control=two).verdict.value == "recovered"
 
 
 def test_a_control_run_that_counts_something_else_decides_nothing() -> None:
@@ -146,7 +146,7 @@ def test_a_control_run_that_counts_something_else_decides_nothing() -> None:
         replace(e, fields={"metrics": {"current_epoch": 9}}) if e.event == "report" else e
         for e in undisturbed(2)
     )
-    assert told(5, control=steps).verdict.value == "recovered"
+    assert receipt_of(5, control=steps).verdict.value == "recovered"
 
 
 # The count

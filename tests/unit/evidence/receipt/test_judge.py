@@ -60,14 +60,14 @@ def test_a_receipt_has_the_seven_checks_in_order_and_has_its_shape(row: Row) -> 
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
 
 
-@pytest.mark.parametrize("told", [["elastic", "forks"], [], None, "elastic"])
-def test_a_receipt_says_what_the_lab_changed_of_ray(told: Any) -> None:
+@pytest.mark.parametrize("patches", [["elastic", "forks"], [], None, "elastic"])
+def test_a_receipt_says_what_the_lab_changed_of_ray(patches: Any) -> None:
     events = tuple(
-        replace(e, fields={**e.fields, "patches": told}) if e.event == "run_started" else e
+        replace(e, fields={**e.fields, "patches": patches}) if e.event == "run_started" else e
         for e in Story().events()
     )
     document = judge(evidence(events=events)).to_json()
-    assert document["patches"] == (told if isinstance(told, list) else None)
+    assert document["patches"] == (patches if isinstance(patches, list) else None)
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
 
 

@@ -58,9 +58,9 @@ def check(receipt: Receipt, name: str) -> CheckResult:
 
 
 def rank_lost(story: Story | None = None, events: tuple[Event, ...] | None = None) -> Evidence:
-    found = events if events is not None else located(story or Story())
+    recorded = events if events is not None else located(story or Story())
     record = fault("rank-kill", "ray-worker-0", node_id="a")
-    return evidence(events=found, fault=record, nodes=UNHURT, stored=STORED)
+    return evidence(events=recorded, fault=record, nodes=UNHURT, stored=STORED)
 
 
 def test_a_rank_that_was_killed_and_replaced_is_recovered_from() -> None:
@@ -185,11 +185,11 @@ def test_to_go_back_further_than_needed_is_a_failure() -> None:
 
 def killed_later(*refused: Event, damaged: tuple[str, ...] = (uri(3),)) -> Receipt:
     """A rank is killed after checkpoint 3 was damaged, passed over and put back, before another is saved."""
-    told = Story(first=(1, 2, 3), second=(3, 4, 5), loads=(2,), more=refused)
+    story = Story(first=(1, 2, 3), second=(3, 4, 5), loads=(2,), more=refused)
     before = fault("checkpoint-corrupt", damaged=damaged, reverted_at=6.9)
     kill = fault("rank-kill", "ray-worker-0", node_id="a")
     earlier = replace(before, at=6.4)
-    return judge(evidence(events=located(told), fault=kill, nodes=UNHURT, stored=STORED, others=(earlier,)))
+    return judge(evidence(events=located(story), fault=kill, nodes=UNHURT, stored=STORED, others=(earlier,)))
 
 
 def test_a_checkpoint_that_was_refused_is_not_the_newest_once_it_is_put_back() -> None:
@@ -268,8 +268,8 @@ def test_a_job_that_failed_once_it_had_gone_on_after_the_fault_failed_of_another
 ) -> None:
     went_on = Story(takes_over=False, first=(1, 2, 3, 4, 5), error=message)
     record = fault(name, node_id="a" if name != "head-kill" else "h", reverted_at=9.0, store_refusals=9)
-    told = Steering("WARN", "its clock", AT + 0.1, AT + 0.2, None)
-    given = replace(store(went_on, status="FAILED", message=message), fault=record, health=told)
+    steering = Steering("WARN", "its clock", AT + 0.1, AT + 0.2, None)
+    given = replace(store(went_on, status="FAILED", message=message), fault=record, health=steering)
     receipt = judge(replace(given, nodes=NEW_HEAD) if name == "head-kill" else given)
     assert outcome(receipt) == ("not-verified", ("job finished",))
     assert "attempt 1 had gone on after the fault was over" in receipt.reason
@@ -517,7 +517,7 @@ def test_events_that_are_missing_never_make_a_success(given: Evidence) -> None:
 PREEMPTION = Preemption("red/paper", "red", "blue", "InCohortReclamation", "", 7.9, 8.0, 8.1)
 
 
-def preempted(told: Preemption | None = PREEMPTION, story: Story | None = None) -> Evidence:
+def preempted(preemption: Preemption | None = PREEMPTION, story: Story | None = None) -> Evidence:
     """A job whose first attempt was stopped for another one, so that Ray Train detected no failure."""
     whole = (story or Story()).events()
     events = tuple(e for e in whole if e.event not in ("failure_detected", "attempt_ended"))
@@ -526,7 +526,7 @@ def preempted(told: Preemption | None = PREEMPTION, story: Story | None = None) 
         traits=Traits("was preempted"),
     )  # fmt: skip
     return evidence(
-        events=counted(events), fault=record, nodes=UNHURT, stored=STORED, preemption=told,
+        events=counted(events), fault=record, nodes=UNHURT, stored=STORED, preemption=preemption,
         resubmitted_as="job-2",
     )  # fmt: skip
 
@@ -550,7 +550,7 @@ def test_a_preempted_job_that_began_again_from_the_start_is_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict", "name", "says"),
+    ("preemption", "verdict", "name", "says"),
     [
         (None, "not-verified", "gave way", "not known"),
         (replace(PREEMPTION, by_admitted_at=7.5), "failed", "gave way", "had been admitted before"),
@@ -560,9 +560,9 @@ def test_a_preempted_job_that_began_again_from_the_start_is_told_so() -> None:
     ],
 )  # fmt: skip
 def test_what_the_queues_recorded_decides(
-    told: Preemption | None, verdict: str, name: str, says: str
+    preemption: Preemption | None, verdict: str, name: str, says: str
 ) -> None:
-    receipt = judge(preempted(told))
+    receipt = judge(preempted(preemption))
     assert receipt.verdict.value == verdict
     assert not check(receipt, name).passed
     assert says in check(receipt, name).detail
@@ -581,13 +581,18 @@ MOVED = Steering(
 )
 
 
-def sick(told: Steering | None = MOVED, name: str = "gpu-sick") -> Evidence:
+def sick(steering: Steering | None = MOVED, name: str = "gpu-sick") -> Evidence:
     """A job whose first attempt was reset because of its node's health: Ray Train detected no failure."""
     whole = Story().events()
     events = tuple(e for e in whole if e.event not in ("failure_detected", "attempt_ended"))
     record = fault(name, "ray-worker-0", node_id="a")
     return evidence(
-        events=counted(events), fault=record, nodes=UNHURT, stored=STORED, health=told, resubmitted_as="job-2"
+        events=counted(events),
+        fault=record,
+        nodes=UNHURT,
+        stored=STORED,
+        health=steering,
+        resubmitted_as="job-2",
     )
 
 
@@ -612,7 +617,7 @@ def test_a_moved_job_worked_until_it_was_reset_however_late_it_goes_on() -> None
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict", "name", "says"),
+    ("steering", "verdict", "name", "says"),
     [
         (None, "not-verified", "a real fault", "no health check has reported"),
         (replace(MOVED, avoided_at=None), "failed", "avoided", "took new work all the time"),
@@ -621,9 +626,9 @@ def test_a_moved_job_worked_until_it_was_reset_however_late_it_goes_on() -> None
     ],
 )
 def test_what_the_controller_recorded_of_health_decides(
-    told: Steering | None, verdict: str, name: str, says: str
+    steering: Steering | None, verdict: str, name: str, says: str
 ) -> None:
-    receipt = judge(sick(told))
+    receipt = judge(sick(steering))
     assert receipt.verdict.value == verdict
     assert not check(receipt, name).passed
     assert says in check(receipt, name).detail

@@ -25,13 +25,15 @@ def story(done: tuple[int, int] = (7, 17)) -> Story:
     )  # fmt: skip
 
 
-def told(found: Story, step: int = 33, *, given: bool = True, weights: Any = "loaded") -> tuple[Event, ...]:
+def recorded(
+    tale: Story, step: int = 33, *, given: bool = True, weights: Any = "loaded"
+) -> tuple[Event, ...]:
     """The events of a story in which the second attempt says that its state is from memory.
 
     `given`: a keeper has recorded that. `weights`: what the attempt begins with, else that state.
     """
     begun = step if weights == "loaded" else weights
-    events = [_named(event, step, begun) for event in found.events()]
+    events = [_named(event, step, begun) for event in tale.events()]
     if given:
         events.append(
             event(
@@ -42,16 +44,16 @@ def told(found: Story, step: int = 33, *, given: bool = True, weights: Any = "lo
     return counted(events)
 
 
-def _named(told: Event, step: int, begun: Any) -> Event:
-    fields: dict[str, Any] = dict(told.fields)
-    if told.event == "report" and told.attempt == 2:
+def _named(event: Event, step: int, begun: Any) -> Event:
+    fields: dict[str, Any] = dict(event.fields)
+    if event.event == "report" and event.attempt == 2:
         memory = {"resumed_step": step, "resumed_from": "memory of ray-worker-1"}
         fields["metrics"] = {**fields["metrics"], **memory}
-    if told.event == "weights" and told.attempt == 2:
+    if event.event == "weights" and event.attempt == 2:
         fields["tensors"] = tensors(begun)
-    if told.event == "attempt_started":
-        fields["workers"] = [{**row, "pid": told.attempt} for row in fields["workers"]]
-    return replace(told, fields=fields)
+    if event.event == "attempt_started":
+        fields["workers"] = [{**row, "pid": event.attempt} for row in fields["workers"]]
+    return replace(event, fields=fields)
 
 
 def receipt(events: tuple[Event, ...], kind: str = "rank-kill") -> Receipt:
@@ -62,14 +64,14 @@ def receipt(events: tuple[Event, ...], kind: str = "rank-kill") -> Receipt:
 
 @pytest.mark.parametrize("kind", ["rank-kill", "kill"])
 def test_training_recovered_from_memory_and_no_checkpoint_is_claimed(kind: str) -> None:
-    found = receipt(told(story()), kind)
-    assert found.verdict is Verdict.RECOVERED, found.reason
-    assert found.fault.expected is Expected.REMEMBERED
-    document = found.to_json()
+    judged = receipt(recorded(story()), kind)
+    assert judged.verdict is Verdict.RECOVERED, judged.reason
+    assert judged.fault.expected is Expected.REMEMBERED
+    document = judged.to_json()
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
     assert document["checkpoint"] is None
-    assert headline(found.document()) == "recovered from memory"
-    checks = {check.name: check.detail for check in found.checks}
+    assert headline(judged.document()) == "recovered from memory"
+    checks = {check.name: check.detail for check in judged.checks}
     assert checks["newest state"].startswith(
         "attempt 2 got the state of step 33 from the memory of ray-worker-1"
     )
@@ -89,40 +91,40 @@ def test_training_recovered_from_memory_and_no_checkpoint_is_claimed(kind: str) 
 def test_a_state_that_was_not_the_newest_or_another_one_is_found(
     step: int, done: tuple[int, int], wrong: str
 ) -> None:
-    found = receipt(told(story(done=done), step))
-    assert found.verdict is Verdict.FAILED
-    assert wrong in {check.name for check in found.checks if not check.passed}
+    judged = receipt(recorded(story(done=done), step))
+    assert judged.verdict is Verdict.FAILED
+    assert wrong in {check.name for check in judged.checks if not check.passed}
 
 
 def test_a_script_that_says_so_and_was_given_nothing_is_judged_by_its_checkpoint() -> None:
-    found = receipt(told(story(), given=False, weights=30))
-    assert found.fault.expected is Expected.RANK_LOST
-    assert found.verdict is Verdict.FAILED
-    assert "began with step 34, its checkpoint is of step 30" in found.reason
+    judged = receipt(recorded(story(), given=False, weights=30))
+    assert judged.fault.expected is Expected.RANK_LOST
+    assert judged.verdict is Verdict.FAILED
+    assert "began with step 34, its checkpoint is of step 30" in judged.reason
 
 
 @pytest.mark.parametrize(("weights", "verdict"), [(0, Verdict.FAILED), (30, Verdict.NOT_VERIFIED)])
 def test_a_state_that_was_given_and_not_taken_is_found(weights: int, verdict: Verdict) -> None:
-    found = receipt(told(story(), weights=weights))
-    assert found.verdict is verdict
-    assert "right weights" in {check.name for check in found.checks if not check.passed}
+    judged = receipt(recorded(story(), weights=weights))
+    assert judged.verdict is verdict
+    assert "right weights" in {check.name for check in judged.checks if not check.passed}
 
 
 def test_an_attempt_that_was_given_nothing_goes_on_from_its_checkpoint() -> None:
-    events = told(story(done=(10, 20)), 30, given=False)
+    events = recorded(story(done=(10, 20)), 30, given=False)
     (run,) = History.of(events).runs
     assert run.given == ()
-    found = receipt(events)
-    assert found.fault.expected is Expected.RANK_LOST
-    assert found.verdict is Verdict.RECOVERED, found.reason
-    assert found.checkpoint is not None
+    judged = receipt(events)
+    assert judged.fault.expected is Expected.RANK_LOST
+    assert judged.verdict is Verdict.RECOVERED, judged.reason
+    assert judged.checkpoint is not None
 
 
 @pytest.mark.parametrize("step", [25, 33])
 def test_an_attempt_may_leave_a_state_that_it_is_given_and_go_on_from_its_checkpoint(step: int) -> None:
-    found = receipt(told(story(done=(10, 20)), step, weights=30))
-    assert (found.verdict, found.fault.expected) == (Verdict.RECOVERED, Expected.RANK_LOST), found.reason
-    assert found.checkpoint is not None
+    judged = receipt(recorded(story(done=(10, 20)), step, weights=30))
+    assert (judged.verdict, judged.fault.expected) == (Verdict.RECOVERED, Expected.RANK_LOST), judged.reason
+    assert judged.checkpoint is not None
 
 
 @pytest.mark.parametrize(("weights", "verdict"), [(33, Verdict.RECOVERED), (30, Verdict.NOT_VERIFIED)])
@@ -130,6 +132,7 @@ def test_a_state_that_a_keeper_gave_at_another_time_by_its_own_clock_is_known_by
     weights: int, verdict: Verdict
 ) -> None:
     late = [
-        replace(e, at=e.at + 9.0) if e.event == "state_given" else e for e in told(story(), weights=weights)
+        replace(e, at=e.at + 9.0) if e.event == "state_given" else e
+        for e in recorded(story(), weights=weights)
     ]
     assert receipt(tuple(late)).verdict is verdict

@@ -93,11 +93,11 @@ def moved(events: list[Event], name: str, rank: int, since: float, by: float) ->
 
 def all_stood_still(events: list[Event]) -> list[Event]:
     """Nobody steps for 30 s; then rank 1 takes one step alone, and both go on."""
-    told = [e for e in events if not (e.event == "steps" and e.rank == 1 and e.at == AT + 0.5)]
+    halted = [e for e in events if not (e.event == "steps" and e.rank == 1 and e.at == AT + 0.5)]
     for name, rank in (("steps", 0), ("steps", 1), ("healed", 0), ("state", 0), ("state", 1)):
-        told = moved(told, name, rank, AT, 30.0)
-    told.append(steps(1, OTHER, 101, AT + 31.9, 15, 1))
-    return [*counted(told)]
+        halted = moved(halted, name, rank, AT, 30.0)
+    halted.append(steps(1, OTHER, 101, AT + 31.9, 15, 1))
+    return [*counted(halted)]
 
 
 def test_survivors_that_waited_for_the_lost_rank_did_not_go_on() -> None:
@@ -112,14 +112,14 @@ def slow(step: float, still: float) -> str:
         return event("steps", began, rank, pid=pid, first=first, began=began, ms=ms, ranks=2)
 
     before, back = AT - 0.5 - 9 * step, AT + still
-    told = [e for e in story() if e.event not in ("steps", "healed", "state", "step_discarded")]
-    told += [taken(0, OLD, 91, before), taken(1, OTHER, 91, before)]
-    told += [taken(0, NEW, 101, back), taken(1, OTHER, 101, back)]
-    told += [event("healed", back, 0, pid=NEW, step=100, source="rank1")]
-    told += [
+    events = [e for e in story() if e.event not in ("steps", "healed", "state", "step_discarded")]
+    events += [taken(0, OLD, 91, before), taken(1, OTHER, 91, before)]
+    events += [taken(0, NEW, 101, back), taken(1, OTHER, 101, back)]
+    events += [event("healed", back, 0, pid=NEW, step=100, source="rank1")]
+    events += [
         event("state", back, rank, pid=pid, step=101, sha256="5") for rank, pid in ((0, NEW), (1, OTHER))
     ]
-    return judge(evidence(counted(told))).verdict.value
+    return judge(evidence(counted(events))).verdict.value
 
 
 @pytest.mark.parametrize(

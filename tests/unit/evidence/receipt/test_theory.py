@@ -13,7 +13,7 @@ from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
 from tests.unit.evidence.receipt.rescues import draw_rescue, evidence_of
 from tests.unit.evidence.receipt.tales import LIARS, Script, Tale, draw
 from tests.unit.evidence.receipt.trainings import live
-from tests.unit.evidence.receipt.worlds import World
+from tests.unit.evidence.receipt.worlds import Truth
 
 CASES, MANY_CASES = 2000, 100_000
 RESCUES = 400
@@ -87,11 +87,11 @@ def worn(evidence: Evidence, random: Random) -> Evidence:
     )
 
 
-def true(world: World, receipt: Receipt) -> bool:
+def true(world: Truth, receipt: Receipt) -> bool:
     """Whether a good verdict is what happened."""
     if receipt.verdict is Verdict.RECOVERED:
-        told = world.tale.script.compares or "weights not compared" in receipt.reason
-        return world.recovered() and told
+        honest = world.tale.script.compares or "weights not compared" in receipt.reason
+        return world.recovered() and honest
     return receipt.verdict is not Verdict.AS_EXPECTED or world.went_on()
 
 

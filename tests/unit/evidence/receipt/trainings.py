@@ -1,7 +1,7 @@
 """Trainings that are made up: what happened to them, and the evidence that a lab would have of it.
 
-`live` plays a `Tale` and gives a `World`: what happened, and beside it the events that the real recorder
-would have written, each by its process and its clock, and counted. `World.recovered` and `World.went_on` are
+`live` plays a `Tale` and gives a `Truth`: what happened, and beside it the events that the real recorder
+would have written, each by its process and its clock, and counted. `Truth.recovered` and `Truth.went_on` are
 the axioms of docs/recovery.md, asked of what happened; the judge sees only the evidence, or a part of it.
 """
 
@@ -17,7 +17,7 @@ from lab.topology import ServiceStatus, State
 from tests.fakes.ledger import changed, counted
 from tests.unit.data.stories import content, files, tensors
 from tests.unit.evidence.receipt.tales import HONEST, SKEW, TARGETS, Script, Tale
-from tests.unit.evidence.receipt.worlds import Begin, Saved, World
+from tests.unit.evidence.receipt.worlds import Begin, Saved, Truth
 
 ON_A_NODE = ("kill", "rank-kill", "slow-network", "gpu-sick", "clock-skew", "rank-hang")
 HEALTHY = tuple(
@@ -31,7 +31,7 @@ STEPS = 10
 """Steps of an optimizer in an epoch."""
 
 
-def live(tale: Tale) -> World:
+def live(tale: Tale) -> Truth:
     """Play a tale to its end."""
     return _Player(tale).play()
 
@@ -40,7 +40,7 @@ class _Player:
     """Lets a tale happen, and writes down what a recorder would see of it."""
 
     def __init__(self, tale: Tale) -> None:
-        self.tale, self.world = tale, World(tale)
+        self.tale, self.world = tale, Truth(tale)
         self.clock, self.at, self.began = 0.0, 0.0, 0.0
         self.controller, self.attempt, self.processes = "first", 0, 0
         self.nodes: list[str] = []
@@ -52,7 +52,7 @@ class _Player:
         self.taken_up: dict[str, Any] = {}
         self.written: list[Event] = []
 
-    def play(self) -> World:
+    def play(self) -> Truth:
         tale, world = self.tale, self.world
         self._start_controller()
         interrupted = tale.fault + tale.later if tale.interrupts else None
@@ -248,9 +248,9 @@ class _Player:
             self._write("checkpoint_saved", 0, uri=uri, files=files(content(number)), metrics=metrics)
         done = round(trained * STEPS) + tale.warms if tale.script.compares else None
         for rank, more in enumerate(ahead):
-            told = self._metrics(progress + more) if tale.script.tells or rank == 0 else {"loss": 0.5}
+            reported = self._metrics(progress + more) if tale.script.tells or rank == 0 else {"loss": 0.5}
             checkpoint = uri if saves and rank == 0 else None
-            self._write("report", rank, metrics=told, checkpoint=checkpoint, optimizer_steps=done)
+            self._write("report", rank, metrics=reported, checkpoint=checkpoint, optimizer_steps=done)
         if end + COMMIT > over:
             return
         self.clock = end + COMMIT
@@ -290,12 +290,12 @@ class _Player:
         faults = [(self.at, self.world.over), *((o.at, o.reverted_at or inf) for o in self.others)]
         end = max(e.at for e in self.written)
         shown, told_in_order = [], counted(self.written)
-        for told in told_in_order:
-            who = "keeper" if told.event == "state_given" else told.node_id or told.run_id
-            ahead = clocks.get(who, 0.0) * (0.5 + 0.5 * told.at / end)
-            if ahead and any(abs(told.at - edge) <= SKEW for fault in faults for edge in fault):
+        for event in told_in_order:
+            who = "keeper" if event.event == "state_given" else event.node_id or event.run_id
+            ahead = clocks.get(who, 0.0) * (0.5 + 0.5 * event.at / end)
+            if ahead and any(abs(event.at - edge) <= SKEW for fault in faults for edge in fault):
                 return told_in_order
-            shown.append(changed(told, at=told.at + ahead) if ahead else told)
+            shown.append(changed(event, at=event.at + ahead) if ahead else event)
         return tuple(shown)
 
     def _evidence(self) -> Evidence:

@@ -47,7 +47,7 @@ class Begin:
 
 
 @dataclass
-class World:
+class Truth:
     """What happened, and the evidence of it."""
 
     tale: Tale

@@ -32,8 +32,8 @@ def test_what_comes_from_a_seed_stays_the_same_in_every_version() -> None:
 def test_every_kind_comes_once_in_each_round() -> None:
     kinds = [step.kind for step in first(random_plan(KINDS, seed=3))]
     rounds = [kinds[i : i + 4] for i in range(0, 40, 4)]
-    assert all(sorted(each) == sorted(KINDS) for each in rounds)
-    assert len({tuple(each) for each in rounds}) > 1
+    assert all(sorted(faults) == sorted(KINDS) for faults in rounds)
+    assert len({tuple(faults) for faults in rounds}) > 1
 
 
 def test_the_faults_come_at_even_distances() -> None:

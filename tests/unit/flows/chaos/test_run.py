@@ -32,12 +32,12 @@ from lab.flows.recovery import Moment
 from lab.flows.recovery.control import Control
 from lab.runtime.active_faults import ActiveFaults, left_behind
 from lab.topology import RECEIPTS_PREFIX, LabSpec
-from tests.unit.flows.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
 LONG = 60
 
 
-def chaos(world: World, plan: Plan, **options: Any) -> ChaosResult:
+def chaos(world: Drill, plan: Plan, **options: Any) -> ChaosResult:
     return run_chaos(
         world.lab,
         plan,
@@ -56,11 +56,11 @@ def verdicts(result: ChaosResult) -> list[str]:
     return [step.receipt.verdict.value if step.receipt else step.skipped for step in result.steps]
 
 
-def texts(world: World, key: str) -> list[str]:
+def texts(world: Drill, key: str) -> list[str]:
     return [moment.text for moment in world.moments if moment.key == key]
 
 
-def test_several_faults_are_survived_and_each_has_its_receipt(world: World) -> None:
+def test_several_faults_are_survived_and_each_has_its_receipt(world: Drill) -> None:
     Training(world, epochs=LONG)
 
     result = chaos(world, steps("kill", "pause", "stop"))
@@ -73,7 +73,7 @@ def test_several_faults_are_survived_and_each_has_its_receipt(world: World) -> N
     assert world.healthy()
 
 
-def test_each_receipt_is_about_its_own_fault_alone(world: World) -> None:
+def test_each_receipt_is_about_its_own_fault_alone(world: Drill) -> None:
     Training(world, epochs=LONG)
 
     result = chaos(world, steps("kill", "stop", "kill"))
@@ -87,7 +87,7 @@ def test_each_receipt_is_about_its_own_fault_alone(world: World) -> None:
 
 
 def test_a_freeze_that_nobody_noticed_is_not_credited_with_the_recovery_from_the_next_fault(
-    world: World,
+    world: Drill,
 ) -> None:
     Training(world, epochs=LONG)
     plan = Plan(written=(Step(5.0, "pause", parameters={"for": 0.1}), Step(12.0, "kill")))
@@ -102,18 +102,18 @@ def test_a_freeze_that_nobody_noticed_is_not_credited_with_the_recovery_from_the
     assert not result.good
 
 
-def test_downtime_and_repeated_work_are_summed(world: World) -> None:
+def test_downtime_and_repeated_work_are_summed(world: Drill) -> None:
     Training(world, epochs=LONG)
 
     result = chaos(world, steps("kill", "stop"))
 
-    each = [step.downtime for step in result.steps]
-    assert all(d is not None and 1 < d < 8 for d in each)
-    assert result.downtime == pytest.approx(sum(d for d in each if d))
+    downtimes = [step.downtime for step in result.steps]
+    assert all(d is not None and 1 < d < 8 for d in downtimes)
+    assert result.downtime == pytest.approx(sum(d for d in downtimes if d))
     assert result.repeated == 0
 
 
-def test_faults_are_drawn_until_the_job_ends(world: World) -> None:
+def test_faults_are_drawn_until_the_job_ends(world: Drill) -> None:
     Training(world, epochs=LONG)
 
     result = chaos(world, random_plan(("kill", "stop"), every=10, seed=7))
@@ -124,11 +124,11 @@ def test_faults_are_drawn_until_the_job_ends(world: World) -> None:
     assert [step.step.kind for step in result.steps] == drawn
 
 
-def test_the_same_seed_does_the_same_to_the_same_ranks_at_the_same_times(world: World) -> None:
+def test_the_same_seed_does_the_same_to_the_same_ranks_at_the_same_times(world: Drill) -> None:
     Training(world, epochs=40)
     plan = random_plan(("kill", "stop"), every=10, seed=7, limit=3)
     result = chaos(world, plan)
-    again = World()
+    again = Drill()
     Training(again, epochs=40)
 
     other = chaos(again, plan)
@@ -139,7 +139,7 @@ def test_the_same_seed_does_the_same_to_the_same_ranks_at_the_same_times(world: 
     assert [d[2] for d in did] == pytest.approx([r[2] for r in repeated], abs=0.5)
 
 
-def test_the_rank_that_the_draw_falls_on_is_hit(world: World) -> None:
+def test_the_rank_that_the_draw_falls_on_is_hit(world: Drill) -> None:
     Training(world, epochs=30, ranks=2, cpus=2.0, on=(W0, W1))
     plan = Plan(written=(Step(3.0, "stop", share=0.7),))
 
@@ -171,7 +171,7 @@ class Hits(Kill):
     ],
 )
 def test_of_two_ranks_on_one_node_the_one_that_the_draw_falls_on_is_hit(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: Step, rank: int
+    world: Drill, monkeypatch: pytest.MonkeyPatch, step: Step, rank: int
 ) -> None:
     Training(world, epochs=30, ranks=2, on=(W0,))
     fault = Hits()
@@ -225,7 +225,7 @@ class Fires(Hits):
 
 @pytest.mark.parametrize("given", [{}, {"epoch": 1200.0}])
 def test_an_armed_fault_is_waited_for_as_long_as_its_reports_take(
-    world: World, monkeypatch: pytest.MonkeyPatch, given: dict[str, float]
+    world: Drill, monkeypatch: pytest.MonkeyPatch, given: dict[str, float]
 ) -> None:
     fault = Fires(Slow(world, epochs=30))
     monkeypatch.setitem(FAULTS, "exception-at-epoch", lambda: fault)
@@ -238,7 +238,7 @@ def test_an_armed_fault_is_waited_for_as_long_as_its_reports_take(
 
 
 def test_an_armed_fault_is_waited_for_before_a_second_report_says_how_long_one_takes(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = Fires(Slow(world, epochs=30))
     monkeypatch.setitem(FAULTS, "exception-at-epoch", lambda: fault)
@@ -249,7 +249,7 @@ def test_an_armed_fault_is_waited_for_before_a_second_report_says_how_long_one_t
     assert [step.skipped for step in result.steps] == [""]
 
 
-def test_a_fault_comes_once_training_goes_on_from_the_one_before(world: World) -> None:
+def test_a_fault_comes_once_training_goes_on_from_the_one_before(world: Drill) -> None:
     Training(world, epochs=LONG, takeover=6.0)
 
     result = chaos(world, steps("kill", "stop", every=1.0))
@@ -262,7 +262,7 @@ def test_a_fault_comes_once_training_goes_on_from_the_one_before(world: World) -
     assert verdicts(result) == ["recovered", "recovered"]
 
 
-def test_nothing_is_injected_after_the_time_is_over_though_the_faults_took_longer(world: World) -> None:
+def test_nothing_is_injected_after_the_time_is_over_though_the_faults_took_longer(world: Drill) -> None:
     Training(world, epochs=LONG, takeover=6.0)
 
     result = chaos(world, steps(*["kill"] * 20, every=1.0, seconds=20.0))
@@ -273,7 +273,7 @@ def test_nothing_is_injected_after_the_time_is_over_though_the_faults_took_longe
     assert result.good
 
 
-def test_the_last_healthy_worker_is_spared(world: World) -> None:
+def test_the_last_healthy_worker_is_spared(world: Drill) -> None:
     world.runtime.down()
     world.runtime.up(LabSpec(workers=1, cpus_per_worker=2))
     world.clock.sleep(5)
@@ -287,7 +287,7 @@ def test_the_last_healthy_worker_is_spared(world: World) -> None:
     assert not [name for name, _ in world.calls() if name in ("kill", "stop")]
 
 
-def test_the_last_healthy_worker_is_taken_when_that_is_asked_for(world: World) -> None:
+def test_the_last_healthy_worker_is_taken_when_that_is_asked_for(world: Drill) -> None:
     world.runtime.down()
     world.runtime.up(LabSpec(workers=1, cpus_per_worker=2))
     world.clock.sleep(5)
@@ -296,7 +296,7 @@ def test_the_last_healthy_worker_is_taken_when_that_is_asked_for(world: World) -
     assert verdicts(chaos(world, steps("kill", below_one=True))) == ["recovered"]
 
 
-def test_what_a_step_names_and_the_job_does_not_use_is_left_out(world: World) -> None:
+def test_what_a_step_names_and_the_job_does_not_use_is_left_out(world: Drill) -> None:
     Training(world, epochs=30)
     plan = Plan(written=(Step(2.0, "kill", W1), Step(4.0, "kill", W0)))
 
@@ -307,7 +307,7 @@ def test_what_a_step_names_and_the_job_does_not_use_is_left_out(world: World) ->
     assert result.good
 
 
-def test_no_fault_comes_to_a_job_that_is_about_to_end(world: World) -> None:
+def test_no_fault_comes_to_a_job_that_is_about_to_end(world: Drill) -> None:
     Training(world, epochs=20)
 
     result = chaos(world, Plan(written=(Step(3.0, "kill"), Step(16.0, "stop"))))
@@ -317,7 +317,7 @@ def test_no_fault_comes_to_a_job_that_is_about_to_end(world: World) -> None:
     assert result.good
 
 
-def test_a_job_that_ends_early_ends_the_chaos(world: World) -> None:
+def test_a_job_that_ends_early_ends_the_chaos(world: Drill) -> None:
     Training(world, epochs=30)
 
     result = chaos(world, Plan(written=(Step(10.0, "kill"), Step(60.0, "stop"))))
@@ -326,7 +326,7 @@ def test_a_job_that_ends_early_ends_the_chaos(world: World) -> None:
     assert result.good
 
 
-def test_a_fault_that_ended_the_job_keeps_its_receipt(world: World) -> None:
+def test_a_fault_that_ended_the_job_keeps_its_receipt(world: Drill) -> None:
     training = Training(world, epochs=LONG)
 
     def fail() -> None:
@@ -342,7 +342,7 @@ def test_a_fault_that_ended_the_job_keeps_its_receipt(world: World) -> None:
     assert not result.good
 
 
-def test_a_job_that_does_not_go_on_gets_no_more_faults(world: World) -> None:
+def test_a_job_that_does_not_go_on_gets_no_more_faults(world: Drill) -> None:
     training = Training(world, epochs=LONG, takeover=1e6)
 
     result = chaos(world, steps("kill", "stop", "stop"))
@@ -355,7 +355,7 @@ def test_a_job_that_does_not_go_on_gets_no_more_faults(world: World) -> None:
     assert not result.good
 
 
-def test_a_service_that_stays_ill_ends_the_faults(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_stays_ill_ends_the_faults(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world, epochs=LONG)
     monkeypatch.setattr("lab.flows.chaos.waiting.STEADY_SECONDS", 20.0)
     world.clock.after(6.0, lambda: world.runtime.stop("jupyter"))
@@ -366,7 +366,7 @@ def test_a_service_that_stays_ill_ends_the_faults(world: World, monkeypatch: pyt
     assert "jupyter did not become healthy" in result.problems[0]
 
 
-def test_a_fault_that_cannot_be_injected_is_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_cannot_be_injected_is_left_out(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(Kill):
         def inject(self, scene: Scene) -> None:
             raise ServiceError("nothing answers")
@@ -381,7 +381,7 @@ def test_a_fault_that_cannot_be_injected_is_left_out(world: World, monkeypatch: 
 
 
 def test_a_fault_that_cannot_be_injected_nor_undone_has_its_receipt_and_is_left_to_heal(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(Kill):
         def inject(self, scene: Scene) -> None:
@@ -404,7 +404,7 @@ def test_a_fault_that_cannot_be_injected_nor_undone_has_its_receipt_and_is_left_
     assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
 
 
-def test_a_revert_that_fails_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revert_that_fails_is_tried_again(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     class Hard(Kill):
         tried = 0
 
@@ -424,7 +424,7 @@ def test_a_revert_that_fails_is_tried_again(world: World, monkeypatch: pytest.Mo
     assert ActiveFaults(world.runtime.folder()).lasting() == ()
 
 
-def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revert_that_keeps_failing_ends_the_faults(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     class Impossible(Kill):
         def revert(self, scene: Scene) -> None:
             raise ServiceError("the machine is too busy")
@@ -443,7 +443,7 @@ def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: 
     assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
 
 
-def test_checkpoints_that_are_gone_or_changed_are_lost(world: World) -> None:
+def test_checkpoints_that_are_gone_or_changed_are_lost(world: Drill) -> None:
     training = Training(world, epochs=LONG)
 
     def damage() -> None:
@@ -458,7 +458,7 @@ def test_checkpoints_that_are_gone_or_changed_are_lost(world: World) -> None:
     assert not result.good
 
 
-def test_checkpoints_that_training_deletes_itself_are_not_lost(world: World) -> None:
+def test_checkpoints_that_training_deletes_itself_are_not_lost(world: Drill) -> None:
     Training(world, epochs=LONG)
 
     def keep_two() -> None:
@@ -478,7 +478,7 @@ class KeepsBest(Training):
         self.start_on(self.on)
 
 
-def delete_but(world: World, *kept: str) -> None:
+def delete_but(world: Drill, *kept: str) -> None:
     """Every other checkpoint is gone, once the job has ended."""
     if not world.jobs.get(JOB).final:
         world.clock.after(0.1, lambda: delete_but(world, *kept))
@@ -490,20 +490,20 @@ def delete_but(world: World, *kept: str) -> None:
 
 @pytest.mark.parametrize(("newest", "lost"), [(30, ()), (29, (30,))])
 def test_of_a_training_that_keeps_the_best_only_the_newest_can_be_lost(
-    world: World, newest: int, lost: tuple[int, ...]
+    world: Drill, newest: int, lost: tuple[int, ...]
 ) -> None:
     training = KeepsBest(world, epochs=30)
     delete_but(world, training.uri(4), training.uri(newest))
     assert chaos(world, steps("kill")).lost == tuple(training.uri(n) for n in lost)
 
 
-def test_of_one_that_keeps_the_newest_those_after_an_older_one_are_lost(world: World) -> None:
+def test_of_one_that_keeps_the_newest_those_after_an_older_one_are_lost(world: Drill) -> None:
     training = Training(world, epochs=30)
     delete_but(world, training.uri(4), training.uri(29), training.uri(30))
     assert chaos(world, steps("kill")).lost == tuple(training.uri(n) for n in range(5, 29))
 
 
-def test_all_checkpoints_gone_means_the_newest_is_lost(world: World) -> None:
+def test_all_checkpoints_gone_means_the_newest_is_lost(world: Drill) -> None:
     training = Training(world, epochs=30)
 
     def delete() -> None:
@@ -518,7 +518,7 @@ def test_all_checkpoints_gone_means_the_newest_is_lost(world: World) -> None:
 
 
 def test_a_checkpoint_that_cannot_be_read_back_is_a_problem_and_not_lost(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
         raise StoreError("the store does not answer")
@@ -532,7 +532,7 @@ def test_a_checkpoint_that_cannot_be_read_back_is_a_problem_and_not_lost(
     assert "could not be read back: the store does not answer" in result.problems[0]
 
 
-def test_what_the_job_survives_is_compared_with_what_may_come(world: World) -> None:
+def test_what_the_job_survives_is_compared_with_what_may_come(world: Drill) -> None:
     Training(world, epochs=LONG, max_failures=1)
 
     chaos(world, steps("kill", "stop"))
@@ -541,7 +541,7 @@ def test_what_the_job_survives_is_compared_with_what_may_come(world: World) -> N
 
 
 @pytest.mark.parametrize("most", [-1, 2, 3])
-def test_nothing_is_said_of_a_job_that_survives_them_all(world: World, most: int) -> None:
+def test_nothing_is_said_of_a_job_that_survives_them_all(world: Drill, most: int) -> None:
     Training(world, epochs=LONG, max_failures=most)
     chaos(world, steps("kill", "stop"))
     assert texts(world, "note") == []
@@ -550,32 +550,32 @@ def test_nothing_is_said_of_a_job_that_survives_them_all(world: World, most: int
 # Before anything starts
 
 
-def test_without_a_job_the_line_to_type_is_told(world: World) -> None:
+def test_without_a_job_the_line_to_type_is_told(world: Drill) -> None:
     with pytest.raises(RefusedError, match="no job is running") as caught:
         chaos(world, steps("kill"))
     assert "labctl submit digits -p epochs=200 -p max-failures=-1 --detach" in caught.value.hint
 
 
-def test_a_job_that_has_ended_is_refused(world: World) -> None:
+def test_a_job_that_has_ended_is_refused(world: Drill) -> None:
     world.jobs.become("SUCCEEDED")
     with pytest.raises(RefusedError, match="has ended"):
         chaos(world, steps("kill"), job=JOB)
 
 
-def test_a_job_that_never_trains_is_waited_for_and_refused(world: World) -> None:
+def test_a_job_that_never_trains_is_waited_for_and_refused(world: Drill) -> None:
     world.jobs.become("PENDING")
     with pytest.raises(WaitTimeoutError, match="300 s"):
         chaos(world, steps("kill"))
 
 
-def test_a_job_that_ends_before_it_trains_is_refused(world: World) -> None:
+def test_a_job_that_ends_before_it_trains_is_refused(world: Drill) -> None:
     world.jobs.become("RUNNING")
     world.clock.after(5.0, lambda: world.jobs.become("FAILED", at=world.clock()))
     with pytest.raises(RefusedError, match=r"\(FAILED\) before any fault"):
         chaos(world, steps("kill"))
 
 
-def test_what_cannot_be_on_this_runtime_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_on_this_runtime_is_refused(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world, epochs=LONG)
     monkeypatch.setattr(type(world.runtime), "missing", lambda self, feature: "one network for all")
     with pytest.raises(UnsupportedError, match="one network"):
@@ -583,7 +583,7 @@ def test_what_cannot_be_on_this_runtime_is_refused(world: World, monkeypatch: py
     assert world.calls() == []
 
 
-def test_a_step_with_an_unknown_target_is_refused(world: World) -> None:
+def test_a_step_with_an_unknown_target_is_refused(world: Drill) -> None:
     Training(world, epochs=LONG)
     with pytest.raises(NotFoundError, match="'ray-worker-9'"):
         chaos(world, Plan(written=(Step(1.0, "kill", "ray-worker-9"),)))
@@ -592,7 +592,7 @@ def test_a_step_with_an_unknown_target_is_refused(world: World) -> None:
 # Interrupts
 
 
-def test_an_interrupt_undoes_the_fault_and_judges_what_was_done(world: World) -> None:
+def test_an_interrupt_undoes_the_fault_and_judges_what_was_done(world: Drill) -> None:
     Training(world, epochs=LONG)
 
     def interrupt(moment: Moment) -> None:
@@ -610,7 +610,7 @@ def test_an_interrupt_undoes_the_fault_and_judges_what_was_done(world: World) ->
     assert not result.good
 
 
-def test_an_interrupt_between_two_faults_ends_the_chaos(world: World) -> None:
+def test_an_interrupt_between_two_faults_ends_the_chaos(world: Drill) -> None:
     Training(world, epochs=LONG)
 
     def interrupt(moment: Moment) -> None:
@@ -621,7 +621,7 @@ def test_an_interrupt_between_two_faults_ends_the_chaos(world: World) -> None:
     assert (len(result.injected), result.status) == (1, "RUNNING")
 
 
-def test_a_lab_that_is_stopped_meanwhile_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_that_is_stopped_meanwhile_is_told(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world, epochs=LONG)
     monkeypatch.setattr(Training, "lives", lambda self, service: True)
 
@@ -653,7 +653,7 @@ def control(weights: Likeness) -> Any:
 
 @pytest.mark.parametrize(("weights", "good"), [("equal", True), ("different", False), ("unknown", False)])
 def test_the_weights_are_compared_with_an_undisturbed_run(
-    world: World, monkeypatch: pytest.MonkeyPatch, weights: Likeness, good: bool
+    world: Drill, monkeypatch: pytest.MonkeyPatch, weights: Likeness, good: bool
 ) -> None:
     Training(world, epochs=LONG)
     monkeypatch.setattr("lab.flows.chaos.run.run_control", control(weights))
@@ -667,7 +667,7 @@ def test_the_weights_are_compared_with_an_undisturbed_run(
 
 
 def test_a_control_run_that_went_on_for_longer_tells_that_epochs_were_lost(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world, epochs=LONG)
     longer = tuple(
@@ -684,7 +684,7 @@ def test_a_control_run_that_went_on_for_longer_tells_that_epochs_were_lost(
 
 
 def test_a_control_run_that_fails_does_not_take_the_receipts_away(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> Control:
         raise JobError("the undisturbed run ended FAILED")
@@ -700,7 +700,7 @@ def test_a_control_run_that_fails_does_not_take_the_receipts_away(
 
 
 def test_without_a_job_that_succeeded_nothing_is_compared(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world, epochs=LONG)
     world.clock.after(30.0, lambda: world.jobs.become("STOPPED", at=world.clock()))
@@ -711,7 +711,7 @@ def test_without_a_job_that_succeeded_nothing_is_compared(
     assert (result.status, result.control, result.good) == ("STOPPED", None, False)
 
 
-def test_the_result_is_kept_in_the_store(world: World) -> None:
+def test_the_result_is_kept_in_the_store(world: Drill) -> None:
     import json
 
     Training(world, epochs=LONG)

@@ -57,8 +57,8 @@ def seen(machine: Path, made: GpuPlan) -> tuple[WorkerView, ...]:
     answers = {}
     for service, files in files_of(made).items():
         own = {machine / name.lstrip("/") for name in files}
-        found, problem = gpus.amd(machine, {}, lambda path, own=own: path in own and path.exists())  # type: ignore[misc]
-        answers[service] = SeenGpus(tuple(SeenGpu(each["gpu"], each["name"]) for each in found), problem)
+        listed, problem = gpus.amd(machine, {}, lambda path, own=own: path in own and path.exists())  # type: ignore[misc]
+        answers[service] = SeenGpus(tuple(SeenGpu(gpu["gpu"], gpu["name"]) for gpu in listed), problem)
     return compare(made, answers, dict.fromkeys(answers, 1.0))
 
 
@@ -98,8 +98,8 @@ def test_a_gpu_that_disappears_is_missed_by_its_worker_and_its_health(machine: P
     folder.rename(folder.with_name("gone"))
     problems = [view.problem for view in seen(machine, made)]
     assert problems == ["", "sees no GPU (no /dev/dri/renderD of a GPU can be opened here)", ""]
-    found = amd_gpus(machine, group=lambda path: GROUP)
-    assert (len(found.gpus), "/dev/dri/renderD128 is missing" in found.problem) == (3, True)
+    detection = amd_gpus(machine, group=lambda path: GROUP)
+    assert (len(detection.gpus), "/dev/dri/renderD128 is missing" in detection.problem) == (3, True)
     assert health(machine, "renderD128") == (
         "EVICT",
         "the GPU does not answer: /sys/class/drm/renderD128/device is gone",
@@ -115,11 +115,11 @@ def test_a_gpu_that_falls_sick_is_told_by_its_render_node(machine: Path) -> None
 
 def health(machine: Path, device: str) -> tuple[str, str]:
     """State and message of the check of memory errors."""
-    check = next(each for each in CHECKS if each.name == "ecc")
+    check = next(check for check in CHECKS if check.name == "ecc")
     result = examine(check, device, FakeNode(machine, vendor="amd"))
     return result["state"], result["message"]
 
 
 def test_the_devices_of_a_node_are_its_render_nodes(machine: Path) -> None:
-    found = devices(FakeNode(machine, vendor="amd", environ={"HIP_VISIBLE_DEVICES": "1"}), 1)
-    assert [device["name"] for device in found] == ["renderD128", "cpu"]
+    listed = devices(FakeNode(machine, vendor="amd", environ={"HIP_VISIBLE_DEVICES": "1"}), 1)
+    assert [device["name"] for device in listed] == ["renderD128", "cpu"]

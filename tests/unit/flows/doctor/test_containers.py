@@ -69,8 +69,8 @@ class FakeEngine(DockerEngine):
 
 
 def test_the_facts_are_those_of_the_engine() -> None:
-    found = gather_containers(FakeEngine(), lambda: PLAIN)
-    assert found == Containers("2.26.1", gpus=PLAIN)
+    facts = gather_containers(FakeEngine(), lambda: PLAIN)
+    assert facts == Containers("2.26.1", gpus=PLAIN)
     old = gather_containers(FakeEngine(EngineError("too old", "update")), lambda: PLAIN)
     assert old == Containers(error="too old", hint="update", gpus=PLAIN)
 
@@ -93,9 +93,9 @@ def names(kind: str, opener: Runtime | EngineError) -> Sequence[tuple[str, str]]
 
 
 def test_an_engine_that_does_not_answer_fails_checks_and_ends_nothing() -> None:
-    found = names("compose", EngineError("Docker is not running", "start it"))
-    assert {("docker", "failed"), ("compose", "failed"), ("lab", "failed")} <= set(found)
-    assert ("GPUs in containers", "skipped") in found
+    outcomes = names("compose", EngineError("Docker is not running", "start it"))
+    assert {("docker", "failed"), ("compose", "failed"), ("lab", "failed")} <= set(outcomes)
+    assert ("GPUs in containers", "skipped") in outcomes
 
 
 def test_without_containers_nothing_of_them_is_asked() -> None:
@@ -103,5 +103,5 @@ def test_without_containers_nothing_of_them_is_asked() -> None:
 
 
 def test_every_container_check_has_a_name_of_its_own() -> None:
-    found = [check.name for check in container_checks(Containers("2.26.1", gpus=PLAIN), NONE)]
-    assert len(found) == len(set(found)) == 2
+    names = [check.name for check in container_checks(Containers("2.26.1", gpus=PLAIN), NONE)]
+    assert len(names) == len(set(names)) == 2

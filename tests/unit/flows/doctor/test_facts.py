@@ -75,7 +75,7 @@ def test_the_round_trip_leaves_nothing_in_the_store() -> None:
     server, error = _round_trip(store)
     assert error == ""
     assert server
-    assert [found.key for found in store.list()] == ["kept"]
+    assert [stored.key for stored in store.list()] == ["kept"]
 
 
 class Forgetful(FakeObjectStore):

@@ -32,12 +32,12 @@ def test_a_profile_chooses_the_section(tmp_path: Path) -> None:
         "[default]\naws_access_key_id=x\naws_secret_access_key=x\n"
         "[mine]\naws_access_key_id=access\naws_secret_access_key=secret%1\n"
     )
-    found = find_key(HOST, tmp_path / "key", {"AWS_PROFILE": "mine"}, nowhere)
-    assert found == Credentials("access", "secret%1")
+    key = find_key(HOST, tmp_path / "key", {"AWS_PROFILE": "mine"}, nowhere)
+    assert key == Credentials("access", "secret%1")
 
 
 @pytest.mark.parametrize(
-    ("url", "environment", "found"),
+    ("url", "environment", "key"),
     [
         (HOST, {"AWS_ACCESS_KEY_ID": "access", "AWS_SECRET_ACCESS_KEY": "secret"}, KEY),
         (HOST, {}, LABS),
@@ -46,9 +46,9 @@ def test_a_profile_chooses_the_section(tmp_path: Path) -> None:
     ],
 )
 def test_without_a_file_the_environment_counts_then_the_labs_own_key(
-    url: str, environment: Mapping[str, str], found: Credentials
+    url: str, environment: Mapping[str, str], key: Credentials
 ) -> None:
-    assert find_key(url, None, environment, lab) == found
+    assert find_key(url, None, environment, lab) == key
 
 
 def test_the_aws_file_of_the_environment_counts_too(tmp_path: Path) -> None:

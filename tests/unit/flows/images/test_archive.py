@@ -159,7 +159,7 @@ def entry(
 
 def headers(*entries: tarfile.TarInfo) -> bytes:
     """A tar of these headers, whatever they say, and no data but that of its own."""
-    return b"".join(each.tobuf(tarfile.GNU_FORMAT) for each in entries) + tar(("manifest.json", MANIFEST))
+    return b"".join(entry.tobuf(tarfile.GNU_FORMAT) for entry in entries) + tar(("manifest.json", MANIFEST))
 
 
 MANIFEST = b'[{"RepoTags": ["raylab/ray:1"]}]'
@@ -221,7 +221,7 @@ def test_a_damaged_archive_is_read_or_refused(
 
 def test_a_pipe_is_no_image_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "i.tar")
-    with pytest.raises(UsageError, match="is a pipe, socket or device, not a regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         archive.load(tmp_path / "i.tar", FakeDocker().engine, quiet())
 
 

@@ -51,13 +51,13 @@ def cluster(queue: str = "") -> Object:
 
 def job(queue: str = "") -> Object:
     """A RayJob that nothing is wrong with."""
-    found = cluster(queue)
+    ray_cluster = cluster(queue)
     spec = {
         "entrypoint": "python train.py",
         "shutdownAfterJobFinishes": True,
-        "rayClusterSpec": found.pop("spec"),
+        "rayClusterSpec": ray_cluster.pop("spec"),
     }
-    return {**found, "kind": "RayJob", "spec": spec}
+    return {**ray_cluster, "kind": "RayJob", "spec": spec}
 
 
 def queues(cpu: str = "100", memory: str = "100Gi", **more: str) -> list[Object]:
@@ -101,9 +101,9 @@ def wrapper(inner: Object, queue: str = "") -> Object:
 
 def changed(given: Object, change: Callable[[Object], Any]) -> Object:
     """A copy with a change."""
-    found = copy.deepcopy(given)
-    change(found)
-    return found
+    manifest = copy.deepcopy(given)
+    change(manifest)
+    return manifest
 
 
 def checked(objects: Sequence[Object], asked: Authorities = NOBODY) -> LintReport:
@@ -113,4 +113,4 @@ def checked(objects: Sequence[Object], asked: Authorities = NOBODY) -> LintRepor
 
 def rules(report: LintReport, *levels: str) -> set[str]:
     """Names of the rules that found something of these levels."""
-    return {each.rule for each in report.findings if not levels or each.level in levels}
+    return {finding.rule for finding in report.findings if not levels or finding.level in levels}

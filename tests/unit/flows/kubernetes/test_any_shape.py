@@ -17,8 +17,8 @@ OTHERS: tuple[Any, ...] = (None, 7, "word", [None], {"a": [1]})
 
 def rich() -> Object:
     """A job with everything that a rule looks at."""
-    found = job("main")
-    spec = found["spec"]
+    ray_job = job("main")
+    spec = ray_job["spec"]
     spec["submitterPodTemplate"] = {"spec": {"containers": [{"name": "s", "image": "rayproject/ray:2.60.0"}]}}
     spec["deletionStrategy"] = {"onSuccess": {"policy": "DeleteSelf"}, "onFailure": {"policy": "DeleteSelf"}}
     spec["runtimeEnvYAML"] = "pip: [emoji]"
@@ -37,7 +37,7 @@ def rich() -> Object:
         {"name": "code", "mountPath": "/code"},
     ]
     pod["containers"][0]["env"] = [{"name": "A", "value": "1"}]
-    return found
+    return ray_job
 
 
 CODE: Object = {
@@ -61,9 +61,9 @@ def changes(value: Any) -> Iterator[Any]:
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         for other in changes(value[key]):
-            found = copy.copy(value)
-            found[key] = other
-            yield found
+            variant = copy.copy(value)
+            variant[key] = other
+            yield variant
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def changes(value: Any) -> Iterator[Any]:
 def test_whatever_stands_in_a_manifest_is_a_finding_at_most(odd: Object, beside: list[Object]) -> None:
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     texts = [("beside.yaml", yaml.dump_all(beside, Dumper=dumper))]
-    for each in changes(odd):
-        lint([("odd.yaml", yaml.dump(each, Dumper=dumper)), *texts], NOBODY)
+    for variant in changes(odd):
+        lint([("odd.yaml", yaml.dump(variant, Dumper=dumper)), *texts], NOBODY)

@@ -79,9 +79,9 @@ def made(wanted: Wanted, queues: Sequence[Path] = ()) -> Export:
     return export(wanted, tuple(queues), NOBODY)
 
 
-def objects(found: Export, *kinds: str) -> list[Object]:
+def objects(exported: Export, *kinds: str) -> list[Object]:
     """What is applied, of these kinds."""
-    return [each for each in yaml.safe_load_all(found.stream()) if each["kind"] in kinds]
+    return [manifest for manifest in yaml.safe_load_all(exported.stream()) if manifest["kind"] in kinds]
 
 
 def queue_file(folder: Path, cpu: str = "100") -> Path:
@@ -97,10 +97,10 @@ def test_every_size_passes_the_checks_with_the_resources_of_the_lab(
     vendor: Vendor, workers: int, queue: str
 ) -> None:
     code = CODE if workers % 2 else None
-    found = made(Wanted(lab(vendor, workers=workers, gcs_ft=workers > 8), queue=queue, code=code))
-    assert not found.report.errors
+    exported = made(Wanted(lab(vendor, workers=workers, gcs_ft=workers > 8), queue=queue, code=code))
+    assert not exported.report.errors
     (manifest,) = (
-        m for m in read_manifests([("f", found.stream())])[0] if m.kind in ("RayCluster", "RayJob")
+        m for m in read_manifests([("f", exported.stream())])[0] if m.kind in ("RayCluster", "RayJob")
     )
     (cluster,) = clusters(manifest)
     head, group = cluster.groups
@@ -120,25 +120,25 @@ def test_kubernetes_and_ray_take_what_is_written(vendor: Vendor, code: Code | No
     pytest.importorskip("ray", reason="the group local is not installed")
     asked = authorities_here()
     wanted = Wanted(lab(vendor, workers=3, gcs_ft=True), queue="team", code=code, runtime_class="nvidia")
-    found = export(wanted, (), asked)
-    assert found.report.not_asked == ()
-    assert not [each for each in found.report.findings if each.level != "note"]
-    manifests, _ = read_manifests([("f", found.stream())])
-    (cluster,) = (each for m in manifests for each in clusters(m))
+    exported = export(wanted, (), asked)
+    assert exported.report.not_asked == ()
+    assert not [finding for finding in exported.report.findings if finding.level != "note"]
+    manifests, _ = read_manifests([("f", exported.stream())])
+    (cluster,) = (cluster for m in manifests for cluster in clusters(m))
     assert asked.ray is not None
     types = node_types(cluster, asked.ray)
     assert types["headgroup"]["resources"]["CPU"] == 0
     assert types["workers"]["resources"]["CPU"] == 8
     assert types["workers"]["resources"].get("GPU", 0) == (vendor is not Vendor.NONE)
     assert (types["workers"]["min_workers"], types["workers"]["max_workers"]) == (3, 3)
-    assert "monitoring/dashboards.yaml" in found.files
+    assert "monitoring/dashboards.yaml" in exported.files
 
 
 def test_a_lab_with_redis_brings_it_and_gives_its_address() -> None:
-    found = made(Wanted(lab(gcs_ft=True)))
-    (cluster,) = objects(found, "RayCluster")
+    exported = made(Wanted(lab(gcs_ft=True)))
+    (cluster,) = objects(exported, "RayCluster")
     options = cluster["spec"]["gcsFaultToleranceOptions"]
-    (service,) = objects(found, "Service")
+    (service,) = objects(exported, "Service")
     assert options["redisAddress"] == f"{service['metadata']['name']}:6379"
     assert "redis.yaml" not in made(Wanted(lab())).files
 
@@ -148,7 +148,7 @@ def test_nodes_are_given_what_the_labs_nodes_have_but_what_suits_one_machine_onl
         made(Wanted(lab(), storage="s3://box/f", endpoint="http://store:9000")), "RayCluster"
     )
     env = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
-    given = {each["name"]: each.get("value") for each in env}
+    given = {variable["name"]: variable.get("value") for variable in env}
     assert given["RAYLAB_LEDGER"] == "s3://box/f/.raylab/ledger"
     assert given["AWS_ENDPOINT_URL"] == "http://store:9000"
     assert "raylab_ledger.train.Ledger" in str(given["RAY_TRAIN_CALLBACKS"])
@@ -160,15 +160,15 @@ def test_nodes_are_given_what_the_labs_nodes_have_but_what_suits_one_machine_onl
 def test_stock_ray_stays_stock() -> None:
     (cluster,) = objects(made(Wanted(lab(stock_ray=True))), "RayCluster")
     env = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
-    given = {each["name"]: each.get("value") for each in env}
+    given = {variable["name"]: variable.get("value") for variable in env}
     assert "checkpoint_guard" in str(given["RAYLAB_PATCHES_OFF"])
     assert "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S" not in given
 
 
 def test_no_secret_is_written() -> None:
-    found = made(Wanted(lab(gcs_ft=True), code=CODE))
-    assert objects(found, "Secret") == []
-    script = found.files["secrets.sh"].decode()
+    exported = made(Wanted(lab(gcs_ft=True), code=CODE))
+    assert objects(exported, "Secret") == []
+    script = exported.files["secrets.sh"].decode()
     for name in ("raylab-token", "raylab-redis", "raylab-s3"):
         assert name in script
     assert "redis" not in made(Wanted(lab())).files["secrets.sh"].decode()
@@ -182,22 +182,24 @@ def test_the_recorder_goes_along_with_every_file() -> None:
 
 
 def test_code_in_an_image_is_a_folder_to_build_and_no_config_map() -> None:
-    found = made(Wanted(lab(), image="team/train:1", code=CODE, in_image=True))
-    assert objects(found, "ConfigMap") == []
-    assert found.files["image/job/train.py"] == b"print()\n"
-    assert "image/probe/raylab_ledger/train.py" in found.files
-    assert b"docker build -t team/train:1 image" in found.files["README.md"]
+    exported = made(Wanted(lab(), image="team/train:1", code=CODE, in_image=True))
+    assert objects(exported, "ConfigMap") == []
+    assert exported.files["image/job/train.py"] == b"print()\n"
+    assert "image/probe/raylab_ledger/train.py" in exported.files
+    assert b"docker build -t team/train:1 image" in exported.files["README.md"]
 
 
 def test_a_job_is_a_ray_job_that_finds_its_code() -> None:
-    found = made(Wanted(lab(), code=replace(CODE, runtime_env={"env_vars": {"A": "1", "PYTHONPATH": "x"}})))
-    (job,) = objects(found, "RayJob")
+    exported = made(
+        Wanted(lab(), code=replace(CODE, runtime_env={"env_vars": {"A": "1", "PYTHONPATH": "x"}}))
+    )
+    (job,) = objects(exported, "RayJob")
     assert job["spec"]["entrypoint"] == "python /opt/raylab/job/train.py"
     assert yaml.safe_load(job["spec"]["runtimeEnvYAML"]) == {
         "env_vars": {"A": "1", "PYTHONPATH": "/opt/raylab/probe:/opt/raylab/job:x"}
     }
     assert job["spec"]["shutdownAfterJobFinishes"] is True
-    assert objects(found, "RayCluster") == []
+    assert objects(exported, "RayCluster") == []
 
 
 @pytest.mark.parametrize(("queue", "seconds"), [("", 600), ("team", 0)])
@@ -205,27 +207,27 @@ def test_a_job_is_a_ray_job_that_finds_its_code() -> None:
 def test_a_queued_job_keeps_no_pods_that_its_quota_does_not_count(
     queue: str, seconds: int, app_wrapper: bool
 ) -> None:
-    found = made(Wanted(lab(), queue=queue, code=CODE, app_wrapper=app_wrapper))
-    (manifest,) = (m for m in read_manifests([("f", found.stream())])[0] if m.kind == "RayJob")
+    exported = made(Wanted(lab(), queue=queue, code=CODE, app_wrapper=app_wrapper))
+    (manifest,) = (m for m in read_manifests([("f", exported.stream())])[0] if m.kind == "RayJob")
     assert manifest.spec["ttlSecondsAfterFinished"] == seconds
-    assert not [each for each in found.report.findings if each.level == "warning"]
+    assert not [finding for finding in exported.report.findings if finding.level == "warning"]
 
 
 @pytest.mark.parametrize("queue", ["", "main"])
 def test_deleting_the_lab_deletes_nothing_that_others_use(tmp_path: Path, queue: str) -> None:
     queues = [queue_file(tmp_path)] if queue else []
-    found = made(Wanted(lab(gcs_ft=True), queue=queue, code=CODE), queues)
-    (listed,) = yaml.safe_load_all(found.files["kustomization.yaml"])
+    exported = made(Wanted(lab(gcs_ft=True), queue=queue, code=CODE), queues)
+    (listed,) = yaml.safe_load_all(exported.files["kustomization.yaml"])
     kinds = {
-        each["kind"]: each["metadata"].get("namespace")
+        manifest["kind"]: manifest["metadata"].get("namespace")
         for path in listed["resources"]
-        for each in yaml.safe_load_all(found.files[path])
+        for manifest in yaml.safe_load_all(exported.files[path])
     }
     assert set(kinds) == {"ConfigMap", "Service", "StatefulSet", "RayJob"}
     assert set(kinds.values()) == {"raylab"}
-    shared = sorted({*found.applied} - {*listed["resources"]})
+    shared = sorted({*exported.applied} - {*listed["resources"]})
     assert shared == (["namespaces.yaml", "queues.yaml"] if queue else ["namespaces.yaml"])
-    readme = found.files["README.md"].decode()
+    readme = exported.files["README.md"].decode()
     assert f"kubectl apply --server-side -f {' -f '.join(shared)}\n" in readme
     assert ("namespaces and queues" in readme) == bool(queue)
 
@@ -241,10 +243,10 @@ def test_in_an_app_wrapper_only_the_wrapper_is_queued() -> None:
 
 
 def test_the_queue_that_is_made_holds_exactly_the_lab_and_its_submitter() -> None:
-    found = made(Wanted(lab(Vendor.NVIDIA, workers=3), queue="team", code=CODE))
-    (queue,) = objects(found, "ClusterQueue")
+    exported = made(Wanted(lab(Vendor.NVIDIA, workers=3), queue="team", code=CODE))
+    (queue,) = objects(exported, "ClusterQueue")
     (flavor,) = queue["spec"]["resourceGroups"][0]["flavors"]
-    assert {each["name"]: each["nominalQuota"] for each in flavor["resources"]} == {
+    assert {resource["name"]: resource["nominalQuota"] for resource in flavor["resources"]} == {
         "cpu": "26500m",
         "memory": "53448Mi",
         "nvidia.com/gpu": "3",
@@ -255,45 +257,50 @@ def test_settings_of_kueue_go_along_as_a_file_that_is_not_applied_with_the_rest(
     path = queue_file(tmp_path)
     settings = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     fair = "fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n"
-    others = [each for each in path.read_text().split("---\n") if "kind: Configuration" not in each]
+    others = [
+        document for document in path.read_text().split("---\n") if "kind: Configuration" not in document
+    ]
     path.write_text("---\n".join((settings + fair, *others)))
-    found = made(Wanted(lab(), queue="main", code=CODE), [path])
-    (config,) = yaml.safe_load_all(found.files[CONFIGURATION])
+    exported = made(Wanted(lab(), queue="main", code=CODE), [path])
+    (config,) = yaml.safe_load_all(exported.files[CONFIGURATION])
     assert config["fairSharing"] == {"preemptionStrategies": ["LessThanInitialShare"]}
     assert {"ray.io/rayjob", "ray.io/raycluster"} < set(config["integrations"]["frameworks"])
-    assert CONFIGURATION not in found.applied
-    assert "configmap kueue-manager-config --from-file=kueue" in found.files["README.md"].decode()
-    texts = [(name, text.decode()) for name, text in found.files.items() if name.endswith(".yaml")]
+    assert CONFIGURATION not in exported.applied
+    assert "configmap kueue-manager-config --from-file=kueue" in exported.files["README.md"].decode()
+    texts = [(name, text.decode()) for name, text in exported.files.items() if name.endswith(".yaml")]
     manifests, _ = read_manifests(texts, "raylab")
     assert queue_objects(manifests, "raylab").setup.config.strategies == ("LessThanInitialShare",)
 
 
 def test_queues_of_the_lab_go_along_and_are_applied_without_the_settings_of_kueue(tmp_path: Path) -> None:
-    found = made(Wanted(lab(), queue="main", priority="high", code=CODE), [queue_file(tmp_path)])
-    assert {each["metadata"]["name"] for each in objects(found, "Namespace")} == {"raylab", "other"}
-    assert len(objects(found, "LocalQueue")) == 2
-    assert objects(found, "Configuration") == []
-    (job,) = objects(found, "RayJob")
+    exported = made(Wanted(lab(), queue="main", priority="high", code=CODE), [queue_file(tmp_path)])
+    assert {namespace["metadata"]["name"] for namespace in objects(exported, "Namespace")} == {
+        "raylab",
+        "other",
+    }
+    assert len(objects(exported, "LocalQueue")) == 2
+    assert objects(exported, "Configuration") == []
+    (job,) = objects(exported, "RayJob")
     assert job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "high"
 
 
 @pytest.mark.parametrize(
-    ("cpu", "code", "told"),
+    ("cpu", "code", "message"),
     [("1", None, "insufficient quota for cpu"), ("18", CODE, "waits for ever"), ("18", None, "")],
 )
 def test_a_quota_below_what_is_asked_is_refused(
-    tmp_path: Path, cpu: str, code: Code | None, told: str
+    tmp_path: Path, cpu: str, code: Code | None, message: str
 ) -> None:
     wanted = Wanted(lab(), queue="main", code=code)
-    if not told:
+    if not message:
         assert not made(wanted, [queue_file(tmp_path, cpu)]).report.errors
         return
-    with pytest.raises(ManifestError, match=told):
+    with pytest.raises(ManifestError, match=message):
         made(wanted, [queue_file(tmp_path, cpu)])
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"queue": "mian"}, "namespace raylab has no such LocalQueue"),
         ({"queue": "main", "namespace": "third"}, ""),
@@ -301,11 +308,11 @@ def test_a_quota_below_what_is_asked_is_refused(
         ({"queue": "main", "priority": "low"}, "no such WorkloadPriorityClass"),
     ],
 )
-def test_queues_that_do_not_fit_are_refused(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
-    if not told:
+def test_queues_that_do_not_fit_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    if not message:
         assert not made(Wanted(lab(), **settings), [queue_file(tmp_path)]).report.errors
         return
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         made(Wanted(lab(), **settings), [queue_file(tmp_path)])
 
 
@@ -322,7 +329,7 @@ def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"namespace": "a" * 64}, "--namespace"),
         ({"namespace": "Team"}, "--namespace"),
@@ -341,8 +348,8 @@ def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path)
         ({"runtime_class": "a b"}, "--runtime-class"),
     ],
 )
-def test_settings_that_no_cluster_takes_are_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_settings_that_no_cluster_takes_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         made(Wanted(lab(), **settings))
 
 
@@ -384,7 +391,7 @@ def test_a_recipe_is_told_where_its_checkpoints_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "ranks", "settings", "told"),
+    ("recipe", "ranks", "settings", "value"),
     [
         ("digits", "workers", {}, "4"),
         ("digits", "workers", {"workers": "3"}, "3"),
@@ -392,10 +399,10 @@ def test_a_recipe_is_told_where_its_checkpoints_go() -> None:
     ],
 )
 def test_the_nodes_that_train_all_have_a_rank(
-    recipe: str, ranks: str, settings: dict[str, str], told: str
+    recipe: str, ranks: str, settings: dict[str, str], value: str
 ) -> None:
     command = recipe_code("raylab", recipe, settings, "s3://ray", 4).command
-    assert command[command.index(f"--{ranks}") + 1] == told
+    assert command[command.index(f"--{ranks}") + 1] == value
 
 
 def test_a_recipe_that_writes_to_one_place_only_is_refused_another() -> None:
@@ -423,18 +430,18 @@ def test_only_words_that_are_files_get_a_place_on_the_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "message"),
     [
         ({"big": b"x" * (1024**2 + 1)}, "holds 1048576"),
         ({"a b": b""}, "no key of its own for 'a b'"),
         ({"a/b": b"", "a.b": b""}, "no key of its own"),
     ],
 )
-def test_what_no_config_map_holds_is_refused(files: dict[str, bytes], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_no_config_map_holds_is_refused(files: dict[str, bytes], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         config_map("name", "space", files, {}, "the job's code")
 
 
 def test_files_that_are_no_text_go_along_too() -> None:
-    found = config_map("name", "space", {"a": b"\xff", "b": b"text"}, {}, "x")
-    assert (found["binaryData"], found["data"]) == ({"a": "/w=="}, {"b": "text"})
+    packed = config_map("name", "space", {"a": b"\xff", "b": b"text"}, {}, "x")
+    assert (packed["binaryData"], packed["data"]) == ({"a": "/w=="}, {"b": "text"})

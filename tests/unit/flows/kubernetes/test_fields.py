@@ -20,12 +20,12 @@ def test_every_field_of_the_tables_has_a_type_that_is_known() -> None:
 
 
 def test_good_manifests_have_no_finding() -> None:
-    for each in (cluster(), job(), wrapper(cluster())):
-        assert checked([each]).findings == ()
+    for manifest in (cluster(), job(), wrapper(cluster())):
+        assert checked([manifest]).findings == ()
 
 
 @pytest.mark.parametrize(
-    ("change", "told", "hint"),
+    ("change", "message", "hint"),
     [
         (lambda m: m["spec"].update(rayversion="2.60.0"), "spec.rayversion: unknown field", "rayVersion"),
         (lambda m: m["spec"].update(rayVersion=2.6), "expected a text, found 2.6", '"2.6"'),
@@ -62,18 +62,18 @@ def test_good_manifests_have_no_finding() -> None:
         (lambda m: m.update(kind="RayClusters"), "ray.io has no RayClusters", "did you mean RayCluster?"),
     ],
 )  # fmt: skip
-def test_a_field_that_no_server_takes_is_told(change: Any, told: str, hint: str) -> None:
+def test_a_field_that_no_server_takes_is_told(change: Any, message: str, hint: str) -> None:
     report = checked([changed(cluster(), change)])
-    assert any(told in str(each) and hint in each.hint for each in report.errors), report.findings
+    assert any(message in str(error) and hint in error.hint for error in report.errors), report.findings
 
 
 def test_fields_of_jobs_and_of_wrappers_are_checked_too() -> None:
-    def both(found: Object) -> None:
-        found["spec"]["components"][0]["template"]["spec"]["entryPoint"] = "x"
-        found["spec"]["component"] = []
+    def both(wrapped: Object) -> None:
+        wrapped["spec"]["components"][0]["template"]["spec"]["entryPoint"] = "x"
+        wrapped["spec"]["component"] = []
 
     report = checked([changed(wrapper(job()), both)])
-    assert {each.path for each in report.errors} == {
+    assert {error.path for error in report.errors} == {
         "spec.component",
         "spec.components[0].template.spec.entryPoint",
     }

@@ -12,16 +12,16 @@ from lab.flows.kubernetes.manifests import read_manifests, shown, texts_of
 
 def test_an_object_knows_its_file_line_and_path() -> None:
     text = "kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec:\n  containers:\n  - name: b\n    image: c\n"
-    (found,), wrong = read_manifests([("pod.yaml", text)])
+    (manifest,), wrong = read_manifests([("pod.yaml", text)])
     assert not wrong
-    told = found.finding("rule", "error", ("spec", "containers", 0, "image"), "bad")
-    assert str(told) == "pod.yaml:7: spec.containers[0].image: bad [rule]"
+    finding = manifest.finding("rule", "error", ("spec", "containers", 0, "image"), "bad")
+    assert str(finding) == "pod.yaml:7: spec.containers[0].image: bad [rule]"
 
 
 def test_what_is_not_there_is_told_at_what_would_hold_it() -> None:
     text = "kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec:\n  containers: []\n"
-    (found,), _ = read_manifests([("f", text)])
-    assert found.finding("r", "error", ("spec", "containers", 3, "image"), "").line == 5
+    (manifest,), _ = read_manifests([("f", text)])
+    assert manifest.finding("r", "error", ("spec", "containers", 3, "image"), "").line == 5
 
 
 def test_lists_and_app_wrappers_are_opened() -> None:
@@ -37,13 +37,13 @@ items:
     components:
     - template: {apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: three}}
 """
-    found, wrong = read_manifests([("f", text)])
-    assert [(each.kind, each.name, each.inside) for each in found] == [
+    manifests, wrong = read_manifests([("f", text)])
+    assert [(manifest.kind, manifest.name, manifest.inside) for manifest in manifests] == [
         ("Secret", "one", ""),
         ("AppWrapper", "two", ""),
         ("RayCluster", "three", "AppWrapper"),
     ]
-    assert found[2].namespace == "team"
+    assert manifests[2].namespace == "team"
     assert not wrong
 
 
@@ -54,25 +54,25 @@ apiVersion: v1
 base: &base {a: 1, b: 2}
 spec: {<<: *base, b: 3, mode: 0755, on: yes, big: 1_000, real: 1.5, none: ~, word: "0755"}
 """
-    (found,), _ = read_manifests([("f", text)])
-    assert found.spec == {
+    (manifest,), _ = read_manifests([("f", text)])
+    assert manifest.spec == {
         "a": 1, "b": 3, "mode": 0o755, "on": True, "big": 1000, "real": 1.5, "none": None, "word": "0755",
     }  # fmt: skip
 
 
 def test_what_is_no_object_is_told_with_its_line() -> None:
-    found, wrong = read_manifests([("f", "a: 1\n---\n- 2\n---\nkind: X\napiVersion: v1\nkind: Y\n")])
-    assert [(each.line, each.message) for each in wrong] == [
+    manifests, wrong = read_manifests([("f", "a: 1\n---\n- 2\n---\nkind: X\napiVersion: v1\nkind: Y\n")])
+    assert [(finding.line, finding.message) for finding in wrong] == [
         (3, "is not an object: expected a mapping"),
         (7, "comes twice"),
         (1, "apiVersion and kind missing: not an object of Kubernetes"),
     ]
-    assert [each.kind for each in found] == ["Y"]
+    assert [manifest.kind for manifest in manifests] == ["Y"]
 
 
 def test_text_that_is_no_yaml_is_one_finding() -> None:
-    found, wrong = read_manifests([("f", "a: [1\nb: 2\n")])
-    assert not found
+    manifests, wrong = read_manifests([("f", "a: [1\nb: 2\n")])
+    assert not manifests
     assert len(wrong) == 1
     assert "not YAML" in wrong[0].message
 

@@ -42,14 +42,14 @@ def test_a_quota_below_what_is_asked_says_how_much_is_short() -> None:
 
 
 def test_a_resource_that_no_quota_covers_keeps_a_job_waiting() -> None:
-    found = changed(
+    ray_cluster = changed(
         cluster("main"),
         lambda m: m["spec"]["workerGroupSpecs"][0].update(template=pod(cpu="8", **{"nvidia.com/gpu": "1"})),
     )
-    report = checked([*queues(), found])
+    report = checked([*queues(), ray_cluster])
     assert "nvidia.com/gpu unavailable in ClusterQueue" in report.errors[0].message
     assert report.errors[0].hint.startswith("give ClusterQueue all a quota of nvidia.com/gpu")
-    assert "quota" not in rules(checked([*queues(**{"nvidia.com/gpu": "2"}), found]))
+    assert "quota" not in rules(checked([*queues(**{"nvidia.com/gpu": "2"}), ray_cluster]))
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_a_resource_that_no_quota_covers_keeps_a_job_waiting() -> None:
     ],
 )
 def test_each_way_to_submit_asks_for_its_own_pods(mode: str, cpu: str, fits: bool) -> None:
-    found = changed(job("main"), lambda m: m["spec"].update(submissionMode=mode))
-    assert (checked([*queues(cpu), found]).errors == ()) == fits
+    ray_job = changed(job("main"), lambda m: m["spec"].update(submissionMode=mode))
+    assert (checked([*queues(cpu), ray_job]).errors == ()) == fits
 
 
 def test_a_submitter_of_its_own_counts_with_what_it_asks_for() -> None:
     submitter = changed(pod(cpu="4", memory="1Gi"), lambda m: m["spec"].update(restartPolicy="Never"))
-    found = changed(job("main"), lambda m: m["spec"].update(submitterPodTemplate=submitter))
-    assert rules(checked([*queues("21"), found])) == {"submitter-quota"}
-    assert checked([*queues("22"), found]).errors == ()
+    ray_job = changed(job("main"), lambda m: m["spec"].update(submitterPodTemplate=submitter))
+    assert rules(checked([*queues("21"), ray_job])) == {"submitter-quota"}
+    assert checked([*queues("22"), ray_job]).errors == ()
 
 
 def test_what_is_inside_an_app_wrapper_counts() -> None:
@@ -80,20 +80,20 @@ def test_what_is_inside_an_app_wrapper_counts() -> None:
 
 
 def test_hosts_and_replicas_of_a_group_are_multiplied() -> None:
-    found = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].update(numOfHosts=4))
-    (manifest,), _ = read_manifests([("f", str(found))])
-    assert [(each.name, each.count) for each in needs(manifest)] == [("head", 1), ("workers", 8)]
+    ray_cluster = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].update(numOfHosts=4))
+    (manifest,), _ = read_manifests([("f", str(ray_cluster))])
+    assert [(need.name, need.count) for need in needs(manifest)] == [("head", 1), ("workers", 8)]
 
 
 def test_a_batch_job_is_held_against_its_queue() -> None:
-    found: Object = {
+    batch_job: Object = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "b", "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
         "spec": {"parallelism": 3, "template": pod(cpu="4")},
     }
-    assert rules(checked([*queues("11"), found])) == {"quota"}
-    assert checked([*queues("12"), found]).errors == ()
+    assert rules(checked([*queues("11"), batch_job])) == {"quota"}
+    assert checked([*queues("12"), batch_job]).errors == ()
 
 
 def test_a_queue_with_another_name_is_told_with_the_right_one() -> None:
@@ -115,15 +115,15 @@ def test_a_local_queue_without_its_cluster_queue_is_a_note_beside_the_queues_war
 
 def test_a_priority_class_that_is_not_there_is_told() -> None:
     labels = {"kueue.x-k8s.io/queue-name": "main", "kueue.x-k8s.io/priority-class": "hihg"}
-    found = changed(cluster(), lambda m: m["metadata"].update(labels=labels))
+    ray_cluster = changed(cluster(), lambda m: m["metadata"].update(labels=labels))
     known: Object = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "WorkloadPriorityClass",
         "metadata": {"name": "high"},
         "value": 10,
     }
-    report = checked([*queues(), known, found])
-    assert [(each.rule, each.hint) for each in report.errors] == [("priority", "did you mean high?")]
+    report = checked([*queues(), known, ray_cluster])
+    assert [(error.rule, error.hint) for error in report.errors] == [("priority", "did you mean high?")]
 
 
 def test_borrowing_from_a_cohort_is_room_too() -> None:
@@ -140,4 +140,4 @@ def test_errors_of_kueues_objects_are_errors_and_what_only_the_lab_leaves_out_is
     report = checked(objects)
     assert rules(report, "error") == {"queues"}
     assert rules(report, "note") == {"queues-left-out"}
-    assert "did you mean cohortName?" in {each.hint for each in report.findings}
+    assert "did you mean cohortName?" in {finding.hint for finding in report.findings}

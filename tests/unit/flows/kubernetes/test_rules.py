@@ -24,9 +24,9 @@ from tests.unit.flows.kubernetes.made import (
 GPU = {"nvidia.com/gpu": "1"}
 
 
-def workers(found: Object) -> Object:
+def workers(manifest: Object) -> Object:
     """The group of workers of a cluster or a job."""
-    spec = found["spec"].get("rayClusterSpec", found["spec"])
+    spec = manifest["spec"].get("rayClusterSpec", manifest["spec"])
     group: Object = spec["workerGroupSpecs"][0]
     return group
 
@@ -37,8 +37,8 @@ def container(group: Object) -> Object:
 
 
 def amounts(group: Object) -> Object:
-    found: Object = container(group)["resources"]
-    return found
+    amounts: Object = container(group)["resources"]
+    return amounts
 
 
 def mount(group: Object, **folder: Any) -> Object:
@@ -53,20 +53,20 @@ def env(group: Object, **variables: str) -> Object:
     return group
 
 
-def head(found: Object) -> Object:
-    spec = found["spec"].get("rayClusterSpec", found["spec"])
+def head(manifest: Object) -> Object:
+    spec = manifest["spec"].get("rayClusterSpec", manifest["spec"])
     group: Object = spec["headGroupSpec"]
     return group
 
 
-def scaled(found: Object) -> None:
-    found["spec"]["enableInTreeAutoscaling"] = True
+def scaled(manifest: Object) -> None:
+    manifest["spec"]["enableInTreeAutoscaling"] = True
 
 
 def scaled_and(change: Callable[[Object], Any]) -> Callable[[Object], Any]:
-    def both(found: Object) -> None:
-        scaled(found)
-        change(found)
+    def both(manifest: Object) -> None:
+        scaled(manifest)
+        change(manifest)
 
     return both
 
@@ -373,9 +373,9 @@ BROKEN: list[tuple[str, str, Object, Callable[[Object], Any]]] = [
 ]
 
 
-def inner(found: Object) -> Object:
+def inner(manifest: Object) -> Object:
     """The object in an AppWrapper."""
-    part: Object = found["spec"]["components"][0]["template"]
+    part: Object = manifest["spec"]["components"][0]["template"]
     return part
 
 
@@ -400,9 +400,9 @@ def named() -> set[str]:
     """Names of all rules, as the code has them."""
     folder = ROOT / "lab" / "flows" / "kubernetes" / "lint"
     text = "\n".join(path.read_text() for path in (*folder.glob("*.py"), folder.parent / "manifests.py"))
-    found = set(re.findall(r'(?:finding|wrong|Finding)\(\s*"([a-z-]+)"', text))
+    names = set(re.findall(r'(?:finding|wrong|Finding)\(\s*"([a-z-]+)"', text))
     lines = re.findall(r"^ *(?:[A-Z_]*RULE\b.*|rule, .*|rule) = (.+)$", text, re.MULTILINE)
-    return found | {name for line in lines for name in re.findall(r'"([a-z-]+)"', line)}
+    return names | {name for line in lines for name in re.findall(r'"([a-z-]+)"', line)}
 
 
 def test_every_rule_has_a_test_that_breaks_it() -> None:
@@ -459,6 +459,6 @@ def test_limits_that_a_resource_quota_of_the_namespace_demands_are_told() -> Non
     with_sidecar = changed(cluster(), lambda m: workers(m)["template"]["spec"]["containers"].append(sidecar))
     assert rules(checked([with_sidecar])) == set()
     report = checked([with_sidecar, quota])
-    assert [(each.rule, each.path) for each in report.errors] == [
+    assert [(error.rule, error.path) for error in report.errors] == [
         ("namespace-limits", "spec.workerGroupSpecs[0].template.spec.containers[1]")
     ]

@@ -34,7 +34,7 @@ class Schemas:
         )
         if isinstance(value, dict) and "bad" in value:
             return path
-        return next((found for key, each in inner if (found := self._bad(each, (*path, key)))), None)
+        return next((problem for key, value in inner if (problem := self._bad(value, (*path, key)))), None)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_the_parts_of_kubernetes_inside_of_rays_objects_are_checked(
     good: Object, change: Any, path: str
 ) -> None:
     report = checked([changed(good, change)], Authorities(Schemas(), None))
-    found = [each for each in report.errors if each.rule == "schema"]
-    assert [(each.path, each.message) for each in found] == [(path, "unknown field ('bad')")]
+    errors = [error for error in report.errors if error.rule == "schema"]
+    assert [(error.path, error.message) for error in errors] == [(path, "unknown field ('bad')")]
 
 
 def test_an_object_without_a_schema_is_a_note() -> None:
@@ -124,17 +124,17 @@ class Ray:
 
 def test_ray_reads_the_cluster_with_what_the_server_fills_in() -> None:
     ray = Ray()
-    found = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].pop("minReplicas"))
-    checked([found], Authorities(None, ray.readers()))
+    ray_cluster = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].pop("minReplicas"))
+    checked([ray_cluster], Authorities(None, ray.readers()))
     assert ray.clusters[0]["metadata"] == {"name": "lab", "namespace": "team"}
     assert ray.clusters[0]["spec"]["workerGroupSpecs"][0]["minReplicas"] == 0
 
 
 @pytest.mark.parametrize(("scaled", "level"), [(True, "error"), (False, "warning")])
 def test_what_ray_cannot_read_is_an_error_where_the_autoscaler_runs(scaled: bool, level: str) -> None:
-    found = changed(cluster(), lambda m: m["spec"].update(enableInTreeAutoscaling=scaled))
-    report = checked([found], Authorities(None, Ray(ValueError("no CPU\nand more")).readers()))
-    assert [(each.rule, each.level, each.message) for each in report.findings] == [
+    ray_cluster = changed(cluster(), lambda m: m["spec"].update(enableInTreeAutoscaling=scaled))
+    report = checked([ray_cluster], Authorities(None, Ray(ValueError("no CPU\nand more")).readers()))
+    assert [(finding.rule, finding.level, finding.message) for finding in report.findings] == [
         ("ray-reads-cluster", level, "Ray's autoscaler cannot read it: no CPU")
     ]
 
@@ -153,13 +153,13 @@ BOMB = "a: &0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 def test_the_runtime_environment_of_a_job_is_read_by_ray() -> None:
     ray = Ray()
-    found = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="pip: [emoji]\n"))
-    assert checked([found], Authorities(None, ray.readers())).errors == ()
+    ray_job = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="pip: [emoji]\n"))
+    assert checked([ray_job], Authorities(None, ray.readers())).errors == ()
     assert ray.environments == [{"pip": ["emoji"]}]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("a: [", "is not YAML"),
         ("- a", "not a runtime environment"),
@@ -169,25 +169,29 @@ def test_the_runtime_environment_of_a_job_is_read_by_ray() -> None:
         ("[" * 2000, "is not read: nested deeper"),
     ],
 )
-def test_a_runtime_environment_that_is_none_is_told(given: str, told: str) -> None:
+def test_a_runtime_environment_that_is_none_is_told(given: str, message: str) -> None:
     def environment(value: dict[str, Any]) -> object:
         raise ValueError("unknown field")
 
     readers = Readers(Ray().cluster, environment, {})
-    found = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML=given))
-    report = checked([found], Authorities(None, readers))
-    assert [each.rule for each in report.errors] == ["runtime-env"]
-    assert told in report.errors[0].message
+    ray_job = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML=given))
+    report = checked([ray_job], Authorities(None, readers))
+    assert [error.rule for error in report.errors] == ["runtime-env"]
+    assert message in report.errors[0].message
 
 
 def test_options_that_ray_start_does_not_have_are_told_with_the_right_one() -> None:
     ray = Ray()
     readers = Readers(ray.cluster, ray.environment, {}, ["num-cpus", "dashboard-host"])
-    found = changed(
+    ray_cluster = changed(
         cluster(), lambda m: m["spec"]["headGroupSpec"]["rayStartParams"].update({"dashbord-host": "0.0.0.0"})
     )
-    (told,) = checked([found], Authorities(None, readers)).findings
-    assert (told.rule, told.level, told.hint) == ("ray-start", "warning", "did you mean dashboard-host?")
+    (finding,) = checked([ray_cluster], Authorities(None, readers)).findings
+    assert (finding.rule, finding.level, finding.hint) == (
+        "ray-start",
+        "warning",
+        "did you mean dashboard-host?",
+    )
 
 
 # The real ones
@@ -201,8 +205,8 @@ def test_the_schemas_that_are_installed_refuse_what_kubernetes_refuses() -> None
         cluster(),
         lambda m: m["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0].update(images="x"),
     )
-    (found,) = checked([wrong], asked).errors
-    assert (found.path, found.message) == (
+    (error,) = checked([wrong], asked).errors
+    assert (error.path, error.message) == (
         "spec.headGroupSpec.template.spec.containers[0]",
         "unknown field ('images')",
     )
@@ -215,14 +219,14 @@ def test_the_ray_that_is_installed_reads_a_cluster_and_an_environment() -> None:
     asked = Authorities(None, authorities_here().ray)
     assert checked([cluster(), job()], asked).errors == ()
 
-    def without_cpus(found: Object) -> None:
-        found["spec"]["enableInTreeAutoscaling"] = True
-        found["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]["resources"] = {}
+    def without_cpus(manifest: Object) -> None:
+        manifest["spec"]["enableInTreeAutoscaling"] = True
+        manifest["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]["resources"] = {}
 
     report = checked([changed(cluster(), without_cpus)], asked)
     assert {"cpu-limits", "ray-reads-cluster"} == rules(report, "error")
     params = {"num-cpus": "1", "object-store-memory": "1", "block": "true", "no-such": "1"}
     odd = changed(cluster(), lambda m: m["spec"]["headGroupSpec"].update(rayStartParams=params))
-    assert [each.path.rpartition(".")[2] for each in checked([odd], asked).findings] == ["no-such"]
+    assert [finding.path.rpartition(".")[2] for finding in checked([odd], asked).findings] == ["no-such"]
     wrong = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="pip: 3\n"))
     assert rules(checked([wrong], asked), "error") == {"runtime-env"}

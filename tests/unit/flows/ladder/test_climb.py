@@ -99,19 +99,19 @@ def fake_ladder(monkeypatch: pytest.MonkeyPatch) -> FakeLadder:
 
 
 def test_every_rung_is_climbed_stock_ray_in_a_lab_of_its_own(fake_ladder: FakeLadder) -> None:
-    found = fake_ladder.climb()
+    climbed = fake_ladder.climb()
     assert fake_ladder.climbed == [(rung.name, rung.name == "stock") for rung in RUNGS]
     assert not fake_ladder.lab.status().up
     assert fake_ladder.runtime.calls("down") == (("down",), ("down",))
-    assert [each.measured for each in found.attempts] == [COST] * len(RUNGS)
-    assert not found.failures
-    assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
+    assert [attempt.measured for attempt in climbed.attempts] == [COST] * len(RUNGS)
+    assert not climbed.failures
+    assert parse(LadderDocument, plain(climbed.document()), "the ladder") == climbed.document()
 
 
 def test_rungs_are_climbed_from_below_and_as_often_as_asked(fake_ladder: FakeLadder) -> None:
-    found = fake_ladder.climb("torchft", "forked", runs=2)
+    climbed = fake_ladder.climb("torchft", "forked", runs=2)
     assert [name for name, _ in fake_ladder.climbed] == ["forked", "torchft"] * 2
-    assert [each.run for each in found.attempts] == [1, 1, 2, 2]
+    assert [attempt.run for attempt in climbed.attempts] == [1, 1, 2, 2]
     with pytest.raises(UsageError, match="there is no rung 'nope'"):
         fake_ladder.climb("nope")
 
@@ -129,19 +129,19 @@ def test_what_the_trainings_need_is_installed_once_before_any_lab(fake_ladder: F
 
 def test_what_a_machine_cannot_do_is_named_and_no_failure(fake_ladder: FakeLadder) -> None:
     fake_ladder.unprovided = UnsupportedError("torchft has no packages for this machine")
-    found = fake_ladder.climb("forked", "torchft")
-    (last,) = found.of(RUNGS[-1])
+    climbed = fake_ladder.climb("forked", "torchft")
+    (last,) = climbed.of(RUNGS[-1])
     assert (last.reason, last.impossible, last.failed) == (
         "torchft has no packages for this machine", True, False
     )  # fmt: skip
     assert [name for name, _ in fake_ladder.climbed] == ["forked"]
-    assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
+    assert parse(LadderDocument, plain(climbed.document()), "the ladder") == climbed.document()
 
 
 def test_no_lab_is_started_for_a_rung_that_this_machine_cannot_do(fake_ladder: FakeLadder) -> None:
     fake_ladder.unprovided = UnsupportedError("torchft has no packages for this machine")
-    found = fake_ladder.climb("torchft", runs=2)
-    assert [each.impossible for each in found.attempts] == [True, True]
+    climbed = fake_ladder.climb("torchft", runs=2)
+    assert [attempt.impossible for attempt in climbed.attempts] == [True, True]
     assert fake_ladder.labs == 0
 
 
@@ -159,9 +159,9 @@ def test_a_fork_server_that_never_serves_is_waited_for_no_longer_than_its_time(
 ) -> None:
     fake_ladder.forks_serve(False)
     began = fake_ladder.runtime.clock()
-    found = fake_ladder.climb("forked", "elastic")
+    climbed = fake_ladder.climb("forked", "elastic")
     assert fake_ladder.runtime.clock() - began == pytest.approx(2 * FORKS_SECONDS, abs=5.0)
-    assert not found.failures
+    assert not climbed.failures
 
 
 def test_every_rung_waits_for_the_fork_server_of_a_node_that_came_back(fake_ladder: FakeLadder) -> None:
@@ -201,9 +201,9 @@ def test_progress_of_several_runs_says_which(fake_ladder: FakeLadder) -> None:
 
 def test_a_rung_that_goes_wrong_leaves_the_others(fake_ladder: FakeLadder) -> None:
     fake_ladder.errors = {"forked": JobError("the job failed")}
-    found = fake_ladder.climb("forked", "elastic")
-    assert [each.reason for each in found.failures] == ["the job failed"]
-    assert found.attempts[1].measured == COST
+    climbed = fake_ladder.climb("forked", "elastic")
+    assert [failure.reason for failure in climbed.failures] == ["the job failed"]
+    assert climbed.attempts[1].measured == COST
 
 
 def test_a_receipt_that_is_not_good_is_told(fake_ladder: FakeLadder) -> None:
@@ -215,10 +215,10 @@ def test_a_receipt_that_is_not_good_is_told(fake_ladder: FakeLadder) -> None:
 
 def test_after_an_interrupt_the_lab_is_down_and_what_was_measured_is_there(fake_ladder: FakeLadder) -> None:
     fake_ladder.errors = {"elastic": KeyboardInterrupt()}
-    found = fake_ladder.climb("forked", "elastic", "torchft")
-    assert found.interrupt is fake_ladder.errors["elastic"]
-    assert [each.rung.name for each in found.attempts] == ["forked"]
-    assert parse(LadderDocument, plain(found.document()), "the ladder") == found.document()
+    climbed = fake_ladder.climb("forked", "elastic", "torchft")
+    assert climbed.interrupt is fake_ladder.errors["elastic"]
+    assert [attempt.rung.name for attempt in climbed.attempts] == ["forked"]
+    assert parse(LadderDocument, plain(climbed.document()), "the ladder") == climbed.document()
     assert not fake_ladder.lab.status().up
 
 
@@ -229,8 +229,8 @@ def test_a_lab_that_does_not_start_is_the_reason_of_all_its_rungs(
         raise ServiceError("ray-head did not start")
 
     monkeypatch.setattr(fake_ladder.lab, "up_to_train", fails)
-    found = fake_ladder.climb("stock", "forked", "torchft")
-    assert [each.reason for each in found.failures] == ["the lab: ray-head did not start"] * 3
+    climbed = fake_ladder.climb("stock", "forked", "torchft")
+    assert [failure.reason for failure in climbed.failures] == ["the lab: ray-head did not start"] * 3
 
 
 def test_after_a_lab_that_fails_the_next_run_has_another_one(
@@ -243,8 +243,11 @@ def test_after_a_lab_that_fails_the_next_run_has_another_one(
             raise errors.pop()
 
     monkeypatch.setattr(run, "_make_whole", fails)
-    found = fake_ladder.climb("forked", "elastic", "torchft", runs=2)
-    assert [(each.rung.name, each.run) for each in found.failures] == [("elastic", 1), ("torchft", 1)]
+    climbed = fake_ladder.climb("forked", "elastic", "torchft", runs=2)
+    assert [(failure.rung.name, failure.run) for failure in climbed.failures] == [
+        ("elastic", 1),
+        ("torchft", 1),
+    ]
     assert [name for name, _ in fake_ladder.climbed] == ["forked", "forked", "elastic", "torchft"]
     assert fake_ladder.labs == 2
 
@@ -299,23 +302,23 @@ def test_the_trainings_differ_in_their_way_alone(
 
 
 def test_the_picture_has_every_rung_that_was_measured(fake_ladder: FakeLadder) -> None:
-    found = fake_ladder.climb("forked", "torchft")
-    drawn = picture(found)
+    climbed = fake_ladder.climb("forked", "torchft")
+    drawn = picture(climbed)
     assert drawn is not None
     assert drawn.startswith(b"\x89PNG")
-    nothing = replace(found, attempts=tuple(replace(a, measured=None) for a in found.attempts))
+    nothing = replace(climbed, attempts=tuple(replace(a, measured=None) for a in climbed.attempts))
     assert picture(nothing) is None
 
 
 def trains(ranks: int, checkpoints: int) -> History:
     """A job whose ranks are on the workers, with so many checkpoints."""
     nodes = [{"rank": rank, "node_id": f"node-{rank}"} for rank in range(ranks)]
-    told: list[tuple[str, dict[str, Any]]] = [
+    events: list[tuple[str, dict[str, Any]]] = [
         ("run_started", {"num_workers": 2}),
         ("attempt_started", {"workers": nodes}),
     ]
-    told += [("checkpoint_committed", {"uri": f"s3://ray/{n}"}) for n in range(checkpoints)]
-    return History.of(Event(name, 1.0 + n, "j", "r", 1, None, "", f) for n, (name, f) in enumerate(told))
+    events += [("checkpoint_committed", {"uri": f"s3://ray/{n}"}) for n in range(checkpoints)]
+    return History.of(Event(name, 1.0 + n, "j", "r", 1, None, "", f) for n, (name, f) in enumerate(events))
 
 
 @pytest.fixture

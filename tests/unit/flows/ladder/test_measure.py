@@ -53,14 +53,14 @@ def again() -> list[Event]:
 
 
 def test_a_training_that_starts_again_stands_still_and_repeats() -> None:
-    found = measure(again(), FAULT)
-    assert found.detected == pytest.approx(0.7)
-    assert found.longest_gap == pytest.approx(3.05)
-    assert found.all_back == pytest.approx(3.1)
-    assert found.steps_repeated == 20
-    assert (found.stored_bytes, found.sent_bytes) == (1000, 8200)
-    assert found.steps_per_second == pytest.approx(10.0)
-    lost, kept = found.rows[1], found.rows[0]
+    cost = measure(again(), FAULT)
+    assert cost.detected == pytest.approx(0.7)
+    assert cost.longest_gap == pytest.approx(3.05)
+    assert cost.all_back == pytest.approx(3.1)
+    assert cost.steps_repeated == 20
+    assert (cost.stored_bytes, cost.sent_bytes) == (1000, 8200)
+    assert cost.steps_per_second == pytest.approx(10.0)
+    lost, kept = cost.rows[1], cost.rows[0]
     assert lost.gap is None
     assert kept.gap == pytest.approx((-0.05, 3.0))
     assert len(within(kept, -1.0, 4.0).together) == 10 + 11
@@ -79,10 +79,10 @@ def test_a_lost_rank_is_drawn_before_the_fault_by_the_steps_that_others_took_wit
 
 
 def test_seconds_count_from_the_last_step_of_all_since_the_order_to_kill_takes_a_while() -> None:
-    found = measure(again(), FaultRecord("rank-kill", "ray-worker-1", "b", AT - 0.9))
-    assert found.longest_gap == pytest.approx(3.05)
-    assert found.detected == pytest.approx(0.75)
-    assert found.all_back == pytest.approx(3.15)
+    cost = measure(again(), FaultRecord("rank-kill", "ray-worker-1", "b", AT - 0.9))
+    assert cost.longest_gap == pytest.approx(3.05)
+    assert cost.detected == pytest.approx(0.75)
+    assert cost.all_back == pytest.approx(3.15)
 
 
 def test_an_elastic_training_is_whole_only_once_it_has_grown_again() -> None:
@@ -91,19 +91,19 @@ def test_an_elastic_training_is_whole_only_once_it_has_grown_again() -> None:
         started(2, AT + 1.0, 0), steps(2, 0, 81, AT + 1.5, 20, ranks=1),
         started(3, AT + 8.0, 0, 1), *(steps(3, rank, 91, AT + 9.0, 20) for rank in (0, 1)),
     ]  # fmt: skip
-    found = measure(events, FAULT)
-    assert found.all_back == pytest.approx(9.0)
-    assert found.longest_gap == pytest.approx(9.0 - 3.4)  # until it has grown, not only until it goes on
-    assert found.steps_repeated == 20 + 10
-    assert len(found.rows[0].alone) == 20
+    cost = measure(events, FAULT)
+    assert cost.all_back == pytest.approx(9.0)
+    assert cost.longest_gap == pytest.approx(9.0 - 3.4)  # until it has grown, not only until it goes on
+    assert cost.steps_repeated == 20 + 10
+    assert len(cost.rows[0].alone) == 20
 
 
 def test_with_torchft_nobody_stands_still_for_long_and_nothing_is_repeated() -> None:
-    found = measure(survivors.story(), FaultRecord("rank-kill", "ray-worker-0", "a", survivors.AT))
-    assert found.longest_gap == pytest.approx(0.6)
-    assert found.all_back == pytest.approx(2.1)
-    assert found.detected == pytest.approx(0.3)
-    assert found.steps_repeated == 0
+    cost = measure(survivors.story(), FaultRecord("rank-kill", "ray-worker-0", "a", survivors.AT))
+    assert cost.longest_gap == pytest.approx(0.6)
+    assert cost.all_back == pytest.approx(2.1)
+    assert cost.detected == pytest.approx(0.3)
+    assert cost.steps_repeated == 0
 
 
 def test_ranks_that_never_come_back_are_not_all_back() -> None:

@@ -20,7 +20,7 @@ def rung(number: int, gap: float, *ends: float) -> Attempted:
 
 def words(*attempts: Attempted) -> list[str]:
     """The words at the ends of rows, in the picture of these."""
-    drawn = draw(Ladder("rank-kill", "local", tuple(each.rung for each in attempts), attempts))
+    drawn = draw(Ladder("rank-kill", "local", tuple(attempt.rung for attempt in attempts), attempts))
     assert drawn is not None
     return [text.get_text() for text in drawn.axes[0].texts if text.get_text() == OVER]
 

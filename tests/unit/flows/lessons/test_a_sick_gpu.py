@@ -13,7 +13,7 @@ from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON, make_it_sick
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import World, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, receipt_of
 
 JOB = name(11, "sick")
 ASKED = (
@@ -32,12 +32,12 @@ def receipt(*wrong: str, verdict: str = "recovered", kind: str = FAULT, of: str 
     return receipt_of(of, kind, verdict=Verdict(verdict), checks=checks)
 
 
-def found(*receipts: ReceiptDocument) -> Evidence:
+def gathered(*receipts: ReceiptDocument) -> Evidence:
     return evidence(11, job(JOB, "STOPPED"), receipts=receipts)
 
 
 def test_a_job_that_moved_and_came_to_its_end_passes() -> None:
-    assert failing(LESSON, found(receipt())) == []
+    assert failing(LESSON, gathered(receipt())) == []
 
 
 def test_without_a_job_nothing_passes() -> None:
@@ -46,40 +46,40 @@ def test_without_a_job_nothing_passes() -> None:
 
 @pytest.mark.parametrize("other", [receipt(kind="kill"), receipt(of="another-job")])
 def test_a_receipt_of_another_fault_or_job_is_none(other: ReceiptDocument) -> None:
-    assert len(failing(LESSON, found(other))) == len(LESSON.checks)
+    assert len(failing(LESSON, gathered(other))) == len(LESSON.checks)
 
 
 def test_the_newest_receipt_counts() -> None:
-    assert failing(LESSON, found(receipt("avoided", verdict="failed"), receipt())) == []
-    assert failing(LESSON, found(receipt(), receipt("avoided", verdict="failed"))) == [
+    assert failing(LESSON, gathered(receipt("avoided", verdict="failed"), receipt())) == []
+    assert failing(LESSON, gathered(receipt(), receipt("avoided", verdict="failed"))) == [
         "the node was avoided",
         "labctl's receipt says recovered",
     ]
 
 
 def test_a_retry_that_was_charged_is_noticed() -> None:
-    wrong = found(receipt("moved, no retry charged", verdict="failed"))
+    wrong = gathered(receipt("moved, no retry charged", verdict="failed"))
     assert "the job was moved, no retry charged" in failing(LESSON, wrong)
 
 
 def test_a_receipt_that_does_not_ask_is_not_taken_for_a_yes() -> None:
     old = receipt()
     asked = tuple(check for check in old.checks if check.name != "avoided")
-    assert failing(LESSON, found(replace(old, checks=asked))) == ["the node was avoided"]
+    assert failing(LESSON, gathered(replace(old, checks=asked))) == ["the node was avoided"]
 
 
 def test_the_host_lets_the_gpu_of_the_job_fall_sick(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = LessonLab()
     asked: list[FaultRequest] = []
     said: list[str] = []
     clock = FakeClock()
     clock.after(1, lambda: world.jobs.add(job(JOB, "RUNNING")))
 
-    def inject(lab: Any, request: FaultRequest, told: Any, **_: Any) -> Any:
+    def inject(lab: Any, request: FaultRequest, arguments: Any, **_: Any) -> Any:
         asked.append(request)
         return type("Outcome", (), {"receipt": None})()
 
     monkeypatch.setattr(breaking, "inject", inject)
     make_it_sick(world.lab, HostTask(said.append, clock))
-    assert [(each.target, each.kind, each.job) for each in asked] == [("", FAULT, JOB)]
+    assert [(request.target, request.kind, request.job) for request in asked] == [("", FAULT, JOB)]
     assert said == [f"labctl fault-inject --fault gpu-sick --job {JOB}"]

@@ -17,11 +17,11 @@ from tests.unit.flows.lessons.world import AT, NODES, evidence, job, name
 LOG = "epoch 1/2  val_loss 2.1  val_accuracy 0.3000\nepoch 2/2  val_accuracy 0.6545\n"
 
 
-def failing(lesson: Lesson, found: Evidence) -> list[str]:
+def failing(lesson: Lesson, evidence: Evidence) -> list[str]:
     """Names of the checks that do not pass; each must say what it found."""
-    told = [ask(check, found) for check in (*lesson.checks, *lesson.checks_after_down)]
-    assert all(each.name and each.detail for each in told)
-    return [each.name for each in told if each.outcome != "passed"]
+    answers = [ask(check, evidence) for check in (*lesson.checks, *lesson.checks_after_down)]
+    assert all(answer.name and answer.detail for answer in answers)
+    return [answer.name for answer in answers if answer.outcome != "passed"]
 
 
 # 1
@@ -89,9 +89,9 @@ def test_a_failed_job_and_one_that_still_runs_do_not_pass() -> None:
 def test_an_entrypoint_on_the_head_or_without_a_gpu_is_noticed() -> None:
     assert failing(lesson_02.LESSON, plain(job={"node_id": "id-of-ray-head"})) == ["it ran on a GPU node"]
     assert failing(lesson_02.LESSON, plain(demands={})) == ["it ran on a GPU node"]
-    told = ran_on_a_gpu_node(plain(job={"node_id": "id-of-ray-head"}))
-    assert "on ray-head" in told.detail
-    assert "--entrypoint-num-gpus" in told.hint
+    answer = ran_on_a_gpu_node(plain(job={"node_id": "id-of-ray-head"}))
+    assert "on ray-head" in answer.detail
+    assert "--entrypoint-num-gpus" in answer.hint
 
 
 @pytest.mark.parametrize("log", ["", "epoch 1/1  val_accuracy 0.0909", f"{LOG}epoch 3  val_accuracy 0.1"])
@@ -106,8 +106,8 @@ def infeasible(
     *, gpus: float = 2.0, status: str = "FAILED", seconds: float = 18.0, **changes: Any
 ) -> Evidence:
     values: dict[str, Any] = {"node_id": "", "exit_code": None, **changes}
-    found = job(name(3, "infeasible"), status, seconds=seconds, **values)
-    return evidence(3, found, demands={found.submission_id: {"GPU": gpus, "CPU": 8.0}})
+    stuck = job(name(3, "infeasible"), status, seconds=seconds, **values)
+    return evidence(3, stuck, demands={stuck.submission_id: {"GPU": gpus, "CPU": 8.0}})
 
 
 @pytest.mark.parametrize("status", ["FAILED", "STOPPED"])
@@ -138,7 +138,8 @@ def test_a_job_for_one_gpu_that_ran_is_another_exercise() -> None:
 
 def status(*up: str) -> LabStatus:
     services = tuple(
-        ServiceStatus(each, State.HEALTHY if each in up else State.EXITED) for each in ("ray-head", "minio")
+        ServiceStatus(service, State.HEALTHY if service in up else State.EXITED)
+        for service in ("ray-head", "minio")
     )
     return LabStatus("raylab", "fake", bool(up), services, GpuPlan(Vendor.SIMULATED))
 
@@ -169,20 +170,20 @@ def test_a_forgotten_job_that_never_started_was_taken_out_of_the_queue() -> None
 def test_a_forgotten_job_that_ended_otherwise_was_not_stopped(
     state: str, changes: dict[str, Any], hint: str
 ) -> None:
-    told = lesson_09.forgotten_job_stopped(evidence(9, job(name(9, "forgotten"), state, **changes)))
-    assert (told.outcome, told.hint) == ("failed", hint)
+    answer = lesson_09.forgotten_job_stopped(evidence(9, job(name(9, "forgotten"), state, **changes)))
+    assert (answer.outcome, answer.hint) == ("failed", hint)
 
 
 def test_what_still_runs_is_named() -> None:
     still = job(name(9, "forgotten"), "RUNNING")
-    found = evidence(9, still, running=(still.submission_id, "raysubmit_1"), status=status("minio"), **KEPT)
-    assert failing(lesson_09.LESSON, found) == [
+    left = evidence(9, still, running=(still.submission_id, "raysubmit_1"), status=status("minio"), **KEPT)
+    assert failing(lesson_09.LESSON, left) == [
         "no job is left running",
         "the forgotten job was stopped",
         "the lab is down",
     ]
-    told = lesson_09.nothing_runs(found)
-    assert "raysubmit_1" in told.detail
+    answer = lesson_09.nothing_runs(left)
+    assert "raysubmit_1" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -190,14 +191,14 @@ def test_what_still_runs_is_named() -> None:
 )
 def test_what_is_kept_has_to_be_counted(records: Any) -> None:
     stopped = job(name(9, "forgotten"), "STOPPED")
-    found = evidence(9, stopped, status=status(), kept=("/objects",), records=records)
-    assert failing(lesson_09.LESSON, found) == ["what is kept was counted"]
+    uncounted = evidence(9, stopped, status=status(), kept=("/objects",), records=records)
+    assert failing(lesson_09.LESSON, uncounted) == ["what is kept was counted"]
 
 
 def test_deleted_objects_are_noticed() -> None:
     stopped = job(name(9, "forgotten"), "STOPPED")
-    found = evidence(9, stopped, status=status(), records=KEPT["records"], kept=())
-    assert failing(lesson_09.LESSON, found) == ["what was stored is kept"]
+    deleted = evidence(9, stopped, status=status(), records=KEPT["records"], kept=())
+    assert failing(lesson_09.LESSON, deleted) == ["what was stored is kept"]
 
 
 def test_a_part_of_another_name_that_begins_alike_is_not_meant() -> None:

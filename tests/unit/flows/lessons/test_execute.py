@@ -78,7 +78,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     )
     notebook = SimpleNamespace(cells=CELLS, metadata={})
     formats.read = lambda path, as_version: notebook  # type: ignore[attr-defined]
-    formats.writes = lambda found: json.dumps(found.metadata)  # type: ignore[attr-defined]
+    formats.writes = lambda notebook: json.dumps(notebook.metadata)  # type: ignore[attr-defined]
     client.NotebookClient = playing.client  # type: ignore[attr-defined]
     errors.CellExecutionError, errors.CellTimeoutError = CellError, LateError  # type: ignore[attr-defined]
     errors.DeadKernelError = DeadError  # type: ignore[attr-defined]
@@ -95,18 +95,18 @@ def test_each_code_cell_is_told_when_it_begins_and_when_it_has_ended(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert execute(Path("notebooks/02.ipynb"), 60, stage.kept.append) == 0
-    told = events(capsys)
-    assert [event["event"] for event in told] == ["started", "begin", "cell", "begin", "cell"]
-    assert told[0]["cells"] == 2
-    assert told[2] == {
+    progress = events(capsys)
+    assert [event["event"] for event in progress] == ["started", "begin", "cell", "begin", "cell"]
+    assert progress[0]["cells"] == 2
+    assert progress[2] == {
         "event": "cell",
         "number": 1,
         "of": 2,
         "line": "session = Session(2)",
-        "seconds": told[2]["seconds"],
+        "seconds": progress[2]["seconds"],
         "output": "hello\n",
     }
-    assert told[4]["output"] == "<lesson 2: passed>\n"
+    assert progress[4]["output"] == "<lesson 2: passed>\n"
     assert stage.options["resources"] == {"metadata": {"path": "notebooks"}}
     assert "seconds" in json.loads(stage.kept[0])["raylab"]
 
@@ -155,9 +155,9 @@ def test_errors_and_pictures_are_no_text() -> None:
 
 def test_a_notebook_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main([str(tmp_path / "none.ipynb")]) == FAILED
-    (told,) = events(capsys)
-    assert told["number"] == 0
-    assert "there is no notebook" in told["error"]
+    (failure,) = events(capsys)
+    assert failure["number"] == 0
+    assert "there is no notebook" in failure["error"]
 
 
 def test_a_process_that_is_gone_or_another_one_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import AT, World, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import AT, LessonLab, evidence, failing, job, name, receipt_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 JOB = name(7, "break")
@@ -37,7 +37,7 @@ def undisturbed() -> Run:
     return run
 
 
-def found(run: Run | None = None, status: str = "SUCCEEDED", **changes: Any) -> Evidence:
+def gathered(run: Run | None = None, status: str = "SUCCEEDED", **changes: Any) -> Evidence:
     history = History((run or killed(),))
     return evidence(7, job(JOB, status), **{"histories": {JOB: history}, **changes})
 
@@ -48,7 +48,7 @@ def second(run: Run, change: Callable[[RunAttempt], RunAttempt]) -> Run:
 
 
 def test_a_training_that_lost_its_node_and_went_on_passes() -> None:
-    assert failing(LESSON, found()) == []
+    assert failing(LESSON, gathered()) == []
 
 
 def test_without_a_job_nothing_passes() -> None:
@@ -56,14 +56,14 @@ def test_without_a_job_nothing_passes() -> None:
 
 
 def test_a_training_that_nobody_broke_is_noticed() -> None:
-    seen = failing(LESSON, found(undisturbed()))
+    seen = failing(LESSON, gathered(undisturbed()))
     assert "the fault was real" in seen
     assert "labctl's receipt" in seen
     assert "the job succeeded" not in seen
 
 
 def test_a_fault_before_the_first_checkpoint_proves_nothing() -> None:
-    assert "the fault was real" in failing(LESSON, found(replace(killed(), checkpoints=())))
+    assert "the fault was real" in failing(LESSON, gathered(replace(killed(), checkpoints=())))
 
 
 def test_a_script_that_loads_nothing_and_starts_again_is_noticed() -> None:
@@ -72,7 +72,7 @@ def test_a_script_that_loads_nothing_and_starts_again_is_noticed() -> None:
         reports = tuple(replace(r, progress=(r.progress or 0) - shift + 1) for r in attempt.reports)
         return replace(attempt, loads=(), reports=reports)
 
-    assert failing(LESSON, found(second(killed(), again))) == [
+    assert failing(LESSON, gathered(second(killed(), again))) == [
         "the newest checkpoint was loaded",
         "resumed, not restarted",
         "little was repeated",
@@ -86,7 +86,7 @@ def test_an_older_checkpoint_is_noticed() -> None:
     def stale(attempt: RunAttempt) -> RunAttempt:
         return replace(attempt, loads=tuple(replace(load, uri=older.uri) for load in attempt.loads))
 
-    assert failing(LESSON, found(second(run, stale))) == ["the newest checkpoint was loaded"]
+    assert failing(LESSON, gathered(second(run, stale))) == ["the newest checkpoint was loaded"]
 
 
 def test_files_that_changed_on_their_way_are_noticed() -> None:
@@ -94,12 +94,12 @@ def test_files_that_changed_on_their_way_are_noticed() -> None:
         other = dict.fromkeys(attempt.loads[0].files or {}, "0" * 64)
         return replace(attempt, loads=tuple(replace(load, files=other) for load in attempt.loads))
 
-    assert failing(LESSON, found(second(killed(), changed))) == ["the newest checkpoint was loaded"]
+    assert failing(LESSON, gathered(second(killed(), changed))) == ["the newest checkpoint was loaded"]
 
 
 @pytest.mark.parametrize("status", ["RUNNING", "FAILED", "STOPPED"])
 def test_a_job_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
-    assert failing(LESSON, found(status=status)) == ["the job succeeded"]
+    assert failing(LESSON, gathered(status=status)) == ["the job succeeded"]
 
 
 def test_a_receipt_that_says_something_else_is_noticed() -> None:
@@ -107,11 +107,11 @@ def test_a_receipt_that_says_something_else_is_noticed() -> None:
         whole = CheckDocument("lab whole again", verdict == "recovered", "ray-worker-1 is down")
         return receipt_of(of, "kill", verdict=Verdict(verdict), checks=(whole,))
 
-    assert failing(LESSON, found(receipts=(receipt("recovered"),))) == []
-    assert failing(LESSON, found(receipts=(receipt("failed"),))) == ["labctl's receipt"]
-    told = ask(LESSON.checks[-1], found(receipts=(receipt("failed"),)))
-    assert told.detail == "failed; lab whole again: ray-worker-1 is down"
-    assert failing(LESSON, found(receipts=(receipt("failed", "another-job"),))) == []
+    assert failing(LESSON, gathered(receipts=(receipt("recovered"),))) == []
+    assert failing(LESSON, gathered(receipts=(receipt("failed"),))) == ["labctl's receipt"]
+    answer = ask(LESSON.checks[-1], gathered(receipts=(receipt("failed"),)))
+    assert answer.detail == "failed; lab whole again: ray-worker-1 is down"
+    assert failing(LESSON, gathered(receipts=(receipt("failed", "another-job"),))) == []
 
 
 # The class, played by labctl
@@ -150,7 +150,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[FaultRequest]:
 
 
 def test_the_node_that_trains_is_broken_once_the_job_is_submitted(asked: list[FaultRequest]) -> None:
-    world = World()
+    world = LessonLab()
     world.jobs.add(job(name(7, "break", "20270114-080000"), "SUCCEEDED"))
 
     def submitted(second: int) -> None:
@@ -166,7 +166,7 @@ def test_the_node_that_trains_is_broken_once_the_job_is_submitted(asked: list[Fa
 
 
 def test_a_job_of_another_run_that_still_trains_is_left_alone(asked: list[FaultRequest]) -> None:
-    world = World()
+    world = LessonLab()
     world.jobs.add(job(name(7, "break", "20270114-080000"), "RUNNING"))
     played = Played(lambda second: world.jobs.add(job(JOB, "RUNNING")) if second == 3 else None)
     break_a_node(world.lab, played.task)
@@ -176,6 +176,6 @@ def test_a_job_of_another_run_that_still_trains_is_left_alone(asked: list[FaultR
 def test_a_job_that_never_comes_is_not_waited_for_for_ever(asked: list[FaultRequest]) -> None:
     played = Played()
     with pytest.raises(WaitTimeoutError, match="job lesson-07-break-"):
-        break_a_node(World().lab, played.task)
+        break_a_node(LessonLab().lab, played.task)
     assert played.slept == START_SECONDS
     assert asked == []

@@ -8,7 +8,7 @@ from lab.errors import WaitTimeoutError
 from lab.flows.lessons.catalogue.lesson_00 import LESSON, said_where, type_it
 from lab.flows.lessons.evidence import write_records
 from lab.flows.lessons.model import Evidence, HostTask
-from tests.unit.flows.lessons.world import AT, World, answer, evidence, failing, job, name
+from tests.unit.flows.lessons.world import AT, LessonLab, answer, evidence, failing, job, name
 
 FIRST, TYPED = name(0, "first"), name(0, "typed")
 LOG = "hello from ray-worker-0\nmy folder is /tmp/ray/session/working_dir\n"
@@ -45,7 +45,7 @@ def test_a_script_that_says_another_node_is_not_believed(log: str, detail: str) 
 
 
 def test_what_the_notebook_asks_for_is_typed_and_an_older_wish_is_not() -> None:
-    world = World()
+    world = LessonLab()
     write_records(world.store, 0, AT - 60, {"typed": "of-another-run"})
     world.clock.after(5, lambda: write_records(world.store, 0, world.clock(), {}))
     world.clock.after(9, lambda: write_records(world.store, 0, world.clock(), {"typed": TYPED}))
@@ -56,6 +56,6 @@ def test_what_the_notebook_asks_for_is_typed_and_an_older_wish_is_not() -> None:
 
 
 def test_a_notebook_that_asks_for_nothing_is_given_up() -> None:
-    world = World()
-    with pytest.raises(WaitTimeoutError, match="what to type in a terminal"):
+    world = LessonLab()
+    with pytest.raises(WaitTimeoutError, match="type in a terminal"):
         type_it(world.lab, HostTask(world.said.append, world.clock))

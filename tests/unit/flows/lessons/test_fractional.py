@@ -29,7 +29,7 @@ def run(part: str, node: str, begin: float, end: float, gpus: float) -> Run:
     return Run(name(6, part), "run", plan, end, None, "epoch", False, 1, (attempt,), ())
 
 
-def found(
+def gathered(
     *,
     nodes: tuple[str, str, str] = (W0, W1, W0),
     gpus: float = 0.5,
@@ -42,24 +42,24 @@ def found(
     jobs: list[Job] = []
     histories: dict[str, History] = {}
     for index, part in enumerate(AT_ONCE):
-        each = job(name(6, part), started_at=AT + 10 + index, ended_at=AT + 40 + index)
-        jobs.append(each)
+        part_job = job(name(6, part), started_at=AT + 10 + index, ended_at=AT + 40 + index)
+        jobs.append(part_job)
         trained = run(part, nodes[index], AT + begins[index], AT + begins[index] + 15, gpus)
-        histories[each.submission_id] = History((trained,))
+        histories[part_job.submission_id] = History((trained,))
     for begin, part in zip(turns, IN_TURN, strict=True):
-        each = job(name(6, part), started_at=AT + begin, ended_at=AT + begin + 20)
-        jobs.append(each)
+        part_job = job(name(6, part), started_at=AT + begin, ended_at=AT + begin + 20)
+        jobs.append(part_job)
         trained = run(part, W0, AT + begin + 8, AT + begin + 18, gpus)
-        histories[each.submission_id] = History((trained,))
+        histories[part_job.submission_id] = History((trained,))
     jobs[-1] = replace(jobs[-1], status=status)
     values: dict[str, Any] = {"histories": histories, "records": {"seconds": GOOD}}
     return evidence(6, *jobs, **{**values, **changes})
 
 
 def test_three_jobs_packed_two_and_one_pass_and_the_ratio_is_told() -> None:
-    assert failing(LESSON, found()) == []
-    told = ask(LESSON.checks[-1], found())
-    assert told.detail == "in turn 60 s, at once 32 s: 1.88 times as long"
+    assert failing(LESSON, gathered()) == []
+    answer = ask(LESSON.checks[-1], gathered())
+    assert answer.detail == "in turn 60 s, at once 32 s: 1.88 times as long"
 
 
 def test_without_jobs_nothing_passes() -> None:
@@ -67,26 +67,26 @@ def test_without_jobs_nothing_passes() -> None:
 
 
 def test_a_job_that_failed_or_was_never_submitted_is_noticed() -> None:
-    assert failing(LESSON, found(status="FAILED")) == ["six jobs succeeded"]
-    whole = found()
+    assert failing(LESSON, gathered(status="FAILED")) == ["six jobs succeeded"]
+    whole = gathered()
     assert "six jobs succeeded" in failing(LESSON, replace(whole, jobs=whole.jobs[1:]))
 
 
 @pytest.mark.parametrize("nodes", [(W0, W0, W0), (W1, W1, W1), (W0, W1, "id of a lost node")])
 def test_another_packing_than_two_and_one_is_noticed(nodes: tuple[str, str, str]) -> None:
-    assert failing(LESSON, found(nodes=nodes)) == ["packed two and one"]
+    assert failing(LESSON, gathered(nodes=nodes)) == ["packed two and one"]
 
 
 def test_whole_gpus_are_noticed() -> None:
-    assert failing(LESSON, found(gpus=1.0)) == ["each asked for half a GPU"]
+    assert failing(LESSON, gathered(gpus=1.0)) == ["each asked for half a GPU"]
 
 
 def test_jobs_that_did_not_train_at_the_same_time_are_noticed() -> None:
-    assert failing(LESSON, found(begins=(20, 21, 36))) == ["at once, and in turn"]
+    assert failing(LESSON, gathered(begins=(20, 21, 36))) == ["at once, and in turn"]
 
 
 def test_jobs_in_turn_that_overlap_are_noticed() -> None:
-    seen = found(turns=(60, 70, 100))
+    seen = gathered(turns=(60, 70, 100))
     assert failing(LESSON, seen) == ["at once, and in turn"]
 
 
@@ -103,12 +103,12 @@ def test_jobs_in_turn_that_overlap_are_noticed() -> None:
 )
 def test_times_that_are_not_those_of_the_jobs_are_noticed(seconds: Any) -> None:
     records = {} if seconds is None else {"seconds": seconds}
-    assert failing(LESSON, found(records=records)) == ["the ratio is right"]
+    assert failing(LESSON, gathered(records=records)) == ["the ratio is right"]
 
 
 def test_in_a_class_the_notebook_has_the_times_of_the_queue() -> None:
     """A job is admitted before Ray takes it, and its end is seen later."""
-    seen = found(records={"seconds": {"at_once": 37.0, "in_turn": 64.0}})
+    seen = gathered(records={"seconds": {"at_once": 37.0, "in_turn": 64.0}})
     assert failing(LESSON, seen) == ["the ratio is right"]
-    jobs = tuple(replace(each, submission_id=f"ann-{each.submission_id}") for each in seen.jobs)
+    jobs = tuple(replace(job, submission_id=f"ann-{job.submission_id}") for job in seen.jobs)
     assert ask(LESSON.checks[-1], replace(seen, person="ann", jobs=jobs)).outcome == "passed"

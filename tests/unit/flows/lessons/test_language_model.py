@@ -17,7 +17,7 @@ from lab.flows.lessons.model import Evidence, HostTask
 from tests.fakes.host import FakeClock
 from tests.unit.evidence.test_inference import evidence as batch_evidence
 from tests.unit.evidence.test_inference import shape
-from tests.unit.flows.lessons.world import World, evidence, failing, job, name
+from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 PRETRAIN, FINETUNE, BATCH = (name(13, part) for part in ("pretrain", "finetune", "batch"))
@@ -122,6 +122,6 @@ def test_the_host_breaks_each_of_the_three_jobs(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_notebook_that_submits_nothing_is_given_up() -> None:
-    world = World()
+    world = LessonLab()
     with pytest.raises(WaitTimeoutError, match="job lesson-13-pretrain-"):
         break_each(world.lab, HostTask(lambda _: None, FakeClock()))

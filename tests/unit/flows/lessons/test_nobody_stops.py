@@ -13,7 +13,7 @@ from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT, l
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import World, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, receipt_of
 
 JOBS = {part: name(12, part) for part in (CHECKPOINT, TORCHFT)}
 SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
@@ -35,13 +35,13 @@ def receipt(part: str, *wrong: str, verdict: str = "", kind: str = "rank-kill") 
 GOOD = (receipt(CHECKPOINT), receipt(TORCHFT))
 
 
-def found(*receipts: ReceiptDocument, records: Any = SECONDS) -> Evidence:
-    jobs = [job(each) for each in JOBS.values()]
+def gathered(*receipts: ReceiptDocument, records: Any = SECONDS) -> Evidence:
+    jobs = [job(name) for name in JOBS.values()]
     return evidence(12, *jobs, receipts=receipts, records={"seconds": records} if records else {})
 
 
 def test_two_receipts_that_are_well_pass() -> None:
-    assert failing(LESSON, found(*GOOD)) == []
+    assert failing(LESSON, gathered(*GOOD)) == []
 
 
 def test_without_a_job_nothing_passes() -> None:
@@ -49,7 +49,7 @@ def test_without_a_job_nothing_passes() -> None:
 
 
 def test_a_student_who_lost_a_rank_of_one_job_only_is_told() -> None:
-    assert failing(LESSON, found(GOOD[0])) == [
+    assert failing(LESSON, gathered(GOOD[0])) == [
         "nobody stopped but the lost rank",
         "the others took steps without it",
         "the lost rank got its state from a neighbour",
@@ -59,13 +59,13 @@ def test_a_student_who_lost_a_rank_of_one_job_only_is_told() -> None:
 
 
 def test_a_receipt_of_another_fault_is_none() -> None:
-    wrong = failing(LESSON, found(receipt(CHECKPOINT, kind="kill"), GOOD[1]))
+    wrong = failing(LESSON, gathered(receipt(CHECKPOINT, kind="kill"), GOOD[1]))
     assert "all ranks began again from the checkpoint" in wrong
 
 
 def test_a_step_that_was_repeated_is_noticed() -> None:
     repeated = receipt(TORCHFT, "nothing repeated", verdict="failed")
-    assert failing(LESSON, found(GOOD[0], repeated)) == [
+    assert failing(LESSON, gathered(GOOD[0], repeated)) == [
         "nobody stopped but the lost rank",
         "no step was repeated",
     ]
@@ -73,16 +73,16 @@ def test_a_step_that_was_repeated_is_noticed() -> None:
 
 @pytest.mark.parametrize("records", [None, {CHECKPOINT: 3.5, TORCHFT: 0.1}])
 def test_seconds_that_are_not_the_receipts_do_not_pass(records: Any) -> None:
-    wrong = failing(LESSON, found(*GOOD, records=records))
+    wrong = failing(LESSON, gathered(*GOOD, records=records))
     assert wrong == ["the gap without a stop is the shorter one"]
 
 
 def test_the_host_loses_a_rank_of_each_job_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = LessonLab()
     asked: list[tuple[str, str]] = []
     said: list[str] = []
 
-    def inject(lab: Any, request: FaultRequest, told: Any, **_: Any) -> Any:
+    def inject(lab: Any, request: FaultRequest, arguments: Any, **_: Any) -> Any:
         asked.append((request.kind, request.job))
         return type("Outcome", (), {"receipt": None})()
 

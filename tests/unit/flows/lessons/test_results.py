@@ -47,13 +47,13 @@ def result(
     jobs: tuple[str, ...] = ("j-1",),
     started_at: float | None = AT + 0.123,
 ) -> LessonResult:
-    found = find_lesson(lesson)
-    others = len(found.checks) + len(found.checks_after_down) - 2
+    known = find_lesson(lesson)
+    others = len(known.checks) + len(known.checks_after_down) - 2
     frame = ResultDocument(
         schema="lesson-result/1",
         lesson=lesson,
-        name=found.name,
-        title=found.title,
+        name=known.name,
+        title=known.title,
         student="",
         lab="raylab",
         runtime="local",
@@ -63,7 +63,7 @@ def result(
         passed=False,
         checks=(),
         measured={"seconds": 12.5},
-        jobs=tuple(job_record(job(each, started_at=started_at)) for each in jobs),
+        jobs=tuple(job_record(job(name, started_at=started_at)) for name in jobs),
     )
     checks = (
         passed("first", "1 of 1"),
@@ -138,17 +138,17 @@ def test_a_check_that_cannot_read_what_was_recorded_has_failed() -> None:
     def odd_seconds(evidence: Evidence) -> Check:
         return passed("odd", f"{evidence.records['seconds'] + 1}")
 
-    told = ask(odd_seconds, Evidence(2, records={"seconds": "12"}))
-    assert (told.name, told.outcome) == ("odd seconds", "failed")
-    assert "TypeError" in told.detail
+    answer = ask(odd_seconds, Evidence(2, records={"seconds": "12"}))
+    assert (answer.name, answer.outcome) == ("odd seconds", "failed")
+    assert "TypeError" in answer.detail
 
 
 def test_a_notebook_in_a_container_is_checked_on_the_compose_runtime() -> None:
-    found = find_lesson(2)
-    for kind, told in (("inside", "compose"), ("local", "local")):
+    lesson = find_lesson(2)
+    for kind, runtime in (("inside", "compose"), ("local", "local")):
         status = LabStatus("raylab", kind, True, (), GpuPlan(Vendor.SIMULATED))
-        judged = judge(found, Evidence(2, status=status), at=AT)
-        assert (judged.document.runtime, judged.document.gpu) == (told, "simulated")
+        judged = judge(lesson, Evidence(2, status=status), at=AT)
+        assert (judged.document.runtime, judged.document.gpu) == (runtime, "simulated")
 
 
 def test_the_table_says_what_to_do_where_a_check_failed() -> None:
@@ -175,9 +175,9 @@ def test_results_are_kept_on_the_host_and_in_the_store(tmp_path: Path) -> None:
 
 def test_a_lesson_that_was_passed_stays_passed(tmp_path: Path) -> None:
     store = FakeObjectStore()
-    for each in (result(good=False), result(at=AT + 1), result(good=False, at=AT + 2)):
-        keep_on_host(tmp_path, each.document)
-        keep_in_store(store, each)
+    for attempt in (result(good=False), result(at=AT + 1), result(good=False, at=AT + 2)):
+        keep_on_host(tmp_path, attempt.document)
+        keep_in_store(store, attempt)
     assert on_host(tmp_path) == in_store(store) == {2: result(at=AT + 1).document}
     keep_on_host(tmp_path, result(at=AT + 3).document)
     assert on_host(tmp_path)[2].at == AT + 3
@@ -274,7 +274,7 @@ def _claims(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "found"),
+    ("edit", "words"),
     [
         (lambda document: document.update(student="Charles"), "changed after it was written"),
         (_failed_becomes_passed, "result of lesson 3 was changed"),
@@ -311,12 +311,12 @@ def _claims(document: dict[str, Any]) -> None:
         (lambda document: document.update(student=""), "the student's name is not one"),
     ],
 )
-def test_what_was_edited_does_not_fit(edit: Callable[[dict[str, Any]], object], found: str) -> None:
+def test_what_was_edited_does_not_fit(edit: Callable[[dict[str, Any]], object], words: str) -> None:
     document = copy.deepcopy(written(report()))
     edit(document)
-    told = look_at(document)
-    assert any(found in line for line in told), told
-    assert all(line.isprintable() for line in told)
+    lines = look_at(document)
+    assert any(words in line for line in lines), lines
+    assert all(line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 5])
@@ -325,7 +325,7 @@ def test_what_is_no_object_is_no_report(document: Any) -> None:
 
 
 def handed_in(student: str, *results: LessonResult) -> ReportDocument:
-    return make_report({each.document.lesson: each.document for each in results}, student, AT)
+    return make_report({result.document.lesson: result.document for result in results}, student, AT)
 
 
 def test_two_students_with_the_same_jobs_are_noticed() -> None:

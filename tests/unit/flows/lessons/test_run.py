@@ -32,7 +32,7 @@ from lab.services import JUPYTER
 from lab.store import upstream
 from lab.store.upstream import Upstream
 from lab.topology import Check, Credentials, LabSpec, LabStatus
-from tests.unit.flows.lessons.world import AT, NODES, World, job, name
+from tests.unit.flows.lessons.world import AT, NODES, LessonLab, job, name
 
 COMMAND = ("python", "-m", "lab.flows.lessons.execute")
 
@@ -77,7 +77,7 @@ EVENTS: tuple[dict[str, Any], ...] = (
 class Runs:
     """Runs a lesson in a world, and remembers what was told and asked."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: LessonLab) -> None:
         self.world = world
         self.steps: list[NotebookStep] = []
         self.data: list[str] = []
@@ -104,17 +104,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LessonLab:
+    return LessonLab()
 
 
 @pytest.fixture
-def run(world: World) -> Runs:
+def run(world: LessonLab) -> Runs:
     return Runs(world)
 
 
 def test_a_lab_that_is_down_is_started_and_the_notebook_executed_and_checked(home: Path) -> None:
-    world = World(up=False)
+    world = LessonLab(up=False)
     run = Runs(world)
     item = lesson(needs=("food11",))
     world.notebook(argv(item), *EVENTS)
@@ -133,7 +133,7 @@ def test_a_lab_that_is_down_is_started_and_the_notebook_executed_and_checked(hom
     assert (home / "raylab" / "lessons" / RESULT_FILE.format(2)).is_file()
 
 
-def test_a_lab_that_is_up_is_used_as_it_is(world: World, run: Runs) -> None:
+def test_a_lab_that_is_up_is_used_as_it_is(world: LessonLab, run: Runs) -> None:
     world.notebook(argv(lesson()), *EVENTS)
 
     def no_spec() -> LabSpec:
@@ -143,7 +143,7 @@ def test_a_lab_that_is_up_is_used_as_it_is(world: World, run: Runs) -> None:
     assert run(lesson(), no_spec).passed, "twice in a row"
 
 
-def test_a_lab_that_the_commands_of_the_course_do_not_fit_is_refused(world: World, run: Runs) -> None:
+def test_a_lab_that_the_commands_of_the_course_do_not_fit_is_refused(world: LessonLab, run: Runs) -> None:
     small = tuple(replace(node, resources={"CPU": 2.0, "GPU": 1.0}) for node in NODES[1:])
     world.api.all = (NODES[0], *small)
     with pytest.raises(RefusedError, match="8 CPUs"):
@@ -153,19 +153,17 @@ def test_a_lab_that_the_commands_of_the_course_do_not_fit_is_refused(world: Worl
         run(lesson())
 
 
-def test_a_cell_that_fails_is_named_and_nothing_is_checked(world: World, run: Runs, home: Path) -> None:
+def test_a_cell_that_fails_is_named_and_nothing_is_checked(world: LessonLab, run: Runs, home: Path) -> None:
     why = {"event": "failed", "number": 2, "of": 2, "error": "JobError: job x ended FAILED"}
     world.notebook(argv(lesson()), *EVENTS[:3], why, EVENTS[-1], exit_code=3)
-    with pytest.raises(
-        LessonError, match=r"cell 2 of 2 of 02-a-job\.ipynb failed: JobError: job x"
-    ) as caught:
+    with pytest.raises(LessonError, match=r"cell 2 .*JobError: job x") as caught:
         run(lesson())
     assert caught.value.exit_code == 19
     assert "s3://ray/.raylab/lessons/02/notebook.ipynb" in caught.value.hint
     assert not (home / "raylab" / "lessons").exists()
 
 
-def test_a_notebook_that_is_not_there_says_so(world: World, run: Runs) -> None:
+def test_a_notebook_that_is_not_there_says_so(world: LessonLab, run: Runs) -> None:
     event = {
         "event": "failed",
         "number": 0,
@@ -177,13 +175,13 @@ def test_a_notebook_that_is_not_there_says_so(world: World, run: Runs) -> None:
         run(lesson())
 
 
-def test_a_jupyter_without_what_executes_notebooks_shows_what_it_said(world: World, run: Runs) -> None:
+def test_a_jupyter_without_what_executes_notebooks_shows_what_it_said(world: LessonLab, run: Runs) -> None:
     world.runtime.answer(JUPYTER, argv(lesson()), "No module named nbclient\n", 1)
     with pytest.raises(LessonError, match="No module named nbclient"):
         run(lesson())
 
 
-def test_without_jupyter_the_error_says_how_to_start_it(world: World, run: Runs) -> None:
+def test_without_jupyter_the_error_says_how_to_start_it(world: LessonLab, run: Runs) -> None:
     world.runtime.stop(JUPYTER)
     with pytest.raises(LabDownError, match="jupyter is not running") as caught:
         run(lesson())
@@ -191,7 +189,7 @@ def test_without_jupyter_the_error_says_how_to_start_it(world: World, run: Runs)
 
 
 def test_an_interrupted_notebook_is_ended_where_it_runs_and_the_lab_stays(
-    world: World, run: Runs, monkeypatch: pytest.MonkeyPatch
+    world: LessonLab, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Sequence[str]] = []
 
@@ -212,19 +210,19 @@ def test_an_interrupted_notebook_is_ended_where_it_runs_and_the_lab_stays(
 
 
 def test_a_lesson_that_fails_or_is_interrupted_stops_its_own_jobs_and_no_others(
-    world: World, run: Runs, monkeypatch: pytest.MonkeyPatch
+    world: LessonLab, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, stuck = name(2, "plain"), name(2, "plain", "20270115-080001")
     world.notebook(argv(lesson()), {"event": "failed", "number": 1, "of": 2, "error": "E: x"}, exit_code=3)
-    for number, each in enumerate((own, stuck, name(4, "one-worker"), "raysubmit_1")):
-        world.jobs.add(job(each, "RUNNING", started_at=AT + number))
+    for number, job_id in enumerate((own, stuck, name(4, "one-worker"), "raysubmit_1")):
+        world.jobs.add(job(job_id, "RUNNING", started_at=AT + number))
     world.jobs.unstoppable = {stuck}
     with pytest.raises(LessonError):
         run(lesson())
-    assert [each.submission_id for each in world.jobs.list() if each.final] == [own]
-    told = [step.text for step in run.steps]
-    assert f"stopping job {own}" in told
-    assert f"job {stuck} is not stopped: Ray could not stop job {stuck}" in told
+    assert [job.submission_id for job in world.jobs.list() if job.final] == [own]
+    steps = [step.text for step in run.steps]
+    assert f"stopping job {own}" in steps
+    assert f"job {stuck} is not stopped: Ray could not stop job {stuck}" in steps
 
     def interrupted(*_: Any, **__: Any) -> Execution:
         raise KeyboardInterrupt
@@ -237,13 +235,13 @@ def test_a_lesson_that_fails_or_is_interrupted_stops_its_own_jobs_and_no_others(
     assert world.jobs.get("raysubmit_1").status == "RUNNING"
 
 
-def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: World, run: Runs) -> None:
+def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: LessonLab, run: Runs) -> None:
     class Answers:
         cancelled: ClassVar[list[str]] = []
 
         def list(self) -> SimpleNamespace:
             names = (name(2, "waits"), name(2, "stuck"), name(4, "waits"), "job-abc")
-            rows = [SimpleNamespace(workload=f"ns/{each}", name=each) for each in names]
+            rows = [SimpleNamespace(workload=f"ns/{name}", name=name) for name in names]
             return SimpleNamespace(workloads=rows)
 
         def cancel(self, workload: str) -> None:
@@ -256,14 +254,14 @@ def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: World, run: Runs)
     with pytest.raises(LessonError):
         run(lesson())
     assert Answers.cancelled == [f"ns/{name(2, 'waits')}"]
-    told = [step.text for step in run.steps]
-    assert f"job ns/{name(2, 'stuck')} is not cancelled: it has ended already" in told
+    steps = [step.text for step in run.steps]
+    assert f"job ns/{name(2, 'stuck')} is not cancelled: it has ended already" in steps
 
 
 # Beside the notebook
 
 
-def test_a_host_task_is_waited_for_and_heard(world: World, run: Runs) -> None:
+def test_a_host_task_is_waited_for_and_heard(world: LessonLab, run: Runs) -> None:
     done = threading.Event()
 
     def on_host(lab: Any, task: HostTask) -> None:
@@ -279,7 +277,7 @@ def test_a_host_task_is_waited_for_and_heard(world: World, run: Runs) -> None:
 
 
 def test_a_host_task_beside_a_notebook_that_failed_is_told_to_end_and_mends_what_it_broke(
-    world: World, run: Runs
+    world: LessonLab, run: Runs
 ) -> None:
     mended = threading.Event()
 
@@ -298,7 +296,7 @@ def test_a_host_task_beside_a_notebook_that_failed_is_told_to_end_and_mends_what
     assert [step for step in run.steps if step.kind == "beside"] == []
 
 
-def test_an_error_of_a_host_task_is_said_and_the_checks_decide(world: World, run: Runs) -> None:
+def test_an_error_of_a_host_task_is_said_and_the_checks_decide(world: LessonLab, run: Runs) -> None:
     def on_host(lab: Any, task: HostTask) -> None:
         raise LabError("no job to break", "wait")
 
@@ -315,7 +313,7 @@ def ends() -> Lesson:
     return lesson(good, checks_after_down=(is_down,))
 
 
-def test_a_lesson_that_takes_the_lab_down_checks_before_and_after(world: World, run: Runs) -> None:
+def test_a_lesson_that_takes_the_lab_down_checks_before_and_after(world: LessonLab, run: Runs) -> None:
     world.notebook(argv(ends()), *EVENTS)
     result = run(ends())
     assert [check.name for check in result.checks] == ["good", "down"]
@@ -324,14 +322,14 @@ def test_a_lesson_that_takes_the_lab_down_checks_before_and_after(world: World, 
     assert result.document.versions.ray == "2.60.0", "known from before"
 
 
-def test_a_lab_stays_up_while_what_is_checked_before_has_not_passed(world: World, run: Runs) -> None:
+def test_a_lab_stays_up_while_what_is_checked_before_has_not_passed(world: LessonLab, run: Runs) -> None:
     item = lesson(bad, checks_after_down=(is_down,))
     world.notebook(argv(item), *EVENTS)
     assert not run(item).passed
     assert world.runtime.status().up
 
 
-def test_by_hand_the_lesson_is_checked_before_and_after_down(world: World) -> None:
+def test_by_hand_the_lesson_is_checked_before_and_after_down(world: LessonLab) -> None:
     first = check_lesson(world.lab, ends(), clock=world.clock)
     assert [check.outcome for check in first.checks] == ["passed", "failed"]
     world.runtime.down()
@@ -339,7 +337,7 @@ def test_by_hand_the_lesson_is_checked_before_and_after_down(world: World) -> No
     assert check_lesson(world.lab, ends(), clock=world.clock).passed, "twice in a row"
 
 
-def test_objects_in_a_store_that_is_not_the_labs_are_kept_there(world: World) -> None:
+def test_objects_in_a_store_that_is_not_the_labs_are_kept_there(world: LessonLab) -> None:
     item = lesson(good, checks_after_down=(objects_are_kept,))
     there = Upstream("http://there:8333", "course", Credentials("a", "b"))
     upstream.save(upstream.file_in(world.runtime.folder()), there)
@@ -350,7 +348,7 @@ def test_objects_in_a_store_that_is_not_the_labs_are_kept_there(world: World) ->
 
 
 def test_what_counts_after_down_is_the_last_look_and_not_an_older_better_result(
-    world: World, run: Runs, home: Path
+    world: LessonLab, run: Runs, home: Path
 ) -> None:
     world.notebook(argv(ends()), *EVENTS)
     assert run(ends()).passed
@@ -363,7 +361,7 @@ def test_what_counts_after_down_is_the_last_look_and_not_an_older_better_result(
     assert results(world.lab)[2].passed, "what was passed once stays passed"
 
 
-def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
+def test_after_down_the_jobs_of_the_last_look_are_named(world: LessonLab) -> None:
     world.jobs.add(job(name(2, "plain")))
     first = check_lesson(world.lab, ends(), clock=world.clock)
     world.runtime.down()
@@ -371,7 +369,7 @@ def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
     assert first.document.jobs[0].started_at == AT + 10
 
 
-def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
+def test_a_lab_that_is_down_was_not_looked_at_before(world: LessonLab) -> None:
     world.runtime.down()
     with pytest.raises(LabDownError, match="was not checked"):
         check_lesson(world.lab, ends())
@@ -379,12 +377,12 @@ def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
         check_lesson(world.lab, lesson())
 
 
-def test_a_real_lesson_of_a_student_who_did_nothing_is_not_passed(world: World) -> None:
+def test_a_real_lesson_of_a_student_who_did_nothing_is_not_passed(world: LessonLab) -> None:
     for number in (1, 2, 3, 9):
         assert not check_lesson(world.lab, find_lesson(number), clock=world.clock).passed
 
 
-def test_results_of_notebooks_count_too_while_the_lab_is_up(world: World) -> None:
+def test_results_of_notebooks_count_too_while_the_lab_is_up(world: LessonLab) -> None:
     from lab.flows.lessons.session import Session
 
     done = Session(3, world.lab, say=world.said.append, clock=world.clock).check()
@@ -393,7 +391,7 @@ def test_results_of_notebooks_count_too_while_the_lab_is_up(world: World) -> Non
     assert results(world.lab) == {3: done.document}, "seen while the lab was up"
 
 
-def by_hand(world: World, number: int = 3) -> LessonResult:
+def by_hand(world: LessonLab, number: int = 3) -> LessonResult:
     """What a notebook checks, and leaves in the store alone."""
     from lab.flows.lessons.session import Session
 
@@ -401,7 +399,7 @@ def by_hand(world: World, number: int = 3) -> LessonResult:
     return begun.check()
 
 
-def test_a_check_of_one_lesson_copies_what_notebooks_left_of_the_others(world: World) -> None:
+def test_a_check_of_one_lesson_copies_what_notebooks_left_of_the_others(world: LessonLab) -> None:
     done = by_hand(world)
     check_lesson(world.lab, lesson(), clock=world.clock)
     world.runtime.down()
@@ -412,7 +410,7 @@ def broken() -> LabStatus:
     raise ValueError("half a state")
 
 
-def test_before_a_lab_goes_down_its_results_are_copied_and_a_silent_store_is_told(world: World) -> None:
+def test_before_a_lab_goes_down_its_results_are_copied_and_a_silent_store_is_told(world: LessonLab) -> None:
     done = by_hand(world)
     world.store.failure = StoreError("the object store cannot be reached")
     assert collect(world.lab) == "the object store cannot be reached"
@@ -427,7 +425,7 @@ def test_before_a_lab_goes_down_its_results_are_copied_and_a_silent_store_is_tol
     assert results(world.lab) == {3: done.document}
 
 
-def test_a_result_on_this_machine_is_not_replaced_by_an_older_one_of_the_store(world: World) -> None:
+def test_a_result_on_this_machine_is_not_replaced_by_an_older_one_of_the_store(world: LessonLab) -> None:
     by_hand(world, 2)
     world.clock.sleep(60)
     newer = check_lesson(world.lab, lesson(bad), clock=world.clock)

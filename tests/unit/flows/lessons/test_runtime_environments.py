@@ -42,7 +42,7 @@ def done(logs: Any = None, *, drop: str = "", **changes: Any) -> Evidence:
             },
         ),
     }
-    kept = [each for each in jobs.values() if each.submission_id != drop]
+    kept = [job for job in jobs.values() if job.submission_id != drop]
     return evidence(14, *kept, logs={**LOGS, **(logs or {})})
 
 

@@ -21,45 +21,45 @@ from lab.errors import (
 from lab.flows.lessons.evidence import records_key
 from lab.flows.lessons.results import store_key
 from lab.flows.lessons.session import Session
-from tests.unit.flows.lessons.world import AT, World, job, name
+from tests.unit.flows.lessons.world import AT, LessonLab, job, name
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LessonLab:
+    return LessonLab()
 
 
-def session(world: World, number: int = 2) -> Session:
+def session(world: LessonLab, number: int = 2) -> Session:
     return Session(number, world.lab, say=world.said.append, clock=world.clock)
 
 
-def test_a_session_says_which_lesson_begins_and_remembers_when(world: World) -> None:
+def test_a_session_says_which_lesson_begins_and_remembers_when(world: LessonLab) -> None:
     begun = session(world)
     assert world.said == ["Lesson 2: A job (lab raylab)"]
     assert begun.began_at == AT
     assert world.kept(records_key(2)) == {"lesson": 2, "began_at": AT, "records": {}}
 
 
-def test_a_lesson_that_is_not_there_is_refused(world: World) -> None:
+def test_a_lesson_that_is_not_there_is_refused(world: LessonLab) -> None:
     with pytest.raises(NotFoundError):
         session(world, 77)
 
 
-def test_a_new_job_is_named_after_lesson_part_and_time_and_never_twice(world: World) -> None:
+def test_a_new_job_is_named_after_lesson_part_and_time_and_never_twice(world: LessonLab) -> None:
     begun = session(world)
     names = [begun.new_job("two-workers") for _ in range(3)]
     assert len(set(names)) == 3
-    assert all(each.startswith("lesson-02-two-workers-20") for each in names)
+    assert all(name.startswith("lesson-02-two-workers-20") for name in names)
     assert len(names[0]) == len("lesson-02-two-workers-20261121-154500")
 
 
 @pytest.mark.parametrize("part", ["", "Two", "two workers", "-two", "x" * 60])
-def test_a_part_that_would_be_no_id_is_refused(world: World, part: str) -> None:
+def test_a_part_that_would_be_no_id_is_refused(world: LessonLab, part: str) -> None:
     with pytest.raises(UsageError):
         session(world).new_job(part)
 
 
-def test_waiting_prints_the_log_as_it_grows_and_returns_the_job(world: World) -> None:
+def test_waiting_prints_the_log_as_it_grows_and_returns_the_job(world: LessonLab) -> None:
     begun = session(world)
     world.said.clear()
     world.jobs.add(job("j", "PENDING"))
@@ -70,7 +70,7 @@ def test_waiting_prints_the_log_as_it_grows_and_returns_the_job(world: World) ->
     assert world.said == ["one", "half", "last"]
 
 
-def test_a_job_that_was_submitted_a_moment_ago_is_waited_for(world: World) -> None:
+def test_a_job_that_was_submitted_a_moment_ago_is_waited_for(world: LessonLab) -> None:
     begun = session(world)
     world.clock.after(5, lambda: world.jobs.add(job("late"), "here\n"))
     assert begun.wait("late").submission_id == "late"
@@ -78,15 +78,15 @@ def test_a_job_that_was_submitted_a_moment_ago_is_waited_for(world: World) -> No
         begun.wait("never")
 
 
-def test_a_failed_job_raises_with_its_last_lines(world: World) -> None:
+def test_a_failed_job_raises_with_its_last_lines(world: LessonLab) -> None:
     begun = session(world)
     world.jobs.add(job("j", "FAILED", message="exit code 1"), "first\nno pictures in /mnt\n")
-    with pytest.raises(JobError, match=r"(?s)FAILED: exit code 1.*no pictures in /mnt") as caught:
+    with pytest.raises(JobError, match=r"(?s)exit code 1.*no pictures") as caught:
         begun.wait("j")
     assert "from its first cell: an id can be used once" in caught.value.hint
 
 
-def test_a_job_that_does_not_end_raises_after_its_deadline_with_what_to_do(world: World) -> None:
+def test_a_job_that_does_not_end_raises_after_its_deadline_with_what_to_do(world: LessonLab) -> None:
     begun = session(world)
     world.jobs.add(job("j", "PENDING"))
     with pytest.raises(WaitTimeoutError, match="still PENDING after 30 s") as caught:
@@ -95,7 +95,7 @@ def test_a_job_that_does_not_end_raises_after_its_deadline_with_what_to_do(world
     assert world.clock() - AT < 35
 
 
-def test_what_is_measured_is_kept_until_the_lesson_begins_anew(world: World) -> None:
+def test_what_is_measured_is_kept_until_the_lesson_begins_anew(world: LessonLab) -> None:
     begun = session(world)
     begun.record("seconds", 12.5)
     begun.record("places", {"ray-worker-0": 2})
@@ -105,7 +105,7 @@ def test_what_is_measured_is_kept_until_the_lesson_begins_anew(world: World) -> 
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, Path("/x")])
-def test_a_value_that_is_no_json_is_refused_and_the_others_stay(world: World, value: object) -> None:
+def test_a_value_that_is_no_json_is_refused_and_the_others_stay(world: LessonLab, value: object) -> None:
     begun = session(world)
     begun.record("good", 1)
     with pytest.raises(UsageError, match="bad"):
@@ -113,7 +113,7 @@ def test_a_value_that_is_no_json_is_refused_and_the_others_stay(world: World, va
     assert world.kept(records_key(2))["records"] == {"good": 1}
 
 
-def test_why_a_job_waits_is_told_in_a_sentence(world: World) -> None:
+def test_why_a_job_waits_is_told_in_a_sentence(world: LessonLab) -> None:
     begun = session(world, 3)
     world.jobs.add(job("j", "PENDING"))
     assert begun.why("j") == ""
@@ -122,7 +122,7 @@ def test_why_a_job_waits_is_told_in_a_sentence(world: World) -> None:
     assert begun.why("j") == reason
 
 
-def test_the_self_check_prints_a_table_and_keeps_the_result(world: World) -> None:
+def test_the_self_check_prints_a_table_and_keeps_the_result(world: LessonLab) -> None:
     begun = session(world)
     world.jobs.add(job(name(2, "plain")), "epoch 1  val_accuracy 0.8182\n")
     world.api.demands[name(2, "plain")] = {"GPU": 1.0, "CPU": 8.0}
@@ -134,7 +134,7 @@ def test_the_self_check_prints_a_table_and_keeps_the_result(world: World) -> Non
     assert world.kept(store_key(2)) == result.to_json()
 
 
-def test_what_only_the_host_can_ask_stays_open_in_a_notebook(world: World) -> None:
+def test_what_only_the_host_can_ask_stays_open_in_a_notebook(world: LessonLab) -> None:
     begun = session(world, 9)
     world.jobs.add(job(name(9, "forgotten"), "STOPPED"))
     begun.record("kept", {"objects": 12, "bytes": 3400})
@@ -142,26 +142,26 @@ def test_what_only_the_host_can_ask_stays_open_in_a_notebook(world: World) -> No
     result = begun.check()
     assert not result.passed
     assert world.said[0].startswith("Lesson 9, Clean up: not passed yet (3 of 5 checks)")
-    told = [line.split()[0] for line in world.said[1:]]
-    assert told == ["ok", "ok", "ok", "then", "->", "then", "->"]
+    marks = [line.split()[0] for line in world.said[1:]]
+    assert marks == ["ok", "ok", "ok", "then", "->", "then", "->"]
     assert "labctl lesson check 9" in world.said[-1]
-    assert [each["passed"] for each in world.kept(store_key(9))["checks"]] == [True] * 3 + [False] * 2
+    assert [check["passed"] for check in world.kept(store_key(9))["checks"]] == [True] * 3 + [False] * 2
 
 
-def test_a_student_who_did_nothing_is_told_what_to_do(world: World) -> None:
+def test_a_student_who_did_nothing_is_told_what_to_do(world: LessonLab) -> None:
     result = session(world).check()
     assert not result.passed
     assert "not passed yet (0 of 3 checks)" in world.said[1]
     assert any("-> run the notebook from its first cell" in line for line in world.said)
 
 
-def test_a_silent_store_is_an_error_of_the_first_cell(world: World) -> None:
+def test_a_silent_store_is_an_error_of_the_first_cell(world: LessonLab) -> None:
     world.store.failure = StoreError("the object store cannot be reached")
     with pytest.raises(StoreError):
         session(world)
 
 
-def test_answers_are_kept_and_handed_in_beside_the_checks(world: World) -> None:
+def test_answers_are_kept_and_handed_in_beside_the_checks(world: LessonLab) -> None:
     begun = session(world)
     world.said.clear()
     begun.answer(2, "\n Nothing: they were on its disk. \n")
@@ -175,7 +175,7 @@ def test_answers_are_kept_and_handed_in_beside_the_checks(world: World) -> None:
     assert world.kept(store_key(2))["answers"] == {"2": "Nothing: they were on its disk."}
 
 
-def test_answers_outlive_a_new_session_and_an_empty_cell(world: World) -> None:
+def test_answers_outlive_a_new_session_and_an_empty_cell(world: LessonLab) -> None:
     session(world).answer(1, "it waits")
     again = session(world)
     again.answer(1, "")
@@ -185,25 +185,25 @@ def test_answers_outlive_a_new_session_and_an_empty_cell(world: World) -> None:
     assert again.check().document.answers == {"1": "it is idle"}
 
 
-def test_a_result_without_answers_is_as_before(world: World) -> None:
+def test_a_result_without_answers_is_as_before(world: LessonLab) -> None:
     assert "answers" not in session(world).check().to_json()
 
 
-def test_an_answer_that_is_a_book_is_refused(world: World) -> None:
+def test_an_answer_that_is_a_book_is_refused(world: LessonLab) -> None:
     with pytest.raises(UsageError, match="4000 are the most"):
         session(world).answer(1, "x" * 4001)
 
 
-def test_until_waits_for_what_counts_as_true(world: World) -> None:
+def test_until_waits_for_what_counts_as_true(world: LessonLab) -> None:
     begun = session(world)
     seen: list[int] = []
     world.clock.after(3, lambda: seen.append(7))
     assert begun.until(lambda: seen, "a number", 60) == [7]
-    with pytest.raises(WaitTimeoutError, match="the end of job j: not within 5 s"):
+    with pytest.raises(WaitTimeoutError, match=r"job j: .* 5 s"):
         begun.until(lambda: False, "the end of job j", 5)
 
 
-def test_until_says_that_the_head_is_down_and_waits_no_longer(world: World) -> None:
+def test_until_says_that_the_head_is_down_and_waits_no_longer(world: LessonLab) -> None:
     """Nothing that a lesson waits for comes without a head; a TimeoutError would not say so."""
     begun = session(world)
     world.api.down = HeadDownError("the head is down: Ray's dashboard takes no connection")
@@ -213,7 +213,7 @@ def test_until_says_that_the_head_is_down_and_waits_no_longer(world: World) -> N
     assert world.clock() - AT < 40
 
 
-def test_until_bears_a_head_that_is_started_again(world: World) -> None:
+def test_until_bears_a_head_that_is_started_again(world: LessonLab) -> None:
     begun = session(world)
     world.api.down = HeadDownError("the head is down")
     world.clock.after(10, lambda: setattr(world.api, "down", None))
@@ -226,7 +226,7 @@ def test_until_bears_a_head_that_is_started_again(world: World) -> None:
     [("local", "in a terminal (File, New, Terminal)"), ("inside", "on the host"), ("class", "your teacher")],
 )
 def test_a_command_of_labctl_is_typed_where_it_can_be(
-    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, place: str
+    world: LessonLab, monkeypatch: pytest.MonkeyPatch, kind: str, place: str
 ) -> None:
     begun = session(world)
     monkeypatch.setattr(type(world.lab.view), "kind", kind)
@@ -236,7 +236,7 @@ def test_a_command_of_labctl_is_typed_where_it_can_be(
 
 
 def test_a_person_of_a_class_has_jobs_and_a_folder_of_her_own(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LessonLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(world.lab.view), "person", "ann")
     begun = session(world)
@@ -248,15 +248,15 @@ def test_a_person_of_a_class_has_jobs_and_a_folder_of_her_own(
 
 
 def test_a_lesson_that_changes_the_lab_is_refused_to_a_person_of_a_class(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LessonLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(world.lab.view), "person", "ann")
-    with pytest.raises(RefusedError, match="lesson 10 changes the lab itself"):
+    with pytest.raises(RefusedError, match="changes the lab itself"):
         session(world, 10)
 
 
 def test_a_person_of_a_class_asks_the_queues_why_her_job_waits(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LessonLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(world.lab.view), "person", "ann")
     begun = session(world, 3)

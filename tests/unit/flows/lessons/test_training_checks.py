@@ -18,11 +18,11 @@ from tests.unit.flows.lessons.world import AT, evidence, job, name
 HASH, OTHER_HASH = "a" * 64, "b" * 64
 
 
-def failing(lesson: Lesson, found: Evidence) -> list[str]:
+def failing(lesson: Lesson, evidence: Evidence) -> list[str]:
     """Names of the checks that do not pass; each must say what it found."""
-    told = [ask(check, found) for check in lesson.checks]
-    assert all(each.name and each.detail for each in told)
-    return [each.name for each in told if each.outcome != "passed"]
+    answers = [ask(check, evidence) for check in lesson.checks]
+    assert all(answer.name and answer.detail for answer in answers)
+    return [answer.name for answer in answers if answer.outcome != "passed"]
 
 
 def run(
@@ -42,7 +42,7 @@ def run(
         return Event(kind, AT + at, submission, run, attempt, rank, "", fields)
 
     workers = [{"rank": i, "node_id": f"id-of-{s}", "pid": i} for i, s in enumerate(services)]
-    found = [
+    events = [
         event(
             "run_started",
             11,
@@ -57,15 +57,15 @@ def run(
         for epoch in range(1, (reached or {}).get(rank, epochs) + 1):
             metrics = {"epoch": epoch, "val_accuracy": accuracy, "weights_sha256": hashes[rank]}
             uri = f"s3://ray/{run}/checkpoint_{epoch}" if rank == 0 else None
-            found.append(event("report", 12 + epoch, rank, metrics=metrics, checkpoint=uri))
+            events.append(event("report", 12 + epoch, rank, metrics=metrics, checkpoint=uri))
             if uri:
-                found.append(event("checkpoint_committed", 12 + epoch, uri=uri, metrics=metrics))
-    return found
+                events.append(event("checkpoint_committed", 12 + epoch, uri=uri, metrics=metrics))
+    return events
 
 
-def told(lesson: int, jobs: tuple[Job, ...], events: list[Event], **changes: Any) -> Evidence:
+def gathered(lesson: int, jobs: tuple[Job, ...], events: list[Event], **changes: Any) -> Evidence:
     histories = {
-        each.submission_id: History.of([e for e in events if e.job == each.submission_id]) for each in jobs
+        job.submission_id: History.of([e for e in events if e.job == job.submission_id]) for job in jobs
     }
     return evidence(lesson, *jobs, histories=histories, **changes)
 
@@ -77,7 +77,7 @@ STORED = tuple(f"run/checkpoint_{epoch}/checkpoint.ckpt" for epoch in (1, 2, 3))
 
 
 def test_a_training_with_a_rank_on_a_gpu_and_all_its_checkpoints_passes() -> None:
-    assert failing(lesson_04.LESSON, told(4, (job(ONE),), run(ONE), store_objects=STORED)) == []
+    assert failing(lesson_04.LESSON, gathered(4, (job(ONE),), run(ONE), store_objects=STORED)) == []
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_a_training_with_a_rank_on_a_gpu_and_all_its_checkpoints_passes() -> Non
 def test_what_is_wrong_with_a_training_is_named(
     status: str, changes: dict[str, Any], stored: tuple[str, ...], failed: list[str]
 ) -> None:
-    found = told(4, (job(ONE, status),), run(ONE, **changes), store_objects=stored)
-    assert failing(lesson_04.LESSON, found) == failed
+    evidence = gathered(4, (job(ONE, status),), run(ONE, **changes), store_objects=stored)
+    assert failing(lesson_04.LESSON, evidence) == failed
 
 
 @pytest.mark.parametrize("lesson", [lesson_04.LESSON, lesson_05.LESSON, lesson_08.LESSON])
@@ -112,7 +112,7 @@ def test_nothing_passes_where_nothing_was_submitted(lesson: Lesson) -> None:
 
 
 def test_a_job_without_ray_train_is_no_training_with_ray_train() -> None:
-    assert len(failing(lesson_04.LESSON, told(4, (job(ONE),), []))) == len(lesson_04.LESSON.checks) - 1
+    assert len(failing(lesson_04.LESSON, gathered(4, (job(ONE),), []))) == len(lesson_04.LESSON.checks) - 1
 
 
 # 5
@@ -124,7 +124,7 @@ MEASURED = {"seconds_per_epoch": {"one": 2.0, "two": 1.5}}
 
 def two(records: Mapping[str, Any] = MEASURED, **changes: Any) -> Evidence:
     events = [*run(FIRST), *run(SECOND, run="second", **{"services": BOTH, **changes})]
-    return told(5, (job(SECOND), job(FIRST)), events, records=records)
+    return gathered(5, (job(SECOND), job(FIRST)), events, records=records)
 
 
 def test_two_ranks_on_two_nodes_with_one_network_pass() -> None:
@@ -183,7 +183,7 @@ def tuned(*epochs: int, log: str | None = None, again: tuple[Event, ...] = ()) -
     if log is None:
         saved = 100 * (1 - sum(epochs) / planned) if planned else 0
         log = f"epochs: ..., compute saved: {saved:.0f} %\nbest: dropout 0.2, val_accuracy 0.8000, epoch 4\n"
-    return told(8, (job(TUNE),), [*events, *again], logs={TUNE: log})
+    return gathered(8, (job(TUNE),), [*events, *again], logs={TUNE: log})
 
 
 def test_trials_of_which_some_were_stopped_early_pass() -> None:
@@ -193,8 +193,8 @@ def test_trials_of_which_some_were_stopped_early_pass() -> None:
 def test_a_trial_that_was_started_again_counts_once_and_as_far_as_it_came() -> None:
     again = tuple(run(TUNE, run="trial_1", epochs=4, reached={0: 4}))
     later = tuple(replace(e, at=e.at + 50) for e in again)
-    found = lesson_08.trials(tuned(*EPOCHS, again=later))
-    assert [trial.epochs for trial in found] == [4, 4, 1, 4, 2, 1]
+    trials = lesson_08.trials(tuned(*EPOCHS, again=later))
+    assert [trial.epochs for trial in trials] == [4, 4, 1, 4, 2, 1]
 
 
 def test_a_trial_that_failed_was_neither_tried_nor_stopped_early() -> None:
@@ -202,8 +202,8 @@ def test_a_trial_that_failed_was_neither_tried_nor_stopped_early() -> None:
         Event("run_finished", AT + 90, TUNE, f"trial_{i}", 1, None, "", {"error": error})
         for i, error in ((0, None), (1, "RuntimeError('broken')"))
     ]
-    found = lesson_08.trials(tuned(*EPOCHS, again=tuple(ended)))
-    assert [trial.epochs for trial in found] == [4, 1, 4, 2, 1]
+    trials = lesson_08.trials(tuned(*EPOCHS, again=tuple(ended)))
+    assert [trial.epochs for trial in trials] == [4, 1, 4, 2, 1]
     assert failing(
         lesson_08.LESSON,
         tuned(
@@ -252,5 +252,5 @@ def test_a_sum_that_the_ledger_does_not_bear_out_is_not_believed(
 
 
 def test_a_log_without_its_end_proves_nothing() -> None:
-    found = tuned(*EPOCHS, log="trial 1 started\n")
-    assert failing(lesson_08.LESSON, found) == ["compute was saved", "the best settings are known"]
+    unfinished = tuned(*EPOCHS, log="trial 1 started\n")
+    assert failing(lesson_08.LESSON, unfinished) == ["compute was saved", "the best settings are known"]

@@ -32,8 +32,8 @@ def runs() -> tuple[Run, Run]:
     (run,) = History.of(parse_events((DATA / "ledger_kill.jsonl").read_bytes().splitlines())).runs
     first, second, *_ = run.attempts
     two = {0: "id-of-ray-worker-0", 1: "id-of-ray-worker-1"}
-    saved = tuple(each for each in run.checkpoints if each.attempt == first.number)
-    later = tuple(each for each in run.checkpoints if each.attempt == second.number)
+    saved = tuple(checkpoint for checkpoint in run.checkpoints if checkpoint.attempt == first.number)
+    later = tuple(checkpoint for checkpoint in run.checkpoints if checkpoint.attempt == second.number)
     plan = replace(run.plan, resources_per_worker={"CPU": 1.0, "GPU": 1.0}) if run.plan else None
     return (
         replace(run, plan=plan, attempts=(replace(first, nodes=two),), checkpoints=saved),
@@ -56,7 +56,7 @@ def receipt(of: str = BLUE, **changes: Any) -> ReceiptDocument:
     return receipt_of(of, "preemption", **{**usual, **changes})
 
 
-def found(
+def gathered(
     *receipts: ReceiptDocument,
     first: Callable[[Run], Run] = lambda run: run,
     second: Callable[[Run], Run] = lambda run: run,
@@ -84,7 +84,7 @@ def found(
 
 
 def test_a_job_that_borrowed_gave_way_and_resumed_passes() -> None:
-    assert failing(LESSON, found()) == []
+    assert failing(LESSON, gathered()) == []
 
 
 def test_without_jobs_nothing_passes() -> None:
@@ -93,8 +93,8 @@ def test_without_jobs_nothing_passes() -> None:
 
 @pytest.mark.parametrize("queue", ["", "bob/red"])
 def test_a_job_past_the_queues_or_in_the_wrong_one_is_noticed(queue: str) -> None:
-    assert failing(LESSON, found(blue=queue)) == ["blue borrowed red's GPU"]
-    assert failing(LESSON, found(red="" if not queue else "alice/blue")) == ["red got its GPU back"]
+    assert failing(LESSON, gathered(blue=queue)) == ["blue borrowed red's GPU"]
+    assert failing(LESSON, gathered(red="" if not queue else "alice/blue")) == ["red got its GPU back"]
 
 
 def test_a_job_that_borrowed_nothing_is_noticed() -> None:
@@ -105,11 +105,11 @@ def test_a_job_that_borrowed_nothing_is_noticed() -> None:
         return replace(run, plan=replace(run.plan, resources_per_worker={"CPU": 1.0}) if run.plan else None)
 
     for change in (alone, without_gpu):
-        assert failing(LESSON, found(first=change)) == ["blue borrowed red's GPU"]
+        assert failing(LESSON, gathered(first=change)) == ["blue borrowed red's GPU"]
 
 
 def test_an_owner_that_asked_for_no_gpu_took_nothing_back() -> None:
-    assert failing(LESSON, found(gpus=0)) == ["red got its GPU back"]
+    assert failing(LESSON, gathered(gpus=0)) == ["red got its GPU back"]
 
 
 def test_a_job_that_nobody_preempted_is_noticed() -> None:
@@ -140,26 +140,26 @@ def test_a_script_that_loads_nothing_or_an_older_checkpoint_is_noticed() -> None
         return replace(run, attempts=(replace(run.attempts[0], reports=reports),))
 
     for change in (fresh, stale, again):
-        assert failing(LESSON, found(second=change)) == ["blue resumed from its newest checkpoint"]
+        assert failing(LESSON, gathered(second=change)) == ["blue resumed from its newest checkpoint"]
 
 
 @pytest.mark.parametrize("status", ["RUNNING", "FAILED", "STOPPED"])
 def test_a_training_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
-    assert failing(LESSON, found(end=status)) == ["blue's training came to its end"]
+    assert failing(LESSON, gathered(end=status)) == ["blue's training came to its end"]
 
 
 def test_a_preemption_of_another_kind_or_for_somebody_else_is_noticed() -> None:
-    for told in (
+    for preemption in (
         Preemption("bob/another", None, "blue", "InCohortReclamation"),
         Preemption(f"bob/{RED}", None, "blue", "InClusterQueue"),
         Preemption(None, None, "blue", "InCohortReclamation"),
     ):
-        assert failing(LESSON, found(receipt(preemption=told))) == ["blue gave way to red"]
+        assert failing(LESSON, gathered(receipt(preemption=preemption))) == ["blue gave way to red"]
 
 
 def test_a_receipt_that_says_something_else_is_noticed() -> None:
     wrong = (CheckDocument("little was repeated", False, "9 epochs"),)
-    seen = found(receipt(), receipt(verdict=Verdict.RESTARTED, checks=wrong))
+    seen = gathered(receipt(), receipt(verdict=Verdict.RESTARTED, checks=wrong))
     assert failing(LESSON, seen) == ["the receipt says recovered"]
 
 
@@ -169,10 +169,12 @@ def test_a_receipt_without_preemption_or_of_another_job_is_none() -> None:
         "the receipt says recovered",
         "the weights are those of an undisturbed run",
     ]
-    assert failing(LESSON, found(receipt(preemption=None))) == missing
-    assert failing(LESSON, found(receipt("another"))) == missing
+    assert failing(LESSON, gathered(receipt(preemption=None))) == missing
+    assert failing(LESSON, gathered(receipt("another"))) == missing
 
 
 @pytest.mark.parametrize("control", [None, compared("different")])
 def test_weights_that_differ_or_were_not_compared_are_noticed(control: Any) -> None:
-    assert failing(LESSON, found(receipt(control=control))) == ["the weights are those of an undisturbed run"]
+    assert failing(LESSON, gathered(receipt(control=control))) == [
+        "the weights are those of an undisturbed run"
+    ]

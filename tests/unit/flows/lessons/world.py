@@ -64,23 +64,23 @@ def evidence(lesson: int, *jobs: Job, **changes: Any) -> Evidence:
     values: dict[str, Any] = {
         "began_at": AT,
         "jobs": jobs,
-        "histories": {each.submission_id: History.of(()) for each in jobs},
-        "logs": {each.submission_id: "" for each in jobs},
+        "histories": {job.submission_id: History.of(()) for job in jobs},
+        "logs": {job.submission_id: "" for job in jobs},
         "nodes": NODES,
     }
     return Evidence(lesson, **{**values, **changes})
 
 
-def answer(check: LessonCheck, found: Evidence) -> Check:
+def answer(check: LessonCheck, evidence: Evidence) -> Check:
     """The check's answer; a failed one must say what to do or what it found."""
-    told = check(found)
-    assert told.name
-    assert told.detail
-    assert told.outcome in ("passed", "failed")
-    return told
+    result = check(evidence)
+    assert result.name
+    assert result.detail
+    assert result.outcome in ("passed", "failed")
+    return result
 
 
-class WorldApi(FakeApi):
+class LessonApi(FakeApi):
     """Ray's HTTP API in memory."""
 
     def __init__(self) -> None:
@@ -102,13 +102,13 @@ class WorldApi(FakeApi):
         return {"data": {"result": {"result": [*rows, {"name": None, "required_resources": None}]}}}
 
 
-class World(FakeLab):
+class LessonLab(FakeLab):
     """One lab and its clock. It is up unless `up` is false."""
 
-    api: WorldApi
+    api: LessonApi
 
     def __init__(self, *, up: bool = True) -> None:
-        super().__init__(at=AT, api=WorldApi())
+        super().__init__(at=AT, api=LessonApi())
         self.jobs.text = ""
         self.waits: dict[str, Any] = {}
         self.said: list[str] = []
@@ -136,9 +136,9 @@ Say = Callable[[str], None]
 
 def failing(lesson: Lesson, seen: Evidence) -> list[str]:
     """Names of the lesson's checks that do not pass."""
-    told = [ask(check, seen) for check in lesson.checks]
-    assert all(each.name and each.detail for each in told)
-    return [each.name for each in told if each.outcome != "passed"]
+    answers = [ask(check, seen) for check in lesson.checks]
+    assert all(answer.name and answer.detail for answer in answers)
+    return [answer.name for answer in answers if answer.outcome != "passed"]
 
 
 def receipt_of(job: str, kind: str, **changes: Any) -> ReceiptDocument:

@@ -14,14 +14,14 @@ from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_cont
 from lab.services import HEAD
 from lab.topology import RECEIPTS_PREFIX
 from tests.unit.fakes import FakeJobs
-from tests.unit.flows.world import JOB, Training, World
+from tests.unit.flows.world import JOB, Drill, Training
 
 ORIGINAL = "digits-20261121"
 Submitted = list[tuple[str, Mapping[str, str], Path | None]]
 
 
 @pytest.fixture
-def original(world: World) -> Training:
+def original(world: Drill) -> Training:
     """A job that has trained to its end."""
     training = Training(world, epochs=4, job=ORIGINAL)
     while not world.jobs.get(ORIGINAL).final:
@@ -30,7 +30,7 @@ def original(world: World) -> Training:
 
 
 @pytest.fixture
-def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
+def submitted(world: Drill, monkeypatch: pytest.MonkeyPatch) -> Submitted:
     """What was submitted again; it trains by itself."""
     calls: Submitted = []
 
@@ -45,12 +45,12 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
     return calls
 
 
-def control(world: World, job: str = ORIGINAL) -> Control:
+def control(world: Drill, job: str = ORIGINAL) -> Control:
     return run_control(world.lab, job, world.moments.append, clock=world.clock)
 
 
 def test_the_same_job_is_trained_again_and_compared(
-    world: World, original: Training, submitted: Submitted
+    world: Drill, original: Training, submitted: Submitted
 ) -> None:
     result = control(world)
 
@@ -61,25 +61,25 @@ def test_the_same_job_is_trained_again_and_compared(
     assert 4 < result.seconds < 10
     assert result.document().weights == "equal"
     assert [m.text for m in world.moments if m.key == "progress"][-1] == "control run: epoch 4"
-    assert world.told()[0] == "control"
-    assert world.told()[-1] == "compared"
+    assert world.moment_keys()[0] == "control"
+    assert world.moment_keys()[-1] == "compared"
 
 
-def test_a_run_that_differs_is_said(world: World, original: Training, submitted: Submitted) -> None:
+def test_a_run_that_differs_is_said(world: Drill, original: Training, submitted: Submitted) -> None:
     world.write("report", ORIGINAL, run=original.run, attempt=2, rank=0, metrics={"epoch": 5, "loss": 1.0})
     result = control(world)
     assert result.comparison.progress == "different"
     assert result.curves.missing == (5,)
 
 
-def test_a_job_that_still_runs_is_refused(world: World, submitted: Submitted) -> None:
+def test_a_job_that_still_runs_is_refused(world: Drill, submitted: Submitted) -> None:
     Training(world, epochs=4, job=ORIGINAL)
     with pytest.raises(RefusedError, match="RUNNING"):
         control(world)
     assert submitted == []
 
 
-def test_a_fixed_run_name_is_refused_before_anything_is_submitted(world: World, submitted: Submitted) -> None:
+def test_a_fixed_run_name_is_refused_before_anything_is_submitted(world: Drill, submitted: Submitted) -> None:
     Training(world, epochs=2)  # its run is called "run"
     world.clock.sleep(10)
     with pytest.raises(RefusedError, match="'run'") as caught:
@@ -101,10 +101,10 @@ def test_a_fixed_run_name_is_refused_before_anything_is_submitted(world: World, 
     ],
 )
 def test_a_control_run_that_resumes_is_stopped_and_refused(
-    world: World,
+    world: Drill,
     original: Training,
     submitted: Submitted,
-    happens: Callable[[World], None],
+    happens: Callable[[Drill], None],
     message: str,
 ) -> None:
     world.clock.after(2.0, lambda: happens(world))
@@ -113,13 +113,13 @@ def test_a_control_run_that_resumes_is_stopped_and_refused(
     assert world.jobs.get("control-1").status == "STOPPED"
 
 
-def test_a_control_run_that_fails_is_an_error(world: World, original: Training, submitted: Submitted) -> None:
+def test_a_control_run_that_fails_is_an_error(world: Drill, original: Training, submitted: Submitted) -> None:
     world.clock.after(2.0, lambda: world.jobs.become("FAILED", "control-1", at=world.clock()))
     with pytest.raises(JobError, match="control-1 ended FAILED"):
         control(world)
 
 
-def test_a_control_run_that_fails_costs_no_receipt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_run_that_fails_costs_no_receipt(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(
         self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None, **_: object
     ) -> str:
@@ -138,7 +138,7 @@ def test_a_control_run_that_fails_costs_no_receipt(world: World, monkeypatch: py
     ("undisturbed", "verdict"), [(12, Verdict.RECOVERED), (14, Verdict.FAILED), (None, Verdict.NOT_VERIFIED)]
 )
 def test_the_control_run_decides_whether_a_job_that_ended_before_its_plan_lost_epochs(
-    world: World, monkeypatch: pytest.MonkeyPatch, undisturbed: int | None, verdict: Verdict
+    world: Drill, monkeypatch: pytest.MonkeyPatch, undisturbed: int | None, verdict: Verdict
 ) -> None:
     def again(
         self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None, **_: object
@@ -156,14 +156,14 @@ def test_the_control_run_decides_whether_a_job_that_ended_before_its_plan_lost_e
     assert (receipt.control is None) == (undisturbed is None)
 
 
-def test_a_job_that_dies_with_its_head_has_no_control_run(world: World, original: Training) -> None:
+def test_a_job_that_dies_with_its_head_has_no_control_run(world: Drill, original: Training) -> None:
     with pytest.raises(UsageError, match="head-kill with a control run"):
         world.inject(HEAD, "head-kill", control=True)
     assert world.calls() == []
 
 
 def test_a_control_run_that_takes_too_long_is_stopped(
-    world: World, original: Training, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+    world: Drill, original: Training, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Training, "begin", lambda self: None)
     with pytest.raises(WaitTimeoutError, match="RUNNING"):
@@ -172,7 +172,7 @@ def test_a_control_run_that_takes_too_long_is_stopped(
 
 
 def test_an_interrupt_stops_the_control_run(
-    world: World, original: Training, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+    world: Drill, original: Training, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
@@ -183,12 +183,12 @@ def test_an_interrupt_stops_the_control_run(
     assert world.jobs.get("control-1").status == "STOPPED"
 
 
-def test_the_newest_control_run_that_succeeded_is_found(world: World) -> None:
+def test_the_newest_control_run_that_succeeded_is_found(world: Drill) -> None:
     jobs = []
     for name, status, of in (("c", "FAILED", "a"), ("b", "SUCCEEDED", "a"), ("d", "SUCCEEDED", "x")):
         world.jobs.become(status, name)
-        found = world.jobs.get(name)
-        jobs.append(type(found)(**{**found.__dict__, "metadata": {CONTROL_OF: of}}))
+        job = world.jobs.get(name)
+        jobs.append(type(job)(**{**job.__dict__, "metadata": {CONTROL_OF: of}}))
     found_control = control_of(tuple(jobs), "a")
     assert found_control is not None
     assert found_control.submission_id == "b"

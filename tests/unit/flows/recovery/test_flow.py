@@ -26,10 +26,10 @@ from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
 from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
 from tests.fakes import FakeRuntime
-from tests.unit.flows.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
 
-def test_a_killed_worker_is_recovered_from_and_the_proof_is_complete(world: World) -> None:
+def test_a_killed_worker_is_recovered_from_and_the_proof_is_complete(world: Drill) -> None:
     Training(world)
 
     outcome = world.inject(after_epoch=3)
@@ -43,7 +43,7 @@ def test_a_killed_worker_is_recovered_from_and_the_proof_is_complete(world: Worl
     assert world.healthy()
 
 
-def test_a_script_that_begins_again_is_exposed(world: World) -> None:
+def test_a_script_that_begins_again_is_exposed(world: Drill) -> None:
     Training(world, resumes=False)
 
     receipt = world.inject(after_epoch=3).receipt
@@ -52,12 +52,12 @@ def test_a_script_that_begins_again_is_exposed(world: World) -> None:
     assert receipt.verdict is Verdict.RESTARTED
 
 
-def test_moments_come_in_order_and_each_once(world: World) -> None:
+def test_moments_come_in_order_and_each_once(world: Drill) -> None:
     Training(world)
 
     world.inject(after_epoch=2)
 
-    keys = [key for key in world.told() if key != "progress"]
+    keys = [key for key in world.moment_keys() if key != "progress"]
     assert len(keys) == len(set(keys))
     story = [
         "waiting",
@@ -76,26 +76,26 @@ def test_moments_come_in_order_and_each_once(world: World) -> None:
     assert all(moment.seconds is not None and moment.seconds >= 0 for moment in after)
 
 
-def test_every_epoch_is_told_once_after_the_recovery(world: World) -> None:
+def test_every_epoch_is_told_once_after_the_recovery(world: Drill) -> None:
     Training(world, epochs=9)
 
     world.inject(after_epoch=3)
 
-    told = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
-    assert told[-1] == "epoch 9 of 9"
-    assert len(told) == len(set(told))
+    texts = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
+    assert texts[-1] == "epoch 9 of 9"
+    assert len(texts) == len(set(texts))
 
 
-def test_epochs_that_count_from_0_are_told_so(world: World) -> None:
+def test_epochs_that_count_from_0_are_told_so(world: Drill) -> None:
     Training(world, epochs=8, planned=9, first=0)
 
     world.inject(after_epoch=3)
 
-    told = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
-    assert told[-1] == "epoch 8 (9 of 9, counted from 0)"
+    texts = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
+    assert texts[-1] == "epoch 8 (9 of 9, counted from 0)"
 
 
-def test_steps_are_not_told_as_epochs_of_the_plan(world: World) -> None:
+def test_steps_are_not_told_as_epochs_of_the_plan(world: Drill) -> None:
     Training(world, epochs=9, key="step")
 
     world.inject(after_epoch=3)
@@ -103,17 +103,17 @@ def test_steps_are_not_told_as_epochs_of_the_plan(world: World) -> None:
     assert "step 9" in [m.text for m in world.moments]
 
 
-def test_a_script_that_reports_no_epoch_is_followed_too(world: World) -> None:
+def test_a_script_that_reports_no_epoch_is_followed_too(world: Drill) -> None:
     Training(world, key=None)
 
     world.inject()
 
     texts = {m.key: m.text for m in world.moments}
     assert texts["first_report"] == "reports again"
-    assert world.told()[-1] == "job_finished"
+    assert world.moment_keys()[-1] == "job_finished"
 
 
-def test_a_killed_node_comes_back_once_training_goes_on_elsewhere(world: World) -> None:
+def test_a_killed_node_comes_back_once_training_goes_on_elsewhere(world: Drill) -> None:
     Training(world)
 
     world.inject(after_epoch=2)
@@ -124,7 +124,7 @@ def test_a_killed_node_comes_back_once_training_goes_on_elsewhere(world: World) 
     assert [name for name, _ in world.calls()] == ["kill", "start"]
 
 
-def test_a_killed_node_comes_back_at_once_when_the_rest_cannot_hold_the_ranks(world: World) -> None:
+def test_a_killed_node_comes_back_at_once_when_the_rest_cannot_hold_the_ranks(world: Drill) -> None:
     Training(world, ranks=2, cpus=2.0, on=(W0, W1))
 
     receipt = world.inject(after_epoch=2).receipt
@@ -137,7 +137,7 @@ def test_a_killed_node_comes_back_at_once_when_the_rest_cannot_hold_the_ranks(wo
     assert receipt.verdict is Verdict.RECOVERED, receipt
 
 
-def test_a_killed_node_stays_down_while_the_rest_can_hold_the_ranks(world: World) -> None:
+def test_a_killed_node_stays_down_while_the_rest_can_hold_the_ranks(world: Drill) -> None:
     Training(world, ranks=2, cpus=1.0, on=(W0, W1), takeover=5.0)
 
     world.inject(after_epoch=2)
@@ -145,7 +145,7 @@ def test_a_killed_node_stays_down_while_the_rest_can_hold_the_ranks(world: World
     assert world.when("start") - world.when("kill") > 5.0
 
 
-def test_a_killed_node_comes_back_in_the_end_although_training_does_not_go_on(world: World) -> None:
+def test_a_killed_node_comes_back_in_the_end_although_training_does_not_go_on(world: Drill) -> None:
     Training(world, takeover=1000.0)
 
     receipt = world.inject(after_epoch=2, timeout=60.0).receipt
@@ -156,7 +156,7 @@ def test_a_killed_node_comes_back_in_the_end_although_training_does_not_go_on(wo
     assert world.clock() - world.begin == pytest.approx(63.0, abs=3.0)
 
 
-def test_a_training_that_the_fault_did_not_stop_is_followed_to_its_end(world: World) -> None:
+def test_a_training_that_the_fault_did_not_stop_is_followed_to_its_end(world: Drill) -> None:
     Training(world, epochs=90)
 
     receipt = world.inject(W0, "pause", after_epoch=2, duration=0.5, timeout=10.0).receipt
@@ -167,7 +167,7 @@ def test_a_training_that_the_fault_did_not_stop_is_followed_to_its_end(world: Wo
     assert "ended before Ray noticed it" in receipt.reason
 
 
-def test_a_job_that_has_recovered_and_does_not_end_is_left_at_the_deadline_for_its_end(world: World) -> None:
+def test_a_job_that_has_recovered_and_does_not_end_is_left_at_the_deadline_for_its_end(world: Drill) -> None:
     Training(world, epochs=900)
 
     receipt = world.inject(after_epoch=2, timeout=60.0, ending=30.0).receipt
@@ -177,7 +177,7 @@ def test_a_job_that_has_recovered_and_does_not_end_is_left_at_the_deadline_for_i
     assert world.clock() - world.begin - world.when("kill") == pytest.approx(90.0, abs=3.0)
 
 
-def test_a_duration_decides_when_the_node_comes_back(world: World) -> None:
+def test_a_duration_decides_when_the_node_comes_back(world: Drill) -> None:
     Training(world, epochs=30)
 
     outcome = world.inject(after_epoch=2, duration=12.0)
@@ -186,7 +186,7 @@ def test_a_duration_decides_when_the_node_comes_back(world: World) -> None:
     assert outcome.fault.parameters == {"for": 12.0}
 
 
-def test_a_duration_longer_than_the_timeout_is_kept(world: World) -> None:
+def test_a_duration_longer_than_the_timeout_is_kept(world: Drill) -> None:
     Training(world, takeover=1000.0)
 
     world.inject(after_epoch=2, duration=40.0, timeout=10.0)
@@ -194,7 +194,7 @@ def test_a_duration_longer_than_the_timeout_is_kept(world: World) -> None:
     assert world.when("start") - world.when("kill") == pytest.approx(40.0, abs=0.3)
 
 
-def test_a_pause_ends_after_its_own_duration_and_the_node_joins_anew(world: World) -> None:
+def test_a_pause_ends_after_its_own_duration_and_the_node_joins_anew(world: Drill) -> None:
     Training(world, epochs=30)
 
     receipt = world.inject(W0, "pause", after_epoch=2).receipt
@@ -205,7 +205,7 @@ def test_a_pause_ends_after_its_own_duration_and_the_node_joins_anew(world: Worl
     assert world.healthy()
 
 
-def test_a_stopped_node_comes_back(world: World) -> None:
+def test_a_stopped_node_comes_back(world: Drill) -> None:
     Training(world)
 
     receipt = world.inject(W0, "stop", after_epoch=2).receipt
@@ -215,7 +215,7 @@ def test_a_stopped_node_comes_back(world: World) -> None:
     assert receipt.verdict is Verdict.RECOVERED, receipt
 
 
-def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(world: World) -> None:
+def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(world: Drill) -> None:
     Training(world, takeover=1000.0)
     world.clock.after(8.0, lambda: world.jobs.become("FAILED", at=world.clock()))
 
@@ -224,7 +224,7 @@ def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(worl
     assert receipt is not None
     assert receipt.verdict is Verdict.FAILED
     assert world.when("start") == pytest.approx(8.0, abs=0.8)
-    assert world.told()[-1] == "job_finished"
+    assert world.moment_keys()[-1] == "job_finished"
     assert world.healthy()
 
 
@@ -233,7 +233,7 @@ def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(worl
 
 @pytest.mark.parametrize("kind", ["kill", "stop", "pause"])
 @pytest.mark.parametrize("key", ["fault", "node_dead", "first_report", "job_finished"])
-def test_ctrl_c_at_any_moment_reverts_the_fault(world: World, kind: str, key: str) -> None:
+def test_ctrl_c_at_any_moment_reverts_the_fault(world: Drill, kind: str, key: str) -> None:
     Training(world, epochs=20)
 
     def interrupt(moment: Moment) -> None:
@@ -249,7 +249,7 @@ def test_ctrl_c_at_any_moment_reverts_the_fault(world: World, kind: str, key: st
     assert recorded(world) == [kind]
 
 
-def test_a_second_ctrl_c_leaves_the_fault_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_ctrl_c_leaves_the_fault_and_says_so(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world)
     noted, over = threading.Event(), threading.Event()
 
@@ -272,7 +272,7 @@ def test_a_second_ctrl_c_leaves_the_fault_and_says_so(world: World, monkeypatch:
     over.set()
 
 
-def test_a_fault_of_a_lab_that_is_taken_down_meanwhile_is_left_to_nobody(world: World) -> None:
+def test_a_fault_of_a_lab_that_is_taken_down_meanwhile_is_left_to_nobody(world: Drill) -> None:
     Training(world, takeover=1000.0)
 
     def down() -> None:
@@ -289,18 +289,18 @@ def test_a_fault_of_a_lab_that_is_taken_down_meanwhile_is_left_to_nobody(world: 
     assert world.clock() - world.begin < 60.0
 
 
-def kept(world: World) -> dict[str, Any]:
+def kept(world: Drill) -> dict[str, Any]:
     """The one receipt in the store."""
     (entry,) = [e for e in world.store.list(f"{RECEIPTS_PREFIX}/") if not e.key.endswith(".usage.json")]
     document: dict[str, Any] = json.loads(world.store.get(entry.key))
     return document
 
 
-def recorded(world: World) -> list[str]:
+def recorded(world: Drill) -> list[str]:
     """The faults on record for the job; each has been reverted."""
-    found = recorded_faults(world.store, JOB)
-    assert all(fault.reverted_at is not None for fault in found)
-    return [fault.kind for fault in found]
+    faults = recorded_faults(world.store, JOB)
+    assert all(fault.reverted_at is not None for fault in faults)
+    return [fault.kind for fault in faults]
 
 
 class SlowToAct(Kill):
@@ -313,7 +313,7 @@ class SlowToAct(Kill):
         return super().inject(scene)
 
 
-def test_a_fault_counts_from_its_first_signal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_counts_from_its_first_signal(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world, epochs=30)
     monkeypatch.setitem(FAULTS, "kill", SlowToAct)
     receipt = world.inject(after_epoch=2).receipt
@@ -328,7 +328,7 @@ def test_a_fault_counts_from_its_first_signal(world: World, monkeypatch: pytest.
 
 
 def test_ctrl_c_while_a_fault_is_injected_counts_as_a_fault(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(Kill):
         def inject(self, scene: Scene) -> None:
@@ -346,7 +346,7 @@ def test_ctrl_c_while_a_fault_is_injected_counts_as_a_fault(
 
 @pytest.mark.parametrize("where", ["inject", "look"])
 def test_a_bug_after_the_fault_began_is_raised_after_a_receipt_was_kept(
-    world: World, monkeypatch: pytest.MonkeyPatch, where: str
+    world: Drill, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
@@ -368,7 +368,7 @@ def test_a_bug_after_the_fault_began_is_raised_after_a_receipt_was_kept(
 
 
 def test_ctrl_c_while_the_evidence_is_collected_costs_no_receipt(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lab.evidence import checkpoints
 
@@ -387,7 +387,7 @@ def test_ctrl_c_while_the_evidence_is_collected_costs_no_receipt(
     assert kept(world)["verdict"] == "not-verified"
 
 
-def test_without_a_receipt_an_interrupted_fault_is_on_record_all_the_same(world: World) -> None:
+def test_without_a_receipt_an_interrupted_fault_is_on_record_all_the_same(world: Drill) -> None:
     Training(world)
 
     def interrupt(moment: Moment) -> None:
@@ -400,7 +400,7 @@ def test_without_a_receipt_an_interrupted_fault_is_on_record_all_the_same(world:
     assert world.store.list(f"{RECEIPTS_PREFIX}/") == ()
 
 
-def test_a_job_that_vanishes_has_a_receipt(world: World) -> None:
+def test_a_job_that_vanishes_has_a_receipt(world: Drill) -> None:
     Training(world, takeover=1000.0)
     world.clock.after(8.0, world.jobs.known.clear)
 
@@ -414,7 +414,7 @@ def test_a_job_that_vanishes_has_a_receipt(world: World) -> None:
 
 
 def test_services_that_cannot_be_looked_at_in_the_end_are_a_problem_of_the_receipt(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
 
@@ -433,7 +433,7 @@ def test_services_that_cannot_be_looked_at_in_the_end_are_a_problem_of_the_recei
 
 
 def test_a_runtime_that_does_not_say_whether_the_fault_was_done_leaves_it_on_record(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Silent(Unsure):
         def took(self, scene: Scene) -> bool:
@@ -448,7 +448,7 @@ def test_a_runtime_that_does_not_say_whether_the_fault_was_done_leaves_it_on_rec
 
 
 def test_a_fault_that_was_armed_is_on_record_from_when_it_acted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Armed(Kill):
         fires = True
@@ -470,7 +470,7 @@ def test_a_fault_that_was_armed_is_on_record_from_when_it_acted(
     assert fault.at - world.begin > 5.0
 
 
-def test_ctrl_c_before_an_armed_fault_acts_is_no_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_an_armed_fault_acts_is_no_fault(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     class Armed(Kill):
         fires = True
 
@@ -511,7 +511,7 @@ class DoneLater(Unsure):
 
 @pytest.mark.parametrize("kind", [Done, DoneLater])
 def test_a_fault_that_was_done_although_its_injection_failed_is_followed_to_its_receipt(
-    world: World, monkeypatch: pytest.MonkeyPatch, kind: type[Unsure]
+    world: Drill, monkeypatch: pytest.MonkeyPatch, kind: type[Unsure]
 ) -> None:
     Training(world, epochs=30)
     monkeypatch.setitem(FAULTS, "kill", kind)
@@ -526,7 +526,7 @@ def test_a_fault_that_was_done_although_its_injection_failed_is_followed_to_its_
 
 
 def test_a_fault_that_was_not_injected_has_a_receipt_that_says_so_and_is_not_recorded(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world, epochs=60)
     monkeypatch.setitem(FAULTS, "kill", Unsure)
@@ -545,18 +545,18 @@ def test_a_fault_that_was_not_injected_has_a_receipt_that_says_so_and_is_not_rec
 
 
 def test_without_a_receipt_a_fault_that_was_not_injected_is_an_error(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
     monkeypatch.setitem(FAULTS, "kill", Unsure)
 
-    with pytest.raises(EngineError, match="did not receive an exit event"):
+    with pytest.raises(EngineError, match="an exit event"):
         world.inject(wait=False)
     assert world.healthy()
 
 
 def test_what_a_fault_refuses_is_an_error_and_not_a_receipt(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
     monkeypatch.setattr(Unsure, "error", RefusedError("not now"))
@@ -567,7 +567,7 @@ def test_what_a_fault_refuses_is_an_error_and_not_a_receipt(
     assert world.store.list(f"{RECEIPTS_PREFIX}/") == ()
 
 
-def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(world: World) -> None:
+def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(world: Drill) -> None:
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
 
@@ -585,7 +585,7 @@ def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(world: W
 
 
 def test_a_node_that_is_started_again_by_the_revert_is_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
     start = world.runtime.start
@@ -599,13 +599,13 @@ def test_a_node_that_is_started_again_by_the_revert_is_told(
     monkeypatch.setattr(world.runtime, "start", busy)
     world.inject(after_epoch=2)
 
-    told = [moment.text for moment in world.moments if moment.key == "starting"]
+    texts = [moment.text for moment in world.moments if moment.key == "starting"]
     words = "ray-worker-0 is started again: the machine was too busy"
-    assert told == [f"{words} (try 2 of 3)", f"{words} (try 3 of 3)"]
+    assert texts == [f"{words} (try 2 of 3)", f"{words} (try 3 of 3)"]
 
 
 def test_an_interrupt_while_that_is_told_leaves_the_journal_right(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
     start = world.runtime.start
@@ -625,7 +625,7 @@ def test_an_interrupt_while_that_is_told_leaves_the_journal_right(
 
 
 def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
     look = LiveTimeline.look
@@ -645,7 +645,7 @@ def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(
     assert world.healthy()
 
 
-def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out(world: World) -> None:
+def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out(world: Drill) -> None:
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
 
@@ -654,10 +654,10 @@ def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out
     assert receipt is not None
     assert receipt.verdict.value != "recovered"
     assert "the fault could not be reverted: ray-worker-0 ended while starting" in receipt.problems
-    assert "reverted" not in world.told()
+    assert "reverted" not in world.moment_keys()
 
 
-def test_a_node_that_does_not_come_back_is_an_error_where_there_is_no_receipt(world: World) -> None:
+def test_a_node_that_does_not_come_back_is_an_error_where_there_is_no_receipt(world: Drill) -> None:
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
 
@@ -666,7 +666,7 @@ def test_a_node_that_does_not_come_back_is_an_error_where_there_is_no_receipt(wo
 
 
 def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
 
@@ -685,7 +685,7 @@ def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
 # --detach
 
 
-def test_without_waiting_it_returns_when_the_fault_is_reverted(world: World) -> None:
+def test_without_waiting_it_returns_when_the_fault_is_reverted(world: Drill) -> None:
     Training(world, epochs=1000)
 
     outcome = world.inject(after_epoch=2, duration=3.0, wait=False)
@@ -695,13 +695,13 @@ def test_without_waiting_it_returns_when_the_fault_is_reverted(world: World) -> 
     assert outcome.fault.reverted_at - outcome.fault.at == pytest.approx(3.0, abs=0.6)
     assert not world.jobs.get(JOB).final
     assert world.healthy()
-    assert "reverted" in world.told()
+    assert "reverted" in world.moment_keys()
 
 
 # Evidence
 
 
-def test_the_receipt_is_kept_in_the_object_store(world: World) -> None:
+def test_the_receipt_is_kept_in_the_object_store(world: Drill) -> None:
     Training(world)
 
     outcome = world.inject(after_epoch=2)
@@ -712,15 +712,15 @@ def test_the_receipt_is_kept_in_the_object_store(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["kill", "stop", "pause"])
-def test_a_fault_is_recorded_when_it_begins_and_when_it_is_reverted(world: World, kind: str) -> None:
+def test_a_fault_is_recorded_when_it_begins_and_when_it_is_reverted(world: Drill, kind: str) -> None:
     Training(world, epochs=40)
     seen: list[LoggedFault] = []
     node = world.node_id(W0)
 
     def look(moment: Moment) -> None:
         entries = world.store.list(f"{FAULTS_PREFIX}/{JOB}/")
-        found = [read_fault(world.store.get(entry.key)) for entry in entries]
-        seen.extend(fault for fault in found if fault is not None and fault not in seen)
+        records = [read_fault(world.store.get(entry.key)) for entry in entries]
+        seen.extend(fault for fault in records if fault is not None and fault not in seen)
 
     outcome = world.inject(W0, kind, after_epoch=2, on_moment=look)
 
@@ -733,7 +733,7 @@ def test_a_fault_is_recorded_when_it_begins_and_when_it_is_reverted(world: World
     ]
 
 
-def test_an_interrupted_fault_is_recorded_as_reverted(world: World) -> None:
+def test_an_interrupted_fault_is_recorded_as_reverted(world: Drill) -> None:
     Training(world)
 
     def interrupt(moment: Moment) -> None:
@@ -749,7 +749,7 @@ def test_an_interrupted_fault_is_recorded_as_reverted(world: World) -> None:
 
 
 def test_a_fault_that_cannot_be_recorded_is_told_once_and_tried_again_at_the_end(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
     tries: list[str] = []
@@ -777,7 +777,7 @@ def test_what_is_no_record_of_a_fault_is_passed_over(data: bytes) -> None:
 
 
 def test_a_receipt_that_cannot_be_kept_is_told_and_still_given(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
 
@@ -791,7 +791,7 @@ def test_a_receipt_that_cannot_be_kept_is_told_and_still_given(
     assert "the disk is full" in world.moments[-1].text
 
 
-def test_an_unreadable_ledger_is_a_problem_of_the_receipt_and_no_crash(world: World) -> None:
+def test_an_unreadable_ledger_is_a_problem_of_the_receipt_and_no_crash(world: Drill) -> None:
     Training(world)
 
     def cut_off(moment: Moment) -> None:
@@ -807,7 +807,7 @@ def test_an_unreadable_ledger_is_a_problem_of_the_receipt_and_no_crash(world: Wo
     assert world.healthy()
 
 
-def test_a_store_that_is_silent_for_a_while_costs_no_proof(world: World) -> None:
+def test_a_store_that_is_silent_for_a_while_costs_no_proof(world: Drill) -> None:
     Training(world)
 
     def cut_off(moment: Moment) -> None:
@@ -822,7 +822,7 @@ def test_a_store_that_is_silent_for_a_while_costs_no_proof(world: World) -> None
     assert receipt.verdict is Verdict.RECOVERED, receipt
 
 
-def test_a_cluster_that_falls_silent_for_good_is_a_problem(world: World) -> None:
+def test_a_cluster_that_falls_silent_for_good_is_a_problem(world: Drill) -> None:
     Training(world)
 
     def cut_off(moment: Moment) -> None:
@@ -838,7 +838,7 @@ def test_a_cluster_that_falls_silent_for_good_is_a_problem(world: World) -> None
 
 
 def test_a_checkpoint_that_cannot_be_read_back_is_a_problem(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lab.evidence import checkpoints
 
@@ -858,7 +858,7 @@ def test_a_checkpoint_that_cannot_be_read_back_is_a_problem(
 # Elastic runs
 
 
-def test_an_elastic_run_goes_on_with_fewer_ranks_and_the_receipt_says_how_many(world: World) -> None:
+def test_an_elastic_run_goes_on_with_fewer_ranks_and_the_receipt_says_how_many(world: Drill) -> None:
     Training(world, ranks=2, least=1, cpus=2.0, on=(W0, W1))
 
     receipt = world.inject(after_epoch=3, duration=30.0).receipt
@@ -868,7 +868,7 @@ def test_an_elastic_run_goes_on_with_fewer_ranks_and_the_receipt_says_how_many(w
     assert [ranks for _, ranks in receipt.world_size] == [2, 1]
 
 
-def test_the_node_is_not_brought_back_for_the_sake_of_ranks_that_the_run_can_do_without(world: World) -> None:
+def test_the_node_is_not_brought_back_for_the_sake_of_ranks_that_the_run_can_do_without(world: Drill) -> None:
     Training(world, ranks=2, least=1, cpus=2.0, on=(W0, W1), takeover=6.0)
 
     world.inject(after_epoch=3)

@@ -15,29 +15,29 @@ from lab.faults import FAULTS
 from lab.faults.kinds.head_kill import HeadKill
 from lab.services import HEAD
 from lab.topology import LabSpec
-from tests.unit.flows.world import JOB, RUN, W0, Training, World
+from tests.unit.flows.world import JOB, RUN, W0, Drill, Training
 
 AGAIN = "j2"
 
 
 @pytest.fixture(autouse=True)
-def clock(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FAULTS, "head-kill", lambda: HeadKill(world.clock))
 
 
-def with_redis(world: World) -> None:
+def with_redis(world: Drill) -> None:
     world.runtime.down()
     world.runtime.up(LabSpec(workers=2, cpus_per_worker=2, gcs_ft=True))
     world.clock.sleep(5)
     world.begin = world.clock()
 
 
-def end_with_the_head(world: World, status: str = "FAILED") -> None:
+def end_with_the_head(world: Drill, status: str = "FAILED") -> None:
     """The job dies when the head does."""
 
     def look() -> None:
-        found = world.runtime.status().service(HEAD)
-        if found is not None and found.state.value == "exited":
+        head = world.runtime.status().service(HEAD)
+        if head is not None and head.state.value == "exited":
             world.jobs.become(status, at=world.clock())
         elif not world.jobs.get(JOB).final:
             world.clock.after(0.2, look)
@@ -46,7 +46,7 @@ def end_with_the_head(world: World, status: str = "FAILED") -> None:
 
 
 def test_a_job_that_died_with_its_head_is_submitted_again_and_resumes(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_redis(world)
     first = Training(world)
@@ -80,10 +80,10 @@ def test_a_job_that_died_with_its_head_is_submitted_again_and_resumes(
     }  # fmt: skip
     assert receipt.verdict is Verdict.RECOVERED, receipt
     assert [a.attempt for a in receipt.attempts] == [1, 2]
-    assert "resubmitted" in world.told()
+    assert "resubmitted" in world.moment_keys()
 
 
-def test_a_job_that_goes_on_under_the_new_head_is_not_submitted_again(world: World) -> None:
+def test_a_job_that_goes_on_under_the_new_head_is_not_submitted_again(world: Drill) -> None:
     with_redis(world)
     Training(world, epochs=20)
 
@@ -95,7 +95,7 @@ def test_a_job_that_goes_on_under_the_new_head_is_not_submitted_again(world: Wor
 
 
 def test_without_a_memory_the_job_is_forgotten_and_has_failed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world, epochs=20)
     get = world.jobs.get
@@ -116,7 +116,7 @@ def test_without_a_memory_the_job_is_forgotten_and_has_failed(
     assert world.healthy()
 
 
-def test_only_the_head_can_be_hit(world: World) -> None:
+def test_only_the_head_can_be_hit(world: Drill) -> None:
     from lab.errors import RefusedError
 
     Training(world)

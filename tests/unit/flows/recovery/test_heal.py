@@ -18,19 +18,19 @@ from lab.runtime.active_faults import (
 )
 from lab.services import STORE
 from lab.topology import LabSpec, State
-from tests.unit.flows.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
 DEAD = (2**22 + 7, 1.0)
 """No process has such an id on Linux, where the limit is 2**22."""
 
 
-def left(world: World, kind: str = "pause", target: str = W0, at: float = 5.0) -> ActiveFaults:
+def left(world: Drill, kind: str = "pause", target: str = W0, at: float = 5.0) -> ActiveFaults:
     journal = ActiveFaults(world.runtime.folder())
     journal.keep(ActiveFault(kind, target, JOB, at, *DEAD))
     return journal
 
 
-def test_a_fault_that_was_left_is_undone_and_recorded(world: World) -> None:
+def test_a_fault_that_was_left_is_undone_and_recorded(world: Drill) -> None:
     world.runtime.pause(W0)
     journal = left(world)
     begun: list[ActiveFault] = []
@@ -44,7 +44,7 @@ def test_a_fault_that_was_left_is_undone_and_recorded(world: World) -> None:
     assert world.store.list(".raylab/faults/")
 
 
-def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: World) -> None:
+def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: Drill) -> None:
     world.runtime.pause(W0)
     ActiveFaults(world.runtime.folder()).keep(ActiveFault("pause", W0, JOB, 5.0, *myself()))
 
@@ -55,7 +55,7 @@ def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: World) -> None:
     assert status.state is State.PAUSED
 
 
-def test_a_service_that_ended_by_itself_is_told_from_one_that_a_fault_has_ended(world: World) -> None:
+def test_a_service_that_ended_by_itself_is_told_from_one_that_a_fault_has_ended(world: Drill) -> None:
     world.runtime.kill(W0)
     world.runtime.kill(W1)
     left(world, "kill")
@@ -63,7 +63,7 @@ def test_a_service_that_ended_by_itself_is_told_from_one_that_a_fault_has_ended(
     assert down_by_itself(world.runtime, world.lab.status()) == (W1,)
 
 
-def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: World) -> None:
+def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: Drill) -> None:
     world.runtime.kill(W0)
     left(world, "kill")
     world.host.failures["raylab", W0] = ServiceError("it does not start")
@@ -74,14 +74,14 @@ def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: World) -> Non
     assert len(left_behind(world.runtime)) == 1
 
 
-def test_in_a_lab_that_is_down_there_is_nothing_to_undo(world: World) -> None:
+def test_in_a_lab_that_is_down_there_is_nothing_to_undo(world: Drill) -> None:
     left(world)
     world.runtime.down()
     assert heal(world.lab) == ()
     assert left_behind(world.runtime) == ()
 
 
-def test_down_forgets_what_was_left(world: World) -> None:
+def test_down_forgets_what_was_left(world: Drill) -> None:
     left(world)
     world.lab.down()
     assert left_behind(world.runtime) == ()
@@ -90,7 +90,7 @@ def test_down_forgets_what_was_left(world: World) -> None:
 KEY, KEPT = "run/checkpoint_2/model.pt", ".raylab/kept/j1/checkpoint_2"
 
 
-def deleted_checkpoint(world: World) -> None:
+def deleted_checkpoint(world: Drill) -> None:
     """A labctl died after it had copied a checkpoint's file and deleted it."""
     world.store.put(f"{KEPT}/0", b"weights")
     uri = "s3://ray/run/checkpoint_2"
@@ -99,16 +99,16 @@ def deleted_checkpoint(world: World) -> None:
     journal.keep(ActiveFault("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo=memo))
 
 
-def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: World) -> None:
+def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Drill) -> None:
     deleted_checkpoint(world)
     left(world)
     begun: list[ActiveFault] = []
 
     world.lab.down()
-    (told,) = heal(world.lab, begun.append, clock=world.clock)
+    (put_back,) = heal(world.lab, begun.append, clock=world.clock)
 
-    assert (told.kind, told.target) == ("checkpoint-delete", STORE)
-    assert told.problem == "lab raylab is down, start it first: `labctl up`"
+    assert (put_back.kind, put_back.target) == ("checkpoint-delete", STORE)
+    assert put_back.problem == "lab raylab is down, start it first: `labctl up`"
     assert begun == []
     assert [entry.kind for entry in left_behind(world.runtime)] == ["checkpoint-delete"]
 
@@ -122,7 +122,7 @@ def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Worl
 
 
 def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_by_itself(
-    world: World,
+    world: Drill,
 ) -> None:
     deleted_checkpoint(world)
     left(world)
@@ -132,26 +132,26 @@ def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_b
     assert [entry.kind for entry in left_behind(world.runtime)] == ["checkpoint-delete"]
 
 
-def test_a_damaged_checkpoint_is_forgotten_with_all_objects(world: World) -> None:
+def test_a_damaged_checkpoint_is_forgotten_with_all_objects(world: Drill) -> None:
     deleted_checkpoint(world)
     world.lab.down(volumes=True)
     assert left_behind(world.runtime) == ()
 
 
-def test_a_checkpoint_fault_that_had_damaged_nothing_yet_is_forgotten_with_the_lab(world: World) -> None:
+def test_a_checkpoint_fault_that_had_damaged_nothing_yet_is_forgotten_with_the_lab(world: Drill) -> None:
     journal = ActiveFaults(world.runtime.folder())
     journal.keep(ActiveFault("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo={"rank": [W0, 11]}))
     world.lab.down()
     assert journal.lasting() == ()
 
 
-def test_the_newest_fault_is_undone_first(world: World) -> None:
+def test_the_newest_fault_is_undone_first(world: Drill) -> None:
     left(world, "kill", W0, 1.0)
     left(world, "kill", W1, 2.0)
     assert [healed.target for healed in heal(world.lab, clock=world.clock)] == [W1, W0]
 
 
-def test_a_second_fault_on_the_same_target_is_refused(world: World) -> None:
+def test_a_second_fault_on_the_same_target_is_refused(world: Drill) -> None:
     Training(world)
     left(world)
     with pytest.raises(RefusedError, match="fault pause") as caught:
@@ -163,7 +163,7 @@ def test_a_second_fault_on_the_same_target_is_refused(world: World) -> None:
         world.inject(W0)
 
 
-def test_a_fault_is_in_the_journal_while_it_lasts_and_gone_after(world: World) -> None:
+def test_a_fault_is_in_the_journal_while_it_lasts_and_gone_after(world: Drill) -> None:
     Training(world)
     journal = ActiveFaults(world.runtime.folder())
     seen = []

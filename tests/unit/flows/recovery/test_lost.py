@@ -20,7 +20,7 @@ def fault(at: float, reverted_at: float | None) -> LoggedFault:
 
 
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "lost"),
     [
         ([], (LOST,)),
         ([fault(7.0, 12.0)], ()),
@@ -31,9 +31,9 @@ def fault(at: float, reverted_at: float | None) -> LoggedFault:
     ids=["none", "during it", "from before it on", "before it", "after it"],
 )
 def test_an_attempt_is_lost_without_a_fault_unless_one_lasted(
-    faults: list[LoggedFault], told: tuple[str, ...]
+    faults: list[LoggedFault], lost: tuple[str, ...]
 ) -> None:
-    assert lost_without_fault(History.of(Story().events()), faults) == told
+    assert lost_without_fault(History.of(Story().events()), faults) == lost
 
 
 def test_an_attempt_that_an_elastic_run_ended_for_another_size_is_not_lost() -> None:
@@ -49,8 +49,8 @@ def test_the_last_attempt_is_not_lost_whatever_became_of_it() -> None:
 
 def test_of_several_runs_it_is_said_which() -> None:
     both: tuple[Event, ...] = (*Story(run="a").events(), *Story(run="b", takes_over=False).events())
-    (told,) = lost_without_fault(History.of(both), ())
-    assert told.startswith("attempt 1 of run a was lost")
+    (reason,) = lost_without_fault(History.of(both), ())
+    assert reason.startswith("attempt 1 of run a was lost")
 
 
 def test_the_faults_on_record_are_those_of_the_job() -> None:
@@ -59,4 +59,4 @@ def test_the_faults_on_record_are_those_of_the_job() -> None:
         entry = {"kind": "kill", "target": "ray-worker-0", "at": at, "reverted_at": None}
         store.put(f"{FAULTS_PREFIX}/{job}/{at}000-ray-worker-0.json", json.dumps(entry).encode())
     store.put(f"{FAULTS_PREFIX}/j1/damaged.json", b"{")
-    assert [found.at for found in recorded_faults(store, "j1")] == [3, 9]
+    assert [fault.at for fault in recorded_faults(store, "j1")] == [3, 9]

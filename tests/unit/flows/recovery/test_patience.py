@@ -13,7 +13,7 @@ from lab.flows.recovery import patience
 from lab.flows.recovery.patience import EPOCH_SECONDS, START_SECONDS, Patience
 from lab.flows.recovery.request import Moment
 from lab.flows.recovery.watch import Watch
-from tests.unit.flows.world import JOB, W0, Training, World
+from tests.unit.flows.world import JOB, W0, Drill, Training
 
 STEP = 2.0
 """Seconds between two looks."""
@@ -37,15 +37,15 @@ class Slow(Training):
         super().start_on(services)
 
 
-def waited(world: World, limit: float | None = None, until: float = 1e5) -> tuple[float, Patience]:
+def waited(world: Drill, limit: float | None = None, until: float = 1e5) -> tuple[float, Patience]:
     """Wait for the job in vain; seconds that it took."""
     watch = Watch(world.lab, JOB, world.clock)
-    found = Patience(watch, limit)
+    patience = Patience(watch, limit)
     while True:
         watch.poll()
-        found.observe()
-        if found.over or found.waited >= until:
-            return found.waited, found
+        patience.observe()
+        if patience.over or patience.waited >= until:
+            return patience.waited, patience
         world.clock.sleep(STEP)
 
 
@@ -56,7 +56,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> float:
     return 600.0
 
 
-def test_a_drill_on_a_slow_machine_waits_for_its_checkpoint_and_for_training_to_go_on(world: World) -> None:
+def test_a_drill_on_a_slow_machine_waits_for_its_checkpoint_and_for_training_to_go_on(world: Drill) -> None:
     world.jobs.become("PENDING")
     Slow(world, epochs=6, start_after=280.0)
 
@@ -67,7 +67,7 @@ def test_a_drill_on_a_slow_machine_waits_for_its_checkpoint_and_for_training_to_
     assert receipt.verdict is Verdict.RECOVERED, receipt
 
 
-def test_the_first_epoch_may_take_longer_than_the_start(world: World) -> None:
+def test_the_first_epoch_may_take_longer_than_the_start(world: Drill) -> None:
     training = Slow(world, epochs=3)
     training.seconds = EPOCH_SECONDS - 10
 
@@ -84,7 +84,7 @@ def test_the_first_epoch_may_take_longer_than_the_start(world: World) -> None:
     ],
 )
 def test_where_nothing_moves_the_wait_ends_and_says_what_it_waited_for(
-    world: World, status: str, said: str
+    world: Drill, status: str, said: str
 ) -> None:
     world.jobs.become(status)
     world.jobs.output[JOB] = "importing torch\nstill importing\n"
@@ -101,32 +101,32 @@ def test_where_nothing_moves_the_wait_ends_and_says_what_it_waited_for(
 
 @pytest.mark.parametrize("after", [None, 600.0])
 def test_a_head_that_is_down_is_told_within_ten_seconds_and_waited_for_half_a_minute(
-    world: World, after: float | None
+    world: Drill, after: float | None
 ) -> None:
     world.jobs.become("RUNNING")
     down_at, told_at = world.clock() + 60.0, list[float]()
     world.clock.after(60.0, lambda: setattr(world.api, "fail", HeadDownError("the head is down")))
 
-    def told(moment: Moment) -> None:
+    def note(moment: Moment) -> None:
         if moment.key == "note head":
             told_at.append(world.clock())
 
     with pytest.raises(WaitTimeoutError, match="down for 30 s"):
-        world.inject(job=JOB, after_seconds=after, on_moment=told)
+        world.inject(job=JOB, after_seconds=after, on_moment=note)
 
     assert len(told_at) == 1
     assert told_at[0] - down_at < 10.0
     assert 30.0 <= world.clock() - down_at < 35.0
 
 
-def test_a_head_that_is_away_for_a_moment_ends_no_wait_of_a_silent_job(world: World) -> None:
+def test_a_head_that_is_away_for_a_moment_ends_no_wait_of_a_silent_job(world: Drill) -> None:
     world.jobs.become("RUNNING")
     world.clock.after(60.0, lambda: setattr(world.api, "fail", HeadDownError("the head is down")))
     world.clock.after(65.0, lambda: setattr(world.api, "fail", None))
     assert waited(world)[0] == pytest.approx(START_SECONDS, abs=STEP)
 
 
-def test_a_head_that_is_started_again_in_time_ends_no_wait(world: World) -> None:
+def test_a_head_that_is_started_again_in_time_ends_no_wait(world: Drill) -> None:
     Training(world, epochs=30)
     world.clock.after(10.0, lambda: setattr(world.api, "fail", HeadDownError("the head is down")))
     world.clock.after(30.0, lambda: setattr(world.api, "fail", None))
@@ -135,23 +135,23 @@ def test_a_head_that_is_started_again_in_time_ends_no_wait(world: World) -> None
 
     assert receipt is not None
     assert receipt.verdict is Verdict.RECOVERED, receipt
-    told = [moment.text for moment in world.moments if moment.key == "note head"]
-    assert told == ["the head is down", "the head answers again"]
+    texts = [moment.text for moment in world.moments if moment.key == "note head"]
+    assert texts == ["the head is down", "the head answers again"]
 
 
-def test_an_explicit_limit_holds_although_the_job_gets_on(world: World) -> None:
+def test_an_explicit_limit_holds_although_the_job_gets_on(world: Drill) -> None:
     Training(world, epochs=1000)
-    with pytest.raises(WaitTimeoutError, match=r"waited 60 s .* 60 s have passed: ") as caught:
+    with pytest.raises(WaitTimeoutError, match=r"waited 60 s .* passed: ") as caught:
         world.inject(after_epoch=900, timeout=60.0)
     assert "--timeout 10m, or none" in caught.value.hint
 
 
-def test_an_explicit_limit_holds_although_nothing_moves_for_long(world: World) -> None:
+def test_an_explicit_limit_holds_although_nothing_moves_for_long(world: Drill) -> None:
     world.jobs.become("RUNNING")
     assert waited(world, limit=2000.0)[0] == pytest.approx(2000.0, abs=1)
 
 
-def grows(world: World, every: float, sign: Callable[[int], None], times: int = 10_000) -> None:
+def grows(world: Drill, every: float, sign: Callable[[int], None], times: int = 10_000) -> None:
     """Let the sign come again and again."""
 
     def again(number: int = 0) -> None:
@@ -164,7 +164,7 @@ def grows(world: World, every: float, sign: Callable[[int], None], times: int = 
 
 @pytest.mark.parametrize("sign", ["output", "ledger", "nodes"])
 def test_whatever_moves_is_a_reason_to_go_on_waiting_but_not_for_ever(
-    world: World, sign: str, bound: float
+    world: Drill, sign: str, bound: float
 ) -> None:
     world.jobs.become("RUNNING")
 
@@ -180,46 +180,46 @@ def test_whatever_moves_is_a_reason_to_go_on_waiting_but_not_for_ever(
 
     grows(world, START_SECONDS - 20, show)
 
-    took, found = waited(world)
+    took, patience = waited(world)
 
     assert took == pytest.approx(bound, abs=20)
-    assert "it has made no progress for 6" in found.over
+    assert "it has made no progress for 6" in patience.over
 
 
-def test_signs_that_stop_are_waited_for_from_the_last_one_on(world: World) -> None:
+def test_signs_that_stop_are_waited_for_from_the_last_one_on(world: Drill) -> None:
     world.jobs.become("RUNNING")
     grows(world, 250.0, lambda number: world.jobs.output.update({JOB: "x" * number}), times=4)
 
     assert waited(world)[0] == pytest.approx(1000.0 + START_SECONDS, abs=20)
 
 
-def test_epochs_that_are_reported_are_waited_for_however_many_there_are(world: World, bound: float) -> None:
+def test_epochs_that_are_reported_are_waited_for_however_many_there_are(world: Drill, bound: float) -> None:
     Slow(world, epochs=1000)
-    took, found = waited(world, until=3 * bound)
+    took, patience = waited(world, until=3 * bound)
     assert took == pytest.approx(3 * bound, abs=STEP)
-    assert found.over == ""
+    assert patience.over == ""
 
 
-def test_a_job_that_starts_from_scratch_again_and_again_gets_no_further(world: World, bound: float) -> None:
+def test_a_job_that_starts_from_scratch_again_and_again_gets_no_further(world: Drill, bound: float) -> None:
     training = Slow(world, resumes=False, epochs=100)
     training.seconds = 20.0
     grows(world, 70.0, lambda _: setattr(training, "crashes", True))
-    took, found = waited(world)
+    took, patience = waited(world)
     assert bound <= took < 2 * bound
-    assert "it has made no progress for 6" in found.over
+    assert "it has made no progress for 6" in patience.over
 
 
-def test_once_the_pace_is_known_a_rank_that_hangs_is_given_up_after_five_epochs(world: World) -> None:
+def test_once_the_pace_is_known_a_rank_that_hangs_is_given_up_after_five_epochs(world: Drill) -> None:
     training = Slow(world, epochs=1000)
 
     def hang() -> None:
         training.due = 1e12
 
     world.clock.after(650.0, hang)
-    took, found = waited(world)
+    took, hanging = waited(world)
 
     assert took == pytest.approx(601 + patience.EPOCHS * 200.0, abs=210)
-    assert found.phase.text == "attempt 1 has reported epoch 3, and nothing after it; one took up to 200 s"
+    assert hanging.phase.text == "attempt 1 has reported epoch 3, and nothing after it; one took up to 200 s"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_once_the_pace_is_known_a_rank_that_hangs_is_given_up_after_five_epochs(
         (["attempt_started", "failure_detected"], "attempt 1 has ended, and no other has begun"),
     ],
 )
-def test_what_the_job_is_at_is_said(world: World, events: list[str], said: str) -> None:
+def test_what_the_job_is_at_is_said(world: Drill, events: list[str], said: str) -> None:
     world.jobs.become("RUNNING")
     for event in events:
         workers = [{"rank": 0, "node_id": world.node_id(W0)}]
@@ -240,7 +240,7 @@ def test_what_the_job_is_at_is_said(world: World, events: list[str], said: str) 
     assert waited(world)[1].phase.text == said
 
 
-def test_a_fault_that_lasts_longer_than_the_patience_is_no_stall(world: World) -> None:
+def test_a_fault_that_lasts_longer_than_the_patience_is_no_stall(world: Drill) -> None:
     Training(world, epochs=30, takeover=START_SECONDS + 10, cpus=2.0)
 
     receipt = world.inject(after_epoch=2, duration=2 * START_SECONDS).receipt
@@ -249,19 +249,19 @@ def test_a_fault_that_lasts_longer_than_the_patience_is_no_stall(world: World) -
     assert receipt.verdict is Verdict.RECOVERED, receipt
 
 
-def test_a_training_that_does_not_go_on_is_given_up_and_that_is_told(world: World) -> None:
+def test_a_training_that_does_not_go_on_is_given_up_and_that_is_told(world: Drill) -> None:
     Training(world, takeover=1e6)
 
     receipt = world.inject(after_epoch=2).receipt
 
     assert receipt is not None
     assert receipt.verdict is Verdict.NOT_VERIFIED
-    (told,) = (m.text for m in world.moments if m.key == "note")
-    assert told.startswith("nothing has moved for 300 s: attempt 1 has ended")
+    (text,) = (m.text for m in world.moments if m.key == "note")
+    assert text.startswith("nothing has moved for 300 s: attempt 1 has ended")
 
 
 def test_an_armed_fault_that_does_not_act_is_given_up_once_its_epoch_is_over(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Never(type(FAULTS["exception-at-epoch"]())):  # type: ignore[misc]
         def inject(self, scene: object) -> None:

@@ -33,18 +33,18 @@ ATTEMPTS = (
 
 
 def test_what_followed_from_the_check() -> None:
-    told = of_events(EVENTS, record(), ATTEMPTS)
-    assert told is not None
-    assert (told.noticed_at, told.avoided_at, told.until) == (AT + 3, AT + 3.2, AT + 30)
-    assert (told.reset, told.reset_at, told.charged) == ("AutopilotNoExecute", AT + 6, False)
+    steering = of_events(EVENTS, record(), ATTEMPTS)
+    assert steering is not None
+    assert (steering.noticed_at, steering.avoided_at, steering.until) == (AT + 3, AT + 3.2, AT + 30)
+    assert (steering.reset, steering.reset_at, steering.charged) == ("AutopilotNoExecute", AT + 6, False)
 
 
 def test_a_warning_is_not_what_a_sick_gpu_has() -> None:
     warning = event(3, AT + 3, "Health", "WARN", "ray-worker-0 cpu is WARN: disk-latency")
     assert of_events((warning,), record(), ()) is None
-    told = of_events((warning,), record(Expected.DOUBTED), ())
-    assert told is not None
-    assert (told.state, told.avoided_at, told.reset) == ("WARN", None, "")
+    steering = of_events((warning,), record(Expected.DOUBTED), ())
+    assert steering is not None
+    assert (steering.state, steering.avoided_at, steering.reset) == ("WARN", None, "")
 
 
 def test_nothing_noticed_is_nothing() -> None:

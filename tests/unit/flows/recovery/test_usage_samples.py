@@ -13,13 +13,13 @@ from lab.errors import EngineError, StoreError
 from lab.flows.recovery import usage_samples as module
 from lab.flows.recovery.usage_samples import Sample, Sampler, Samples, key_of, read_samples
 from lab.topology import Usage
-from tests.unit.flows.world import W0, W1, World
+from tests.unit.flows.world import W0, W1, Drill
 
 RECEIPT = ".raylab/receipts/job-1-1800000000.json"
 
 
 @pytest.fixture
-def asked(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def asked(world: Drill, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Which services were measured, each time; they use 50 % of a core and 1000 bytes."""
     calls: list[tuple[str, ...]] = []
 
@@ -31,21 +31,21 @@ def asked(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]
     return calls
 
 
-def test_every_node_and_the_store_are_sampled(world: World, asked: list[tuple[str, ...]]) -> None:
+def test_every_node_and_the_store_are_sampled(world: Drill, asked: list[tuple[str, ...]]) -> None:
     sampler = Sampler(world.lab, clock=world.clock)
     sampler.look()
     world.clock.sleep(2)
     sampler.look()
-    found = sampler.stop()
+    sampled = sampler.stop()
 
     assert set(asked[0]) == {"ray-head", W0, W1, "minio"}
-    assert [s.at for s in found.samples if s.service == W0] == [world.clock() - 2, world.clock()]
-    assert found.samples[0] == Sample(world.clock() - 2, "minio", 50.0, 1000, None)
-    assert found.problem == ""
+    assert [s.at for s in sampled.samples if s.service == W0] == [world.clock() - 2, world.clock()]
+    assert sampled.samples[0] == Sample(world.clock() - 2, "minio", 50.0, 1000, None)
+    assert sampled.problem == ""
 
 
 def test_a_thread_samples_until_it_is_stopped(
-    world: World, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+    world: Drill, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     third, measure = threading.Event(), world.runtime.usage
 
@@ -59,14 +59,14 @@ def test_a_thread_samples_until_it_is_stopped(
     sampler.start()
     sampler.start()
     assert third.wait(10)
-    found = sampler.stop()
+    sampled = sampler.stop()
 
     assert len(asked) >= 3
-    assert len(found.samples) == 4 * len(asked)
+    assert len(sampled.samples) == 4 * len(asked)
 
 
 def test_what_cannot_be_measured_is_said_and_does_not_raise(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def usage(services: Sequence[str]) -> dict[str, Usage]:
         raise EngineError("the engine is gone")
@@ -79,7 +79,7 @@ def test_what_cannot_be_measured_is_said_and_does_not_raise(
 
 
 def test_a_cluster_that_is_silent_leaves_what_the_runtime_measures(
-    world: World, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+    world: Drill, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.api.silence()
     sampler = Sampler(world.lab, clock=world.clock)
@@ -88,7 +88,7 @@ def test_a_cluster_that_is_silent_leaves_what_the_runtime_measures(
     assert {s.cpu_percent for s in sampler.stop().samples} == {50.0}
 
 
-def test_samples_are_kept_beside_their_receipt_and_read_back(world: World) -> None:
+def test_samples_are_kept_beside_their_receipt_and_read_back(world: Drill) -> None:
     taken = Samples((Sample(1.0, W0, 12.5, 7, None), Sample(3.0, W0, None, None, 80.0)))
     key = taken.keep(world.store, RECEIPT)
 
@@ -97,7 +97,7 @@ def test_samples_are_kept_beside_their_receipt_and_read_back(world: World) -> No
     assert read_samples(world.store.get(key)) == taken
 
 
-def test_a_store_that_is_away_is_the_callers_to_know(world: World) -> None:
+def test_a_store_that_is_away_is_the_callers_to_know(world: Drill) -> None:
     world.store.failure = StoreError("gone")
     with pytest.raises(StoreError):
         Samples().keep(world.store, RECEIPT)

@@ -50,15 +50,17 @@ def kill_receipt() -> Receipt:
 
 def usage(begin: float = AT - 40, seconds: int = 90) -> tuple[Sample, ...]:
     """Samples of a lab whose first worker is gone for a while."""
-    found = []
+    samples = []
     for step in range(0, seconds, 2):
         at = begin + step
         wave = 20 * math.sin(step / 5)
-        found.append(Sample(at, "ray-head", 30 + wave / 4, int(0.9e9)))
-        found.append(Sample(at, "ray-worker-1", 100 + wave if at > AT + 5 else 6.0, int(1.1e9 + step * 5e6)))
+        samples.append(Sample(at, "ray-head", 30 + wave / 4, int(0.9e9)))
+        samples.append(
+            Sample(at, "ray-worker-1", 100 + wave if at > AT + 5 else 6.0, int(1.1e9 + step * 5e6))
+        )
         if not AT <= at <= AT + 4:
-            found.append(Sample(at, "ray-worker-0", 104 + wave if at < AT else 7.0, int(1.2e9)))
-    return tuple(found)
+            samples.append(Sample(at, "ray-worker-0", 104 + wave if at < AT else 7.0, int(1.2e9)))
+    return tuple(samples)
 
 
 def full(**changes: Any) -> ReportEvidence:

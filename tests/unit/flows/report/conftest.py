@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.flows.world import World
+from tests.unit.flows.world import Drill
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> Drill:
     """A fake lab that is up."""
-    return World()
+    return Drill()

@@ -31,7 +31,7 @@ class Answers:
         (step,) = query["step"]
         assert (method, step) == ("GET", "5.0")
         times = [NOW - 60 + 5 * place for place in range(13)]
-        found = [
+        series = [
             {
                 "metric": {
                     "service": f"<w{line}>",
@@ -47,8 +47,8 @@ class Answers:
             for line in range(10)
         ]
         if query["query"] == ["raylab_fault_active"]:
-            found = [{"metric": {}, "values": [[at, "1" if at < NOW - 40 else "0"] for at in times]}]
-        return Reply(200, {}, json.dumps({"data": {"result": found}}).encode())
+            series = [{"metric": {}, "values": [[at, "1" if at < NOW - 40 else "0"] for at in times]}]
+        return Reply(200, {}, json.dumps({"data": {"result": series}}).encode())
 
 
 @pytest.fixture(scope="module")

@@ -295,7 +295,7 @@ def test_a_failed_installation_says_why_and_where_the_log_lies(
 
 
 def test_too_little_space_is_told_with_numbers_before_anything_is_done(fake: FakeMachine) -> None:
-    with pytest.raises(SetupError, match=r"0\.05 GB .*cli needs 0\.2 GB"):
+    with pytest.raises(SetupError, match=r"0\.05 GB .*0\.2 GB"):
         install(fake, free_bytes=lambda _: 0.05e9)
     assert not fake.did("venv$|pip install")
 

@@ -72,9 +72,9 @@ def test_amd_gpus_are_the_nodes_with_simd_units_and_their_render_node_is_the_ker
     gpu(tmp_path, 1, minor=129)
     gpu(tmp_path, 2, minor=128, gfx=90402, memory=192 * GIB)
     groups = {"kfd": 105, "renderD128": 105, "renderD129": 44}
-    found = amd_gpus(tmp_path, group=lambda path: groups[path.name])
-    assert found.problem == ""
-    assert found.gpus == (
+    detection = amd_gpus(tmp_path, group=lambda path: groups[path.name])
+    assert detection.problem == ""
+    assert detection.gpus == (
         Gpu(
             Vendor.AMD,
             "GPU-0000000000001001",
@@ -104,9 +104,9 @@ def test_nodes_are_counted_in_the_order_of_their_numbers_not_of_their_spelling(t
     for number in range(2, 10):
         gpu(tmp_path, number, minor=120 + 8 * number)
     gpu(tmp_path, 10, minor=250)
-    found = amd_gpus(tmp_path).gpus
-    assert [g.index for g in found] == list(range(9))
-    assert [g.render_minor for g in found] == [136, 144, 152, 160, 168, 176, 184, 192, 250]
+    gpus = amd_gpus(tmp_path).gpus
+    assert [g.index for g in gpus] == list(range(9))
+    assert [g.render_minor for g in gpus] == [136, 144, 152, 160, 168, 176, 184, 192, 250]
 
 
 @pytest.mark.parametrize("cores", [0, 16], ids=["a node of its own", "one node with the cores"])
@@ -123,24 +123,24 @@ def test_the_processors_own_gpu_is_left_out_but_counts_in_hips_order(tmp_path: P
     gpu(tmp_path, 1, minor=129, gfx=110000, memory=24 * GIB)
     if not cores:
         gpu(tmp_path, 2, minor=128, gfx=100306, simd=4, unique=0, memory=GIB // 2)
-    found = amd_gpus(tmp_path)
-    assert [(g.index, g.name) for g in found.gpus] == [(1 if cores else 0, "gfx1100")]
-    assert "left out: built into the processor, 512 MiB" in found.problem
-    assert ("gfx90c" if cores else "gfx1036") in found.problem
+    detection = amd_gpus(tmp_path)
+    assert [(g.index, g.name) for g in detection.gpus] == [(1 if cores else 0, "gfx1100")]
+    assert "left out: built into the processor, 512 MiB" in detection.problem
+    assert ("gfx90c" if cores else "gfx1036") in detection.problem
 
 
 def test_a_gpu_of_unknown_memory_and_without_unique_id_is_taken(tmp_path: Path) -> None:
     gpu(tmp_path, 1, minor=128, unique=0, memory=0)
-    (found,) = amd_gpus(tmp_path).gpus
-    assert (found.uuid, found.memory_bytes, found.label) == ("", 0, "gfx90a")
+    (taken,) = amd_gpus(tmp_path).gpus
+    assert (taken.uuid, taken.memory_bytes, taken.label) == ("", 0, "gfx90a")
 
 
 def test_a_gpu_that_this_user_may_not_open_is_left_out_with_the_groups_to_join(tmp_path: Path) -> None:
     gpu(tmp_path, 1, minor=128)
-    found = amd_gpus(tmp_path, accessible=lambda path: path.name != "renderD128")
-    assert found.gpus == ()
-    assert "/dev/dri/renderD128" in found.problem
-    assert "render" in found.hint
+    detection = amd_gpus(tmp_path, accessible=lambda path: path.name != "renderD128")
+    assert detection.gpus == ()
+    assert "/dev/dri/renderD128" in detection.problem
+    assert "render" in detection.hint
 
 
 def test_a_gpu_whose_owners_cannot_be_told_is_taken_without_groups(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_a_gpu_whose_owners_cannot_be_told_is_taken_without_groups(tmp_path: Pat
         raise PermissionError(path)
 
     gpu(tmp_path, 1, minor=128)
-    (found,) = amd_gpus(tmp_path, group=unknown).gpus
-    assert found.groups == ()
+    (taken,) = amd_gpus(tmp_path, group=unknown).gpus
+    assert taken.groups == ()
 
 
 def test_a_node_that_a_container_may_not_read_is_not_there(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_a_node_that_a_container_may_not_read_is_not_there(tmp_path: Path) -> No
 
 
 def test_without_the_kernel_driver_there_is_no_amd_gpu(tmp_path: Path) -> None:
-    found = amd_gpus(tmp_path)
-    assert found.gpus == ()
-    assert "not loaded" in found.problem
-    assert "modprobe amdgpu" in found.hint
+    detection = amd_gpus(tmp_path)
+    assert detection.gpus == ()
+    assert "not loaded" in detection.problem
+    assert "modprobe amdgpu" in detection.hint
 
 
 def test_a_driver_with_processors_only_sees_no_amd_gpu(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def make(
     amd: tuple[Gpu, ...] = (),
     share: bool = False,
 ) -> GpuPlan:
-    def seen(found: tuple[Gpu, ...], problem: str) -> Callable[[], Detection]:
-        return lambda: Detection(found) if found else Detection(problem=problem, hint="load it")
+    def seen(gpus: tuple[Gpu, ...], problem: str) -> Callable[[], Detection]:
+        return lambda: Detection(gpus) if gpus else Detection(problem=problem, hint="load it")
 
     return gpus.plan(
         GpuRequest(choice, chosen, share),

@@ -108,8 +108,8 @@ def never() -> GpuHost:
     raise AssertionError("the engine is not asked where there are no GPUs")
 
 
-def host(found: GpuHost) -> Callable[[], GpuHost]:
-    return lambda: found
+def host(machine: GpuHost) -> Callable[[], GpuHost]:
+    return lambda: machine
 
 
 def test_without_gpus_the_engine_is_not_asked() -> None:

@@ -58,10 +58,10 @@ def seen(libraries: Path, machine: Machine, **variables: str) -> Any:
 
 def test_the_machines_gpus_are_detected(libraries: Path, machine: Machine) -> None:
     machine.has(*GPUS)
-    found = detected(libraries, machine)
-    assert [gpu["uuid"] for gpu in found["gpus"]] == list(GPUS)
-    assert found["gpus"][7]["device_nodes"][0] == "/dev/nvidia7"
-    assert found["gpus"][0]["memory_bytes"] == 81559 << 20
+    document = detected(libraries, machine)
+    assert [gpu["uuid"] for gpu in document["gpus"]] == list(GPUS)
+    assert document["gpus"][7]["device_nodes"][0] == "/dev/nvidia7"
+    assert document["gpus"][0]["memory_bytes"] == 81559 << 20
     machine.remove()
     assert detected(libraries, machine)["problem"] == "NVIDIA's driver is installed but not loaded"
 
@@ -70,23 +70,23 @@ def test_a_lost_gpu_and_one_without_an_optional_function(libraries: Path, machin
     machine.without = ("nvmlDeviceGetMinorNumber", "nvmlDeviceGetMemoryInfo")
     machine.has(*GPUS[:2])
     machine.change(GPUS[0], lost=1)
-    found = detected(libraries, machine)
-    assert found["problem"] == "GPU 0 is left out: GPU is lost"
-    (gpu,) = found["gpus"]
+    document = detected(libraries, machine)
+    assert document["problem"] == "GPU 0 is left out: GPU is lost"
+    (gpu,) = document["gpus"]
     assert (gpu["uuid"], gpu["memory_bytes"], gpu["device_nodes"]) == (GPUS[1], 0, [])
 
 
 def test_a_gpu_in_mig_mode_is_its_slices_for_nvml_and_for_cuda(libraries: Path, machine: Machine) -> None:
     machine.has(*GPUS[:2], slices=SLICES[:2])
     assert [gpu["uuid"] for gpu in detected(libraries, machine)["gpus"]] == [*SLICES[:2], GPUS[1]]
-    found = seen(libraries, machine)["gpus"]
-    assert [gpu["gpu"] for gpu in found] == [uuid[4:] for uuid in (GPUS[1], *SLICES[:2])]
+    gpus = seen(libraries, machine)["gpus"]
+    assert [gpu["gpu"] for gpu in gpus] == [uuid[4:] for uuid in (GPUS[1], *SLICES[:2])]
 
 
 def test_cuda_obeys_its_variable_and_loses_what_is_lost(libraries: Path, machine: Machine) -> None:
     machine.has(*GPUS[:2])
-    found = seen(libraries, machine, CUDA_VISIBLE_DEVICES=GPUS[1])
-    assert found == {"gpus": [{"gpu": GPUS[1][4:], "name": "NVIDIA H100 80GB HBM3"}], "problem": ""}
+    document = seen(libraries, machine, CUDA_VISIBLE_DEVICES=GPUS[1])
+    assert document == {"gpus": [{"gpu": GPUS[1][4:], "name": "NVIDIA H100 80GB HBM3"}], "problem": ""}
     machine.change(GPUS[1], lost=1)
     assert seen(libraries, machine, CUDA_VISIBLE_DEVICES=GPUS[1])["problem"].endswith("sees no GPU")
 

@@ -98,9 +98,9 @@ class FakeNvml:
 
 def nvidia(*devices: SimpleNamespace, init: Exception | None = None) -> Detection:
     nvml = FakeNvml(*devices, init=init)
-    found = nvidia_gpus(lambda: cast("ModuleType", nvml))
+    detection = nvidia_gpus(lambda: cast("ModuleType", nvml))
     assert nvml.opened == 0, "NVML was left open"
-    return found
+    return detection
 
 
 def test_every_nvidia_gpu_is_found_with_its_uuid_memory_and_device_nodes() -> None:
@@ -127,9 +127,9 @@ def test_every_nvidia_gpu_is_found_with_its_uuid_memory_and_device_nodes() -> No
 def test_under_wsl2_a_gpu_has_no_device_node_of_its_own_and_is_found_all_the_same() -> None:
     there = device(0)
     there.minor = None
-    found = nvidia(there)
-    assert [(gpu.uuid, gpu.device_nodes) for gpu in found.gpus] == [("GPU-00000000", ())]
-    assert found.problem == ""
+    detection = nvidia(there)
+    assert [(gpu.uuid, gpu.device_nodes) for gpu in detection.gpus] == [("GPU-00000000", ())]
+    assert detection.problem == ""
 
 
 @pytest.mark.parametrize(
@@ -149,32 +149,32 @@ def test_a_driver_without_an_optional_function_lacks_one_field_and_no_gpu(
 
     whole = nvidia(device(0)).gpus[0]
     monkeypatch.setattr(FakeNvml, function, lacking)
-    found = nvidia(device(0))
-    assert found.problem == ""
-    assert found.gpus == (replace(whole, **{field: instead}),)
+    detection = nvidia(device(0))
+    assert detection.problem == ""
+    assert detection.gpus == (replace(whole, **{field: instead}),)
 
 
 def test_a_gpu_in_mig_mode_contributes_its_slices_and_not_itself() -> None:
-    found = nvidia(mig(0, ["1g.10gb", None, "1g.10gb"]), device(1))
-    assert [gpu.uuid for gpu in found.gpus] == ["MIG-0000-0", "MIG-0000-2", "GPU-00000001"]
-    assert [gpu.index for gpu in found.gpus] == [0, 0, 1]
-    assert found.gpus[0].device_nodes[0] == "/dev/nvidia0"
-    assert found.problem == ""
+    detection = nvidia(mig(0, ["1g.10gb", None, "1g.10gb"]), device(1))
+    assert [gpu.uuid for gpu in detection.gpus] == ["MIG-0000-0", "MIG-0000-2", "GPU-00000001"]
+    assert [gpu.index for gpu in detection.gpus] == [0, 0, 1]
+    assert detection.gpus[0].device_nodes[0] == "/dev/nvidia0"
+    assert detection.problem == ""
 
 
 def test_a_gpu_in_mig_mode_without_slices_is_a_problem_with_the_command_that_makes_them() -> None:
-    found = nvidia(mig(0, [None, None]))
-    assert found.gpus == ()
-    assert "no slice" in found.problem
-    assert "nvidia-smi mig -i 0" in found.hint
+    detection = nvidia(mig(0, [None, None]))
+    assert detection.gpus == ()
+    assert "no slice" in detection.problem
+    assert "nvidia-smi mig -i 0" in detection.hint
 
 
 def test_a_lost_gpu_is_left_out_and_named() -> None:
     lost = device(1)
     lost.lost = True
-    found = nvidia(device(0), lost, device(2))
-    assert [gpu.index for gpu in found.gpus] == [0, 2]
-    assert "GPU 1 is left out: GPU is lost" in found.problem
+    detection = nvidia(device(0), lost, device(2))
+    assert [gpu.index for gpu in detection.gpus] == [0, 2]
+    assert "GPU 1 is left out: GPU is lost" in detection.problem
 
 
 def test_a_gpu_without_memory_of_its_own_has_an_unknown_size() -> None:
@@ -195,10 +195,10 @@ def test_a_gpu_without_memory_of_its_own_has_an_unknown_size() -> None:
     ],
 )
 def test_why_nvml_has_no_gpu_is_told_apart(init: Exception | None, problem: str, hint: str) -> None:
-    found = nvidia(init=init)
-    assert found.gpus == ()
-    assert problem in found.problem
-    assert hint in found.hint
+    detection = nvidia(init=init)
+    assert detection.gpus == ()
+    assert problem in detection.problem
+    assert hint in detection.hint
 
 
 def test_missing_nvml_bindings_are_a_problem_not_a_crash() -> None:

@@ -39,13 +39,13 @@ Data = Mapping[str, Any]
 
 def table(name: str) -> dict[str, Any]:
     """A file of cases."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return document
 
 
 def quota(resource: str, amounts: Iterable[str | None]) -> Quota:
     """Nominal quota, borrowing and lending limit."""
-    return Quota(*(None if each is None else amount(resource, str(each)) for each in amounts))  # type: ignore[arg-type]
+    return Quota(*(None if value is None else amount(resource, str(value)) for value in amounts))  # type: ignore[arg-type]
 
 
 def groups(data: Iterable[Mapping[str, Mapping[str, list[str]]]]) -> tuple[ResourceGroup, ...]:
@@ -54,7 +54,7 @@ def groups(data: Iterable[Mapping[str, Mapping[str, list[str]]]]) -> tuple[Resou
         ResourceGroup(
             tuple(next(iter(flavors.values()))),
             tuple(
-                FlavorQuotas(name, {resource: quota(resource, each) for resource, each in quotas.items()})
+                FlavorQuotas(name, {resource: quota(resource, given) for resource, given in quotas.items()})
                 for name, quotas in flavors.items()
             ),
         )
@@ -104,8 +104,8 @@ def flavor(data: Data) -> ResourceFlavor:
     return ResourceFlavor(
         data["name"],
         data.get("labels", {}),
-        tuple(Taint(**each) for each in data.get("taints", ())),
-        tuple(Toleration(**each) for each in data.get("tolerations", ())),
+        tuple(Taint(**taint) for taint in data.get("taints", ())),
+        tuple(Toleration(**toleration) for toleration in data.get("tolerations", ())),
     )
 
 
@@ -114,11 +114,11 @@ def pod_set(data: Data) -> PodSet:
     return PodSet(
         data.get("name", "main"),
         data.get("count", 1),
-        {resource: amount(resource, each) for resource, each in data["asks"].items()},
+        {resource: amount(resource, asked) for resource, asked in data["asks"].items()},
         data.get("min"),
         data.get("selector", {}),
-        tuple(requirements(each) for each in data.get("affinity", ())),
-        tuple(Toleration(**each) for each in data.get("tolerations", ())),
+        tuple(requirements(term) for term in data.get("affinity", ())),
+        tuple(Toleration(**toleration) for toleration in data.get("tolerations", ())),
     )
 
 
@@ -128,12 +128,12 @@ def admission(data: Data) -> Admission:
         data["queue"],
         tuple(
             PodSetAdmission(
-                each.get("name", "main"),
-                each.get("count", 1),
-                {resource: flavor for resource, (flavor, _) in each["holds"].items()},
-                {resource: amount(resource, str(total)) for resource, (_, total) in each["holds"].items()},
+                pod.get("name", "main"),
+                pod.get("count", 1),
+                {resource: flavor for resource, (flavor, _) in pod["holds"].items()},
+                {resource: amount(resource, str(total)) for resource, (_, total) in pod["holds"].items()},
             )
-            for each in data["pods"]
+            for pod in data["pods"]
         ),
     )
 
@@ -150,7 +150,7 @@ def workload(data: Data) -> Workload:
         namespace,
         name,
         data.get("door", ""),
-        tuple(pod_set(each) for each in data["pods"]),
+        tuple(pod_set(pod) for pod in data["pods"]),
         data.get("uid", ""),
         NOW + data.get("created", -NOW),
         priority=data.get("priority", 0),
@@ -170,15 +170,15 @@ def workload(data: Data) -> Workload:
 
 def setup(*parts: Data, namespaces: Mapping[str, Mapping[str, str]], config: Config) -> Setup:
     """Queues, cohorts and flavors of all these parts; of the same name, the last counts."""
-    queues = [queue(each) for part in parts for each in part.get("queues", ())]
-    cohorts = [cohort(each) for part in parts for each in part.get("cohorts", ())]
-    doors = [door(each) for part in parts for each in part.get("doors", ())]
-    flavors = [flavor(each) for part in parts for each in part.get("flavors", ())]
+    queues = [queue(row) for part in parts for row in part.get("queues", ())]
+    cohorts = [cohort(row) for part in parts for row in part.get("cohorts", ())]
+    doors = [door(row) for part in parts for row in part.get("doors", ())]
+    flavors = [flavor(row) for part in parts for row in part.get("flavors", ())]
     return Setup(
-        {each.name: each for each in queues},
-        {each.name: each for each in cohorts},
-        {(each.namespace, each.name): each for each in doors},
-        {each.name: each for each in flavors},
+        {queue.name: queue for queue in queues},
+        {cohort.name: cohort for cohort in cohorts},
+        {(local_queue.namespace, local_queue.name): local_queue for local_queue in doors},
+        {flavor.name: flavor for flavor in flavors},
         namespaces=namespaces,
         config=config,
     )

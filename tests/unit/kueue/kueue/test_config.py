@@ -18,14 +18,14 @@ CASES = tables.table("config")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_configuration_is_taken_or_refused_as_by_kueue(case: tables.Data) -> None:
     head = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
-    found = read([("one.yaml", json.dumps({**head, **case["given"]}, indent=1))])
+    reading = read([("one.yaml", json.dumps({**head, **case["given"]}, indent=1))])
     if "refused" in case:
-        assert found.errors
-        assert all(near(each.path, case["refused"]) for each in found.errors), found.errors
+        assert reading.errors
+        assert all(near(error.path, case["refused"]) for error in reading.errors), reading.errors
     else:
-        assert found.errors == ()
-        assert found.setup.config == settings(case)
-        assert read([("again.yaml", as_yaml(objects(found.setup)))]).setup.config == settings(case)
+        assert reading.errors == ()
+        assert reading.setup.config == settings(case)
+        assert read([("again.yaml", as_yaml(objects(reading.setup)))]).setup.config == settings(case)
 
 
 def settings(case: tables.Data) -> Config:

@@ -38,30 +38,30 @@ def assign(case: dict[str, Any]) -> Assignment:
 @pytest.mark.parametrize("name", CASES)
 def test_flavors_are_found_as_kueue_finds_them(name: str) -> None:
     case, after = CASES[name], CASES[name]["after"]
-    found = assign(case)
+    assignment = assign(case)
     if "mode" in after:
-        assert found.mode == Mode[after["mode"]]
+        assert assignment.mode == Mode[after["mode"]]
     if "choice" in after:
-        assert found.pod_sets[0].flavors == after["choice"]
+        assert assignment.pod_sets[0].flavors == after["choice"]
     if "reason" in after:
-        assert found.reason == after["reason"]
+        assert assignment.reason == after["reason"]
     if "pods" in after:
-        assert found.borrowing == after.get("borrowing", 0)
-        assert found.usage == tables.usage(after.get("usage", {}))
-        assert [pods_of(found, number) for number in range(len(found.pod_sets))] == [
-            wanted(each) for each in after["pods"]
+        assert assignment.borrowing == after.get("borrowing", 0)
+        assert assignment.usage == tables.usage(after.get("usage", {}))
+        assert [pods_of(assignment, number) for number in range(len(assignment.pod_sets))] == [
+            wanted(pod) for pod in after["pods"]
         ]
 
 
-def pods_of(found: Assignment, number: int) -> Any:
+def pods_of(assignment: Assignment, number: int) -> Any:
     """One pod set of what was found."""
-    each = found.pod_sets[number]
-    tried = found.tried.places[number] if found.tried is not None else {}
+    pod_set = assignment.pod_sets[number]
+    tried = assignment.tried.places[number] if assignment.tried is not None else {}
     flavors = {
-        resource: (flavor, coarse(each.modes[resource]), tried[resource])
-        for resource, flavor in each.flavors.items()
+        resource: (flavor, coarse(pod_set.modes[resource]), tried[resource])
+        for resource, flavor in pod_set.flavors.items()
     }
-    return each.name, each.count, flavors, dict(each.requests), sorted(each.reasons)
+    return pod_set.name, pod_set.count, flavors, dict(pod_set.requests), sorted(pod_set.reasons)
 
 
 def coarse(mode: Mode) -> Mode:
@@ -75,8 +75,8 @@ def wanted(data: dict[str, Any]) -> Any:
         resource: (flavor, Mode[mode], place)
         for resource, (flavor, mode, place) in data.get("flavors", {}).items()
     }
-    asks = {resource: amount(resource, str(each)) for resource, each in data.get("asks", {}).items()}
-    return data.get("name", "main"), data.get("count", 1), flavors, asks, sorted(data.get("told", ()))
+    asks = {resource: amount(resource, str(asked)) for resource, asked in data.get("asks", {}).items()}
+    return data.get("name", "main"), data.get("count", 1), flavors, asks, sorted(data.get("reasons", ()))
 
 
 @pytest.mark.parametrize(("a", "b", "preference", "better"), TABLE["preferred"])

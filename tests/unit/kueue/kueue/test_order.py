@@ -38,26 +38,30 @@ def test_entries_of_a_cycle_are_processed_in_kueues_order(case: tables.Data) -> 
     setup = tables.setup({"queues": [{"name": "cq", "groups": []}]}, namespaces={}, config=pods_ready(case))
     snapshot = QuotaSnapshot(setup, Tree(setup.cluster_queues.values(), ()), {})
     entries = [
-        Entry(Item(tables.workload(each)), Assignment(borrowing=each.get("borrows", 0)))
-        for each in TABLE["heads"][case["heads"]]
+        Entry(Item(tables.workload(head)), Assignment(borrowing=head.get("borrows", 0)))
+        for head in TABLE["heads"][case["heads"]]
     ]
     ordered = Cycle(snapshot, {}, 1)._ordered(entries)
-    assert [each.item.workload.name for each in ordered] == case["order"]
+    assert [entry.item.workload.name for entry in ordered] == case["order"]
 
 
 @cases("less")
 def test_of_two_queues_of_a_cohort_the_one_that_borrows_nothing_is_first(case: tables.Data) -> None:
     pair = {name: case[name] for name in ("first", "second")}
     queues = [
-        {"name": name, "cohort": "all", "groups": [{"default": {"cpu": ["0" if each["borrows"] else "1"]}}]}
-        for name, each in pair.items()
+        {
+            "name": name,
+            "cohort": "all",
+            "groups": [{"default": {"cpu": ["0" if given["borrows"] else "1"]}}],
+        }
+        for name, given in pair.items()
     ]
     queues.append({"name": "lender", "cohort": "all", "groups": [{"default": {"cpu": ["10"]}}]})
     setup = tables.setup({"queues": queues}, namespaces={}, config=Config(strategies=(FINAL_SHARE,)))
     snapshot = QuotaSnapshot(setup, Tree(setup.cluster_queues.values(), ()), {})
     entries = []
-    for name, each in pair.items():
-        item = Item(tables.workload({"job": f"ns/{name}", "pods": [], "created": each["created"]}))
+    for name, given in pair.items():
+        item = Item(tables.workload({"job": f"ns/{name}", "pods": [], "created": given["created"]}))
         item.cluster_queue = name
         entries.append(Entry(item, Assignment(usage={FlavorResource("default", "cpu"): 1000})))
     first = next(Cycle(snapshot, {}, 1)._ordered(entries))
@@ -155,6 +159,6 @@ def test_the_weight_of_a_local_queue(given: tables.Data, weight: float) -> None:
     config = Config(admission_fair_sharing=AdmissionFairSharing(600.0))
     engine = Engine(tables.setup(parts, namespaces={}, config=config))
     assert engine.history is not None
-    for name, found in (("lq", weight), ("missing", 1.0)):
+    for name, factor in (("lq", weight), ("missing", 1.0)):
         engine.history.restore({"sampled": None, "used": [["ns", name, {"cpu": 6.0}]]})
-        assert engine.history.of(("ns", name)) == 6.0 / found
+        assert engine.history.of(("ns", name)) == 6.0 / factor

@@ -26,25 +26,25 @@ def cases(name: str) -> pytest.MarkDecorator:
 
 def plant(*parts: tables.Data) -> tuple[Setup, Tree]:
     """The queues and cohorts of these cases."""
-    found = tables.setup(*parts, namespaces={}, config=Config())
-    return found, Tree(found.cluster_queues.values(), found.cohorts.values())
+    setup = tables.setup(*parts, namespaces={}, config=Config())
+    return setup, Tree(setup.cluster_queues.values(), setup.cohorts.values())
 
 
 @cases("available")
 def test_what_is_left_and_what_could_be(case: tables.Data) -> None:
     _, tree = plant(case)
-    used = {name: tables.usage(each) for name, each in case.get("used", {}).items()}
-    for name, each in case["most"].items():
-        for place, most in tables.usage(each).items():
+    used = {name: tables.usage(amounts) for name, amounts in case.get("used", {}).items()}
+    for name, amounts in case["most"].items():
+        for place, most in tables.usage(amounts).items():
             assert tree.queues[name].potential(place) == most == tree.queues[name].available(place)
-    for name, each in used.items():
-        tree.queues[name].add_all(each)
-    for name, each in case["left"].items():
-        assert {place: tree.queues[name].available(place) for place in tables.usage(each)} == tables.usage(
-            each
+    for name, amounts in used.items():
+        tree.queues[name].add_all(amounts)
+    for name, amounts in case["left"].items():
+        assert {place: tree.queues[name].available(place) for place in tables.usage(amounts)} == tables.usage(
+            amounts
         )
-    for name, each in used.items():
-        tree.queues[name].remove_all(each)
+    for name, amounts in used.items():
+        tree.queues[name].remove_all(amounts)
     assert not any(
         value for node in (*tree.queues.values(), *tree.cohorts.values()) for value in node.usage.values()
     )
@@ -60,10 +60,10 @@ def test_dominant_resource_shares(case: tables.Data) -> None:
         node.usage = {
             place: node.usage.get(place, 0) + asked.get(place, 0) for place in {*node.usage, *asked}
         }
-        found = share(node)
+        dominant = share(node)
         node.usage = {place: used - asked.get(place, 0) for place, used in node.usage.items()}
-        whole = "infinite" if math.isinf(found.weighted) else math.ceil(found.weighted)
-        assert (whole, found.resource, found.borrowing) == (value, resource, borrowing)
+        whole = "infinite" if math.isinf(dominant.weighted) else math.ceil(dominant.weighted)
+        assert (whole, dominant.resource, dominant.borrowing) == (value, resource, borrowing)
 
 
 @cases("borrowing")
@@ -75,18 +75,18 @@ def test_what_is_borrowed_of_what_is_asked_for(case: tables.Data) -> None:
     ]
     _, tree = plant({"queues": queues})
     tree.queues["cq"].add_all(tables.usage(case["used"]))
-    found = share(tree.queues["cq"])
-    assert found.borrowing == case.get("at_all", False)
-    assert bool(found.borrowed & set(tables.usage(case.get("asked", {})))) == case.get("of_asked", False)
+    dominant = share(tree.queues["cq"])
+    assert dominant.borrowing == case.get("at_all", False)
+    assert bool(dominant.borrowed & set(tables.usage(case.get("asked", {})))) == case.get("of_asked", False)
 
 
 @cases("reduced")
 def test_the_largest_number_of_pods_that_fits(case: tables.Data) -> None:
     pods = case.get("pods", [])
-    found = reduced(
+    largest = reduced(
         [count for count, _ in pods], [least for _, least in pods], lambda counts: sum(counts) <= case["most"]
     )
-    assert (None if found is None else sum(found)) == case["count"]
+    assert (None if largest is None else sum(largest)) == case["count"]
 
 
 @cases("kept")
@@ -114,8 +114,8 @@ def test_whom_a_policy_lets_preempt(case: tables.Data) -> None:
 def test_queues_give_victims_by_their_share(case: tables.Data) -> None:
     setup, tree = plant(case, {"flavors": [{"name": "default"}]})
     held: dict[str, dict[str, Item]] = {name: {} for name in setup.cluster_queues}
-    for each in case["workloads"]:
-        item = Item(workload := tables.workload(each))
+    for row in case["workloads"]:
+        item = Item(workload := tables.workload(row))
         assert workload.admission is not None
         item.reserve(workload.admission, workload.reserved_at)
         held[item.cluster_queue][item.key] = item
@@ -124,7 +124,7 @@ def test_queues_give_victims_by_their_share(case: tables.Data) -> None:
     preemptor = Item(tables.workload({"job": "ns/new", "pods": []}))
     preemptor.cluster_queue = case["preemptor"]
     search = FairSearch(snapshot, preemptor, {FlavorResource("default", "cpu")}, {})
-    candidates = [each for name in case["candidates"] for each in held[name].values()]
+    candidates = [item for name in case["candidates"] for item in held[name].values()]
     targets = Targets(search, candidates)
     order = []
     actions = iter(case.get("actions", []))

@@ -20,12 +20,12 @@ def test_what_kueue_refuses_is_refused_and_nothing_else(case: tables.Data) -> No
         "metadata": {"name": "one"},
         "spec": case["spec"],
     }
-    found = read([("one.yaml", json.dumps(wanted, indent=1))])
-    paths = [each.path for each in found.errors]
+    reading = read([("one.yaml", json.dumps(wanted, indent=1))])
+    paths = [error.path for error in reading.errors]
     if case["refused"]:
-        assert any(near(path, case["refused"]) for path in paths), found.errors
+        assert any(near(path, case["refused"]) for path in paths), reading.errors
     else:
-        assert found.errors == ()
+        assert reading.errors == ()
 
 
 def near(path: str, wanted: str) -> bool:

@@ -22,7 +22,7 @@ NAMESPACES = {
     "lend": {"dep": "lend"},
 }
 TABLES = {name: tables.table(name) for name in ("schedule", "schedule_fair", "schedule_recompute")}
-CASES = [(name, case) for name, each in TABLES.items() for case in each["cases"]]
+CASES = [(name, case) for name, table in TABLES.items() for case in table["cases"]]
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
@@ -30,21 +30,25 @@ def test_a_cycle_decides_as_kueue(name: str, case: str) -> None:
     data = TABLES[name]["cases"][case]
     config = Config(strategies=(FINAL_SHARE, INITIAL_SHARE) if data.get("fair") else None)
     chosen = tables.setup(TABLES[name]["common"], data, namespaces=NAMESPACES, config=config)
-    given = {each["job"]: tables.workload(each) for each in data["workloads"]}
+    given = {workload["job"]: tables.workload(workload) for workload in data["workloads"]}
     engine = Engine(chosen)
     for workload in given.values():
         engine.submit(workload, NOW)
     changes = engine.cycle(NOW)
     after = data["after"]
 
-    holds = {key: tables.admission(each) for key, each in after.get("holds", {}).items()}
+    holds = {key: tables.admission(admission) for key, admission in after.get("holds", {}).items()}
     holds |= {key: given[key].admission for key in after.get("kept", ())}
-    assert held(engine) == {key: plain(each) for key, each in holds.items()}
-    preempted = {each.workload: [each.reason, each.message] for each in changes if each.event == "Preempted"}
-    assert preempted == {key: [why, no_job(told)] for key, (why, told) in after.get("preempted", {}).items()}
+    assert held(engine) == {key: plain(admission) for key, admission in holds.items()}
+    preempted = {
+        change.workload: [change.reason, change.message] for change in changes if change.event == "Preempted"
+    }
+    assert preempted == {
+        key: [why, no_job(message)] for key, (why, message) in after.get("preempted", {}).items()
+    }
     assert waiting(engine, parked=False) == in_order(after.get("heap", {}))
     assert waiting(engine, parked=True) == in_order(after.get("parked", {}))
-    for key, (reason, message) in after.get("told", {}).items():
+    for key, (reason, message) in after.get("conditions", {}).items():
         if key in given and engine.items[key].state == PENDING:
             assert engine.condition(engine.items[key]) == (reason, message)
 
@@ -65,7 +69,8 @@ def plain(admission: Admission | None) -> Any:
     """Something to compare that is not about the order of resources."""
     assert admission is not None
     return admission.cluster_queue, [
-        (each.name, each.count, dict(each.flavors), dict(each.usage)) for each in admission.pod_sets
+        (pod_set.name, pod_set.count, dict(pod_set.flavors), dict(pod_set.usage))
+        for pod_set in admission.pod_sets
     ]
 
 
@@ -75,12 +80,12 @@ def waiting(engine: Engine, *, parked: bool) -> dict[str, list[str]]:
     def apart(item: Item) -> bool:
         return item.key in pending._alone or item.key in pending._later or item.shape in pending._parked
 
-    found = {}
+    by_queue = {}
     for name, pending in engine.pending.items():
-        keys = sorted(each.key for each in pending if apart(each) == parked)
+        keys = sorted(item.key for item in pending if apart(item) == parked)
         if keys:
-            found[name] = keys
-    return found
+            by_queue[name] = keys
+    return by_queue
 
 
 def in_order(data: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -18,14 +18,16 @@ TABLE = tables.table("schedule_twice")
 def test_the_next_cycle_decides_as_kueue(case: tables.Data) -> None:
     chosen = tables.setup(TABLE["common"], case, namespaces={}, config=Config())
     engine = Engine(chosen)
-    for each in case["workloads"]:
-        engine.submit(tables.workload(each), NOW)
+    for workload in case["workloads"]:
+        engine.submit(tables.workload(workload), NOW)
     engine.cycle(NOW)
-    for key, (reason, message) in case["told"].items():
+    for key, (reason, message) in case["conditions"].items():
         if engine.items[key].state == PENDING:
             assert engine.condition(engine.items[key]) == (reason, message)
     for key in case.get("gone", ()):
         engine.finish(key, NOW)
     engine.cycle(NOW)
     engine.cycle(NOW)
-    assert held(engine) == {key: plain(tables.admission(each)) for key, each in case["after"].items()}
+    assert held(engine) == {
+        key: plain(tables.admission(admission)) for key, admission in case["after"].items()
+    }

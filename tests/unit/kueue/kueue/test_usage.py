@@ -25,8 +25,8 @@ def begin(case: tables.Data, *parts: tables.Data, config: Config) -> Engine:
             resource: float(amount(resource, str(value))) / (1000 if resource == "cpu" else 1)
             for resource, value in used.items()
         }
-    for each in case["workloads"]:
-        engine.submit(tables.workload(each), NOW)
+    for workload in case["workloads"]:
+        engine.submit(tables.workload(workload), NOW)
     return engine
 
 
@@ -47,8 +47,8 @@ def test_cycles_admit_as_kueue(case: tables.Data) -> None:
     for _ in case["workloads"]:
         engine.cycle(NOW)
     assert held(engine) == {
-        key: plain(tables.admission(each)) for key, each in case["after"]["holds"].items()
+        key: plain(tables.admission(admission)) for key, admission in case["after"]["holds"].items()
     }
-    for key, (reason, message) in case["after"]["told"].items():
+    for key, (reason, message) in case["after"]["conditions"].items():
         assert engine.items[key].state == PENDING
         assert engine.condition(engine.items[key]) == (reason, message)

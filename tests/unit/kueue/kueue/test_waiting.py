@@ -61,8 +61,8 @@ def test_a_try_leaves_a_workload_where_kueue_does(case: tables.Data) -> None:
     assert head in list(pending)
     assert pending.apart(head) == case["parked"]
     assert (pending.sticky is head) == case.get("sticky", False)
-    if "told" in case:
-        assert engine.condition(head) == tuple(case["told"])
+    if "condition" in case:
+        assert engine.condition(head) == tuple(case["condition"])
     if "twin" in case:
         assert pending.apart(twin) == case["twin"]
 
@@ -73,7 +73,7 @@ def conclude(engine: Engine, head: Item, case: tables.Data) -> None:
     if "tried" in case:
         head.tried = Tried(tuple(case["tried"]), 0, 0)
     entry = Entry(head, **case["entry"])
-    news = [each.event for each in engine._conclude(entry, NOW)]
+    news = [change.event for change in engine._conclude(entry, NOW)]
     assert news == (["Pending"] if entry.reason else [])
     assert engine._conclude(entry, NOW) == []
 
@@ -86,9 +86,9 @@ def test_a_queue_goes_kueues_steps(case: tables.Data) -> None:
         take(engine, *step)
     pending = engine.pending["cq"]
     waiting = list(pending)
-    assert sorted(each.workload.name for each in waiting if pending.apart(each)) == case.get("apart", [])
-    assert [each.workload.name for each in waiting if not pending.apart(each)] == case.get("next", [])
-    for name, reason in case.get("told", {}).items():
+    assert sorted(item.workload.name for item in waiting if pending.apart(item)) == case.get("apart", [])
+    assert [item.workload.name for item in waiting if not pending.apart(item)] == case.get("next", [])
+    for name, reason in case.get("reasons", {}).items():
         assert engine.condition(engine.items[f"ns/{name}"])[0] == reason
 
 
@@ -128,7 +128,7 @@ def test_a_workload_returns_to_its_queue_when_it_does_in_kueue(case: tables.Data
         changes = engine.apply(setup, NOW)
     else:
         changes = engine.due(NOW)
-    assert [[each.event, each.reason, each.message] for each in changes] == case["changes"]
+    assert [[change.event, change.reason, change.message] for change in changes] == case["changes"]
     if "requeues" in case:
         assert item.requeues == case["requeues"]
     if "due" in case:
@@ -141,9 +141,9 @@ def stopped(setup: Setup, event: str) -> Setup:
     """The setup before its queue, or the LocalQueue, goes on."""
     queues, doors = setup.cluster_queues, setup.local_queues
     if event == "queue goes on":
-        queues = {key: replace(each, stop="Hold") for key, each in queues.items()}
+        queues = {key: replace(queue, stop="Hold") for key, queue in queues.items()}
     if event == "door goes on":
-        doors = {key: replace(each, stop="Hold") for key, each in doors.items()}
+        doors = {key: replace(local_queue, stop="Hold") for key, local_queue in doors.items()}
     return replace(setup, cluster_queues=queues, local_queues=doors)
 
 

@@ -77,7 +77,7 @@ class RayTune:
         tune.RunConfig, tune.get_context = OfTune, lambda: context
         tune.with_resources = lambda trial, needs: (trial, needs)
         ray: Any = ModuleType("ray")
-        ray.tune, ray.nodes = tune, lambda: [{"Alive": True, "Resources": each} for each in NODES]
+        ray.tune, ray.nodes = tune, lambda: [{"Alive": True, "Resources": resources} for resources in NODES]
         ray.is_initialized, ray.init = (lambda: False), self.join
         reports: Any = ModuleType("ray.tune.integration.ray_train")
         reports.TuneReportCallback = lambda: "reports"

@@ -33,12 +33,12 @@ class Thing:
 
 
 def run(
-    gone: Callable[[FakeClock], bool], told: Callable[[FakeClock], bool] = lambda _: False
+    gone: Callable[[FakeClock], bool], enough: Callable[[FakeClock], bool] = lambda _: False
 ) -> tuple[Thing, FakeClock, int]:
     """Hold until then; returns what was held, the clock, and how often it said that it was full."""
     thing, time, full = Thing(), FakeClock(0.0), []
     hog.hold(
-        thing, [1, 2], lambda: told(time), lambda: full.append(1), time, time.sleep, lambda pid: gone(time)
+        thing, [1, 2], lambda: enough(time), lambda: full.append(1), time, time.sleep, lambda pid: gone(time)
     )  # fmt: skip
     return thing, time, len(full)
 
@@ -50,7 +50,7 @@ def test_it_is_held_until_the_ranks_are_gone() -> None:
 
 
 def test_it_is_given_back_when_it_is_told_to_stop() -> None:
-    thing, time, _ = run(lambda _: False, told=lambda time: time.now >= 3)
+    thing, time, _ = run(lambda _: False, enough=lambda time: time.now >= 3)
     assert 3 <= time.now < 3.2
     assert thing.given == 1
 

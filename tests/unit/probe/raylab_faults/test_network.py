@@ -94,10 +94,10 @@ def test_what_a_kernel_cannot_do_is_told(
     lacks: tuple[str, ...], delay: str, loss: str, rate: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert network.main(["abilities"], Kernel(*lacks)) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["delay"] == delay
-    assert (loss in found["loss"], rate in found["rate"]) == (True, True)
-    assert (bool(found["loss"]), bool(found["rate"])) == (bool(loss), bool(rate))
+    abilities = json.loads(capsys.readouterr().out)
+    assert abilities["delay"] == delay
+    assert (loss in abilities["loss"], rate in abilities["rate"]) == (True, True)
+    assert (bool(abilities["loss"]), bool(abilities["rate"])) == (bool(loss), bool(rate))
 
 
 def test_as_a_program_it_says_what_failed(capsys: pytest.CaptureFixture[str]) -> None:

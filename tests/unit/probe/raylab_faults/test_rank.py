@@ -48,16 +48,16 @@ class Process:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> dict[int, Process]:
     """Those that there are, by their ids."""
-    found: dict[int, Process] = {}
+    known: dict[int, Process] = {}
 
     def process(pid: int) -> Process:
-        if pid not in found:
+        if pid not in known:
             raise psutil.NoSuchProcess(pid)
-        return found[pid]
+        return known[pid]
 
     monkeypatch.setattr(psutil, "Process", process)
-    monkeypatch.setattr(psutil, "process_iter", lambda attrs: list(found.values()))
-    return found
+    monkeypatch.setattr(psutil, "process_iter", lambda attrs: list(known.values()))
+    return known
 
 
 def test_a_rank_of_this_node_is_one(processes: dict[int, Process]) -> None:
@@ -136,9 +136,9 @@ def test_each_action_sends_its_signal_and_says_so(
     assert rank.main([action, "5"], lambda pid, number: sent.append((pid, number))) == 0
 
     assert sent == [(5, expected)]
-    told = json.loads(capsys.readouterr().out)
-    assert told.pop("first") <= told.pop("last")
-    assert told == {"pid": 5, "done": True, "problem": ""}
+    document = json.loads(capsys.readouterr().out)
+    assert document.pop("first") <= document.pop("last")
+    assert document == {"pid": 5, "done": True, "problem": ""}
 
 
 def test_what_is_no_rank_gets_no_signal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,8 +35,8 @@ class Bench:
         self.killed = 0
         self._request: Mapping[str, Any] = {}
         self.checks = {
-            each.name: each
-            for each in (
+            check.name: check
+            for check in (
                 Check("quick", GPU, 5.0, self._run),
                 Check("dear", NODE, 600.0, self._run, worse_after=2),
                 Check("heavy", GPU, 3600.0, self._run, invasive=True),
@@ -99,9 +99,9 @@ class Bench:
         parse(AgentReport, report, "the report")
         self.reports.append(dict(report))
         self.times.append(self.node.now)
-        told, self.answer = self.answer, {}
+        given, self.answer = self.answer, {}
         empty = {"run": [], "confirm": [], "overrides": self.overrides, "granted": [], "peers": {}}
-        orders = parse(Orders, {"now": self.node.now, **empty, **told}, "the answer")
+        orders = parse(Orders, {"now": self.node.now, **empty, **given}, "the answer")
         answer: dict[str, Any] = plain(orders)
         return answer
 
@@ -112,10 +112,10 @@ class Bench:
 
     def results(self, check: str) -> list[str]:
         return [
-            str(each["state"])
+            str(result["state"])
             for report in self.reports
-            for each in report["results"]
-            if each["check"] == check
+            for result in report["results"]
+            if result["check"] == check
         ]
 
 
@@ -158,7 +158,7 @@ def test_a_new_state_is_told_at_once(bench: Bench) -> None:
     at = next(
         at
         for at, report in zip(bench.times, bench.reports, strict=True)
-        if any(each["state"] == EVICT for each in report["results"])
+        if any(result["state"] == EVICT for result in report["results"])
     )
     ran = next(at for at, name, _ in bench.ran if name == "quick" and at >= begin)
     assert at - ran < 0.1
@@ -239,7 +239,7 @@ def test_the_newest_results_are_told_when_the_controller_is_back(bench: Bench) -
     count = len(bench.reports)
     bench.away = False
     bench.run(BEAT_SECONDS + 1)
-    assert EVICT in [each["state"] for each in bench.reports[count]["results"]]
+    assert EVICT in [result["state"] for result in bench.reports[count]["results"]]
 
 
 def test_the_clocks_difference_is_that_of_the_quickest_answer(bench: Bench) -> None:

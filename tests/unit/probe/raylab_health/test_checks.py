@@ -29,7 +29,7 @@ from raylab_health.model import (
 from tests.unit.probe.raylab_health.fakes import GPU as CARD
 from tests.unit.probe.raylab_health.fakes import FakeNode
 
-BY_NAME = {each.name: each for each in CHECKS}
+BY_NAME = {check.name: check for check in CHECKS}
 RENDER = "renderD128"
 SYSFS = f"sys/class/drm/{RENDER}/device"
 GIB = 1024**3
@@ -42,7 +42,7 @@ class Case:
     name: str
     check: str
     state: str
-    told: str = ""
+    message: str = ""
     nvml: Mapping[str, Any] | str = field(default_factory=dict)
     vendor: str = "nvidia"
     files: Mapping[str, str] = field(default_factory=dict)
@@ -58,17 +58,17 @@ class Case:
     """What the operating system refuses: `echo`, `write`."""
 
 
-def nvml(check: str, state: str, told: str, name: str, **answers: Any) -> Case:
-    return Case(name, check, state, told, {f"nvmlDeviceGet{key}": each for key, each in answers.items()})
+def nvml(check: str, state: str, message: str, name: str, **answers: Any) -> Case:
+    return Case(name, check, state, message, {f"nvmlDeviceGet{key}": value for key, value in answers.items()})
 
 
-def amd(check: str, state: str, told: str, name: str, **files: str) -> Case:
+def amd(check: str, state: str, message: str, name: str, **files: str) -> Case:
     at = {f"{SYSFS}/{path.replace('__', '/')}": text for path, text in files.items()}
-    return Case(name, check, state, told, vendor="amd", files={f"{SYSFS}/vendor": "0x1002", **at})
+    return Case(name, check, state, message, vendor="amd", files={f"{SYSFS}/vendor": "0x1002", **at})
 
 
-def kernel(state: str, told: str, name: str, *lines: tuple[float, str]) -> Case:
-    return Case(name, "xid", state, told, files={"proc/uptime": "5000.0 1.0"}, kernel=lines)
+def kernel(state: str, message: str, name: str, *lines: tuple[float, str]) -> Case:
+    return Case(name, "xid", state, message, files={"proc/uptime": "5000.0 1.0"}, kernel=lines)
 
 
 def dcgm(*results: tuple[str, str]) -> tuple[int, str]:
@@ -215,7 +215,7 @@ MISSING = (
 )  # fmt: skip
 
 
-def found(case: Case, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def outcome(case: Case, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The result of the case's check on the case's node."""
     check = BY_NAME[case.check]
     if case.kernel:
@@ -258,14 +258,14 @@ def test_each_check_fails_in_one_of_these_failures() -> None:
         "oom-kills",
         "cpu-throttling",
     }  # below: they need more than one look, or a client
-    assert {each.check for each in FAILURES} | others == set(BY_NAME)
+    assert {case.check for case in FAILURES} | others == set(BY_NAME)
 
 
 @pytest.mark.parametrize("case", [*FAILURES, *HEALTHY], ids=lambda case: f"{case.check}: {case.name}")
 def test_what_is_found_is_judged(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = found(case, tmp_path, monkeypatch)
+    result = outcome(case, tmp_path, monkeypatch)
     assert (result["state"], result["check"]) == (case.state, case.check), result
-    assert case.told in result["message"]
+    assert case.message in result["message"]
     assert bool(result["message"]) is (case.state != PASS or case.vendor == "simulated")
     assert result["ordered"] is False
 
@@ -274,8 +274,8 @@ def test_what_is_found_is_judged(case: Case, tmp_path: Path, monkeypatch: pytest
 def test_a_check_that_cannot_be_made_here_says_why(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NotHereError, match=case.told):
-        found(case, tmp_path, monkeypatch)
+    with pytest.raises(NotHereError, match=case.message):
+        outcome(case, tmp_path, monkeypatch)
 
 
 def test_a_lost_gpu_is_believed_at_once_whatever_the_check(tmp_path: Path) -> None:

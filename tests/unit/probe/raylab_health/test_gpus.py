@@ -46,9 +46,9 @@ class FakeCuda:
 
 
 def test_cudas_gpus_are_told_by_uuid_and_name() -> None:
-    found, problem = gpus.nvidia(lambda: FakeCuda(ONE, TWO))
+    listed, problem = gpus.nvidia(lambda: FakeCuda(ONE, TWO))
     assert problem == ""
-    assert found == [{"gpu": str(ONE), "name": "NVIDIA H200"}, {"gpu": str(TWO), "name": "NVIDIA H200"}]
+    assert listed == [{"gpu": str(ONE), "name": "NVIDIA H200"}, {"gpu": str(TWO), "name": "NVIDIA H200"}]
 
 
 def no_library() -> Any:
@@ -66,8 +66,8 @@ def no_library() -> Any:
     ],
 )
 def test_why_there_is_no_gpu_is_told(load: Any, said: str) -> None:
-    found, problem = gpus.nvidia(load)
-    assert found == []
+    listed, problem = gpus.nvidia(load)
+    assert listed == []
     assert said in problem
 
 
@@ -91,15 +91,15 @@ def test_what_hip_hides_is_not_seen(amd_machine: Path) -> None:
         return True
 
     both, _ = gpus.amd(amd_machine, {}, everything)
-    assert [found["gpu"] for found in both] == ["renderD129", "renderD128"]
+    assert [gpu["gpu"] for gpu in both] == ["renderD129", "renderD128"]
     second, _ = gpus.amd(amd_machine, {"HIP_VISIBLE_DEVICES": "1"}, everything)
-    assert [found["gpu"] for found in second] == ["renderD128"]
+    assert [gpu["gpu"] for gpu in second] == ["renderD128"]
     assert gpus.amd(amd_machine, {"HIP_VISIBLE_DEVICES": ""}, everything)[0] == []
 
 
 def test_without_kfd_there_is_no_amd_gpu(tmp_path: Path) -> None:
-    found, problem = gpus.amd(tmp_path, {})
-    assert found == []
+    listed, problem = gpus.amd(tmp_path, {})
+    assert listed == []
     assert "/dev/kfd" in problem
 
 

@@ -74,18 +74,18 @@ def test_a_head_that_does_not_answer_is_a_problem(environment: dict[str, str]) -
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "words"),
     [
         (b'{"detail": "queue-loop has completed no step for 75 s"}', "queue-loop has completed no step"),
         (b"[]", "HTTP Error 503"),
         (b"<html>", "HTTP Error 503"),
     ],
 )
-def test_a_daemon_that_is_not_well_says_why(page: bytes, told: str) -> None:
+def test_a_daemon_that_is_not_well_says_why(page: bytes, words: str) -> None:
     def fetch(url: str, _: object) -> bytes:
         raise HTTPError(url, 503, "Service Unavailable", Message(), io.BytesIO(page))
 
-    assert told in health.http("http://queue:8266/healthz", fetch)
+    assert words in health.http("http://queue:8266/healthz", fetch)
 
 
 def test_the_start_of_the_container_is_that_of_its_first_process(tmp_path: Path) -> None:

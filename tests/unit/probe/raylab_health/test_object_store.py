@@ -38,7 +38,7 @@ class Client:
 
 
 @pytest.mark.parametrize(
-    ("how", "state", "told"),
+    ("how", "state", "words"),
     [
         ({}, PASS, ""),
         ({"spoil": True}, WARN, "is not what was sent"),
@@ -47,12 +47,12 @@ class Client:
     ],
 )
 def test_a_round_trip_is_judged_and_leaves_nothing(
-    how: dict[str, Any], state: str, told: str, tmp_path: Path
+    how: dict[str, Any], state: str, words: str, tmp_path: Path
 ) -> None:
     node = FakeNode(tmp_path)
     client = node.notes["object-store"] = Client(node, **how)
     result = examine(object_store.CHECK, CPU, node)
-    assert (result["state"], told in result["message"]) == (state, True)
+    assert (result["state"], words in result["message"]) == (state, True)
     assert client.objects == {}
 
 

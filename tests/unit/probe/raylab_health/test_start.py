@@ -18,7 +18,7 @@ ENVIRON = {start.URL: "http://127.0.0.1:8266", "RAYLAB_SERVICE_NAME": "ray-worke
 def test_a_node_without_a_controller_has_no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fork", lambda: pytest.fail("forked"))
     for missing in ENVIRON:
-        environ = {key: each for key, each in ENVIRON.items() if key != missing}
+        environ = {key: value for key, value in ENVIRON.items() if key != missing}
         assert start.beside(["start"], loopback=True, environ=environ) == 0
 
 
@@ -111,9 +111,9 @@ def test_a_node_has_its_gpus_and_itself(
     node = FakeNode(
         tmp_path, vendor=vendor, environ=environ, files=files, nvml="NVML_ERROR_LIBRARY_NOT_FOUND"
     )
-    found = devices(node, count)
-    assert [each["name"] for each in found] == names
-    assert found[-1]["model"] == "A Processor"
+    listed = devices(node, count)
+    assert [device["name"] for device in listed] == names
+    assert listed[-1]["model"] == "A Processor"
 
 
 def test_nvml_names_the_gpus_and_one_that_fell_off_the_bus_stays_a_device(tmp_path: Path) -> None:

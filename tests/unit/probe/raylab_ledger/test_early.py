@@ -41,25 +41,25 @@ class Container:
 
 
 @pytest.fixture
-def told() -> list[dict[str, Any]]:
+def records() -> list[dict[str, Any]]:
     return []
 
 
 @pytest.fixture
-def record(told: list[dict[str, Any]]) -> Any:
-    return lambda event, **fields: told.append({"event": event, **fields})
+def record(records: list[dict[str, Any]]) -> Any:
+    return lambda event, **fields: records.append({"event": event, **fields})
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_the_end_of_a_fit_says_whether_it_stopped_early(stops: bool, record: Any, told: list[Any]) -> None:
+def test_the_end_of_a_fit_says_whether_it_stopped_early(stops: bool, record: Any, records: list[Any]) -> None:
     watched = type("Watched", (Trainer,), {"fit": Trainer.fit})
     early.watch_fit(watched, "should_stop", "Lightning", record)
     early.watch_fit(watched, "should_stop", "Lightning", record)  # the same module under another name
     assert watched(stops).fit(3) == 3
-    assert told == [{"event": "fit_ended", "by": "Lightning", "early": stops}]
+    assert records == [{"event": "fit_ended", "by": "Lightning", "early": stops}]
 
 
-def test_a_sign_that_cannot_be_read_takes_nothing_from_a_fit(record: Any, told: list[Any]) -> None:
+def test_a_sign_that_cannot_be_read_takes_nothing_from_a_fit(record: Any, records: list[Any]) -> None:
     def broken(self: Any) -> bool:
         raise ValueError("the trainer is closed")
 
@@ -67,22 +67,22 @@ def test_a_sign_that_cannot_be_read_takes_nothing_from_a_fit(record: Any, told: 
     watched = type("Watched", (), {"fit": fit, "should_stop": property(broken)})
     early.watch_fit(watched, "should_stop", "Lightning", record)
     assert watched().fit(3) == 3
-    assert told == []
+    assert records == []
 
 
-def test_a_fit_that_fails_has_not_ended(record: Any, told: list[Any]) -> None:
+def test_a_fit_that_fails_has_not_ended(record: Any, records: list[Any]) -> None:
     watched = type("Watched", (Trainer,), {"fit": Trainer.fit})
     early.watch_fit(watched, "should_stop", "Lightning", record)
     with pytest.raises(RuntimeError, match="out of memory"):
         watched(True).fit(3, fails=True)
-    assert told == []
+    assert records == []
 
 
 @pytest.mark.parametrize(
     ("container", "stopped"), [({}, False), ({"before": True}, True), ({"after": True}, True)]
 )
 def test_a_callback_of_xgboost_that_says_stop_is_early_stopping(
-    container: dict[str, bool], stopped: bool, record: Any, told: list[Any]
+    container: dict[str, bool], stopped: bool, record: Any, records: list[Any]
 ) -> None:
     watched = type("Watched", (Container,), {})
     early.watch_rounds(watched, record)
@@ -91,17 +91,17 @@ def test_a_callback_of_xgboost_that_says_stop_is_early_stopping(
     answers = asked.before_iteration("model", 1), asked.after_iteration("model", 1)
     assert answers == (asked.before, asked.after)
     assert asked.after_training("model") == "model"
-    assert told == [{"event": "fit_ended", "by": "XGBoost", "early": stopped}]
+    assert records == [{"event": "fit_ended", "by": "XGBoost", "early": stopped}]
 
 
 @pytest.mark.parametrize("module", ["pytorch_lightning.trainer.trainer", "xgboost.callback"])
 def test_what_is_watched_is_where_the_library_has_it(module: str) -> None:
     library = pytest.importorskip(module.partition(".")[0])
     assert library
-    found = importlib.import_module(module)
+    imported = importlib.import_module(module)
     if module == early.ROUNDS:
         wanted = ("before_iteration", "after_iteration", "after_training")
-        assert all(hasattr(found.CallbackContainer, name) for name in wanted)
+        assert all(hasattr(imported.CallbackContainer, name) for name in wanted)
     else:
         _, name, sign = early.FITS[module]
-        assert getattr(found, name)(logger=False, enable_checkpointing=False).__dict__[sign] is False
+        assert getattr(imported, name)(logger=False, enable_checkpointing=False).__dict__[sign] is False

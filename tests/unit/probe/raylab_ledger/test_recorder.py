@@ -217,11 +217,11 @@ class Scalar:
     ],
 )
 def test_values_become_what_json_can_hold(value: object, expected: object) -> None:
-    found = plain(value)
+    written = plain(value)
 
-    assert found == expected
-    assert type(found) is type(expected)
-    json.dumps(found, allow_nan=False)
+    assert written == expected
+    assert type(written) is type(expected)
+    json.dumps(written, allow_nan=False)
 
 
 def test_a_value_that_contains_itself_ends() -> None:

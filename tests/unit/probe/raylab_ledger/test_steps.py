@@ -88,8 +88,8 @@ def test_each_step_is_told_with_the_number_that_the_optimizer_has_restored() -> 
         weight.grad = torch.ones(2)
         return torch.optim.Adam([weight], lr=0.1)
 
-    told: list[int] = []
-    steps = Steps(told.append)
+    numbers: list[int] = []
+    steps = Steps(numbers.append)
     first = adam()
     for _ in range(3):
         first.step()
@@ -98,14 +98,14 @@ def test_each_step_is_told_with_the_number_that_the_optimizer_has_restored() -> 
     again.load_state_dict(first.state_dict())
     again.step()
     steps.after_step(again, (), {})
-    assert told == [1, 2, 3, 4]
+    assert numbers == [1, 2, 3, 4]
 
 
 def test_an_optimizer_that_does_not_count_is_left_alone(optimizer: torch.optim.Optimizer) -> None:
     from raylab_ledger.steps import Steps
 
-    told: list[int] = []
-    steps = Steps(told.append)
+    numbers: list[int] = []
+    steps = Steps(numbers.append)
     optimizer.step()
     steps.after_step(optimizer, (), {})
-    assert (steps.done, told) == (1, [])
+    assert (steps.done, numbers) == (1, [])

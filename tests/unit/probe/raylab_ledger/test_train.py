@@ -66,11 +66,11 @@ def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
     from raylab_ledger.rank import watch_start
     from raylab_ledger.steps import Steps
 
-    told: list[str] = []
+    journal: list[str] = []
     runner = SimpleNamespace(run=lambda target: target())
-    watch_start(runner, lambda event, **fields: told.append(event), Steps())
-    runner.run(lambda: told.append("the function"))
-    assert told == ["function_started", "the function"]
+    watch_start(runner, lambda event, **fields: journal.append(event), Steps())
+    runner.run(lambda: journal.append("the function"))
+    assert journal == ["function_started", "the function"]
 
 
 def test_the_steps_of_a_function_that_fails_are_written() -> None:
@@ -78,8 +78,8 @@ def test_the_steps_of_a_function_that_fails_are_written() -> None:
     from raylab_ledger.rank import watch_start
     from raylab_ledger.steps import Steps
 
-    told: list[tuple[str, Any]] = []
-    taken = survivors.Steps(lambda event, **fields: told.append((event, fields.get("first"))))
+    journal: list[tuple[str, Any]] = []
+    taken = survivors.Steps(lambda event, **fields: journal.append((event, fields.get("first"))))
     runner = SimpleNamespace(run=lambda target: target())
     watch_start(runner, lambda event, **fields: None, Steps(), taken)
 
@@ -89,7 +89,7 @@ def test_the_steps_of_a_function_that_fails_are_written() -> None:
 
     with pytest.raises(RuntimeError):
         runner.run(fails)
-    assert told == [("steps", 7)]
+    assert journal == [("steps", 7)]
 
 
 def ledger_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tuple[str, int, dict[str, Any]]]]:
@@ -136,8 +136,8 @@ def test_an_attempt_that_ends_tells_what_ray_train_had_taken_up(monkeypatch: pyt
         for epoch in range(1, epochs + 1):
             ledger.after_report(SimpleNamespace(checkpoint=None, metrics={"epoch": epoch}), [])
         ledger.before_controller_execute_failure_decision(SimpleNamespace(name="RETRY"))
-    told = [fields for event, _, fields in recorded if event == "failure_detected"]
-    assert told == [
+    failures = [fields for event, _, fields in recorded if event == "failure_detected"]
+    assert failures == [
         {"decision": "RETRY", "reports": 3, "metrics": {"epoch": 3}}, {"decision": "RETRY", "reports": 0}
     ]  # fmt: skip
 
@@ -151,17 +151,17 @@ def test_an_attempt_after_a_failure_is_no_resize(monkeypatch: pytest.MonkeyPatch
     assert "resized" not in [event for event, *_ in recorded]
 
 
-@pytest.mark.parametrize("told", [None, (2, "val_loss"), (None, None)])
+@pytest.mark.parametrize("keeping", [None, (2, "val_loss"), (None, None)])
 def test_the_start_of_a_run_tells_which_checkpoints_it_keeps(
-    monkeypatch: pytest.MonkeyPatch, ray_job: None, told: tuple[int | None, str | None] | None
+    monkeypatch: pytest.MonkeyPatch, ray_job: None, keeping: tuple[int | None, str | None] | None
 ) -> None:
     import ray
     from ray.train import CheckpointConfig
 
     from raylab_ledger import train
 
-    keep, score = told or (None, None)
-    config = CheckpointConfig(num_to_keep=keep, checkpoint_score_attribute=score) if told else None
+    keep, score = keeping or (None, None)
+    config = CheckpointConfig(num_to_keep=keep, checkpoint_score_attribute=score) if keeping else None
     run = SimpleNamespace(name="r", storage_path="s3://ray", failure_config=None, checkpoint_config=config)
     scaling = SimpleNamespace(num_workers=1, _resources_per_worker_not_none={"CPU": 1})
     ledger, recorded = ledger_of(monkeypatch)

@@ -11,11 +11,11 @@ from raylab_ledger.versions import environment
 
 
 def test_versions_and_size_are_told_but_no_name_and_no_path() -> None:
-    found = environment()
-    assert found["python"] == platform.python_version()
-    assert found["cores"] >= 1
-    assert found["memory_bytes"] > 1e8
-    text = json.dumps(found)
+    described = environment()
+    assert described["python"] == platform.python_version()
+    assert described["cores"] >= 1
+    assert described["memory_bytes"] > 1e8
+    text = json.dumps(described)
     assert "/" not in text
     assert f'"{socket.gethostname()}"' not in text
     assert f'"{getpass.getuser()}"' not in text

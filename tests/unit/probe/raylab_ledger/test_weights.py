@@ -129,8 +129,8 @@ def test_gradients_may_come_in_the_step_itself() -> None:
 def test_parameters_of_a_second_optimizer_are_recorded_before_anybody_has_changed_them() -> None:
     one, two = parameter(1.0), parameter(2.0)
     first, second = (torch.optim.SGD(given, lr=0.1) for given in ([one], [one, two]))
-    told = [{"tensors": fingerprints(parameter(value))} for value in (1.0, 2.0)]
-    assert stepped(first, second) == told
+    expected = [{"tensors": fingerprints(parameter(value))} for value in (1.0, 2.0)]
+    assert stepped(first, second) == expected
 
 
 def test_an_optimizer_that_begins_after_the_first_report_tells_nothing() -> None:

@@ -42,7 +42,7 @@ class Gcs:
         self.rows: list[dict[str, Any]] = []
         self.down = self.slow = False
         self.asked: list[str] = []
-        self.told: list[Any] = []
+        self.reports: list[Any] = []
         self.metadata: Any = None
         self.made: list[weakref.ref[Future]] = []
 
@@ -51,7 +51,7 @@ class Gcs:
             self.metadata = metadata
             self.asked.append(method.rpartition("/")[2])
             if isinstance(request, pb2.UnregisterNodeRequest):
-                self.told.append(request)
+                self.reports.append(request)
             reply = pb2.GetAllNodeInfoReply()
             for row in self.rows:
                 reply.node_info_list.add(**row)
@@ -117,10 +117,10 @@ def test_a_death_is_told_with_its_reason_and_again_while_the_node_is_still_liste
     assert head.declare_dead(ONE, "nobody listens there", 10.0)
     assert not head.declare_dead(ONE, "nobody listens there", 10.1)
     assert head.declare_dead(ONE, "nobody listens there", 10.1 + AGAIN_SECONDS)
-    told = gcs.told[0]
-    assert (told.node_id, told.node_death_info.reason_message) == (ONE.node_id, "nobody listens there")
-    assert told.node_death_info.reason == UNEXPECTED
-    names = type(told.node_death_info).Reason.DESCRIPTOR.values_by_number
+    death = gcs.reports[0]
+    assert (death.node_id, death.node_death_info.reason_message) == (ONE.node_id, "nobody listens there")
+    assert death.node_death_info.reason == UNEXPECTED
+    names = type(death.node_death_info).Reason.DESCRIPTOR.values_by_number
     assert names[UNEXPECTED].name == "UNEXPECTED_TERMINATION"
 
 
@@ -152,7 +152,7 @@ def test_one_look_tells_the_head_once_of_a_node_that_a_witness_knows_to_be_gone(
     witness.signs = [Sign("knows", ONE.node_id, Kind.GONE, why="nobody listens there")]
     once(head, judge, [witness], 0.3, lines.append)
     once(head, judge, [witness], 0.4, lines.append)
-    assert len(gcs.told) == 1
+    assert len(gcs.reports) == 1
     assert lines == [f"ray-worker-0 ({ONE.node_id.hex()[:8]}) is dead: nobody listens there"]
 
 

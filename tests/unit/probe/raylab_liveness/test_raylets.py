@@ -20,10 +20,10 @@ class Call:
 
     def __init__(self, method: str) -> None:
         self.method, self.why = method, ""
-        self._told: list[Callable[[Any], None]] = []
+        self._callbacks: list[Callable[[Any], None]] = []
 
-    def add_done_callback(self, told: Callable[[Any], None]) -> None:
-        self._told.append(told)
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._callbacks.append(callback)
 
     def code(self) -> Any:
         return type("Code", (), {"value": (14 if self.why else 0, "")})
@@ -33,8 +33,8 @@ class Call:
 
     def end(self, why: str = "") -> None:
         self.why = why
-        for told in self._told:
-            told(self)
+        for callback in self._callbacks:
+            callback(self)
 
 
 class Channel:

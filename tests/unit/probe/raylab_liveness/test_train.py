@@ -49,11 +49,11 @@ class Controller:
 
     def poll(self, seconds: float, every: float = 0.2) -> list[bool]:
         """Poll for so long; whether each rank was hung at the end."""
-        end, found = self.clock.now + seconds, [False, False]
+        end, errors = self.clock.now + seconds, [False, False]
         while self.clock.now < end:
             self.clock.now += every
-            found = [bool(status.error) for status in self.group._poll_workers_and_collect_errors(0.1)]
-        return found
+            errors = [bool(status.error) for status in self.group._poll_workers_and_collect_errors(0.1)]
+        return errors
 
 
 def test_a_rank_that_does_not_answer_a_controller_that_runs_is_hung() -> None:

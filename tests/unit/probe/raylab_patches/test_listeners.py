@@ -26,7 +26,7 @@ def one_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def addresses(port: int) -> set[str]:
-    return {each.address for each in listening() if each.port == port}
+    return {listener.address for listener in listening() if listener.port == port}
 
 
 @pytest.mark.parametrize(

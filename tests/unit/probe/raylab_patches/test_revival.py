@@ -247,7 +247,9 @@ class Node:
         self.started: list[str] = []
 
     def dead_processes(self) -> list[tuple[str, Any]]:
-        return [(name, each) for name, each in self.all_processes.items() if each.returncode is not None]
+        return [
+            (name, process) for name, process in self.all_processes.items() if process.returncode is not None
+        ]
 
     def end(self, *names: str, code: int = -9) -> None:
         for name in names:

@@ -145,9 +145,9 @@ class FakeDocker:
 
     def change(self, container: str, **changes: Any) -> None:
         """Let a container be different."""
-        for key, found in self.containers.items():
-            if found.id == container:
-                self.containers[key] = replace(found, **changes)
+        for key, known in self.containers.items():
+            if known.id == container:
+                self.containers[key] = replace(known, **changes)
 
     def done(self, *verbs: str) -> list[tuple[str, ...]]:
         """What was done, with services for containers' ids."""
@@ -165,9 +165,9 @@ class FakeDocker:
         port = int(url.split("/")[2].rpartition(":")[2])
         for container in self.containers.values():
             folder = Path(container.labels.get(FOLDER_LABEL, ""))
-            found = state.load(folder) if container.state == "running" else None
+            recorded = state.load(folder) if container.state == "running" else None
             name = row(container.service).url_port
-            if found is not None and found.ports.get(name) == port:
+            if recorded is not None and recorded.ports.get(name) == port:
                 return self.pages.get(container.service, OK) if self.serves(container) else None
         return None
 
@@ -266,12 +266,12 @@ class FakeEngine(DockerEngine):
         self, container: str, argv: Sequence[str], timeout: float, on_line: OnLine | None = None
     ) -> tuple[int, str]:
         del argv, timeout, on_line
-        found = self.fake.find_id(container)
-        self.fake.journal.append(("execute", found.service))
-        if found.service in self.fake.pythonless:
+        known = self.fake.find_id(container)
+        self.fake.journal.append(("execute", known.service))
+        if known.service in self.fake.pythonless:
             return 127, "python: executable file not found in $PATH\n"
-        restarts = found.restarts + 1
-        if found.restart_policy == "on-failure":
+        restarts = known.restarts + 1
+        if known.restart_policy == "on-failure":
             self.fake.change(container, started_at=self.fake.clock(), restarts=restarts)
         else:
             self.fake.change(container, state="exited", exit_code=137)

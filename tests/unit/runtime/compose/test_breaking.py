@@ -19,9 +19,9 @@ IMAGE = "raylab/ray:1-cpu"
 
 
 def state(runtime: ComposeRuntime, service: str) -> State:
-    found = runtime.status().service(service)
-    assert found is not None
-    return found.state
+    status = runtime.status().service(service)
+    assert status is not None
+    return status.state
 
 
 # Crash
@@ -90,9 +90,9 @@ def test_a_cut_takes_the_container_off_the_network_and_its_revert_gives_the_name
     up.disconnect(WORKER)
     up.disconnect(WORKER)
     assert state(up, WORKER) is State.RUNNING
-    found = up.status().service(WORKER)
-    assert found is not None
-    assert found.detail == "its container is cut off from the lab's network"
+    worker = up.status().service(WORKER)
+    assert worker is not None
+    assert worker.detail == "its container is cut off from the lab's network"
     up.reconnect(WORKER)
     up.reconnect(WORKER)
     assert docker.journal == [

@@ -35,15 +35,15 @@ def test_what_is_done_although_the_engine_says_it_failed_is_done(
 
     act(up)
 
-    found = up.status().service(WORKER)
-    assert found is not None
-    assert found.state is state
+    worker = up.status().service(WORKER)
+    assert worker is not None
+    assert worker.state is state
 
 
 @pytest.mark.parametrize("verb", ACTS)
 def test_what_is_not_done_is_the_engines_error(up: ComposeRuntime, docker: FakeDocker, verb: str) -> None:
     docker.fails[verb, WORKER] = NO_EVENT
-    with pytest.raises(EngineError, match="did not receive an exit event"):
+    with pytest.raises(EngineError, match="an exit event"):
         ACTS[verb][0](up)
 
 

@@ -35,7 +35,7 @@ def engine(answers: Answers) -> DockerEngine:
 AROUND = Struck(100.0, 103.0)
 
 
-def told(action: str, at: float, actor: str, **attributes: str) -> str:
+def event_line(action: str, at: float, actor: str, **attributes: str) -> str:
     """An event of the engine."""
     names = {"Action": action, "Actor": {"ID": actor, "Attributes": attributes}}
     return json.dumps({**names, "timeNano": int(at * 1e9)})
@@ -44,9 +44,11 @@ def told(action: str, at: float, actor: str, **attributes: str) -> str:
 @pytest.mark.parametrize(
     ("answer", "struck"),
     [
-        ((0, "\n".join([told("kill", 102.5, "abc"), told("die", 102.75, "abc"), told("kill", 101.0, "other"),
-                         told("disconnect", 102.8, "net", container="abc")]), ""), Struck(100.0, 102.75)),
-        ((0, told("start", 102.5, "abc") + "\nno JSON\n{}\n", ""), AROUND),
+        ((0, "\n".join([event_line("kill", 102.5, "abc"), event_line("die", 102.75, "abc"),
+                         event_line("kill", 101.0, "other"),
+                         event_line("disconnect", 102.8, "net", container="abc")]), ""),
+         Struck(100.0, 102.75)),
+        ((0, event_line("start", 102.5, "abc") + "\nno JSON\n{}\n", ""), AROUND),
         ((1, "", "Cannot connect to the Docker daemon"), AROUND),
     ],
 )  # fmt: skip
@@ -58,7 +60,7 @@ def test_the_engine_knows_until_when_it_killed_a_container_and_tells_of_it_later
 
 
 def test_a_network_tells_of_the_container_that_was_taken_off_it() -> None:
-    line = told("disconnect", 101.5, "net", container="abc")
+    line = event_line("disconnect", 101.5, "net", container="abc")
     assert engine({"events": (0, line, "")}).struck("abc", ("disconnect",), AROUND) == Struck(100.0, 101.5)
 
 
@@ -128,12 +130,21 @@ ROW = {
 
 def test_a_container_is_read_from_inspect() -> None:
     asked = engine({"ps": (0, "abc\n", ""), "inspect": (0, json.dumps([ROW]), "")})
-    (found,) = asked.containers("raylab-lab")
-    assert (found.id, found.service, found.state, found.exit_code) == ("abc", "ray-head", "exited", 137)
-    assert found.out_of_memory
-    assert not found.alive
-    assert (found.health, found.health_output, found.restarts) == ("unhealthy", "node x is not alive", 2)
-    assert found.started_at == pytest.approx(1795221206.53179)
+    (container,) = asked.containers("raylab-lab")
+    assert (container.id, container.service, container.state, container.exit_code) == (
+        "abc",
+        "ray-head",
+        "exited",
+        137,
+    )
+    assert container.out_of_memory
+    assert not container.alive
+    assert (container.health, container.health_output, container.restarts) == (
+        "unhealthy",
+        "node x is not alive",
+        2,
+    )
+    assert container.started_at == pytest.approx(1795221206.53179)
 
 
 def test_a_container_that_goes_between_two_questions_is_left_out() -> None:
@@ -242,9 +253,9 @@ def test_the_use_of_cpu_is_read_of_each_container() -> None:
         {"ID": "cc", "CPUPerc": "0.00%"},
     ]
     answer = "\n".join(json.dumps(row) for row in rows)
-    found = engine({"stats --no-stream --no-trunc --format {{json .}} aa bb cc": (0, answer, "")})
-    assert found.cpu_percent(("aa", "bb", "cc")) == {"aa": 151.53, "cc": 0.0}
-    assert found.cpu_percent(()) == {}
+    asked = engine({"stats --no-stream --no-trunc --format {{json .}} aa bb cc": (0, answer, "")})
+    assert asked.cpu_percent(("aa", "bb", "cc")) == {"aa": 151.53, "cc": 0.0}
+    assert asked.cpu_percent(()) == {}
 
 
 class Finished:

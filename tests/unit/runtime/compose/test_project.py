@@ -161,10 +161,10 @@ def test_prometheus_and_grafana_are_not_reached_by_a_foreign_name() -> None:
 
 def test_every_container_is_on_the_labs_own_network_alone() -> None:
     for name in ("lab.yaml", "gcs-ft.yaml"):
-        for service, each in yaml.safe_load((COMPOSE / name).read_text())["services"].items():
-            assert each.get("networks", ["lab"]) == ["lab"], service
-            assert "network_mode" not in each, service
-            assert all(port.startswith("127.0.0.1:") for port in each.get("ports", ())), service
+        for service, settings in yaml.safe_load((COMPOSE / name).read_text())["services"].items():
+            assert settings.get("networks", ["lab"]) == ["lab"], service
+            assert "network_mode" not in settings, service
+            assert all(port.startswith("127.0.0.1:") for port in settings.get("ports", ())), service
 
 
 def test_rays_own_commands_find_the_cluster_in_every_container_where_a_person_has_a_shell() -> None:
@@ -198,17 +198,17 @@ def test_version_and_defaults_of_the_files_are_those_of_the_code() -> None:
 def test_the_controller_of_the_queues_is_told_whether_jobs_come_only_through_them(
     config: Any, queued_only: bool
 ) -> None:
-    found = config(made(replace(spec(), queued_only=queued_only)))["services"][QUEUE]
-    assert found["environment"]["RAYLAB_QUEUED_ONLY"] == ("1" if queued_only else "")
+    queue = config(made(replace(spec(), queued_only=queued_only)))["services"][QUEUE]
+    assert queue["environment"]["RAYLAB_QUEUED_ONLY"] == ("1" if queued_only else "")
 
 
 def test_the_file_of_stock_ray_undoes_everything_that_the_code_says() -> None:
     document = yaml.safe_load((COMPOSE / "stock-ray.yaml").read_text())
     off = patches.switched_off(LabSpec(stock_ray=True), {})
     named = {"RAYLAB_PATCHES_OFF": f"${{LAB_PATCHES_OFF:-{off}}}"}
-    found = {name: service["environment"] for name, service in document["services"].items()}
+    environments = {name: service["environment"] for name, service in document["services"].items()}
     nodes = dict.fromkeys((HEAD, worker(0), worker(1)), named | ray_settings.stock_environment())
-    assert found == {JUPYTER: named, **nodes}
+    assert environments == {JUPYTER: named, **nodes}
 
 
 def test_the_env_file_says_which_patches_are_off(tmp_path: Path) -> None:
@@ -384,13 +384,13 @@ def test_no_service_is_asked_for_through_a_companys_proxy(config: Any, files: tu
 
 def test_minio_and_its_stand_in_keep_their_objects_apart(config: Any) -> None:
     for files, volume in (((), "objects"), (("offline.yaml",), "objects-standin")):
-        found = config(made(spec(), *files))
+        document = config(made(spec(), *files))
         for name in (STORE, SETUP):
-            (data,) = [v for v in found["services"][name]["volumes"] if v["target"] == "/data"]
+            (data,) = [v for v in document["services"][name]["volumes"] if v["target"] == "/data"]
             assert data["source"] == volume, name
             assert data["volume"] == ({"nocopy": True} if name == STORE else {}), name
-        assert found["volumes"][volume]["labels"]["io.raylab.lab"] == "lab"
-        assert "io.raylab.folder" in found["volumes"][volume]["labels"]
+        assert document["volumes"][volume]["labels"]["io.raylab.lab"] == "lab"
+        assert "io.raylab.folder" in document["volumes"][volume]["labels"]
 
 
 @pytest.mark.parametrize("name", ["o'brien's", "a$HOME", "b c#d", "e'f $g\\h\"i", "j'k\\", "l\\n", 'm"n'])
@@ -400,11 +400,11 @@ def test_a_folder_of_any_name_reaches_compose(
     checkout, workspace = tmp_path / name, tmp_path / name / "w"
     shutil.copytree(COMPOSE, checkout / "compose", ignore=shutil.ignore_patterns("secrets", ".env"))
     monkeypatch.setattr(project, "COMPOSE", checkout / "compose")
-    found = config(made(spec(workers=3)), {"LAB_WORKSPACE": str(workspace)})["services"]
-    mounted = {v["target"]: v["source"] for v in found["jupyter"]["volumes"]}
+    services = config(made(spec(workers=3)), {"LAB_WORKSPACE": str(workspace)})["services"]
+    mounted = {v["target"]: v["source"] for v in services["jupyter"]["volumes"]}
     assert mounted["/workspace"].replace("$$", "$") == str(workspace)
     for index in range(3):
-        probe = found[worker(index)]["volumes"][0]["source"]
+        probe = services[worker(index)]["volumes"][0]["source"]
         assert probe.replace("$$", "$") == str(checkout / "lab/probe")
 
 
@@ -429,15 +429,15 @@ def test_what_people_and_alerts_leave_is_in_a_volume_that_the_service_may_write_
     config: Any, service: str, target: str, opened_by: str
 ) -> None:
     """A new volume gets the mode of the folder that it is first mounted on: in the lab's image, of all."""
-    found = config(made(spec()))
-    services = found["services"]
+    document = config(made(spec()))
+    services = document["services"]
     (kept,) = [v for v in services[service]["volumes"] if v["target"] == target]
     assert (kept["type"], kept["volume"]) == ("volume", {"nocopy": True})
     assert not services[service].get("tmpfs")
     (opened,) = [v for v in services[opened_by]["volumes"] if v["source"] == kept["source"]]
     assert opened["target"] in ("/data", "/workspace")
     assert not opened.get("read_only")
-    assert found["volumes"][kept["source"]]["labels"]["io.raylab.lab"] == "lab"
+    assert document["volumes"][kept["source"]]["labels"]["io.raylab.lab"] == "lab"
 
 
 def test_alertmanager_has_the_settings_that_the_caller_names(config: Any, tmp_path: Path) -> None:
@@ -483,16 +483,16 @@ def test_a_store_that_is_there_is_reached_through_a_gateway_that_alone_has_its_k
         lab = made(replace(spec(), s3=S3Place("http://there:8333", "course")), *files)
         assert lab.files[-1] == "s3.yaml"
         assert lab.stand_in
-        found = config(lab)["services"]
-        assert found[STORE]["image"] == f"raylab/s3-standin:{__version__}"
-        assert "--upstream=/run/secrets/s3-upstream.json" in found[STORE]["command"]
+        services = config(lab)["services"]
+        assert services[STORE]["image"] == f"raylab/s3-standin:{__version__}"
+        assert "--upstream=/run/secrets/s3-upstream.json" in services[STORE]["command"]
         knowing = {
             name
-            for name, service in found.items()
+            for name, service in services.items()
             if any(str(s["source"]) == "s3-upstream.json" for s in service.get("secrets", ()))
         }
         assert knowing == {STORE}
-        assert "timeout -s KILL" in " ".join(found[STORE]["healthcheck"]["test"])
-        volumes = {str(m["source"]) for s in found.values() for m in s["volumes"] if m["type"] == "volume"}
+        assert "timeout -s KILL" in " ".join(services[STORE]["healthcheck"]["test"])
+        volumes = {str(m["source"]) for s in services.values() for m in s["volumes"] if m["type"] == "volume"}
         assert not [name for name in volumes if name.startswith("objects")], "what it has to keep is there"
-        assert found[HEAD]["environment"]["AWS_ENDPOINT_URL"] == "http://minio:9000"
+        assert services[HEAD]["environment"]["AWS_ENDPOINT_URL"] == "http://minio:9000"

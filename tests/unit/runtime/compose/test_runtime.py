@@ -101,7 +101,7 @@ def test_what_a_node_wrote_before_it_was_started_again_is_in_the_error(
     up.kill(WORKER)
     docker.gives_up[WORKER] = 1
     docker.never.add(WORKER)
-    with pytest.raises(WaitTimeoutError, match=r"after 180 s\. Its last lines:\n.*timed out during startup"):
+    with pytest.raises(WaitTimeoutError, match=r"after 180 s.*\n.*timed out"):
         up.start(WORKER)
 
 
@@ -202,9 +202,7 @@ def test_a_node_that_would_be_open_without_a_patch_has_an_error_of_its_own(
 def test_a_set_up_that_fails_is_an_error_like_any_other(runtime: ComposeRuntime, docker: FakeDocker) -> None:
     docker.dies[SETUP] = Container("", "", "exited", exit_code=13)
     docker.logs[SETUP] = "the root key is refused"
-    with pytest.raises(
-        ServiceError, match=r"s3-setup failed: .* exit code 13.*(\n.*)+the root key is refused"
-    ):
+    with pytest.raises(ServiceError, match=r"exit code 13.*(\n.*)+is refused"):
         runtime.up(spec())
 
 
@@ -231,7 +229,7 @@ def test_a_port_that_the_engine_publishes_to_the_network_ends_the_start(
     docker.publishes[STORE] = (("127.0.0.1", 9000), (address, 9001))
     with pytest.raises(ServiceError, match=f"minio .*{address} port 9001"):
         runtime.up(spec())
-    assert not [each for each in docker.containers.values() if each.alive]
+    assert not [container for container in docker.containers.values() if container.alive]
 
 
 @pytest.mark.parametrize("failure", [EngineError("docker failed: no"), KeyboardInterrupt()])
@@ -244,7 +242,7 @@ def test_a_repair_that_fails_leaves_what_ran_before(
     with pytest.raises((LabError, KeyboardInterrupt)):
         up.up(spec())
     states = {c.service: c.state for c in docker.containers.values() if c.service != SETUP}
-    assert {name for name, found in states.items() if found == "running"} == ALL - {WORKER, JUPYTER}
+    assert {name for name, state in states.items() if state == "running"} == ALL - {WORKER, JUPYTER}
     assert states[JUPYTER] == "exited", "this `up` had started it"
 
 
@@ -348,7 +346,7 @@ def test_what_a_node_wrote_is_in_the_error_although_its_clock_says_that_it_was_b
     up.kill(WORKER)
     docker.wrote[WORKER] = [(docker.clock() - 3600.0, "Traceback: no raylet")]
     docker.dies[WORKER] = Container("", "", "exited", exit_code=1)
-    with pytest.raises(ServiceError, match=r"Its last lines:\n  Traceback: no raylet") as caught:
+    with pytest.raises(ServiceError, match="Traceback: no raylet") as caught:
         up.start(WORKER)
     kept = Path(caught.value.hint.removeprefix("the whole log of ray-worker-0: "))
     assert "no raylet" in kept.read_text()
@@ -415,9 +413,9 @@ def test_a_node_whose_container_runs_but_that_ray_has_buried_is_restarted(
     up: ComposeRuntime, docker: FakeDocker
 ) -> None:
     docker.never.add(WORKER)
-    found = up.status().service(WORKER)
-    assert found is not None
-    assert (found.state, found.detail) == (State.RUNNING, "its node is not alive in Ray")
+    worker = up.status().service(WORKER)
+    assert worker is not None
+    assert (worker.state, worker.detail) == (State.RUNNING, "its node is not alive in Ray")
     docker.never.clear()
     docker.change(docker.find(HEAD).id, started_at=docker.clock())  # a new head knows no old node
     docker.clock.sleep(3)
@@ -446,9 +444,9 @@ def test_a_node_counts_only_when_it_joined_after_its_container_was_started(
     nodes = docker.list_nodes(up.endpoints().dashboard, "")
     docker.change(docker.find(WORKER).id, started_at=docker.clock())
     docker.ghosts = nodes
-    found = up.status().service(WORKER)
-    assert found is not None
-    assert found.state is State.RUNNING
+    worker = up.status().service(WORKER)
+    assert worker is not None
+    assert worker.state is State.RUNNING
 
 
 def test_a_paused_service_is_killed_where_it_is_asked_to_stop(up: ComposeRuntime, docker: FakeDocker) -> None:

@@ -158,23 +158,23 @@ class Machine:
         return [p for p in self.running.values() if p.mark == mark]
 
     def end(self, leader: Identity | None, mark: str, *, grace: float) -> Struck:
-        found = self.members(leader, mark)
-        for process in found:
+        members = self.members(leader, mark)
+        for process in members:
             del self.running[process.pid]
-        if found:
+        if members:
             service = mark.rpartition(":")[2]
             self.journal.append(("end", service))
             self.graces[service] = grace
         return Struck(self.clock(), self.clock())
 
-    def send(self, found: Sequence[FakeProcess], number: signal.Signals) -> Struck:
-        for process in found:
+    def send(self, members: Sequence[FakeProcess], number: signal.Signals) -> Struck:
+        for process in members:
             process.frozen = number == signal.SIGSTOP or (process.frozen and number != signal.SIGCONT)
             self.journal.append((number.name.removeprefix("SIG"), process.mark.rpartition(":")[2]))
         return Struck(self.clock(), self.clock())
 
-    def frozen(self, found: Sequence[FakeProcess]) -> bool:
-        return bool(found) and all(process.frozen for process in found)
+    def frozen(self, members: Sequence[FakeProcess]) -> bool:
+        return bool(members) and all(process.frozen for process in members)
 
     def service_of(self, pid: int, folder: Path) -> str:
         process = self.running.get(pid)
@@ -192,7 +192,7 @@ class Machine:
         name = self._port_name(urlsplit(url).port or 0)
         if name == "dashboard":
             return None if self.silent else OK
-        service = next(each.name for each in SERVICES for port in each.ports if port.name == name)
+        service = next(service.name for service in SERVICES for port in service.ports if port.name == name)
         return self.pages.get(service, OK) if self._serves(service) else None
 
     def _port_name(self, number: int) -> str:
@@ -202,15 +202,15 @@ class Machine:
     def nodes(self, url: str, token: str) -> tuple[Node, ...]:
         assert self._port_name(urlsplit(url).port or 0) == "dashboard"
         assert token
-        found = []
+        nodes = []
         for process in list(self.running.values()):
             service = process.mark.rpartition(":")[2]
             if is_node(service) and process.leader and self._serves(service):
                 began = process.started_at
-                found.append(Node(f"node-{service}", service, True, service == HEAD, {}, began, None, ""))
+                nodes.append(Node(f"node-{service}", service, True, service == HEAD, {}, began, None, ""))
         if self.silent:
             raise ClusterError("does not answer")
-        return tuple(found)
+        return tuple(nodes)
 
     def runtime(self, folder: Path, name: str = "raylab") -> LocalRuntime:
         """A new runtime, as another shell would make, that puts nothing outside `folder`."""

@@ -115,7 +115,7 @@ def test_only_the_proxy_is_reached_and_only_at_the_address(machine: Machine, tmp
         machine.runtime(tmp_path).down()
         machine.open_ports.clear()
         machine.on_spawn = {service: lambda s=service, a=address, p=port: reach(s, a, p)}  # type: ignore[misc]
-        with pytest.raises(ServiceError, match=f"{service} listens on {address} port {port}"):
+        with pytest.raises(ServiceError, match=f"{service} listens on {address} .*{port}"):
             machine.runtime(tmp_path).up(CLASS)
 
 
@@ -127,7 +127,7 @@ def test_the_authority_outlives_down_and_another_address_is_another_lab(
     authority = Path(runtime.endpoints().authority)
     authority.parent.mkdir(parents=True)
     authority.write_text("a certificate")
-    with pytest.raises(RefusedError, match="not with on this machine only"):
+    with pytest.raises(RefusedError, match="on this machine only"):
         runtime.up(dataclasses.replace(CLASS, address=None))
     runtime.down()
     assert authority.read_text() == "a certificate"

@@ -24,13 +24,13 @@ def lab(machine: Machine, tmp_path: Path) -> Path:
 def test_clients_go_first_then_workers_then_the_head_then_the_store(
     machine: Machine, tmp_path: Path, lab: Path
 ) -> None:
-    told: list[Progress] = []
+    steps: list[Progress] = []
 
-    stopped = machine.runtime(tmp_path).down(on_progress=told.append)
+    stopped = machine.runtime(tmp_path).down(on_progress=steps.append)
 
     assert stopped == (JUPYTER, QUEUE, worker(0), worker(1), HEAD, STORE)
     assert machine.services("end") == list(stopped)
-    assert [p.service for p in told if p.state is State.EXITED] == list(stopped)
+    assert [p.service for p in steps if p.state is State.EXITED] == list(stopped)
     assert not machine.running
     assert not machine.runtime(tmp_path).status().services
 

@@ -29,10 +29,10 @@ def test_it_serves_before_the_first_node_starts(machine: Machine, tmp_path: Path
 
 def test_the_nodes_wait_for_it_and_start_without_it_when_it_fails(machine: Machine, tmp_path: Path) -> None:
     machine.forks_fail = True
-    told: list[Progress] = []
-    machine.runtime(tmp_path).up(SPEC, told.append)
-    words = [each for each in told if each.service == FORKS]
-    assert [each.state for each in words] == [State.EXITED] * 3  # each node says so
+    steps: list[Progress] = []
+    machine.runtime(tmp_path).up(SPEC, steps.append)
+    words = [step for step in steps if step.service == FORKS]
+    assert [step.state for step in words] == [State.EXITED] * 3  # each node says so
     assert "processes start slowly" in words[0].detail
     assert worker(1) in machine.alive
 
@@ -41,21 +41,21 @@ def test_one_that_is_silent_is_waited_for_once_by_all_nodes_together(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.forks_silent = True
-    told: list[Progress] = []
+    steps: list[Progress] = []
     begin = machine.now
-    machine.runtime(tmp_path).up(SPEC, told.append)
+    machine.runtime(tmp_path).up(SPEC, steps.append)
     assert machine.now - begin == pytest.approx(forks.READY_SECONDS, abs=1.0)
-    assert [each.state for each in told if each.service == FORKS] == [State.EXITED] * 3
+    assert [step.state for step in steps if step.service == FORKS] == [State.EXITED] * 3
     assert {HEAD, worker(0), worker(1)} <= set(machine.alive)
 
 
 def test_one_that_listens_late_forks_the_nodes_that_come_then(machine: Machine, tmp_path: Path) -> None:
     machine.forks_silent = True
-    told: list[Progress] = []
+    steps: list[Progress] = []
     runtime = machine.runtime(tmp_path)
     machine.on_spawn[worker(0)] = (runtime._layout.forks / "node.sock").touch
-    runtime.up(SPEC, told.append)
-    assert [each.state for each in told if each.service == FORKS] == [State.EXITED] * 2
+    runtime.up(SPEC, steps.append)
+    assert [step.state for step in steps if step.service == FORKS] == [State.EXITED] * 2
 
 
 def test_down_ends_it(machine: Machine, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_it_alone_is_no_lab(machine: Machine, tmp_path: Path) -> None:
 
 def test_it_is_no_service_and_has_no_mark(machine: Machine, tmp_path: Path) -> None:
     runtime = machine.runtime(tmp_path)
-    assert FORKS not in [each.service for each in runtime.up(SPEC).services]
+    assert FORKS not in [service.service for service in runtime.up(SPEC).services]
     current = state.load(tmp_path / "raylab")
     assert current is not None
     plan = runtime._plan(current)

@@ -139,9 +139,9 @@ def test_the_network_of_a_process_cannot_be_touched(machine: Machine, up: LocalR
             act(W0)
         assert caught.value.hint == "use --runtime compose"
     assert machine.journal == []
-    found = up.status().service(W0)
-    assert found is not None
-    assert found.state is State.HEALTHY
+    worker = up.status().service(W0)
+    assert worker is not None
+    assert worker.state is State.HEALTHY
 
 
 def test_the_key_of_a_store_that_is_down_cannot_be_switched(up: LocalRuntime) -> None:

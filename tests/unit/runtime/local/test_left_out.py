@@ -55,15 +55,15 @@ def runtime(machine: Machine, packages: Packages, tmp_path: Path) -> LocalRuntim
 def test_a_lab_without_the_packages_of_jupyter_is_whole_and_says_what_it_lacks(
     machine: Machine, packages: Packages, tmp_path: Path
 ) -> None:
-    told: list[Progress] = []
-    status = machine.runtime(tmp_path).up_to_train(SPEC, told.append)
+    steps: list[Progress] = []
+    status = machine.runtime(tmp_path).up_to_train(SPEC, steps.append)
 
     assert machine.services("spawn") == TRAINS
     assert packages.there == {"cli", "local"}
     assert status.healthy
     assert [s.service for s in status.services] == TRAINS
     assert any("jupyter: left out for now" in note and "`labctl up`" in note for note in status.notes)
-    assert (told[0].service, told[0].state) == (JUPYTER, State.ABSENT)
+    assert (steps[0].service, steps[0].state) == (JUPYTER, State.ABSENT)
 
 
 def test_with_its_packages_jupyter_is_started_with_the_rest(
@@ -91,14 +91,14 @@ def test_up_installs_and_starts_what_was_left_out_and_nothing_else(
 def test_what_was_left_out_can_be_started(
     machine: Machine, runtime: LocalRuntime, tmp_path: Path, alone: bool
 ) -> None:
-    told: list[Progress] = []
-    runtime.start(JUPYTER, told.append) if alone else runtime.start_left_out(told.append)
+    steps: list[Progress] = []
+    runtime.start(JUPYTER, steps.append) if alone else runtime.start_left_out(steps.append)
 
     assert machine.services("spawn") == [*TRAINS, JUPYTER]
-    assert told[-1].state is State.HEALTHY
-    found = state.load(tmp_path / "raylab")
-    assert found is not None
-    assert found.left_out == ()
+    assert steps[-1].state is State.HEALTHY
+    recorded = state.load(tmp_path / "raylab")
+    assert recorded is not None
+    assert recorded.left_out == ()
     runtime.start_left_out()
     assert machine.services("spawn") == [*TRAINS, JUPYTER], "there is nothing left to start"
 

@@ -95,8 +95,8 @@ class Table:
     def getsid(self, pid: int) -> int:
         return self.process(pid).sid
 
-    def pids(self, found: list[Any]) -> set[int]:
-        return {entry.pid for entry in found}
+    def pids(self, entries: list[Any]) -> set[int]:
+        return {entry.pid for entry in entries}
 
 
 @pytest.fixture
@@ -146,9 +146,9 @@ def test_a_process_is_known_by_its_id_and_its_start(table: Table) -> None:
     table.add(Entry(100, 50.0, 100))
 
     for known in (LEADER, Identity(100, 50.01)):
-        found = processes.find(known)
-        assert found is not None
-        assert found.pid == 100
+        process = processes.find(known)
+        assert process is not None
+        assert process.pid == 100
     assert processes.find(Identity(100, 49.0)) is None
     assert processes.find(Identity(99, 50.0)) is None
 
@@ -189,9 +189,9 @@ def test_what_a_fork_server_made_belongs_to_whom_its_launcher_stands_for(table: 
         Entry(402, 55.0, 402, JUPYTER, parent=mine),
         Entry(theirs, 54.1, server, parent=server),
     )
-    found = table.pids(processes.members(LEADER, SERVICE))
-    assert {105, mine, 401} <= found
-    assert not {server, theirs, 402} & found
+    pids = table.pids(processes.members(LEADER, SERVICE))
+    assert {105, mine, 401} <= pids
+    assert not {server, theirs, 402} & pids
 
 
 def test_forks_for_which_nobody_stands_are_orphans_of_their_lab(
@@ -347,9 +347,9 @@ def test_ending_what_is_gone_does_nothing(table: Table) -> None:
     ],
 )
 def test_frozen_means_that_every_process_is_stopped(states: list[str], expected: bool) -> None:
-    found: list[Any] = [Entry(i, 0.0, i, state=state) for i, state in enumerate(states)]
+    entries: list[Any] = [Entry(i, 0.0, i, state=state) for i, state in enumerate(states)]
 
-    assert processes.frozen(found) is expected
+    assert processes.frozen(entries) is expected
 
 
 def test_a_spawned_process_has_a_session_of_its_own_and_its_output_goes_to_the_log(

@@ -25,26 +25,26 @@ def lab(machine: Machine, tmp_path: Path) -> Lab:
 
 
 def test_the_workers_go_with_their_head_and_come_back_after_it(machine: Machine, lab: Lab) -> None:
-    told: list[Progress] = []
+    steps: list[Progress] = []
     kept = {name: machine.pid_of(name) for name in (STORE, JUPYTER)}
 
-    lab.restart(HEAD, told.append)
+    lab.restart(HEAD, steps.append)
 
     assert machine.journal == [
         *[("end", name) for name in (W1, W0, HEAD)],
         *[("spawn", name) for name in (HEAD, W0, W1)],
     ]
-    assert [p.service for p in told if p.state is State.HEALTHY] == [HEAD, W0, W1]
+    assert [p.service for p in steps if p.state is State.HEALTHY] == [HEAD, W0, W1]
     assert {name: machine.pid_of(name) for name in kept} == kept
     assert lab.status().healthy
 
 
 def test_it_is_said_before_anything_ends(machine: Machine, lab: Lab) -> None:
-    told: list[tuple[Progress, int]] = []
+    steps: list[tuple[Progress, int]] = []
 
-    lab.restart(HEAD, lambda step: told.append((step, len(machine.services("end")))))
+    lab.restart(HEAD, lambda step: steps.append((step, len(machine.services("end")))))
 
-    first, ended_by_then = told[0]
+    first, ended_by_then = steps[0]
     assert first.service == HEAD
     assert first.detail == "restarting it restarts ray-worker-0, ray-worker-1 too; running jobs end"
     assert ended_by_then == 0
@@ -61,12 +61,12 @@ def test_what_was_down_comes_back_too(machine: Machine, lab: Lab) -> None:
 
 
 def test_a_worker_is_restarted_alone_and_without_a_warning(machine: Machine, lab: Lab) -> None:
-    told: list[Progress] = []
+    steps: list[Progress] = []
 
-    lab.restart(W0, told.append)
+    lab.restart(W0, steps.append)
 
     assert machine.journal == [("end", W0), ("spawn", W0)]
-    assert not any("running jobs" in p.detail for p in told)
+    assert not any("running jobs" in p.detail for p in steps)
 
 
 def test_no_worker_is_started_without_a_head(machine: Machine, lab: Lab) -> None:
@@ -78,11 +78,11 @@ def test_no_worker_is_started_without_a_head(machine: Machine, lab: Lab) -> None
 
 
 def test_a_lab_that_is_down_has_no_head_to_restart(machine: Machine, tmp_path: Path) -> None:
-    told: list[Progress] = []
+    steps: list[Progress] = []
 
     with pytest.raises(LabDownError):
-        Lab(machine.runtime(tmp_path)).restart(HEAD, told.append)
-    assert told == []
+        Lab(machine.runtime(tmp_path)).restart(HEAD, steps.append)
+    assert steps == []
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ def test_the_hub_is_told_of_its_lab_and_knows_no_secret_of_it(monkeypatch: pytes
     command = made.command(HUB)
     said = " ".join([*command.argv, *command.environment.values()])
     assert [secret for secret in SECRET_WORDS if secret in said] == []
-    told = json.loads(command.environment["RAYLAB_HUB"])
-    assert (told["port"], told["api_port"], told["host"]) == (10, 11, "127.0.0.1")
-    assert (told["gateway"], told["store"]) == ("http://127.0.0.1:9", "http://127.0.0.1:4")
-    assert told["page"] == "http://127.0.0.1:9/class/"
-    assert made.command(JUPYTER).environment["RAYLAB_CLASS_URL"] == told["page"]
-    assert (told["folder"], told["people"]) == ("/labs/raylab/hub", "/labs/raylab/people")
-    assert told["mark"] == command.environment[MARK] == "/labs/raylab:hub"
+    hub = json.loads(command.environment["RAYLAB_HUB"])
+    assert (hub["port"], hub["api_port"], hub["host"]) == (10, 11, "127.0.0.1")
+    assert (hub["gateway"], hub["store"]) == ("http://127.0.0.1:9", "http://127.0.0.1:4")
+    assert hub["page"] == "http://127.0.0.1:9/class/"
+    assert made.command(JUPYTER).environment["RAYLAB_CLASS_URL"] == hub["page"]
+    assert (hub["folder"], hub["people"]) == ("/labs/raylab/hub", "/labs/raylab/people")
+    assert hub["mark"] == command.environment[MARK] == "/labs/raylab:hub"
 
 
 def test_a_lab_without_the_hub_has_nothing_of_it() -> None:
@@ -370,7 +370,9 @@ def test_prometheus_shows_no_path_of_this_machine_and_answers_no_page_of_another
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has more than one loopback address")
 def test_prometheus_listens_where_only_its_guard_knows() -> None:
     made = plan(prometheus="/bin/prometheus")
-    (word,) = [each for each in made.command(PROMETHEUS).argv if each.startswith("--web.listen-address=")]
+    (word,) = [
+        argument for argument in made.command(PROMETHEUS).argv if argument.startswith("--web.listen-address=")
+    ]
     behind = word.partition("=")[2]
     assert re.fullmatch(r"127\.\d+\.\d+\.\d+:6", behind)
     assert not behind.startswith("127.0.")

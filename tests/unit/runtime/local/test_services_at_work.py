@@ -36,9 +36,9 @@ def runtime(machine: Machine, tmp_path: Path) -> LocalRuntime:
 
 
 def state_of(runtime: Runtime, service: str) -> State:
-    found = runtime.status().service(service)
-    assert found is not None
-    return found.state
+    status = runtime.status().service(service)
+    assert status is not None
+    return status.state
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -116,8 +116,8 @@ def test_pause_catches_a_process_that_was_just_being_made(
 
     mark = machine.running[machine.pid_of(W0)].mark
 
-    def send_while_one_is_born(found: list[FakeProcess], number: object) -> Struck:
-        struck = machine.send(found, number)  # type: ignore[arg-type]
+    def send_while_one_is_born(members: list[FakeProcess], number: object) -> Struck:
+        struck = machine.send(members, number)  # type: ignore[arg-type]
         machine.running.setdefault(7, FakeProcess(7, machine.now, mark, leader=False))
         return struck
 
@@ -175,7 +175,7 @@ def test_a_worker_that_may_train_is_left_alone_while_ray_does_not_answer(
 ) -> None:
     machine.unready.add(W0)
     machine.silent = True
-    with pytest.raises(WaitTimeoutError, match=f"{W0} was left alone: .*30 s"):
+    with pytest.raises(WaitTimeoutError, match=f"{W0} was left alone: .*30"):
         runtime.start(W0)
     assert machine.journal == []
 
@@ -220,11 +220,11 @@ def test_status_says_why_a_service_is_not_healthy(machine: Machine, runtime: Loc
 
     status = runtime.status()
 
-    found = {s.service: (s.state, s.detail) for s in status.services}
-    assert found[W0] == (State.EXITED, "its process has ended")
-    assert found[W1] == (State.PAUSED, "its processes are frozen")
-    assert found[JUPYTER] == (State.RUNNING, "http://127.0.0.1:8888/api/status does not answer")
-    assert found[STORE] == (State.HEALTHY, "moto stands in for MinIO")
+    states = {s.service: (s.state, s.detail) for s in status.services}
+    assert states[W0] == (State.EXITED, "its process has ended")
+    assert states[W1] == (State.PAUSED, "its processes are frozen")
+    assert states[JUPYTER] == (State.RUNNING, "http://127.0.0.1:8888/api/status does not answer")
+    assert states[STORE] == (State.HEALTHY, "moto stands in for MinIO")
     assert status.up
     assert not status.healthy
 

@@ -39,10 +39,10 @@ FULL = LabState(
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     state.save(tmp_path, FULL)
 
-    found = state.load(tmp_path)
-    assert found == FULL
-    assert found is not None
-    assert found.leaders[HEAD].spawned_at == 1_700_000_000.5
+    loaded = state.load(tmp_path)
+    assert loaded == FULL
+    assert loaded is not None
+    assert loaded.leaders[HEAD].spawned_at == 1_700_000_000.5
     assert (tmp_path / state.FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -143,7 +143,7 @@ def test_a_state_without_the_newer_fields_can_still_be_read(tmp_path: Path) -> N
     del document["spec"]["stock_ray"]
     (tmp_path / state.FILE).write_text(json.dumps(document))
 
-    found = state.load(tmp_path)
+    loaded = state.load(tmp_path)
 
-    assert found is not None
-    assert (found.notes, found.spec.stock_ray) == ((), False)
+    assert loaded is not None
+    assert (loaded.notes, loaded.spec.stock_ray) == ((), False)

@@ -120,7 +120,7 @@ def test_a_port_that_is_not_the_labs_is_refused_with_the_one_in_use(
     from dataclasses import replace
 
     before = dict(machine.running)
-    with pytest.raises(RefusedError, match="up with dashboard on port 8265, not on 9999") as caught:
+    with pytest.raises(RefusedError, match="port 8265, not on 9999") as caught:
         runtime.up(replace(SPEC, ports=(("dashboard", 9999),)))
     assert "--port dashboard=9999" in caught.value.hint
     assert machine.running == before

@@ -27,7 +27,7 @@ def test_both_folders_are_made_for_their_owner_only_and_again_is_no_error(folder
     finally:
         os.umask(previous)
 
-    assert {oct(each.stat().st_mode & 0o777) for each in (folder, folder.parent)} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in (folder, folder.parent)} == {"0o700"}
 
 
 def test_what_ray_opened_to_everybody_is_used_and_removed_and_nobody_else_gets_there(folder: Path) -> None:
@@ -47,9 +47,7 @@ def test_a_parent_that_others_can_write_is_refused(folder: Path, mode: int) -> N
     chosen = folder.parent
     chosen.chmod(mode)
 
-    with pytest.raises(
-        SetupError, match=f"{chosen.name}, .* can be written by others .mode {mode:o}."
-    ) as caught:
+    with pytest.raises(SetupError, match=f"{chosen.name}, .*others .mode {mode:o}.") as caught:
         temporary.make(folder)
     assert str(chosen) in caught.value.hint
     chosen.chmod(0o700)
@@ -70,7 +68,7 @@ def test_a_folder_of_another_user_is_refused(
 
     monkeypatch.setattr(os, "lstat", lstat)
 
-    with pytest.raises(SetupError, match=rf"{chosen.name}, .* another user \(uid {os.getuid() + 1}\)"):
+    with pytest.raises(SetupError, match=rf"{chosen.name}, .* user \(uid {os.getuid() + 1}\)"):
         temporary.make(folder)
 
 
@@ -84,7 +82,7 @@ def test_a_link_is_refused_and_nothing_behind_it_is_removed(folder: Path, name: 
     else:
         folder.parent.symlink_to(target.parent)
 
-    with pytest.raises(SetupError, match="is a link to somewhere else"):
+    with pytest.raises(SetupError, match="link to somewhere else"):
         temporary.make(folder)
     temporary.remove(folder)
     assert target.is_dir()
@@ -99,7 +97,7 @@ def test_a_file_in_its_place_is_refused(folder: Path) -> None:
 
 
 def test_what_cannot_be_made_is_a_setup_error(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"cannot make .*: No such file"):
+    with pytest.raises(SetupError, match=r"cannot make .*: No such"):
         temporary.make(tmp_path / "missing" / "raylab-1" / "x")
 
 
@@ -116,7 +114,7 @@ def test_removing_takes_all_of_it_and_nothing_is_no_error(folder: Path) -> None:
 def test_a_lab_is_not_started_in_a_trap(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "ray-raylab").symlink_to(tmp_path)
 
-    with pytest.raises(SetupError, match="is a link to somewhere else"):
+    with pytest.raises(SetupError, match="link to somewhere else"):
         machine.runtime(tmp_path).up(SPEC)
     assert not machine.running
     assert not (tmp_path / "raylab" / FILE).exists()

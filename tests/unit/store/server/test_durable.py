@@ -51,7 +51,7 @@ def test_an_upload_in_parts_a_copy_and_a_delete_are_flushed(server: Server, root
     assert server.flushed == [inode(objects(root)[0]), folder]
     server.flushed.clear()
     assert server("PUT", "/ray/copy", headers={"x-amz-copy-source": "/ray/big"}).status_code == 200
-    assert [each == folder for each in server.flushed] == [False, True]
+    assert [path == folder for path in server.flushed] == [False, True]
     server.flushed.clear()
     assert server("DELETE", "/ray/copy").status_code == 204
     assert server.flushed == [folder]

@@ -92,7 +92,7 @@ def test_the_gateway_does_all_that_ray_and_the_lab_ask_of_a_store(front: Front) 
     over_http = tuple(question for question in QUESTIONS if question.name != "pyarrow")  # it takes a socket
     asked = (*over_http, *BASICS)
     checks = {check.name: check for check in examine(front.client(), BUCKET, questions=asked)}
-    assert {name: each for name, each in checks.items() if each.outcome != "passed"} == {}
+    assert {name: check for name, check in checks.items() if check.outcome != "passed"} == {}
     assert len(checks) == len(asked) + 2
     assert front.there.keys(THEIRS) == []
 

@@ -157,8 +157,8 @@ def test_an_upload_that_is_none_is_told(server: Server, method: str) -> None:
     start = server("POST", "/ray/big?uploads").text
     upload_id = start.split("<UploadId>")[1].split("<")[0]
     assert server("DELETE", f"/ray/big?uploadId={upload_id}").status_code == 204
-    for each in (upload_id, "never", ""):
-        answer = server(method, f"/ray/big?partNumber=1&uploadId={each}", b"x" if method == "PUT" else b"")
+    for other in (upload_id, "never", ""):
+        answer = server(method, f"/ray/big?partNumber=1&uploadId={other}", b"x" if method == "PUT" else b"")
         assert (answer.status_code, "<Code>NoSuchUpload</Code>" in answer.text) == (404, True)
 
 
@@ -508,7 +508,7 @@ def test_signed_chunks_are_joined_and_verified() -> None:
     signed = signature("STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
     assert open_body(signed, environ, body) == b"hello world"
     assert environ["HTTP_CONTENT_ENCODING"] == "gzip"
-    with pytest.raises(RefusalError, match="not the one that was signed"):
+    with pytest.raises(RefusalError, match="not the one"):
         open_body(signed, {"REQUEST_METHOD": "PUT"}, body.replace(b"world", b"w0rld"))
 
 

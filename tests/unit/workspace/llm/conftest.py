@@ -24,5 +24,5 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def llm() -> Iterator[Any]:
     """Every module of the recipe, by its name."""
-    with modules_of("llm") as found:
-        yield found
+    with modules_of("llm") as modules:
+        yield modules

@@ -131,15 +131,15 @@ def test_kept_answers_are_found_again_and_one_that_was_given_twice_is_seen(llm: 
     for name in ("b", "a", "b"):
         kept.keep(answer(llm, name), "first")
     assert kept.ids() == ["a", "b", "b"]
-    found = kept.all()[0]
-    assert found["sha256"] == llm.client.digest((1, 2)) == answer(llm, "a").sha256
-    assert (found["session"], found["parts"], found["attempts"]) == ("first", [0.1, 0.2], 2)
+    row = kept.all()[0]
+    assert row["sha256"] == llm.client.digest((1, 2)) == answer(llm, "a").sha256
+    assert (row["session"], row["parts"], row["attempts"]) == ("first", [0.1, 0.2], 2)
 
 
 def test_a_batch_goes_on_only_with_the_settings_it_began_with(kept: Any) -> None:
     kept.begin({"seed": 1, "prompts": 3})
     kept.begin({"seed": 1, "prompts": 3})
-    with pytest.raises(ValueError, match="seed was 1, is 2; take another --name"):
+    with pytest.raises(ValueError, match="seed was 1, is 2"):
         kept.begin({"seed": 2, "prompts": 3})
 
 
@@ -216,11 +216,13 @@ def settings(llm: Any, tmp_path: Any, args: SimpleNamespace) -> Any:
 def test_ray_data_computes_what_the_endpoint_would(llm: Any, settings: Any) -> None:
     prompts = llm.client.random_prompts(5, 6)
     actor = llm.batch.Answering(settings, 4)
-    found = actor({"id": [p.id for p in prompts], "tokens": [list(p.tokens) for p in prompts]})
-    assert found["id"] == [p.id for p in prompts]
+    columns = actor({"id": [p.id for p in prompts], "tokens": [list(p.tokens) for p in prompts]})
+    assert columns["id"] == [p.id for p in prompts]
     expected = llm.batch.reference(settings, prompts, 4)
-    assert set(found["checkpoint"]) == {llm.checkpoint.sha256_of(Path(settings.checkpoint))}
-    assert {n: llm.client.digest(t) for n, t in zip(found["id"], found["answer"], strict=True)} == expected
+    assert set(columns["checkpoint"]) == {llm.checkpoint.sha256_of(Path(settings.checkpoint))}
+    assert {
+        n: llm.client.digest(t) for n, t in zip(columns["id"], columns["answer"], strict=True)
+    } == expected
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_what_decodes_is_settled_once_and_a_batch_is_not_gone_on_with_by_another
 
     monkeypatch.setattr(llm.native, "library", none)
     assert llm.serve.settled("auto") == llm.serve.settled("torch") == "torch"
-    with pytest.raises(SystemExit, match="--kernel c: there is no C compiler"):
+    with pytest.raises(SystemExit, match="--kernel c: there is no"):
         llm.serve.settled("c")
     monkeypatch.setattr(llm.native, "library", lambda: None)
     assert (llm.serve.settled("auto"), llm.serve.settled("c")) == ("auto", "c")
@@ -316,8 +318,8 @@ def test_answers_are_computed_once_more_in_the_job_where_replicas_have_no_gpus(
     llm: Any, settings: Any, args: SimpleNamespace, ray_tasks: Any
 ) -> None:
     prompts = llm.client.random_prompts(2, 6)
-    found = llm.batch.once_more(settings.checkpoint, "", prompts, args)
-    assert found == llm.batch.reference(settings, prompts, 4)
+    digests = llm.batch.once_more(settings.checkpoint, "", prompts, args)
+    assert digests == llm.batch.reference(settings, prompts, 4)
     assert ray_tasks.asked == []
 
 
@@ -326,8 +328,8 @@ def test_answers_are_computed_once_more_on_gpus_where_replicas_have_them(
 ) -> None:
     args.gpus = 0.5
     prompts = llm.client.random_prompts(2, 6)
-    found = llm.batch.once_more(settings.checkpoint, "", prompts, args)
-    assert found == llm.batch.reference(settings, prompts, 4)
+    digests = llm.batch.once_more(settings.checkpoint, "", prompts, args)
+    assert digests == llm.batch.reference(settings, prompts, 4)
     assert llm.batch.once_more(settings.checkpoint, "", [], args) == {}
     assert ray_tasks.asked == [{"num_cpus": 0, "num_gpus": 0.5, "timeout": llm.batch.CHECK_SECONDS}]
 
@@ -362,8 +364,8 @@ def test_a_foreign_endpoint_is_asked_once_more(
     monkeypatch.setattr(llm.client, "asking", asking)
     monkeypatch.setattr(llm.client, "FIRST_PAUSE", 0.0)
     args.url = "http://127.0.0.1:9/"
-    found = llm.batch.once_more("s3://x", SHA256, prompts, args)
-    assert found == {p.id: llm.client.digest((p.tokens[0], 7)) for p in prompts}
+    digests = llm.batch.once_more("s3://x", SHA256, prompts, args)
+    assert digests == {p.id: llm.client.digest((p.tokens[0], 7)) for p in prompts}
     assert targets == [llm.client.Target("http://127.0.0.1:9", "m", "secret", 4, SHA256)]
     assert f"{prompts[0].id}: attempt 1 lost: the node is gone" in capsys.readouterr().out
 
@@ -396,7 +398,7 @@ def test_an_endpoint_that_refuses_the_check_is_named(
 
 def test_ray_data_takes_no_endpoint(llm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["batch.py", "--from", "x", "--through", "data", "--url", "http://a"])
-    with pytest.raises(SystemExit, match="--url: Ray Data computes answers without an endpoint"):
+    with pytest.raises(SystemExit, match="--url: Ray Data"):
         llm.batch.main()
 
 

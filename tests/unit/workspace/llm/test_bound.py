@@ -57,7 +57,7 @@ def test_an_engine_is_measured_while_all_its_slots_are_busy(
 
     monkeypatch.setattr(llm.engine.Engine, "step", watched)
     with torch.inference_mode():
-        found = llm.bound.compare(decoder, slots=2, prompt=8, rounds=1)
+        comparison = llm.bound.compare(decoder, slots=2, prompt=8, rounds=1)
     assert running[:2] == [0, 1]
     assert set(running[2:]) == {2}
-    assert 0 < found.reached < float("inf")
+    assert 0 < comparison.reached < float("inf")

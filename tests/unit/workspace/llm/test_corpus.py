@@ -47,12 +47,12 @@ def test_ranks_share_the_rows_of_a_step(order: Any, ranks: int) -> None:
 
 
 def test_ranks_that_cannot_share_the_rows_are_refused(order: Any) -> None:
-    with pytest.raises(ValueError, match="4 rows of a step cannot be shared by 3 ranks"):
+    with pytest.raises(ValueError, match=r"4 rows .* 3 ranks"):
         order.starts(0, 0, 3)
 
 
 def test_a_text_too_short_for_one_step_is_refused(llm: Any) -> None:
-    with pytest.raises(ValueError, match="the text has 40 bytes, a step needs 51"):
+    with pytest.raises(ValueError, match=r"40 bytes, .* 51"):
         llm.corpus.Order(size=40, context=10, rows=4, seed=7)
 
 

@@ -89,21 +89,21 @@ def ask(
 
 def expected(llm: Any, decoder: Any, prompt: str, count: int) -> list[int]:
     request = llm.engine.Request("x", tuple(prompt.encode()), count, ignore_eos=True)
-    found: list[int] = llm.engine.Engine(decoder, slots=2).run([request])["x"]
-    return found
+    tokens: list[int] = llm.engine.Engine(decoder, slots=2).run([request])["x"]
+    return tokens
 
 
 def test_a_completion_has_openais_form(llm: Any, decoder: Any, endpoint: Any) -> None:
     body = {"prompt": "abc", "max_tokens": 4, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
-    status, found = ask(endpoint, body)
+    status, answer = ask(endpoint, body)
     tokens = expected(llm, decoder, "abc", 4)
     assert status == 200
-    assert (found["object"], found["model"]) == ("text_completion", "llm")
-    assert found["system_fingerprint"] == SHA256
-    choice = found["choices"][0]
+    assert (answer["object"], answer["model"]) == ("text_completion", "llm")
+    assert answer["system_fingerprint"] == SHA256
+    choice = answer["choices"][0]
     assert (choice["finish_reason"], choice["token_ids"]) == ("length", tokens)
     assert choice["text"] == bytes(t for t in tokens if t).decode(errors="replace")
-    assert found["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
 def test_a_stream_ends_with_its_usage_and_done(llm: Any, decoder: Any, endpoint: Any) -> None:
@@ -149,14 +149,14 @@ def test_without_include_usage_a_stream_has_none(endpoint: Any) -> None:
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer other"}, {"authorization": "secret"}])
 def test_only_who_has_the_token_is_answered(endpoint: Any, headers: Any) -> None:
     for method, path in (("GET", "/v1/models"), ("POST", "/v1/completions"), ("GET", "/elsewhere")):
-        status, found = ask(endpoint, {"prompt": "a"}, method, path, headers)
-        assert (status, found["error"]["code"]) == (401, "invalid_api_key")
+        status, answer = ask(endpoint, {"prompt": "a"}, method, path, headers)
+        assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
     assert ask(endpoint, {}, "GET", "/health", headers)[0] == 200
 
 
 def test_the_one_model_is_listed(endpoint: Any) -> None:
-    status, found = ask(endpoint, {}, "GET", "/v1/models")
-    assert (status, found["object"], [m["id"] for m in found["data"]]) == (200, "list", ["llm"])
+    status, answer = ask(endpoint, {}, "GET", "/v1/models")
+    assert (status, answer["object"], [m["id"] for m in answer["data"]]) == (200, "list", ["llm"])
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ def test_the_one_model_is_listed(endpoint: Any) -> None:
     ],
 )
 def test_a_bad_request_is_refused_in_openais_form(endpoint: Any, body: Any, status: int, words: str) -> None:
-    found = ask(endpoint, body)
-    assert found[0] == status
-    assert words in found[1]["error"]["message"]
-    assert found[1]["error"]["type"] == "invalid_request_error"
+    answer = ask(endpoint, body)
+    assert answer[0] == status
+    assert words in answer[1]["error"]["message"]
+    assert answer[1]["error"]["type"] == "invalid_request_error"
 
 
 def test_other_paths_and_methods_are_refused(endpoint: Any) -> None:
@@ -192,8 +192,8 @@ def test_a_failing_engine_ends_a_stream_without_done(endpoint: Any, runner: Step
     _, parts = ask(endpoint, {"prompt": "a", "max_tokens": 9, "stream": True, "ignore_eos": True})
     assert b"[DONE]" not in b"".join(parts)
     assert b"server_error" in parts[-1]
-    status, found = ask(endpoint, {"prompt": "a", "max_tokens": 9, "ignore_eos": True})
-    assert (status, found["error"]["type"]) == (500, "server_error")
+    status, answer = ask(endpoint, {"prompt": "a", "max_tokens": 9, "ignore_eos": True})
+    assert (status, answer["error"]["type"]) == (500, "server_error")
 
 
 def test_a_request_whose_client_went_away_is_cancelled(endpoint: Any, runner: Stepped) -> None:

@@ -108,9 +108,9 @@ def test_the_logits_of_a_slot_are_the_same_bits_whatever_the_other_slots_hold(
 
     expected = logits([], first=True)
     for first in (True, False):
-        found = logits([request(llm, i, 60 + i, 60) for i in range(3)], first)
-        assert len(found) == len(expected) == 40
-        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        rows = logits([request(llm, i, 60 + i, 60) for i in range(3)], first)
+        assert len(rows) == len(expected) == 40
+        assert all(torch.equal(a, b) for a, b in zip(rows, expected, strict=True))
 
 
 def test_what_a_slot_held_before_is_never_seen(llm: Any, new_engine: NewEngine) -> None:
@@ -209,5 +209,5 @@ def test_auto_decodes_by_torch_what_decode_c_cannot_compute(
     monkeypatch.setattr(llm.engine, "unfit", lambda model: "it is too small")
     monkeypatch.setattr(llm.engine, "Decode", None)
     requests = different(llm)[:2]
-    found = llm.engine.Engine(small(llm), 2, kernel="auto").run(requests)
-    assert found == llm.engine.Engine(small(llm), 2, kernel="torch").run(requests)
+    outputs = llm.engine.Engine(small(llm), 2, kernel="auto").run(requests)
+    assert outputs == llm.engine.Engine(small(llm), 2, kernel="torch").run(requests)

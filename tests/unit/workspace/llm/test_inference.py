@@ -32,8 +32,8 @@ def tokens(rows: int, length: int) -> torch.Tensor:
     return torch.randint(1, 256, (rows, length), generator=torch.Generator().manual_seed(5))
 
 
-def close(found: torch.Tensor, expected: torch.Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("first", [1, 9, 64, 70])
@@ -98,9 +98,9 @@ def test_in_bf16_the_logits_are_near_those_of_float32(llm: Any, decoder: Any, fa
 
     half = llm.inference.Inference(copy.deepcopy(decoder).bfloat16())
     row, places = tokens(1, 600), torch.arange(600)[None]
-    found, expected = half(row, places, half.new_cache(1)), fast(row, places, fast.new_cache(1))
-    assert found.dtype == torch.bfloat16
-    assert (found.float() - expected).abs().mean() < 0.03 * expected.std()
+    actual, expected = half(row, places, half.new_cache(1)), fast(row, places, fast.new_cache(1))
+    assert actual.dtype == torch.bfloat16
+    assert (actual.float() - expected).abs().mean() < 0.03 * expected.std()
 
 
 def test_a_place_outside_of_the_context_or_the_cache_is_refused(fast: Any) -> None:

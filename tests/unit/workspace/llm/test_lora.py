@@ -64,7 +64,7 @@ def test_the_usual_case_trains_less_than_a_hundredth(llm: Any) -> None:
 
 
 def test_a_target_that_is_not_there_is_refused(llm: Any, decoder: Any) -> None:
-    with pytest.raises(ValueError, match="no linear layer called q_proj or v_proj"):
+    with pytest.raises(ValueError, match="q_proj or v_proj"):
         llm.lora.adapt(decoder, 4, 8, ("q_proj", "v_proj"))
 
 

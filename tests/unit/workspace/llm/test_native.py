@@ -37,11 +37,11 @@ def prefilled(llm: Any, made: Any, lengths: list[int]) -> tuple[Any, Any]:
 
 def steps(decode: Any, places: list[int], count: int) -> list[torch.Tensor]:
     """The logits of so many steps, whose bytes are made up."""
-    found = []
+    rows = []
     for number in range(count):
         tokens = [(31 * number + 7 * slot) % 256 for slot in range(len(places))]
-        found.append(decode(tokens, [place + number for place in places]).clone())
-    return found
+        rows.append(decode(tokens, [place + number for place in places]).clone())
+    return rows
 
 
 @needs_gcc
@@ -62,7 +62,7 @@ def test_its_logits_are_those_of_the_decoder_for_inference_but_for_rounding(
 ) -> None:
     made, lengths = model(llm, **shape), [1 + 37 * slot % 150 for slot in range(slots)]
     fast, cache = prefilled(llm, made, lengths)
-    found = steps(llm.native.Decode(made, cache), lengths, 3)
+    rows = steps(llm.native.Decode(made, cache), lengths, 3)
 
     fast, cache = prefilled(llm, made, lengths)
 
@@ -72,7 +72,7 @@ def test_its_logits_are_those_of_the_decoder_for_inference_but_for_rounding(
         return logits
 
     expected = steps(by_torch, lengths, 3)
-    torch.testing.assert_close(torch.stack(found), torch.stack(expected), atol=2e-4, rtol=2e-4)
+    torch.testing.assert_close(torch.stack(rows), torch.stack(expected), atol=2e-4, rtol=2e-4)
 
 
 @needs_gcc
@@ -80,8 +80,8 @@ def test_every_byte_of_a_row_is_decoded_across_blocks_up_to_the_end_of_the_conte
     made = model(llm)
     row = torch.randint(1, 256, (1, CONTEXT), generator=torch.Generator().manual_seed(5))
     decode = llm.native.Decode(made, llm.inference.Inference(made).new_cache(rows=1))
-    found = torch.cat([decode([int(row[0, place])], [place]).clone() for place in range(CONTEXT)])
-    torch.testing.assert_close(found, made(row)[0].detach(), atol=2e-4, rtol=2e-4)
+    rows = torch.cat([decode([int(row[0, place])], [place]).clone() for place in range(CONTEXT)])
+    torch.testing.assert_close(rows, made(row)[0].detach(), atol=2e-4, rtol=2e-4)
 
 
 @needs_gcc
@@ -95,20 +95,20 @@ def test_a_slot_gets_the_same_bits_wherever_it_is_whatever_is_beside_it_and_with
         fast, cache = prefilled(llm, made, [others] * slots)
         fast(tokens, torch.arange(60)[None], cache.rows(slot, slot + 1).until(60))
         decode, places = llm.native.Decode(made, cache), [others] * slots
-        found, newest = [], 65
+        rows, newest = [], 65
         torch.set_num_threads(threads)
         for place in range(60, 70):
             news = [(17 * place + other) % 256 for other in range(slots)]
             news[slot], places[slot] = newest, place
             row = decode(news, places)[slot].clone()
-            found.append(row)
+            rows.append(row)
             newest = int(row.argmax())
-        return found
+        return rows
 
     expected = logits(1, 0, 1, 1)
     for slots, others, threads in ((19, 1, 1), (19, 130, 2), (24, 64, 3)):
-        found = logits(slots, slot, others, threads)
-        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), (slots, others, threads)
+        rows = logits(slots, slot, others, threads)
+        assert all(torch.equal(a, b) for a, b in zip(rows, expected, strict=True)), (slots, others, threads)
 
 
 @needs_gcc
@@ -219,6 +219,6 @@ def test_it_computes_the_same_for_older_processors(
     monkeypatch.setattr(llm.native, "FLAGS", (*llm.native.FLAGS, level))
     made, lengths = model(llm), [70, 3, 100]
     fast, cache = prefilled(llm, made, lengths)
-    found = llm.native.Decode(made, cache)([1, 2, 3], lengths).clone()
+    rows = llm.native.Decode(made, cache)([1, 2, 3], lengths).clone()
     expected = fast(torch.tensor([[1], [2], [3]]), torch.tensor(lengths)[:, None], cache)[:, 0]
-    torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
+    torch.testing.assert_close(rows, expected, atol=2e-4, rtol=2e-4)

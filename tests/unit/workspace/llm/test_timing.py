@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture
 def timings(llm: Any) -> list[Any]:
     draw = random.Random(1)
-    found = []
+    drawn = []
     for number in range(40):
         parts, at = [], draw.uniform(0.05, 0.4)
         for _ in range(draw.choice([1, 2, 5, 30])):
@@ -21,8 +21,8 @@ def timings(llm: Any) -> list[Any]:
         sent = draw.uniform(0, 3)
         # A part may have several tokens, and one of no tokens is possible: tokens are what the server counts.
         tokens = len(parts) + draw.choice([0, 0, 3])
-        found.append(llm.timing.Timing(f"r{number}", sent, tuple(parts), draw.randrange(5, 90), tokens))
-    return found
+        drawn.append(llm.timing.Timing(f"r{number}", sent, tuple(parts), draw.randrange(5, 90), tokens))
+    return drawn
 
 
 def independent(
@@ -45,7 +45,7 @@ def independent(
             good &= values * 1000 <= limits[name]
     marks = np.sort(np.concatenate([sent, sent + e2e]))
     most = max(int(((sent <= m) & (m < sent + e2e)).sum()) for m in marks)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "output_tokens_per_second": out.sum() / seconds,
         "tokens_per_second": (out.sum() + sum(row[2] for row in rows)) / seconds,
         "requests_per_second": len(rows) / seconds,
@@ -54,45 +54,45 @@ def independent(
     }
     for name, values in (("ttft_ms", ttft), ("tpot_ms", tpot), ("itl_ms", itl), ("e2e_ms", e2e)):
         ms = values * 1000
-        found[name] = {"mean": ms.mean(), "median": np.median(ms), "std": ms.std(), "max": ms.max()}
-        found[name] |= {f"p{p}": np.percentile(ms, p) for p in (50, 90, 95, 99)}
-    return found
+        figures[name] = {"mean": ms.mean(), "median": np.median(ms), "std": ms.std(), "max": ms.max()}
+        figures[name] |= {f"p{p}": np.percentile(ms, p) for p in (50, 90, 95, 99)}
+    return figures
 
 
 def test_the_figures_are_those_of_a_second_implementation(llm: Any, timings: list[Any]) -> None:
     limits = {"ttft": 300.0, "tpot": 11.0, "e2e": 600.0}
-    found = llm.timing.figures(timings, 5.5, 2, limits)
+    figures = llm.timing.figures(timings, 5.5, 2, limits)
     rows = [(t.sent_at, list(t.parts), t.input_tokens, t.output_tokens) for t in timings]
     for name, value in independent(rows, 5.5, limits).items():
-        assert found[name] == pytest.approx(value, rel=1e-9), name
-    assert 0 < found["goodput_per_second"] < found["requests_per_second"]
-    assert (found["completed"], found["failed"]) == (40, 2)
+        assert figures[name] == pytest.approx(value, rel=1e-9), name
+    assert 0 < figures["goodput_per_second"] < figures["requests_per_second"]
+    assert (figures["completed"], figures["failed"]) == (40, 2)
 
 
 def test_a_single_token_has_no_time_per_output_token(llm: Any) -> None:
     one = llm.timing.Timing("a", 0.0, (0.2,), 3, 1)
-    found = llm.timing.figures([one], 1.0, limits_ms={"tpot": 0.001})
-    assert (one.tpot, found["tpot_ms"], found["itl_ms"]) == (None, None, None)
-    assert found["goodput_per_second"] == 1.0
+    figures = llm.timing.figures([one], 1.0, limits_ms={"tpot": 0.001})
+    assert (one.tpot, figures["tpot_ms"], figures["itl_ms"]) == (None, None, None)
+    assert figures["goodput_per_second"] == 1.0
 
 
 def test_a_mean_of_requests_is_not_a_mean_of_gaps(llm: Any) -> None:
     slow = llm.timing.Timing("slow", 0.0, (0.1, 0.3), 1, 2)
     fast = llm.timing.Timing("fast", 0.0, (0.1, 0.11, 0.12, 0.13), 1, 4)
-    found = llm.timing.figures([slow, fast], 1.0)
-    assert found["tpot_ms"]["mean"] == pytest.approx(105)
-    assert found["itl_ms"]["mean"] == pytest.approx(57.5)
+    figures = llm.timing.figures([slow, fast], 1.0)
+    assert figures["tpot_ms"]["mean"] == pytest.approx(105)
+    assert figures["itl_ms"]["mean"] == pytest.approx(57.5)
 
 
 def test_a_run_without_answers_has_no_latencies(llm: Any) -> None:
-    found = llm.timing.figures([], 2.0, failed=3)
-    assert (found["completed"], found["failed"], found["ttft_ms"], found["goodput_per_second"]) == (
+    figures = llm.timing.figures([], 2.0, failed=3)
+    assert (figures["completed"], figures["failed"], figures["ttft_ms"], figures["goodput_per_second"]) == (
         0,
         3,
         None,
         None,
     )
-    assert "3 failed" in llm.timing.table(found)
+    assert "3 failed" in llm.timing.table(figures)
 
 
 def test_the_table_names_what_it_measures(llm: Any, timings: list[Any]) -> None:

@@ -57,9 +57,9 @@ def test_the_exported_model_computes_the_same_as_a_llama(llm: Any, tmp_path: Pat
     llm.vllm_server.export(model, tmp_path)
     weights = torch.load(tmp_path / "pytorch_model.bin", weights_only=True)
     tokens = torch.randint(1, 256, (12,))
-    found = llama(weights, json.loads((tmp_path / "config.json").read_text()), tokens)
+    computed = llama(weights, json.loads((tmp_path / "config.json").read_text()), tokens)
     with torch.no_grad():
-        torch.testing.assert_close(found, model(tokens[None])[0], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(computed, model(tokens[None])[0], atol=1e-5, rtol=1e-4)
 
 
 def test_the_command_of_vllm_has_no_token_and_no_tokenizer(llm: Any) -> None:

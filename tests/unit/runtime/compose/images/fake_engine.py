@@ -41,8 +41,8 @@ class FakeDocker:
             return self._inspect(words[4:], on_line)
         for start, (code, output) in self.answers.items():
             if line.startswith(start):
-                for each in output.splitlines():
-                    on_line(each)
+                for printed in output.splitlines():
+                    on_line(printed)
                 return code
         for start, name in self.gets.items():
             if start in line:

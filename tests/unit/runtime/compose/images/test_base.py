@@ -38,10 +38,10 @@ deb https://tools.example stable main
 """
 
 
-def host(tmp_path: Path, *, uid: int = 0, found: bool = True, release: str = "ID=debian") -> Host:
+def host(tmp_path: Path, *, uid: int = 0, present: bool = True, release: str = "ID=debian") -> Host:
     (tmp_path / "etc/apt/sources.list.d").mkdir(parents=True, exist_ok=True)
     (tmp_path / "etc/os-release").write_text(f'{release}\nVERSION_CODENAME="bookworm"\n')
-    return Host(tmp_path, lambda _: "/usr/bin/mmdebstrap" if found else None, lambda: uid)
+    return Host(tmp_path, lambda _: "/usr/bin/mmdebstrap" if present else None, lambda: uid)
 
 
 def test_both_forms_of_apt_sources_are_read(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_both_forms_of_apt_sources_are_read(tmp_path: Path) -> None:
 def test_another_release_is_taken_from_the_same_mirrors(tmp_path: Path) -> None:
     (host(tmp_path).root / "etc/apt/sources.list.d/debian.sources").write_text(DEB822)
     chosen = base.of_suite(base.sources(tmp_path), "trixie", "bookworm")
-    assert [(each.uri, each.suite) for each in chosen] == [
+    assert [(source.uri, source.suite) for source in chosen] == [
         ("http://mirror.example/debian", "trixie"),
         ("http://mirror.example/debian", "trixie-updates"),
         ("http://mirror.example/security", "trixie-security"),
@@ -107,7 +107,7 @@ def test_the_offline_build_makes_the_stand_ins_too_on_that_base(tmp_path: Path) 
     docker = FakeDocker()
     machine = building.BuildMachine(environ={}, host=host(tmp_path), python="python3")
     built = building.build("cpu", offline=True, engine=docker.engine, progress=quiet(), machine=machine)
-    assert [each.name.partition(":")[0] for each in built] == [
+    assert [file.name.partition(":")[0] for file in built] == [
         "raylab/prometheus-standin",
         "raylab/proxy-standin",
         "raylab/s3-standin",
@@ -120,7 +120,7 @@ def test_the_offline_build_makes_the_stand_ins_too_on_that_base(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("suite", "change", "message", "hint"),
     [
-        ("", {"found": False}, "mmdebstrap", "apt-get install mmdebstrap"),
+        ("", {"present": False}, "mmdebstrap", "apt-get install mmdebstrap"),
         ("", {"uid": 1000}, "only root", "sudo"),
         ("", {"release": "ID=fedora"}, "not Debian", "--suite"),
         ("Bookworm;x", {}, "not the name of a release", "--suite"),

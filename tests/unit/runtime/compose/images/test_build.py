@@ -31,7 +31,7 @@ def machine(tmp_path: Path, **environ: str) -> building.BuildMachine:
 def arguments(words: tuple[str, ...]) -> dict[str, str]:
     """The build arguments of a command line; one that is handed on by name is empty."""
     given = [words[i + 1] for i, word in enumerate(words) if word == "--build-arg"]
-    return dict(each.partition("=")[::2] for each in given)
+    return dict(option.partition("=")[::2] for option in given)
 
 
 def after(words: tuple[str, ...], flag: str) -> list[str]:
