@@ -181,6 +181,20 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     "single_puts": (
         expect(f"{V2}.execution.storage", "get_fs_and_path", "(storage_path, storage_filesystem=)"),
     ),
+    "quorums": (
+        WORKER,
+        expect("torchft.manager", "Manager.start_quorum", "(self, ...)"),
+        expect("torchft.manager", "Manager.should_commit", "(self, ...)"),
+        expect("torchft.manager", "Manager.wrap_future", "(self, fut, default, timeout=)"),
+        expect("torchft.manager", "Manager.errored", "(self)"),
+        expect("torchft.manager", "Manager._group_world_size"),
+        expect("torchft.manager", "Manager._use_async_quorum"),
+        expect("torchft.manager", "Manager._quorum_future"),
+        expect("torchft.manager", "Manager._client"),
+        expect("torchft.manager", "Manager._pg"),
+        expect_text("torchft.manager", "reconfigure_handle=self._pg.get_reconfigure_handle()"),
+        expect_text("torchft.manager", "self._reconfigure_pg(quorum_id, quorum.reconfigure_handles)"),
+    ),
     "survivors": (
         CONTROLLER,
         WORKER,

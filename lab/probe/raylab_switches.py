@@ -118,6 +118,12 @@ PATCHES = (
         callback="raylab_patches.single_puts.SinglePuts",
     ),
     Patch(
+        "quorums",
+        "with torchft a rank asks who takes part once for the steps of a tenth of a second",
+        "it asks before and after each step: up to a third of a step that takes a few milliseconds",
+        callback="raylab_patches.quorums.Quorums",
+    ),
+    Patch(
         "survivors",
         "with torchft the ranks that are left report and save while a lost one is replaced",
         "Ray waits at the next checkpoint until all ranks are there again: the survivors would stand still",

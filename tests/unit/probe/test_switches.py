@@ -45,7 +45,16 @@ def test_one_of_several_values_is_enough_and_another_one_is_not() -> None:
 
 
 ALL = ",".join(patch.callback for patch in PATCHES if patch.callback)
-EVERY = ["elastic", "teardown", "rendezvous", "datasets", "single_puts", "survivors", "kept_memory"]
+EVERY = [
+    "elastic",
+    "teardown",
+    "rendezvous",
+    "datasets",
+    "single_puts",
+    "quorums",
+    "survivors",
+    "kept_memory",
+]
 SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_CALLBACKS": ALL}
 
 
