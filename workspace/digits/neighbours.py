@@ -1,8 +1,9 @@
 """Keeps the newest state of each worker in the memory of another node: far more often than the store could.
 
-A worker leaves a copy of its state after every few steps; a thread sends it to the worker's keeper, an actor
-on another node, while the training goes on. With data parallelism the states of all workers are equal after a
-step, so any keeper that is left has what all need.
+After every few steps one worker, each in its turn, leaves a copy of its state; a thread sends it to the
+worker's keeper, an actor on another node, while the training goes on. With data parallelism the states of all
+workers are equal after a step, so any keeper that is left has what all need. Where a state is large for the
+time of a step, copies are rarer: they take at most SHARE of a worker's time.
 
 The keepers belong to an actor beside the job's script: they live as long as the job, whatever becomes of the
 workers. Nothing here is on a disk, so the store stays the place for the day on which all nodes are lost.
@@ -14,6 +15,7 @@ import contextlib
 import io
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +27,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 PATIENCE = 2.0
 """Seconds after which a keeper that does not answer is left alone."""
+
+WAIT_SECONDS = 20.0
+"""Longest wait for the actor that knows who keeps a state, and for a keeper to start."""
+
+SHARE = 0.05
+"""Largest part of a worker's time that goes into copies of its state, and into sending them."""
 
 
 class Keeper:
@@ -112,35 +120,55 @@ def start_neighbours() -> tuple[Any, str]:
 class HandOver:
     """Sends states of one worker to its keeper, one after the other, while the training goes on."""
 
-    def __init__(self, find: Callable[[], Any]) -> None:
+    def __init__(self, find: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
         """`find` gives a keeper that answers."""
         self.sent_bytes = 0
-        self._find, self._keeper = find, None
+        self._find, self._clock, self._keeper = find, clock, None
         self._changed = threading.Condition()
-        self._waiting: tuple[int, Any] | None = None
+        self._waiting: tuple[int, bytes] | None = None
+        self._busy = False
+        self._began, self._copying = clock(), 0.0
+        self._costs: list[float] = []
         threading.Thread(target=self._run, name="hand-over", daemon=True).start()
 
-    def offer(self, step: int, state: Any) -> None:
-        """Leave a state that nobody changes any more; one that still waits is dropped for it."""
+    def due(self) -> bool:
+        """Tell whether the last state has arrived, and long enough ago for the next one to be cheap."""
         with self._changed:
-            self._waiting = step, state
+            cost = min(self._costs[-2:], default=0.0)  # of two, as one may have met with a hiccup
+            return not self._busy and self._clock() - self._began >= cost / SHARE
+
+    def offer(self, step: int, state: Any) -> None:
+        """Copy a state, and leave the copy to be sent; one that still waits is dropped for it."""
+        began = self._clock()
+        data = packed(state)
+        with self._changed:
+            self._began, self._copying = began, self._clock() - began
+            self._waiting, self._busy = (step, data), True
             self._changed.notify()
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting is not None)
-                (step, state), self._waiting = self._waiting, None
+                (step, data), self._waiting = self._waiting, None
             try:
-                self.send(step, packed(state))
+                self.send(step, data)
             except Exception as error:  # the training comes first; the next state may find another keeper
                 self._keeper = None
                 print(f"step {step} could not be handed over: {error!r}"[:300], flush=True)
+            with self._changed:
+                self._busy = self._waiting is not None
+                self._changed.notify_all()
 
     def send(self, step: int, data: bytes) -> None:
         """Send a state, and wait until it is there."""
-        self._keeper = self._keeper or self._find()
+        if self._keeper is None:
+            self._keeper = self._find()
+            ray.get(self._keeper.step.remote(), timeout=WAIT_SECONDS)  # it may have to be started
+        began = self._clock()
         ray.get(self._keeper.keep.remote(step, data), timeout=PATIENCE)
+        with self._changed:
+            self._costs = [*self._costs[-1:], self._copying + self._clock() - began]
         self.sent_bytes += len(data)
 
 

@@ -17,7 +17,6 @@ while a worker is away its images are not trained on, and the gradient is the me
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import os
 import tempfile
@@ -39,7 +38,7 @@ from common import (
     seed_step,
     weights_sha256,
 )
-from neighbours import HandOver, start_neighbours, unpacked
+from neighbours import WAIT_SECONDS, HandOver, start_neighbours, unpacked
 from ray.train import Checkpoint, CheckpointUploadMode
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2.torch.torchft_config import TorchftConfig
@@ -55,9 +54,6 @@ LONGEST_STEP = timedelta(seconds=1)
 BEAT_MS, SILENT_MS = 25, 150
 """torchft: time from one sign of life to the next, and silence after which the next step is taken without a
 worker."""
-
-WAIT_SECONDS = 20.0
-"""memory: longest wait for the actor that knows who keeps a state."""
 
 State = dict[str, Any]
 
@@ -134,16 +130,14 @@ class FromMemory(Training):
         self.hand_over = HandOver(
             lambda: ray.get(neighbours.keeper.remote(self.rank, node), timeout=WAIT_SECONDS)
         )
-        self.hand_over.offer(self.step, self._copied())
-
-    def _copied(self) -> State:
-        return copy.deepcopy(self.state())  # the next step changes the tensors themselves
+        self.hand_over.offer(self.step, self.state())
 
     def took_step(self) -> bool:
-        """Count the step, and give the neighbour the state after every few."""
+        """Count the step, and give the neighbour the state after every few, if that is cheap enough."""
         self.step += 1
-        if self.step % self.config["keep_every"] == 0:
-            self.hand_over.offer(self.step, self._copied())
+        turn, rest = divmod(self.step, self.config["keep_every"])
+        if rest == 0 and turn % self.world_size == self.rank and self.hand_over.due():
+            self.hand_over.offer(self.step, self.state())
         return True
 
     def place(self, epoch: int) -> dict[str, Any]:
@@ -310,7 +304,9 @@ def main() -> None:
     options = parser("Train a digit classifier step by step.")
     options.add_argument("--way", choices=WAYS, default="checkpoint", help="where a lost worker's state is")
     options.add_argument("--save-every", type=int, default=1, help="epochs from one report to the next")
-    options.add_argument("--keep-every", type=int, default=10, help="memory: steps from one copy to the next")
+    options.add_argument(
+        "--keep-every", type=int, default=10, help="memory: fewest steps from one copy to the next"
+    )
     args = options.parse_args()
     if args.way == "torchft" and importlib.util.find_spec("torchft") is None:
         raise SystemExit("this lab has no torchft: it has packages for Linux on x86_64 only")

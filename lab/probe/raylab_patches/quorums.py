@@ -1,20 +1,20 @@
 """Steps with torchft ask who takes part less often: RAY_TRAIN_CALLBACKS=...,raylab_patches.quorums.Quorums
 
-A rank of `torchft.Manager` asks the lighthouse before each step who takes part in it, and its own manager after
-it whether the step counts. Each is a message to another thread or process and an answer, and costs as much
-whether the step takes five milliseconds or five hundred. Here
+A rank of `torchft.Manager` asks the lighthouse before each step who takes part in it, and its own manager
+after it whether the step counts. Each is a message to another thread or process and an answer, and costs as
+much whether the step takes five milliseconds or five hundred. Here
 
-- the lighthouse is asked once for all the steps of the next TERM_SECONDS. How many those are is agreed with the
-  same answer: each rank says with its question what it can do, the lighthouse gives all of that to all, and the
-  smallest number counts. So all ask before the same step, and whoever has come meanwhile is there then;
-- a rank that is a replica group by itself, as Ray Train makes them, does not ask whether it agrees with itself;
+- the lighthouse is asked once for all the steps of the next TERM_SECONDS. How many those are is agreed with
+  the same answer: each rank says with its question what it can do, the lighthouse gives all of that to all,
+  and the smallest number counts. So all ask before the same step, and who has come meanwhile is there then;
+- a rank that is a replica group by itself, as Ray Train makes them, does not ask if it agrees with itself;
 - a sum of gradients that is there already is not watched by a timer.
 
-The lighthouse is asked before the very next step whenever something was not as usual: ranks have come or gone,
-one is given a state, a step did not count, or a rank is alone. Between two answers a step counts only if all of
-the last one were in it, since their sum of gradients needs each of them: who goes on without a rank that was
-lost, or frozen, has closed its connections to it. A rank whose step did not count closes them at once, so that
-a neighbour whose step did notices, and asks, too.
+The lighthouse is asked before the very next step whenever something was not as usual: ranks have come or
+gone, one is given a state, a step did not count, or a rank is alone. Between two answers a step counts only
+if all of the last one were in it, since their sum of gradients needs each of them: who goes on without a rank
+that was lost, or frozen, has closed its connections to it. A rank whose step did not count closes them at
+once, so that a neighbour whose step did notices, and asks, too.
 The names used here are torchft's own (torchft-nightly 2026.10).
 """
 

@@ -135,7 +135,9 @@ def test_a_state_is_handed_over_and_survives_the_way(digits: Any, monkeypatch: p
 
     sent: dict[int, bytes] = {}
     monkeypatch.setattr(digits.neighbours, "ray", SimpleNamespace(get=lambda value, timeout: value))
-    keeper = SimpleNamespace(keep=SimpleNamespace(remote=sent.__setitem__))
+    keeper = SimpleNamespace(
+        keep=SimpleNamespace(remote=sent.__setitem__), step=SimpleNamespace(remote=lambda: -1)
+    )
     hand_over = digits.neighbours.HandOver(lambda: keeper)
     state: dict[str, Any] = {"step": 3, "model": {"weight": torch.arange(4.0)}}
     hand_over.send(3, digits.neighbours.packed(state))
@@ -143,3 +145,87 @@ def test_a_state_is_handed_over_and_survives_the_way(digits: Any, monkeypatch: p
     assert received["step"] == 3
     assert torch.equal(received["model"]["weight"], state["model"]["weight"])
     assert hand_over.sent_bytes == len(sent[3])
+
+
+class Slow:
+    """A keeper that takes so many seconds to take a state, by a clock that only it moves."""
+
+    def __init__(self) -> None:
+        self.now, self.seconds = 0.0, 0.0
+        self.keep, self.step = SimpleNamespace(remote=self._keep), SimpleNamespace(remote=self._start)
+        self.fails = False
+
+    def _start(self) -> None:
+        self.now += 7.0
+
+    def _keep(self, step: int, data: bytes) -> None:
+        self.now += self.seconds
+        if self.fails:
+            raise RuntimeError("the node is lost")
+
+
+@pytest.fixture
+def slow(digits: Any, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    monkeypatch.setattr(digits.neighbours, "ray", SimpleNamespace(get=lambda value, timeout: value))
+    return Slow()
+
+
+def sent(hand_over: Any, step: int) -> None:
+    """Offer a state, and wait until the thread has done with it."""
+    hand_over.offer(step, {"step": step})
+    with hand_over._changed:
+        assert hand_over._changed.wait_for(lambda: not hand_over._busy, timeout=60), "it was never sent"
+
+
+def test_copies_take_at_most_a_twentieth_of_the_time(digits: Any, slow: Slow) -> None:
+    hand_over = digits.neighbours.HandOver(lambda: slow, lambda: slow.now)
+    assert hand_over.due(), "there is none yet"
+    slow.seconds = 0.02
+    sent(hand_over, 10)
+    slow.now += 0.3
+    assert hand_over.due(), "the seven seconds that its keeper took to start do not count"
+    sent(hand_over, 20)
+    began = slow.now - 0.02
+    slow.now = began + 0.39
+    assert not hand_over.due()
+    slow.now = began + 0.4001
+    assert hand_over.due()
+
+
+def test_one_hiccup_does_not_make_copies_rare_and_a_slow_keeper_does(digits: Any, slow: Slow) -> None:
+    hand_over = digits.neighbours.HandOver(lambda: slow, lambda: slow.now)
+    slow.seconds = 0.02
+    sent(hand_over, 10)
+    slow.seconds = 1.0
+    sent(hand_over, 20)
+    slow.now += 0.4
+    assert hand_over.due()
+    sent(hand_over, 30)
+    slow.now += 18.9
+    assert not hand_over.due()
+    slow.now += 0.2
+    assert hand_over.due()
+
+
+def test_while_a_state_is_on_its_way_none_is_due_and_one_that_is_lost_does_not_end_that(
+    digits: Any, slow: Slow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hand_over = digits.neighbours.HandOver(lambda: slow, lambda: slow.now)
+    hand_over._busy = True
+    assert not hand_over.due()
+    slow.fails = True
+    sent(hand_over, 10)
+    assert "step 10 could not be handed over" in capsys.readouterr().out
+    assert hand_over.due()
+
+
+def test_ranks_take_turns_with_the_copies(digits: Any) -> None:
+    offered: dict[int, list[int]] = {0: [], 1: []}
+    for rank, steps in offered.items():
+        hand_over = SimpleNamespace(due=lambda: True, offer=lambda step, state, to=steps: to.append(step))
+        training = object.__new__(digits.steps.FromMemory)
+        vars(training).update(
+            step=0, rank=rank, world_size=2, config={"keep_every": 10}, hand_over=hand_over, state=dict
+        )
+        assert all(training.took_step() for _ in range(45))
+    assert offered == {0: [20, 40], 1: [10, 30]}
