@@ -1,10 +1,10 @@
-"""Time of a step while nobody is lost: with torchft, and with plain DDP."""
+"""Time of a step while nobody is lost: with torchft, with states in a neighbour's memory, with plain DDP."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.compare import Figures, LostError, Measure, Row, by_turns, costs, rows
 from benchmarks.measure import own_lab, say, stop_jobs, succeed
@@ -12,23 +12,26 @@ from lab.evidence.ledger import RecordedSteps, steps_of
 from lab.flows.ladder import submit_counted
 from lab.lab import Lab
 
-OURS, PEER = "torchft", "plain DDP"
+WAYS, PEER = ("torchft", "memory"), "plain DDP"
+"""Ways that are compared, where the recipe has them, and what with."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained both ways, on two ranks."""
+    """What is trained in each way, on two ranks."""
 
     what: str
     recipe: str
     settings: Mapping[str, str]
+    ways: Sequence[str]
+    """Those of WAYS that the recipe has."""
     plain: str
-    """The recipe's way without torchft."""
+    """The recipe's own way."""
 
 
 def _digits(images: int, epochs: int) -> Training:
     settings = {"batch-size": str(images), "epochs": str(epochs), "save-every": "1000"}
-    return Training(f"step of {images} images a rank", "digits", settings, "checkpoint")
+    return Training(f"step of {images} images a rank", "digits", settings, WAYS, "checkpoint")
 
 
 TRAININGS = (
@@ -39,6 +42,7 @@ TRAININGS = (
         "step of a language model (0.8m, the recipe's default)",
         "llm",
         {"steps": "120", "megabytes": "1", "checkpoint-every": "1000", "evaluate-every": "1000"},
+        ("torchft",),
         "",
     ),
 )
@@ -52,18 +56,25 @@ JOB_SECONDS = 900.0
 
 
 def run(runs: int) -> list[Row]:
-    """Measure both ways in turn, on two ranks, and the cost in percent pair by pair."""
+    """Measure every way in turn, on two ranks, and the cost in percent pair by pair."""
     with own_lab("bench-steady") as lab:
         steps = {
             training.what: {
-                OURS: _training(lab, training, "torchft"),
+                **{way: _training(lab, training, way) for way in training.ways},
                 PEER: _training(lab, training, training.plain),
             }
             for training in TRAININGS
         }
         turns = by_turns(steps, runs, say, lambda _: stop_jobs(lab))
-    measured = rows(turns, OURS, [PEER], "ms")
-    return [row for row in measured for row in (row, cost(row))]
+    return [
+        row for way in WAYS for measured in rows(turns, way, [PEER], "ms") for row in costed(way, measured)
+    ]
+
+
+def costed(way: str, row: Row) -> list[Row]:
+    """Return a row of this way by its name, and one with the cost; none where it was not measured."""
+    named = replace(row, what=f"{row.what}, {way}")
+    return [named, cost(named)] if row.values else []
 
 
 def cost(row: Row) -> Row:

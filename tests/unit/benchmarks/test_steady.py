@@ -26,3 +26,11 @@ def test_the_cost_is_that_of_each_pair() -> None:
     cost = steady.cost(Row("step", (11.0, 9.0), "plain DDP", (10.0, 10.0), (10 / 11, 10 / 9), "ms"))
     assert (cost.what, cost.unit) == ("cost, step", "%")
     assert cost.values == pytest.approx((10, -10))
+
+
+def test_a_way_has_a_row_by_its_name_and_one_with_its_cost_and_none_unmeasured() -> None:
+    row = Row("step", (11.0,), "plain DDP", (10.0,), (10 / 11,), "ms")
+    shown = steady.costed("memory", row)
+    assert [(r.what, r.unit) for r in shown] == [("step, memory", "ms"), ("cost, step, memory", "%")]
+    assert shown[1].median == pytest.approx(10)
+    assert steady.costed("memory", Row("step", (), "plain DDP", (10.0,))) == []
