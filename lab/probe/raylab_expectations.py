@@ -73,6 +73,8 @@ NODE = "ray._private.node"
 GENERATED = "ray.core.generated.gcs_service_pb2"
 GROUP = f"{V2}.execution.worker_group.worker_group"
 TORCHFT = "ray.train.v2.torch.torchft_config"
+FT = "torchft.manager"
+STEPPING = tuple(expect(FT, f"Manager.{name}", "(self, ...)") for name in ("start_quorum", "should_commit"))
 TUNER = "ray.tune.impl.tuner_internal"
 START_PROCESS = expect(
     SERVICES, "start_ray_process", "(command, process_type, fate_share, env_updates=, ...)"
@@ -183,17 +185,10 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     ),
     "quorums": (
         WORKER,
-        expect("torchft.manager", "Manager.start_quorum", "(self, ...)"),
-        expect("torchft.manager", "Manager.should_commit", "(self, ...)"),
-        expect("torchft.manager", "Manager.wrap_future", "(self, fut, default, timeout=)"),
-        expect("torchft.manager", "Manager.errored", "(self)"),
-        expect("torchft.manager", "Manager._group_world_size"),
-        expect("torchft.manager", "Manager._use_async_quorum"),
-        expect("torchft.manager", "Manager._quorum_future"),
-        expect("torchft.manager", "Manager._client"),
-        expect("torchft.manager", "Manager._pg"),
-        expect_text("torchft.manager", "reconfigure_handle=self._pg.get_reconfigure_handle()"),
-        expect_text("torchft.manager", "self._reconfigure_pg(quorum_id, quorum.reconfigure_handles)"),
+        *STEPPING,
+        expect(FT, "Manager.wrap_future", "(self, fut, default, timeout=)"),
+        *(expect(FT, f"Manager.{n}") for n in ("_quorum_future", "_group_world_size", "_use_async_quorum")),
+        expect_text(FT, "quorum = self._client._quorum("),
     ),
     "survivors": (
         CONTROLLER,
@@ -213,8 +208,7 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
             "(self, checkpoint_dir_name=)",
         ),
         expect(f"{V2}.execution.worker_group.worker", "RayTrainWorker.clear_result_queue", "(self)"),
-        expect("torchft.manager", "Manager.start_quorum", "(self, ...)"),
-        expect("torchft.manager", "Manager.should_commit", "(self, ...)"),
+        *STEPPING,
     ),
     "kept_memory": (WORKER,),
     "listeners": (
