@@ -107,9 +107,9 @@ def agreed(handles: Sequence[str], ranks: int) -> int:
 def with_offer(handle: Any, steps: int) -> Any:
     """Return what a rank tells the others, with its number of steps; another kind of text stays as it is."""
     with suppress(TypeError, ValueError):
-        told = json.loads(handle)
-        if isinstance(told, dict):
-            return json.dumps({**told, STEPS: steps})
+        known = json.loads(handle)
+        if isinstance(known, dict):
+            return json.dumps({**known, STEPS: steps})
     return handle
 
 
