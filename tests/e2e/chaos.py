@@ -47,8 +47,9 @@ class ChaosTests:
         )
 
         document = ended.document
-        told = {step["fault"]: self.outcome(step) for step in document["steps"]}
-        assert told == dict.fromkeys(faults, ("survived", [])), ended
+        assert "steps" in document, f"it broke off: {ended}"
+        outcomes = {step["fault"]: self.outcome(step) for step in document["steps"]}
+        assert outcomes == dict.fromkeys(faults, ("survived", [])), ended
         for step in document["steps"]:
             assert_valid(step["receipt"])
         assert document["checkpoints"]["lost"] == []
