@@ -47,6 +47,7 @@ class ChaosTests:
         )
 
         document = ended.document
+        assert "steps" in document, f"it broke off: {ended}"
         outcomes = {step["fault"]: self.outcome(step) for step in document["steps"]}
         assert outcomes == dict.fromkeys(faults, ("survived", [])), ended
         for step in document["steps"]:
