@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ class Room:
         return said
 
     def end(self, number: int, said: Path) -> None:
-        """Wait until the notebook has checked itself: all has passed, and so says `lesson check` in her terminal."""
+        """Wait until the notebook has checked itself: all has passed, and so says `lesson check`."""
         lesson = find_lesson(number)
 
         def over() -> bool:
@@ -63,7 +63,7 @@ class Room:
 
 
 @pytest.fixture(scope="module")
-def room(make_bench: Callable[[], Bench]) -> Iterator[Room]:
+def room(make_bench: Callable[[], Bench]) -> Room:
     return Room(make_bench())
 
 

@@ -94,6 +94,10 @@ def _list(app: App) -> None:
     "--detach", is_flag=True,
     help="Return as soon as the fault has been injected and undone: do not follow the recovery.",
 )  # fmt: skip
+@click.option(
+    "--leave-down", is_flag=True,
+    help="Leave the node down until somebody starts it (`labctl restart`); do not follow the recovery.",
+)  # fmt: skip
 @control_option
 @click.option(
     "--list", "listing", is_flag=True,
@@ -113,6 +117,7 @@ def fault_inject(
     duration: float | None,
     timeout: float | None,
     detach: bool,
+    leave_down: bool,
     control: bool,
     listing: bool,
     **place: str | None,
@@ -123,7 +128,8 @@ def fault_inject(
     of a cluster, through kubectl, followed by the ledger of its job.
 
     Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --detach it exits
-    with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
+    with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included;
+    with --leave-down the node stays down, as after `docker stop`, until `labctl restart` or `labctl up`.
     """
     from lab.flows.recovery import FaultRequest, inject
     from lab.flows.recovery.repeated import inject_and_repeat
@@ -134,9 +140,10 @@ def fault_inject(
         return
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after cannot be used together", "name one moment to inject at")
-    if control and detach:
+    if control and (detach or leave_down):
+        other = "--detach" if detach else "--leave-down"
         raise UsageError(
-            "--control and --detach cannot be used together", "a control run follows the receipt"
+            f"--control and {other} cannot be used together", "a control run follows the receipt"
         )
     request = FaultRequest(
         target=target or "",
@@ -146,6 +153,7 @@ def fault_inject(
         after_seconds=after,
         duration=duration,
         timeout=timeout,
+        leave_down=leave_down,
         parameters=values.numbers(pairs),
     )
     if control and app.runtime == KUBERNETES:
