@@ -15,7 +15,7 @@ from lab.errors import ServiceError, UsageError, VerdictError
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import Receipt
-    from lab.flows.recovery import Outcome
+    from lab.flows.recovery import FaultRequest, Outcome
     from lab.lab import Lab
 
 NOT_WHOLE = {
@@ -162,6 +162,9 @@ def fault_inject(
             "leave --control out",
         )
     lab = open_lab(app, LedgerPlace.of(**place))
+    if lab.view.person:
+        _ask_gateway(app, lab, request, wait=not detach, control=control)
+        return
     with Story(app.out) as story:
         if control:
             outcome = inject_and_repeat(lab, request, story.moment)
@@ -173,6 +176,24 @@ def fault_inject(
     if not app.out.as_json(outcome.receipt.to_json()):
         receipt_panel.show(app.out, outcome.receipt.document())
     judge(app, outcome.receipt)
+
+
+def _ask_gateway(app: App, lab: Lab, request: FaultRequest, *, wait: bool, control: bool) -> None:
+    """A person of a class has its gateway inject the fault; what labctl says there is said here."""
+    from lab.api.base import plain
+    from lab.flows.recovery.asked import ask
+
+    if control:
+        raise lab.view.refusal("repeat a job undisturbed", "fault-inject --control")
+    asked = ask(lab, request, app.out.note, wait=wait)
+    if asked.receipt is not None:
+        if not app.out.as_json(plain(asked.receipt)):
+            receipt_panel.show(app.out, asked.receipt)
+    elif not app.out.as_json({"node": asked.node, "left_down": request.leave_down}) and not asked.code:
+        again = f"it stays down until: labctl restart {asked.node}" if request.leave_down else "labctl jobs"
+        app.out.line(f"{request.kind} {asked.node}: {again}")
+    if asked.code:
+        raise click.exceptions.Exit(asked.code)
 
 
 @click.command(cls=LabCommand)

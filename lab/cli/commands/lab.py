@@ -384,8 +384,10 @@ def restart(app: App, service: str) -> None:
     """Stop a service and start it again.
 
     Waits until it is healthy. Also brings back what a fault took away."""
+    from lab.flows.recovery.asked import restart as restart_or_ask
+
     lab = app.open()
-    lab.restart(service, ProgressLines(app.out).progress)
+    restart_or_ask(lab, service, ProgressLines(app.out).progress)
     seen = lab.status().service(service)
     state = seen.state.value if seen else "absent"
     if app.out.json_wanted:

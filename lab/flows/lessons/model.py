@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lab.api.base import Plain
 from lab.api.lesson import CheckRecord, JobRecord, ResultDocument, signed, written
@@ -150,8 +150,8 @@ class Lesson:
     """Does on the host, beside the notebook under `labctl lesson run`, what the class does by hand."""
     checks_after_down: tuple[LessonCheck, ...] = ()
     """Checks that are asked on the host once the lab is down; `checks` were answered before."""
-    in_class: Literal["alone", "teacher", "no"] = "alone"
-    """For a person of a class in her JupyterLab: alone, once a teacher breaks something, or not at all."""
+    in_class: bool = True
+    """Whether a person of a class can do it in her JupyterLab."""
     seconds: float = NOTEBOOK_SECONDS
     """Deadline of the notebook under `labctl lesson run`."""
 
