@@ -1,9 +1,7 @@
-"""Lessons in a class, each done by a student in her own server; a teacher breaks what only he may break."""
+"""Lessons in a class, each done by a student in her own server, faults included."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,9 +17,9 @@ from tests.waiting import eventually
 pytest.importorskip("jupyterhub", reason="needs the group `hub`: JupyterHub is not installed")
 
 ALONE = (6, 8)
-BROKEN_BY_A_TEACHER = 11
-TYPED = re.compile(r"^labctl (fault-inject .+)", re.MULTILINE)
-"""What a notebook asks the teacher to type."""
+BREAKS = 11
+CHECKPOINTS = 3
+"""Of the job of lesson 11, before its notebook asks for the fault."""
 
 
 class Room:
@@ -74,14 +72,26 @@ def test_a_student_does_it_alone(room: Room, number: int) -> None:
 
 
 @pytest.mark.rare
-def test_a_teacher_types_what_the_notebook_asks_for(room: Room) -> None:
-    said = room.begin(BROKEN_BY_A_TEACHER)
+def test_a_gpu_falls_sick_as_she_types_what_the_notebook_asks_for(room: Room) -> None:
+    said = room.begin(BREAKS)
+    lab = room.bench.lab
 
-    def asked() -> str:
+    def trained() -> str:
         assert '"failed"' not in said.read_text(), said.read_text()
-        (command,) = TYPED.findall(json.dumps(said.read_text()).replace("\\\\n", "\n"))
-        return str(command)
+        (job,) = (one.submission_id for one in lab.jobs.list() if "-sick-" in one.submission_id)
+        return job if len(lab.history(job).runs[0].checkpoints) >= CHECKPOINTS else ""
 
-    command = eventually(asked, PATIENCE, "the notebook asks for a fault")
-    room.bench.labctl(*command.split(), timeout=2 * PATIENCE)
-    room.end(BROKEN_BY_A_TEACHER, said)
+    job = eventually(trained, PATIENCE, "three checkpoints are stored")
+    code, printed = room.ann.type(f"labctl fault-inject --fault gpu-sick --job {job}")
+    assert (code, "recovered" in printed) == (0, True), printed
+    room.end(BREAKS, said)
+
+
+@pytest.mark.rare
+def test_what_she_hands_in_is_what_the_lab_knows(room: Room, tmp_path: Path) -> None:
+    code, printed = room.ann.type("labctl lesson report --student ann --output ~/ann.json")
+    assert code == 0, printed
+    (tmp_path / "ann.json").write_text((room.home / "ann.json").read_text())
+    room.bench.labctl("class", "collect", str(tmp_path))
+    standings = room.bench.labctl("class", "progress", "--json").document["people"]["ann"]
+    assert {one["lesson"]: one["state"] for one in standings} == dict.fromkeys((*ALONE, BREAKS), "passed")
