@@ -381,9 +381,7 @@ def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
 @service_argument
 @pass_app
 def restart(app: App, service: str) -> None:
-    """Stop a service and start it again.
-
-    Waits until it is healthy. Also brings back what a fault took away."""
+    """Stop a service and start it again. Waits until it is healthy; brings back what a fault took away."""
     from lab.flows.recovery.asked import restart as restart_or_ask
 
     lab = app.open()
