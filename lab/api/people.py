@@ -1,8 +1,17 @@
-"""The document by which the gateway of a class says who somebody is."""
+"""The documents by which the gateway of a class says who somebody is, and breaks what she asks for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from lab.api.base import Limits, Number, Strict
+
+FAULTS = ("kill", "stop", "rank-kill", "gpu-sick")
+"""Faults that the gateway injects: they reach nothing beside the node that one job trains on."""
+
+NOT_YET = "wait until it trains"
+"""Advice of a refusal that ends by itself."""
 
 
 @dataclass(frozen=True)
@@ -11,3 +20,37 @@ class Bearer:
 
     name: str
     role: str
+
+
+@dataclass(frozen=True)
+class FaultOrder(Strict):
+    """`POST /workloads/NAMESPACE/NAME/fault`: break a node under a job."""
+
+    kind: str = FAULTS[0]
+    target: Annotated[str, Limits(max_length=80)] = ""
+    """The service; empty: the one that runs the fewest other jobs."""
+    leave_down: bool = False
+    """Leave it down until somebody starts it."""
+    after_epoch: int | None = None
+    after_seconds: Number | None = None
+    duration: Number | None = None
+
+
+@dataclass(frozen=True)
+class FaultBegun:
+    """Its answer: the service that is broken."""
+
+    killed: str
+
+
+@dataclass(frozen=True)
+class FaultSeen:
+    """`GET` of the same: how far it is."""
+
+    killed: str
+    lines: tuple[str, ...]
+    """What labctl has said so far."""
+    code: int | None
+    """labctl's exit code; None while it goes on."""
+    printed: str
+    """The document that it printed in the end: the receipt, as JSON."""

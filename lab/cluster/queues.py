@@ -8,6 +8,7 @@ from dataclasses import replace
 from urllib.parse import quote, urlencode
 
 from lab.api.light import answer
+from lab.api.people import FaultBegun, FaultOrder, FaultSeen
 from lab.api.queue import Description, DryRun, Listing, QueueEvent, Why
 from lab.api.queue_requests import (
     Accepted,
@@ -89,6 +90,20 @@ class Queues(Controller):
 
     def _order(self, job: str, verb: str, message: str = "") -> Phase:
         return self.ask(Phase, "POST", f"{_path(job)}/{verb}", OrderRequest(message=message))
+
+    # In a class: what its gateway breaks
+
+    def break_node(self, job: str, order: FaultOrder) -> FaultBegun:
+        """Break a node under a job. Raises NotFoundError; RefusedError with whom it would hit."""
+        return self.ask(FaultBegun, "POST", f"{_path(job)}/fault", order)
+
+    def fault(self, job: str) -> FaultSeen:
+        """How far that is. Raises NotFoundError once the gateway was started again."""
+        return self.ask(FaultSeen, "GET", f"{_path(job)}/fault")
+
+    def start_node(self, service: str) -> None:
+        """Begin to start a node that was left down. Raises RefusedError."""
+        self.answer_of("POST", f"/nodes/{quote(service, safe='')}/start")
 
     # Queues
 

@@ -24,6 +24,9 @@ from lab.topology import LabStatus, State
 FOLDER = "faults"
 """Folder in the lab's folder, with a file for each fault that lasts."""
 
+LEFT_DOWN = "left_down"
+"""Name in the memo of a fault whose node stays down until somebody starts it."""
+
 
 @dataclass(frozen=True)
 class ActiveFault:
@@ -54,6 +57,11 @@ class ActiveFault:
         return replace(self, pid=0, started=0.0)
 
     @property
+    def left_down(self) -> bool:
+        """True if its node was left down on purpose."""
+        return bool(self.memo.get(LEFT_DOWN))
+
+    @property
     def outlives_the_lab(self) -> bool:
         """True if it damaged stored objects (`keys` of the memo): they and their copies survive `down`."""
         return bool(self.memo.get("keys"))
@@ -75,6 +83,12 @@ class ActiveFaults:
         with contextlib.suppress(OSError):
             (self._folder / f"{fault.name}.json").unlink(missing_ok=True)
 
+    def started(self, *services: str) -> None:
+        """Forget that these were left down: somebody has started them."""
+        for fault in self.lasting():
+            if fault.left_down and fault.target in services:
+                self.drop(fault)
+
     def clear(self, *, objects: bool = True) -> None:
         """Forget the faults of a lab that is gone; without `objects`, keep those of stored objects."""
         for path in self._files():
@@ -93,7 +107,11 @@ class ActiveFaults:
         return tuple(fault for fault in self.lasting() if not process_lives(fault.pid, fault.started))
 
     def refuse_second(self, target: str) -> None:
-        """Refuse a fault on a `target` that has one, also of a labctl that died. Raises RefusedError."""
+        """Refuse a fault on a `target` that has one, also of a labctl that died. Raises RefusedError.
+
+        A target that was left down runs again by now, however it was started.
+        """
+        self.started(target)
         left = self.left()
         for fault in self.lasting():
             if fault.target != target:
@@ -117,7 +135,15 @@ class ActiveFaults:
 
 def left_behind(lab: LabView) -> tuple[ActiveFault, ...]:
     """The faults to heal, the oldest first; none where labctl keeps no notes."""
-    return ActiveFaults(lab.folder()).left() if isinstance(lab, NodeControl) else ()
+    left = ActiveFaults(lab.folder()).left() if isinstance(lab, NodeControl) else ()
+    return tuple(fault for fault in left if not fault.left_down)
+
+
+def left_down(lab: LabView, status: LabStatus) -> tuple[str, ...]:
+    """The services that were left down on purpose, and that nobody has started yet."""
+    left = ActiveFaults(lab.folder()).left() if isinstance(lab, NodeControl) else ()
+    on_purpose = {fault.target for fault in left if fault.left_down}
+    return tuple(service for service in _ended(status) if service in on_purpose)
 
 
 def down_by_itself(lab: LabView, status: LabStatus) -> tuple[str, ...]:
@@ -125,8 +151,11 @@ def down_by_itself(lab: LabView, status: LabStatus) -> tuple[str, ...]:
     if not isinstance(lab, NodeControl):
         return ()
     on_purpose = {fault.target for fault in ActiveFaults(lab.folder()).lasting()}
-    ended = (service.service for service in status.services if service.state in (State.ABSENT, State.EXITED))
-    return tuple(service for service in ended if service not in on_purpose)
+    return tuple(service for service in _ended(status) if service not in on_purpose)
+
+
+def _ended(status: LabStatus) -> tuple[str, ...]:
+    return tuple(one.service for one in status.services if one.state in (State.ABSENT, State.EXITED))
 
 
 def refuse_leaving(runtime: NodeControl) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.runtime.active_faults import ActiveFaults
 from lab.runtime.base import OnProgress, Runtime
 from lab.services import HEAD, is_worker
 from lab.topology import Progress, State
@@ -23,3 +24,4 @@ def restart(runtime: Runtime, service: str, on_progress: OnProgress) -> None:
             runtime.stop(name)
     for name in restarted:
         runtime.start(name, on_progress)
+    ActiveFaults(runtime.folder()).started(*restarted)

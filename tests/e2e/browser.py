@@ -51,7 +51,8 @@ class Browser:
         place = f"/user/{self.name}/lab"
 
         def opened() -> bool:
-            return self.get(place).url.endswith(place)
+            page = self.get(place)
+            return page.ok and page.url == f"{self.hub}{place}"  # not JupyterHub's page of that name
 
         eventually(opened, PATIENCE, f"{self.name}'s JupyterLab opens", sleep=lambda _: time.sleep(pause))
 

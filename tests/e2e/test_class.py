@@ -30,7 +30,7 @@ from lab.runtime import ports
 from lab.services import GATEWAY, PROXY
 from lab.store import ObjectStore
 from lab.store.base import AccessDeniedError
-from lab.topology import RECEIPTS_PREFIX, REGION
+from lab.topology import RECEIPTS_PREFIX, REGION, State
 from tests.e2e.harness import PATIENCE, ROOT, UP, Bench, holders
 from tests.waiting import eventually
 
@@ -124,7 +124,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     _check_keys(bench.lab)
     _check_labctl(bench.lab, handed["gateway"], ann, ben)
     _check_page(bench, handed["gateway"], ann, tokens)
-    _check_fault(bench.lab, handed["gateway"], ann, tokens)
+    _check_fault(bench.lab, ann, ben)
     code, said = ann("list")
     again = bench.labctl("class", "reset", "ann", "--json").document["people"][0]["token"]
     assert ann("list")[0] != 0
@@ -225,7 +225,7 @@ def _check_labctl(lab: Lab, gateway: str, ann: Student, ben: Student) -> None:
         assert code == 0, printed
     assert "STOPPED" in printed
 
-    for command in ("down", "fault-inject kill", "class list", "jobs checkpoints"):
+    for command in ("down", "heal", "class list", "jobs checkpoints"):
         assert ann.labctl(*command.split())[0] == UnsupportedError.exit_code
     folder = ann.folder
     for address, token, error, words in (
@@ -280,28 +280,37 @@ def _check_page(bench: Bench, gateway: str, ann: Student, tokens: dict[str, str]
     assert job not in shown("tom")
 
 
-def _check_fault(lab: Lab, gateway: str, ann: Student, tokens: dict[str, str]) -> None:
-    """A node under ann's job is killed on her word, not on ben's, and a receipt is kept."""
+def _check_fault(lab: Lab, ann: Student, ben: Student) -> None:
+    """A node under ann's job is broken on her word, not on ben's; she sees the receipt, or leaves it down."""
+    job = _train(ann)
+    code, printed = ben.labctl("fault-inject", "--job", job)
+    assert (code, "this job is ann's" in printed) == (RefusedError.exit_code, True), printed
+    code, printed = ann.labctl("fault-inject", "--job", job, "--fault", "s3-down")
+    assert (code, "in a class no fault" in printed) == (UsageError.exit_code, True), printed
+    code, printed = ann.labctl("fault-inject")
+    assert (code, "recovered" in printed) == (0, True), printed
+    names = [one.key for one in lab.store.list(f"{RECEIPTS_PREFIX}/{job}-")]
+    (key,) = (name for name in names if re.fullmatch(r".*-\d+\.json", name))
+    assert json.loads(lab.store.get(key))["verdict"] == "recovered"
+
+    job = _train(ann)
+    code, printed = ann.labctl("fault-inject", "--fault", "stop", "--leave-down", "--job", job)
+    assert code == 0, printed
+    (node,) = re.findall(r"it stays down until: labctl restart (ray-worker-\d)", printed)
+    code, printed = ben.labctl("restart", node)
+    assert (code, "a job that is ann's" in printed) == (RefusedError.exit_code, True), printed
+    state = lab.status().service(node)
+    assert state is not None
+    assert state.state in (State.ABSENT, State.EXITED)
+    code, printed = ann.labctl("restart", node)
+    assert (code, f"{node} is healthy" in printed) == (0, True), printed
+    assert lab.jobs.wait(job, PATIENCE).status == "SUCCEEDED"
+
+
+def _train(ann: Student) -> str:
     code, printed = ann.labctl("submit", "digits", "-p", "epochs=10", "--detach", "--quiet")
     assert code == 0, printed
-    job = printed.strip()
-
-    def ask(name: str) -> requests.Response:
-        headers = {"Authorization": f"Bearer {tokens[name]}"}
-        return requests.post(f"{gateway}/workloads/ann/{job}/fault", headers=headers)
-
-    refused = ask("ben")
-    assert (refused.status_code, "this job is ann's" in refused.text) == (403, True), refused.text
-    eventually(lambda: ask("ann").ok, PATIENCE, "a node under ann's job is to be killed")
-    again = ask("ann")
-    assert (again.status_code, "a fault is under way" in again.text) == (409, True), again.text
-    prefix = f"{RECEIPTS_PREFIX}/{job}-"
-
-    def receipts() -> list[str]:
-        return [one.key for one in lab.store.list(prefix) if re.fullmatch(r".*-\d+\.json", one.key)]
-
-    (key,) = eventually(receipts, PATIENCE, "there is a receipt")
-    assert json.loads(lab.store.get(key))["verdict"] == "recovered"
+    return printed.strip()
 
 
 def _check_keys(lab: Lab) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
+from urllib.parse import urlencode
 
 import psutil
 import pytest
+import requests
 
 from lab.flows.lessons.evidence import read_records
 from lab.flows.lessons.results import in_store
@@ -60,6 +64,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     assert (code, "STOPPED" in said) == (0, True), said
 
     _check_kill(bench, ann)
+    _check_button(bench, ben)
 
     bench.labctl("class", "reset", "ann")
     mark = f"{bench.folder}:{HUB}-ann"
@@ -174,3 +179,21 @@ def _check_kill(bench: Bench, ann: Browser) -> None:
     assert ann.signed_in
     eventually(lambda: ann.api("GET", "kernels").ok, PATIENCE, "her server is led to again")
     assert [one["id"] for one in ann.api("GET", "kernels").json()] == [kernel]
+
+
+def _check_button(bench: Bench, ben: Browser) -> None:
+    """A teacher ends ben's JupyterLab on the class's page; it starts again when he opens it."""
+    (tom,) = bench.labctl("class", "add", "tom", "--role", "teacher", "--json").document["people"]
+    page, gateway = requests.Session(), bench.lab.endpoints().gateway
+    assert page.post(f"{gateway}/class/sign-in", {"name": "tom", "token": tom["token"]}).ok
+    ended = {"act": "end", "on": "JupyterLab/ben"}
+    link = f"/class/ask?{urlencode(ended)}"
+    assert link in unescape(page.get(f"{gateway}/class/now").text)
+    (*_, key) = re.findall(r'name="key" value="(.+?)"', page.get(gateway + link).text)
+    assert page.post(f"{gateway}/class/do", {**ended, "key": key}).ok
+    eventually(lambda: not processes_of(f"{bench.folder}:{HUB}-ben"), PATIENCE, "ben's server ends")
+    assert link not in unescape(page.get(f"{gateway}/class/now").text)
+    again = page.post(f"{gateway}/class/do", {**ended, "key": key})
+    assert (again.status_code, "no JupyterLab of ben runs" in again.text) == (409, True)
+    ben.open_lab()
+    assert ben.signed_in

@@ -15,7 +15,7 @@ from lab.errors import ServiceError, UsageError, VerdictError
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import Receipt
-    from lab.flows.recovery import Outcome
+    from lab.flows.recovery import FaultRequest, Outcome
     from lab.lab import Lab
 
 NOT_WHOLE = {
@@ -94,6 +94,10 @@ def _list(app: App) -> None:
     "--detach", is_flag=True,
     help="Return as soon as the fault has been injected and undone: do not follow the recovery.",
 )  # fmt: skip
+@click.option(
+    "--leave-down", is_flag=True,
+    help="Leave the node down until somebody starts it (`labctl restart`); do not follow the recovery.",
+)  # fmt: skip
 @control_option
 @click.option(
     "--list", "listing", is_flag=True,
@@ -113,6 +117,7 @@ def fault_inject(
     duration: float | None,
     timeout: float | None,
     detach: bool,
+    leave_down: bool,
     control: bool,
     listing: bool,
     **place: str | None,
@@ -123,7 +128,8 @@ def fault_inject(
     of a cluster, through kubectl, followed by the ledger of its job.
 
     Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --detach it exits
-    with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
+    with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included;
+    with --leave-down the node stays down, as after `docker stop`, until `labctl restart` or `labctl up`.
     """
     from lab.flows.recovery import FaultRequest, inject
     from lab.flows.recovery.repeated import inject_and_repeat
@@ -134,9 +140,10 @@ def fault_inject(
         return
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after cannot be used together", "name one moment to inject at")
-    if control and detach:
+    if control and (detach or leave_down):
+        other = "--detach" if detach else "--leave-down"
         raise UsageError(
-            "--control and --detach cannot be used together", "a control run follows the receipt"
+            f"--control and {other} cannot be used together", "a control run follows the receipt"
         )
     request = FaultRequest(
         target=target or "",
@@ -146,6 +153,7 @@ def fault_inject(
         after_seconds=after,
         duration=duration,
         timeout=timeout,
+        leave_down=leave_down,
         parameters=values.numbers(pairs),
     )
     if control and app.runtime == KUBERNETES:
@@ -154,6 +162,9 @@ def fault_inject(
             "leave --control out",
         )
     lab = open_lab(app, LedgerPlace.of(**place))
+    if lab.view.person:
+        _ask_gateway(app, lab, request, wait=not detach, control=control)
+        return
     with Story(app.out) as story:
         if control:
             outcome = inject_and_repeat(lab, request, story.moment)
@@ -165,6 +176,24 @@ def fault_inject(
     if not app.out.as_json(outcome.receipt.to_json()):
         receipt_panel.show(app.out, outcome.receipt.document())
     judge(app, outcome.receipt)
+
+
+def _ask_gateway(app: App, lab: Lab, request: FaultRequest, *, wait: bool, control: bool) -> None:
+    """A person of a class has its gateway inject the fault; what labctl says there is said here."""
+    from lab.api.base import plain
+    from lab.flows.recovery.asked import ask
+
+    if control:
+        raise lab.view.refusal("repeat a job undisturbed", "fault-inject --control")
+    asked = ask(lab, request, app.out.note, wait=wait)
+    if asked.receipt is not None:
+        if not app.out.as_json(plain(asked.receipt)):
+            receipt_panel.show(app.out, asked.receipt)
+    elif not app.out.as_json({"node": asked.node, "left_down": request.leave_down}) and not asked.code:
+        again = f"it stays down until: labctl restart {asked.node}" if request.leave_down else "labctl jobs"
+        app.out.line(f"{request.kind} {asked.node}: {again}")
+    if asked.code:
+        raise click.exceptions.Exit(asked.code)
 
 
 @click.command(cls=LabCommand)

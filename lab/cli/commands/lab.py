@@ -281,15 +281,14 @@ def _overview(app: App, lab: Lab, seen: LabStatus) -> None:
 
 
 def _left_undone(app: App, lab: Lab, seen: LabStatus) -> tuple[str, ...]:
-    """The faults that a labctl has left behind, and the services that have ended by themselves."""
-    from lab.runtime.active_faults import down_by_itself, left_behind
+    """The faults that a labctl has left behind, and services that are down on purpose or by themselves."""
+    from lab.runtime.active_faults import down_by_itself, left_behind, left_down
 
-    faults = (
-        app.out.about(f"the fault {left.kind} of {left.target} has not been undone: `labctl heal` undoes it")
-        for left in left_behind(lab.view)
-    )
+    undo = "has not been undone: `labctl heal` undoes it"
+    faults = (f"the fault {one.kind} of {one.target} {undo}" for one in left_behind(lab.view))
+    down = (f"{one} was left down: `labctl restart {one}` starts it" for one in left_down(lab.view, seen))
     ended = (f"{service} has ended: `labctl up` repairs" for service in down_by_itself(lab.view, seen))
-    return (*faults, *ended)
+    return (*map(app.out.about, (*faults, *down)), *ended)
 
 
 def health_of(lab: Lab) -> Sequence[DeviceView]:
@@ -382,11 +381,11 @@ def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
 @service_argument
 @pass_app
 def restart(app: App, service: str) -> None:
-    """Stop a service and start it again.
+    """Stop a service and start it again. Waits until it is healthy; brings back what a fault took away."""
+    from lab.flows.recovery.asked import restart as restart_or_ask
 
-    Waits until it is healthy. Also brings back what a fault took away."""
     lab = app.open()
-    lab.restart(service, ProgressLines(app.out).progress)
+    restart_or_ask(lab, service, ProgressLines(app.out).progress)
     seen = lab.status().service(service)
     state = seen.state.value if seen else "absent"
     if app.out.json_wanted:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
+from lab.api.base import plain
+from lab.api.people import NOT_YET, FaultBegun, FaultOrder
+from lab.daemons import pages
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, workload_path
+from lab.daemons.gateway.faults import Breaker
 from lab.daemons.gateway.upstream import Reply, document
 from lab.errors import RefusedError
 from lab.people.policy import Action
@@ -50,20 +55,43 @@ class QueuePages:
         return await self._access.queue.ask("POST", workload_path(row, f"/{verb}"), asked.body)
 
     async def fault(self, asked: Asked, space: str, name: str) -> Reply:
-        """`POST /workloads/NAMESPACE/NAME/fault`: kill a node under it that runs nobody else's job."""
+        """`POST /workloads/NAMESPACE/NAME/fault`: break a node under it that runs nobody else's job."""
         access, person = self._access, asked.person
+        order = pages.body(bytes(asked.body), FaultOrder)
         row = await access.get(person, Action.BREAK, f"{space}/{name}")
-        if access.breaker is None:
-            raise RefusedError("faults are injected here in labs of processes only", "ask your teacher")
+        breaker = self._breaker()
         attempt = await access.attempt(row)
         if attempt is None or attempt["status"] != "RUNNING":
-            raise RefusedError(f"job {row['name']} does not run", "wait until it trains")
+            raise RefusedError(f"job {row['name']} does not run", NOT_YET)
         jobs = good(await access.ray.ask("GET", "/api/jobs/")).json()
         owners = {job.get("submission_id"): access.owner_of(job) for job in jobs}
-        node = await access.breaker.kill(
-            str(row["submission_id"]), lambda job: access.may(person, Action.BREAK, owners.get(job, ""))
+        node = await breaker.kill(
+            str(row["submission_id"]),
+            lambda job: access.may(person, Action.BREAK, owners.get(job, "")),
+            order,
         )
-        return document({"killed": node})
+        return document(plain(FaultBegun(node)))
+
+    async def fault_seen(self, asked: Asked, space: str, name: str) -> Reply:
+        """`GET` of the same: how far the fault is that was injected into it last."""
+        row = await self._access.get(asked.person, Action.READ, f"{space}/{name}")
+        attempts = {str(one["submission_id"]) for one in row["attempts_made"]}
+        seen = await asyncio.to_thread(self._breaker().seen, attempts)
+        return document(plain(seen))
+
+    async def start_node(self, asked: Asked, node: str) -> Reply:
+        """`POST /nodes/SERVICE/start`: start a node that was left down, by whom may break that job."""
+        breaker = self._breaker()
+        job = await self._access.submission(await asyncio.to_thread(breaker.left_by, node))
+        owner = "" if job is None else self._access.owner_of(job)
+        self._access.check(asked.person, Action.BREAK, owner, f"{node} was left down by a job that")
+        await asyncio.to_thread(breaker.restart, node)
+        return document({"starts": node})
+
+    def _breaker(self) -> Breaker:
+        if self._access.breaker is None:
+            raise RefusedError("faults are injected here in labs of processes only", "ask your teacher")
+        return self._access.breaker
 
     async def events(self, asked: Asked) -> Reply:
         """`GET /events`: all that was decided; the messages only of jobs that this person may read."""

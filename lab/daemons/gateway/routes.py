@@ -81,6 +81,8 @@ class Routes:
             ("GET", f"{one}/why", why),
             ("POST", f"{one}/(cancel|deactivate|activate|preempt)", queues.order),
             ("POST", f"{one}/fault", queues.fault),
+            ("GET", f"{one}/fault", queues.fault_seen),
+            ("POST", "/nodes/([^/]+)/start", queues.start_node),
             ("GET", "/events", queues.events),
             ("GET", "/(?:queues|objects|health)", queues.see),
             ("POST", "/(?:apply|delete|health/(?:run|override|lift))", queues.change),

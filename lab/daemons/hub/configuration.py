@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lab.api.hub import HubSettings
 from lab.daemons.hub.routes import leading
 from lab.daemons.hub.servers import serving
-from lab.daemons.hub.settings import IDLE_SECONDS, WORK
+from lab.daemons.hub.settings import IDLE_SECONDS, WORK, Guesses
 from lab.daemons.hub.sign_in import signing_in
 from lab.errors import SetupError
 from lab.host import environment
@@ -51,6 +51,10 @@ def configure(c: Config, settings: HubSettings) -> None:
     hub.spawner_class = serving(settings)
     hub.template_paths = [str(Path(__file__).parent / "templates")]
     hub.template_vars = {"announcement_login": "Your name, and the token that your teacher gave you."}
+    hub.logging_config = {
+        "filters": {"guesses": {"()": f"{Guesses.__module__}.{Guesses.__name__}"}},
+        "handlers": {"console": {"filters": ["guesses"]}},
+    }
     hub.cleanup_servers = False  # they go on without the hub
     hub.load_roles = [
         {

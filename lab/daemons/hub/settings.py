@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -30,6 +32,16 @@ IDLE_SECONDS = 2 * 3600.0
 
 MEMORY_BYTES = 8 << 30
 """Most memory of its own that one process of a person's server may take."""
+
+GUESS = re.compile(r"Failed login for |(?:403|429) (?:GET|POST) /hub/(?:login|invite)\b")
+"""Beginning of what JupyterHub logs of each wrong token; the authenticator says how many there were."""
+
+
+class Guesses(logging.Filter):
+    """Keeps the lines of wrong tokens out of the log, which would grow with each."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return GUESS.match(record.getMessage()) is None
 
 
 def home_of(settings: HubSettings, person: str) -> Path:

@@ -16,6 +16,7 @@ from lab.flows.chaos.summary import Stored, judge_steps, lost_checkpoints
 from lab.flows.chaos.waiting import JobWaits
 from lab.flows.recovery import (
     Aim,
+    FaultRequest,
     Injection,
     Moment,
     OnMoment,
@@ -144,7 +145,7 @@ class Chaos:
         self._refuse_the_end()
         self._watch.target = aim.target if is_worker(aim.target) else ""
         self._tell("step", f"{number}. {step.kind} {aim.target}")
-        injection = Injection(self._watch, fault, aim, parameters, self._on_moment)
+        injection = Injection(self._watch, fault, aim, parameters, self._on_moment, FaultRequest())
         try:
             injection.run(to_the_end=False)
         except BaseException as error:

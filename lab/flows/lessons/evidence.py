@@ -118,15 +118,16 @@ def gather(lab: Lab, lesson: Lesson) -> Evidence:
     answers = read_answers(store, lesson.number)
     begin = job_prefix(lesson.number, person)
     own, every = home(person) if person else "", lab.jobs.list()
-    if person:  # those that were stopped before they left their queue
-        ids = {job.submission_id for job in every}
-        every += tuple(job for job in with_queued_jobs(lab).jobs.list() if job.submission_id not in ids)
+    queued = with_queued_jobs(lab).jobs.list() if person else ()
+    ids = {job.submission_id for job in every}  # others were stopped before they left their queue
+    every += tuple(job for job in queued if job.submission_id not in ids)
     jobs = tuple(job for job in every if _of_lesson(job, begin, began_at))
     histories = {job.submission_id: lab.history(job.submission_id) for job in jobs}
     return Evidence(
         lesson=lesson.number,
         began_at=began_at,
         jobs=jobs,
+        queued=tuple(job for job in queued if _of_lesson(job, begin, began_at)),
         histories=histories,
         logs={job.submission_id: _log(lab, job.submission_id) for job in jobs},
         demands=_demands(lab, jobs),

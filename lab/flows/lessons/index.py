@@ -8,9 +8,6 @@ from lab.flows.lessons.model import Lesson
 from lab.host.jupyter import CLASS_PAGE, DASHBOARD, PERSON
 from lab.topology import DEFAULT_LAB
 
-IN_CLASS = {"alone": "", "teacher": "with your teacher, who breaks something", "no": "in a lab of your own"}
-"""Words for `Lesson.in_class`."""
-
 
 def index(environ: Mapping[str, str], lessons: Sequence[Lesson]) -> str:
     """The page as Markdown, for the JupyterLab that has this environment."""
@@ -41,7 +38,7 @@ def _lessons(lessons: Sequence[Lesson], in_class: bool, place: str) -> Iterator[
     yield f"| --- | --- | --- |{' --- |' if in_class else ''}"
     for lesson in lessons:
         link = f"[{lesson.title}](notebooks/{lesson.notebook})"
-        where = f" {IN_CLASS[lesson.in_class]} |" if in_class else ""
+        where = f" {'' if lesson.in_class else 'in a lab of your own'} |" if in_class else ""
         yield f"| {lesson.number} | {link} | {lesson.minutes} |{where}"
     yield ""
     yield f"What you have passed: `labctl lesson list` {place}. To hand in:"

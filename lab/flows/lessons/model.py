@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lab.api.base import Plain
 from lab.api.lesson import CheckRecord, JobRecord, ResultDocument, signed, written
@@ -44,6 +44,9 @@ class Evidence:
     """Time of the last run of the notebook's first cell; None when it never ran."""
     jobs: tuple[Job, ...] = ()
     """Jobs whose ids begin with `job_prefix`, submitted since `began_at`, newest first."""
+    queued: tuple[Job, ...] = ()
+    """In a class the same as its notebook has them, with the times of their queue: a job is admitted before
+    Ray takes it, and its end is seen later."""
     histories: Mapping[str, History] = field(default_factory=dict)
     """Job id -> its ledger. Every job of `jobs` has an entry, perhaps without runs."""
     logs: Mapping[str, str] = field(default_factory=dict)
@@ -73,8 +76,15 @@ class Evidence:
 
     def job(self, part: str) -> Job | None:
         """The newest job that `Session.new_job(part)` named, or None."""
+        return self._newest(self.jobs, part)
+
+    def in_notebook(self, part: str) -> Job | None:
+        """The same as the notebook has it: `session.lab.jobs`."""
+        return self._newest(self.queued if self.person else self.jobs, part)
+
+    def _newest(self, jobs: tuple[Job, ...], part: str) -> Job | None:
         name = re.compile(rf"{job_prefix(self.lesson, self.person)}{part}-\d{{8}}-\d{{6}}")
-        return next((job for job in self.jobs if name.fullmatch(job.submission_id)), None)
+        return next((job for job in jobs if name.fullmatch(job.submission_id)), None)
 
     def service_of(self, node_id: str) -> str:
         """The service of a node id, such as `ray-worker-0`; empty for a node Ray does not know."""
@@ -140,8 +150,8 @@ class Lesson:
     """Does on the host, beside the notebook under `labctl lesson run`, what the class does by hand."""
     checks_after_down: tuple[LessonCheck, ...] = ()
     """Checks that are asked on the host once the lab is down; `checks` were answered before."""
-    in_class: Literal["alone", "teacher", "no"] = "alone"
-    """For a person of a class in her JupyterLab: alone, once a teacher breaks something, or not at all."""
+    in_class: bool = True
+    """Whether a person of a class can do it in her JupyterLab."""
     seconds: float = NOTEBOOK_SECONDS
     """Deadline of the notebook under `labctl lesson run`."""
 

@@ -39,7 +39,7 @@ TAIL = 15
 ANSWER_CHARACTERS = 4000
 """Longest answer to a question."""
 
-PLACES = {"inside": "Type this on the host", "class": "Ask your teacher to type this"}
+PLACES = {"inside": "Type this on the host", "class": "Type this in a terminal (File, New, Terminal)"}
 """Kind of a lab -> where a command of labctl is typed that breaks something in it."""
 
 KNOWN_SECONDS = 20.0
@@ -69,7 +69,7 @@ class Session:
             from lab import Lab as OpenLab
 
             lab = with_own_store(OpenLab())
-        if lab.view.person and self.lesson.in_class == "no":
+        if lab.view.person and not self.lesson.in_class:
             raise RefusedError(
                 f"lesson {number} changes the lab itself, which a person of a class may not",
                 "the page that JupyterLab opens on lists the others; on a machine of yours: `labctl up`",

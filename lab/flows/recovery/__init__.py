@@ -22,7 +22,15 @@ from lab.flows.recovery.preempted import preempted
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome, outages
 from lab.flows.recovery.resubmit import died, resubmit
 from lab.flows.recovery.steered import steered
-from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
+from lab.flows.recovery.trigger import (
+    Aim,
+    check_target,
+    ended,
+    live_job,
+    refuse_leaving_down,
+    take_aim,
+    wait_for_trigger,
+)
 from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
@@ -43,15 +51,18 @@ def inject(
     """Inject a fault into a running job and, with `wait`, follow the job to its end and judge the recovery.
 
     The fault is reverted whatever happens, Ctrl-C included. What fails once it was, or may have been, begun
-    is a problem of the receipt; what could not be undone is left to `labctl heal`. An interrupt, or a bug, is
-    raised after the receipt has been kept with what is known until then.
+    is a problem of the receipt; what could not be undone is left to `labctl heal`. A node that is to be left
+    down is left so, and no recovery is followed. An interrupt, or a bug, is raised after the receipt has been
+    kept with what is known until then.
 
     Raises NotFoundError, UsageError, RefusedError, UnsupportedError, LabDownError, WaitTimeoutError (the
     moment to inject never came; nothing was changed), and without `wait` what injection and revert raise.
     """
     from lab.evidence.receipt import judge
 
-    fault = find_fault(request.kind)
+    fault, wait = find_fault(request.kind), wait and not request.leave_down
+    if request.leave_down:
+        refuse_leaving_down(lab.control, fault.kind, request)
     parameters = fault.kind.settle(request.given)
     target = check_target(lab.control, request.target, fault.kind)
     fault.refuse(Scene(lab.control, target, parameters=parameters))
@@ -62,7 +73,7 @@ def inject(
         sampler.start()
     try:
         aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
-        injection = Injection(watch, fault, aim, parameters, on_moment, request.timeout, request.ending)
+        injection = Injection(watch, fault, aim, parameters, on_moment, request)
         try:
             injection.run(to_the_end=wait)
             injection.emit_left()

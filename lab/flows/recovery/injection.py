@@ -29,7 +29,7 @@ from lab.flows.recovery.timeline import LiveTimeline
 from lab.flows.recovery.trigger import Aim
 from lab.flows.recovery.watch import POLL_SECONDS, StoreOutages, Watch, progress_name
 from lab.host.clock import settle
-from lab.runtime.active_faults import ActiveFault, ActiveFaults, myself
+from lab.runtime.active_faults import LEFT_DOWN, ActiveFault, ActiveFaults, myself
 from lab.services import HEAD
 from lab.topology import Progress, State, Struck
 
@@ -56,12 +56,11 @@ class Injection:
         aim: Aim,
         parameters: Mapping[str, float],
         on_moment: OnMoment,
-        timeout: float | None = None,
-        ending: float = FaultRequest.ending,
+        request: FaultRequest,
     ) -> None:
-        """`parameters` are all that the fault has; `timeout` and `ending` are those of FaultRequest."""
+        """`parameters` are all that the fault has; of `request` its deadlines count, and `leave_down`."""
         self._watch, self._clock, self._store = watch, watch.clock, watch.lab.store
-        self._fault, self._aim, self._timeout, self._ending = fault, aim, timeout, ending
+        self._fault, self._aim, self._request = fault, aim, request
         self.target = aim.target
         """The service."""
         self.at = watch.clock()
@@ -116,7 +115,8 @@ class Injection:
                 self.happened = True
                 self._record()
                 self.timeline.emit("fault", self.at, f"{self._fault.kind.name} {self.target}")
-                self._follow(to_the_end=to_the_end)
+                if not self._request.leave_down:
+                    self._follow(to_the_end=to_the_end)
         except LabError as error:
             if not self.happened:
                 raise
@@ -229,7 +229,7 @@ class Injection:
 
     def _fired(self) -> float:
         """Wait until the fault that was armed has acted; the time, by the ledger. Raises WaitTimeoutError."""
-        patience, why = Patience(self._watch, self._timeout), ""
+        patience, why = Patience(self._watch, self._request.timeout), ""
         for _ in patience.polls():
             self._look()
             fired = [e.at for e, _ in of_kind(self._watch.events, FaultFired) if e.at >= self.at - 1.0]
@@ -290,12 +290,12 @@ class Injection:
 
     def _too_late(self, now: float, patience: Patience) -> bool:
         """True when the wait for the job to go on, or to end, is to be given up."""
-        if self._timeout is None:
+        if self._request.timeout is None:
             if patience.over:
                 self.timeline.emit("note patience", now, f"{patience.over}: {patience.phase.text}")
             return bool(patience.over)
-        more = self._ending if self._goes_on() else 0.0
-        return now >= self.at + (self._duration or 0.0) + self._timeout + more
+        more = self._request.ending if self._goes_on() else 0.0
+        return now >= self.at + (self._duration or 0.0) + self._request.timeout + more
 
     def _goes_on(self) -> bool:
         """True once training has gone on: in a new attempt, or after the revert in the one that was hit."""
@@ -332,12 +332,15 @@ class Injection:
         return places(plan.resources_per_worker if plan else {}, others, ranks) >= ranks
 
     def _finish(self, interrupts: int = 0) -> None:
-        """Revert it if that has not been done, and note how that went: for `labctl heal` where it failed.
+        """Revert it if that has not been done, and note how that went: for `labctl heal` where it is left.
 
         `interrupts` have come before: one more leaves it to that.
         """
         try:
-            self._revert.finish(self._emit_interrupt, interrupts)
+            if self.happened and self._request.leave_down:
+                self._scene.memo[LEFT_DOWN] = True
+            else:
+                self._revert.finish(self._emit_interrupt, interrupts)
         finally:
             left = replace(self._entry.given_up, memo=dict(self._scene.memo))
             self._ended_with_the_lab = not (self.undone or left.outlives_the_lab) and self._watch.gone()
@@ -352,8 +355,8 @@ class Injection:
 
     def emit_left(self) -> None:
         """Emit that the fault is left, if it is."""
-        if not (self.undone or self._ended_with_the_lab):
-            left = f"{self.target} is still under the fault: labctl heal undoes it"
+        left = f"{self.target} is still under the fault: labctl heal undoes it"
+        if not (self.undone or self._ended_with_the_lab or self._request.leave_down):
             self.timeline.emit("problem heal", None, left)
 
     def _emit_interrupt(self, count: int) -> None:

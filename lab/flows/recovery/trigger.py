@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from lab.cluster.api import Node, infeasible
 from lab.cluster.jobs import Job
 from lab.cluster.placement import Placement, place
-from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
+from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError, WaitTimeoutError
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.lab import Lab
-from lab.runtime.base import NodeControl
+from lab.runtime.base import Feature, NodeControl
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,16 @@ def check_target(lab: NodeControl, target: str, kind: FaultKind) -> str:
             "choose a worker: " + ", ".join(name for name in names if lab.is_worker(name)) + others,
         )
     return target
+
+
+def refuse_leaving_down(lab: NodeControl, kind: FaultKind, request: FaultRequest) -> None:
+    """Refuse to leave down what would not stay so. Raises UsageError, UnsupportedError."""
+    if kind.scope is not Scope.NODE or not kind.traits.ends_node:
+        raise UsageError(f"{kind.name} ends no node that could be left down", "take `--fault stop` or `kill`")
+    if request.duration is not None:
+        raise UsageError("a node that is left down has no end to its fault", "leave --for out")
+    if lab.missing(Feature.PROCESSES):
+        raise UnsupportedError("a pod cannot be left down: its cluster starts another one")
 
 
 def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_moment: OnMoment) -> Aim:

@@ -155,6 +155,7 @@ def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
         ["-p", "delay=nan"],
         ["-p", "delay"],
         ["--control", "--detach"],
+        ["--control", "--leave-down"],
     ],
 )
 def test_absurd_faults_are_refused_before_anything_is_opened(labctl: Labctl, arguments: list[str]) -> None:

@@ -56,8 +56,9 @@ FILES = {
 }
 """What the page loads: type, and the files that it is made of."""
 
-JOB = re.compile(r"([^/]*)/([^/]+)")
-SERVER = re.compile(r"(JupyterLab)/([^/]+)")
+JOB = re.compile(r"([^/]+)/([^/]+)")
+UNQUEUED = re.compile(r"/([^/]+)")
+SERVER = re.compile(r"JupyterLab/([^/]+)")
 QUEUE = re.compile(r"(ClusterQueue|LocalQueue)/([^/]*)/([^/]+)")
 
 
@@ -69,27 +70,41 @@ class Act:
     what: str
     """The question, with the name of what it is done to."""
     form: re.Pattern[str]
+    path: str = ""
+    """Page of the gateway that does it, with the parts of what it is done to."""
+    policy: str = ""
+    """In its place: the policy that it sets of a queue."""
+    message: str = ""
+    """What is said to whoever looks, with the person's name."""
 
+
+STOP = ("Stop it", "Stop the job {name}? It ends for good. What it has stored stays.")
 
 ACTS = {
-    "stop": Act("Stop it", "Stop the job {name}? It ends for good. What it has stored stays.", JOB),
+    "stop": Act(*STOP, JOB, "/workloads/{}/{}/cancel", message="Stopped by {}"),
+    "stop-unqueued": Act(*STOP, UNQUEUED, "/api/jobs/{}/stop"),
     "hold": Act(
         "Put it on hold",
         "Put queue {name} on hold? Jobs that run go on; none that waits begins until it is resumed.",
         QUEUE,
+        policy="Hold",
     ),
-    "resume": Act("Resume it", "Resume queue {name}? Jobs that wait there may begin at once.", QUEUE),
+    "resume": Act(
+        "Resume it", "Resume queue {name}? Jobs that wait there may begin at once.", QUEUE, policy="None"
+    ),
     "kill": Act(
         "Kill it",
         "Kill a node under the job {name}, once it has a checkpoint? The node comes back, a job that "
         "recovers goes on, and the receipt is shown here.",
         JOB,
+        "/workloads/{}/{}/fault",
     ),
     "end": Act(
         "End it",
         "End the JupyterLab of {name}? Its kernels and terminals end within 10 seconds, and what was not "
         "saved is lost. Jobs and files stay. It starts again when it is opened.",
         SERVER,
+        "/people/{}/end-server",
     ),
 }
 
@@ -163,8 +178,7 @@ class ClassPage:
                 return self._html(200, name, session, look=look, tables=shown, facts=figures)
         if page == "ask":
             act, parts = _act(request.query)
-            name = parts[1] if act.form is JOB else "/".join(filter(None, parts[1:]))
-            question = act.what.format(name=name)
+            question = act.what.format(name="/".join(filter(None, parts[1:] or parts)))
             return self._html(200, "ask", session, act=act, asked=request.query, question=question)
         if page.startswith("receipt/"):
             receipt = await self._receipts.get(session.person, page.removeprefix("receipt/"))
@@ -243,19 +257,12 @@ class ClassPage:
     async def _do(self, person: Person, form: Mapping[str, str]) -> None:
         """What a button says. Raises RefusedError, which says why not."""
         act, parts = _act(form)
-        if act is ACTS["end"]:
-            await self._post(person, f"/people/{quote(parts[1], safe='')}/end-server", {})
-        elif act is ACTS["kill"]:
-            await self._post(
-                person, f"/workloads/{quote(parts[0], safe='')}/{quote(parts[1], safe='')}/fault", {}
-            )
-        elif act is not ACTS["stop"]:
-            await self._set_policy(person, "Hold" if act is ACTS["hold"] else "None", parts)
-        elif not parts[0]:
-            await self._post(person, f"/api/jobs/{quote(parts[1], safe='')}/stop", {})
+        if act.policy:
+            await self._set_policy(person, act.policy, parts)
         else:
-            path = f"/workloads/{quote(parts[0], safe='')}/{quote(parts[1], safe='')}/cancel"
-            await self._post(person, path, {"message": f"Stopped by {person.name}"})
+            path = act.path.format(*(quote(part, safe="") for part in parts))
+            body = {"message": act.message.format(person.name)} if act.message else {}
+            await self._post(person, path, body)
         for shared in self._shared:
             shared.forget()
 

@@ -129,7 +129,9 @@ def _job(look: Look, row: Row) -> tuple[Cell, ...]:
 def _unqueued(look: Look, job: Row, space: str) -> tuple[Cell, ...]:
     """A job that did not come through the queues."""
     owner, word = look.owner(space), "runs" if job["status"] == "RUNNING" else "waits"
-    stop = (Button("stop", f"/{job['submission_id']}", "Stop"),) if look.may(Action.STOP, owner) else ()
+    stop = (
+        (Button("stop-unqueued", f"/{job['submission_id']}", "Stop"),) if look.may(Action.STOP, owner) else ()
+    )
     since = (job.get("start_time") or 0) / 1000
     return (
         Cell(job["submission_id"]),

@@ -51,6 +51,6 @@ LESSON = Lesson(
     title="Boot and look",
     notebook="01-boot-and-look.ipynb",
     minutes=10,
-    in_class="no",
+    in_class=False,
     checks=(nodes_alive, gpu_for_each_worker, task_on_each_worker),
 )

@@ -17,10 +17,7 @@ AT_ONCE = tuple(f"at-once-{number}" for number in range(1, JOBS + 1))
 IN_TURN = tuple(f"in-turn-{number}" for number in range(1, JOBS + 1))
 
 TOLERANCE_SECONDS = 2.0
-"""Largest difference between a recorded time and that of Ray's list of jobs."""
-
-QUEUED_SECONDS = 10.0
-"""The same in a class, whose notebooks have the times of the queue: a job is admitted before it is Ray's."""
+"""Largest difference between a recorded time and that of the list of jobs which the notebook has."""
 
 
 def all_succeeded(evidence: Evidence) -> Check:
@@ -74,18 +71,17 @@ def at_the_same_time(evidence: Evidence) -> Check:
 
 
 def times_are_right(evidence: Evidence) -> Check:
-    """The notebook's two total times are those of Ray's list of jobs, and so is their ratio."""
+    """The notebook's two total times are those of the list of jobs, and so is their ratio."""
     name = "the ratio is right"
     real = {"at_once": _total(evidence, AT_ONCE), "in_turn": _total(evidence, IN_TURN)}
     recorded = evidence.records.get("seconds")
     if not isinstance(recorded, dict) or any(not isinstance(recorded.get(key), (int, float)) for key in real):
         return failed(name, "no times were recorded", "run the notebook's cell that compares them")
-    tolerance = QUEUED_SECONDS if evidence.person else TOLERANCE_SECONDS
     for key, seconds in real.items():
         if seconds is None:
             return failed(name, "not every job has ended", "wait for the jobs")
-        if abs(recorded[key] - seconds) > tolerance:
-            detail = f"{key}: recorded {recorded[key]:.1f} s, Ray's list of jobs says {seconds:.1f} s"
+        if abs(recorded[key] - seconds) > TOLERANCE_SECONDS:
+            detail = f"{key}: recorded {recorded[key]:.1f} s, the list of jobs says {seconds:.1f} s"
             return failed(name, detail, "run the notebook's cell that compares them again")
     ratio = (real["in_turn"] or 0.0) / (real["at_once"] or 1.0)
     detail = f"in turn {real['in_turn']:.0f} s, at once {real['at_once']:.0f} s: {ratio:.2f} times as long"
@@ -112,7 +108,7 @@ def _span(run: Run | None) -> tuple[float, float] | None:
 
 def _times(evidence: Evidence, parts: tuple[str, ...]) -> list[tuple[float, float]]:
     """Start and end of the jobs of these parts that have ended, by start."""
-    jobs = [job for part in parts if (job := evidence.job(part)) is not None]
+    jobs = [job for part in parts if (job := evidence.in_notebook(part)) is not None]
     return sorted((job.started_at, job.ended_at) for job in jobs if job.started_at and job.ended_at)
 
 

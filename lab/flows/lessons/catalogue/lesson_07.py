@@ -93,7 +93,6 @@ LESSON = Lesson(
     title="Fault tolerance",
     notebook="07-fault-tolerance.ipynb",
     minutes=20,
-    in_class="teacher",
     checks=(
         asks("a real fault", "the fault was real", f"{SUBMIT}, and wait for the first epochs"),
         asks(

@@ -72,7 +72,7 @@ LESSON = Lesson(
     title="Clean up",
     notebook="09-clean-up.ipynb",
     minutes=5,
-    in_class="no",
+    in_class=False,
     checks=(nothing_runs, forgotten_job_stopped, what_is_kept_was_counted),
     checks_after_down=(services_are_down, objects_are_kept),
 )

@@ -152,7 +152,7 @@ LESSON = Lesson(
     title="Two teams",
     notebook="10-two-teams.ipynb",
     minutes=20,
-    in_class="no",
+    in_class=False,
     checks=(
         borrowed,
         got_back,

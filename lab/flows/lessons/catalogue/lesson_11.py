@@ -35,7 +35,6 @@ LESSON = Lesson(
     title="A sick GPU",
     notebook="11-a-sick-gpu.ipynb",
     minutes=15,
-    in_class="teacher",
     checks=(
         asks("a real fault", "it was noticed", INJECT),
         asks("avoided", "the node was avoided", "no other program may open it meanwhile"),

@@ -54,7 +54,7 @@ LESSON = Lesson(
     title="Nobody stops",
     notebook="12-nobody-stops.ipynb",
     minutes=15,
-    in_class="no",
+    in_class=False,
     checks=(
         succeeded(CHECKPOINT, "the first job succeeded"),
         receipts.says(CHECKPOINT, FAULT, Verdict.RECOVERED, "all ranks began again from the checkpoint"),

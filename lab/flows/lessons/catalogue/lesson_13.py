@@ -97,7 +97,7 @@ LESSON = Lesson(
     title="A language model's life",
     notebook="13-language-model.ipynb",
     minutes=30,
-    in_class="no",
+    in_class=False,
     checks=(
         succeeded(PRETRAIN, "it was pre-trained"),
         resumed(PRETRAIN, "pre-training lost a node and went on"),

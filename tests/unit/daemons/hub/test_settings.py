@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import stat
 from pathlib import Path
@@ -12,6 +13,7 @@ from lab.api.hub import VARIABLE, HubSettings
 from lab.daemons.hub.caddy import SOCKET, caddy_settings
 from lab.daemons.hub.settings import (
     KEPT,
+    Guesses,
     from_environment,
     furnish,
     keeps_server,
@@ -140,3 +142,21 @@ def test_caddy_leads_the_longest_beginning_first_and_is_set_through_a_closed_soc
         (["/user/ann/*", "/user/ann"], "127.0.0.1:4001", True),
         (["/*"], "127.0.0.1:8081", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("Failed login for 'ann'", False),
+        ("403 POST /hub/login (@127.0.0.1) 2003.11ms", False),
+        ("429 POST /hub/login (@127.0.0.1) 2.11ms", False),
+        ("403 GET /hub/invite?code=[secret] (@127.0.0.1) 2003.11ms", False),
+        ("403 GET /hub/admin (ann@127.0.0.1) 20.11ms", True),
+        ("500 POST /hub/login (@127.0.0.1) 20.11ms", True),
+        ("200 GET /hub/login (@127.0.0.1) 5.00ms", True),
+        ("User logged in: ann", True),
+    ],
+)
+def test_the_log_has_no_line_for_each_wrong_token(line: str, kept: bool) -> None:
+    record = logging.LogRecord("tornado.access", logging.WARNING, "", 1, "%s", (line,), None)
+    assert Guesses().filter(record) is kept

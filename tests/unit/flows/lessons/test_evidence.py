@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -118,6 +119,25 @@ def test_the_jobs_of_a_person_of_a_class_are_those_that_are_called_like_her(
     assert seen.demands == {anns: {"CPU": 8.0, "GPU": 1.0}}
     assert (mine := seen.job("plain")) is not None
     assert mine.submission_id == anns
+
+
+def test_a_person_of_a_class_has_the_times_of_the_queues_beside_those_of_ray(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its list for notebooks and that of Ray are two: another start, another end, and jobs that never ran."""
+    monkeypatch.setattr(type(world.lab.view), "person", "ann")
+    hers, waited = job(f"ann-{name(2, 'plain')}"), job(f"ann-{name(2, 'stopped')}", "STOPPED")
+    world.jobs.add(hers)
+    queued = (replace(hers, started_at=AT + 1), replace(hers, submission_id="ann-other"), waited)
+    monkeypatch.setattr(
+        "lab.flows.lessons.evidence.with_queued_jobs",
+        lambda _: SimpleNamespace(jobs=SimpleNamespace(list=lambda: queued)),
+    )
+    monkeypatch.setattr("lab.flows.lessons.evidence.queued_demand", lambda *_: {})
+    seen = gather(world.lab, find_lesson(2))
+    assert seen.jobs == (hers, waited)
+    assert seen.queued == (queued[0], waited)
+    assert seen.in_notebook("plain") == queued[0]
 
 
 def test_the_store_of_a_lesson_in_a_class_is_reached_with_the_persons_own_key() -> None:

@@ -223,7 +223,11 @@ def test_until_bears_a_head_that_is_started_again(world: LessonLab) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "place"),
-    [("local", "in a terminal (File, New, Terminal)"), ("inside", "on the host"), ("class", "your teacher")],
+    [
+        ("local", "in a terminal (File, New, Terminal)"),
+        ("inside", "on the host"),
+        ("class", "in a terminal (File, New, Terminal)"),
+    ],
 )
 def test_a_command_of_labctl_is_typed_where_it_can_be(
     world: LessonLab, monkeypatch: pytest.MonkeyPatch, kind: str, place: str

@@ -11,7 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from lab.errors import EngineError, LabDownError, LabError, RefusedError, ServiceError, StoreError
+from lab.errors import (
+    EngineError,
+    LabDownError,
+    LabError,
+    RefusedError,
+    ServiceError,
+    StoreError,
+    UsageError,
+)
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS, Scene, find_fault
 from lab.faults.kinds.kill import Kill
@@ -21,7 +29,7 @@ from lab.flows.recovery.heal import heal
 from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.timeline import LiveTimeline
-from lab.runtime.active_faults import ActiveFaults, left_behind
+from lab.runtime.active_faults import ActiveFaults, down_by_itself, left_behind, left_down
 from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
 from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
@@ -696,6 +704,59 @@ def test_without_waiting_it_returns_when_the_fault_is_reverted(world: Drill) -> 
     assert not world.jobs.get(JOB).final
     assert world.healthy()
     assert "reverted" in world.moment_keys()
+
+
+@pytest.mark.parametrize("kind", ["kill", "stop"])
+def test_a_node_is_left_down_until_somebody_starts_it(world: World, kind: str) -> None:
+    Training(world, epochs=1000)
+
+    outcome = world.inject(kind=kind, after_epoch=2, leave_down=True)
+
+    assert (outcome.receipt, outcome.fault.reverted_at) == (None, None)
+    assert left_down(world.runtime, world.lab.status()) == (W0,)
+    assert left_behind(world.runtime) == ()
+    assert down_by_itself(world.runtime, world.lab.status()) == ()
+    world.clock.sleep(600)
+    assert left_down(world.runtime, world.lab.status()) == (W0,)
+    world.lab.restart(W0)
+    assert world.healthy()
+    assert left_down(world.runtime, world.lab.status()) == ()
+    assert ActiveFaults(world.runtime.folder()).lasting() == ()
+
+
+def test_a_node_that_was_left_down_and_runs_again_can_be_broken_again(world: World) -> None:
+    """Whoever started it, such as `docker start`, need not have told labctl."""
+    Training(world, epochs=1000)
+    for target in (W0, W1):
+        world.inject(target, "stop", after_epoch=2, leave_down=True)
+        world.runtime.start(target)
+        world.clock.sleep(60)  # it trains on the other node
+    world.inject(W0, "stop", after_epoch=2, leave_down=True)
+    assert left_down(world.runtime, world.lab.status()) == (W0,)
+    (healed, _) = heal(world.lab, clock=world.clock)
+    assert (healed.target, healed.problem, world.healthy()) == (W0, "", True)
+
+
+def test_what_would_not_stay_down_is_refused(world: World) -> None:
+    Training(world, epochs=1000)
+    for kind, duration, words in (("pause", None, "pause ends no node"), ("kill", 3.0, "no end to")):
+        with pytest.raises(UsageError, match=words):
+            world.inject(kind=kind, leave_down=True, duration=duration)
+    assert world.healthy()
+
+
+def test_a_node_that_could_not_be_ended_is_not_left_down(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world, epochs=1000)
+
+    def refuse(self: Kill, scene: Scene) -> None:
+        raise ServiceError("no permission")
+
+    monkeypatch.setattr(Kill, "inject", refuse)
+    with pytest.raises(ServiceError, match="no permission"):
+        world.inject(after_epoch=2, leave_down=True)
+    assert ActiveFaults(world.runtime.folder()).lasting() == ()
 
 
 # Evidence
