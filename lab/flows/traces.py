@@ -39,7 +39,8 @@ HOLDER = re.compile(rb"\d+ [a-z]")
 """What the lock of a lab begins with: the last process that held it, and what it did."""
 
 NOT_LISTED = (
-    "caches of uv, pip and Go, which other programs use too; completion scripts; images that others publish; "
+    "volumes of Docker, which go with their lab; images that others publish; "
+    "caches of uv, pip and Go, which other programs use too; completion scripts; "
     "your own modules in faults/; what is below another RAYLAB_HOME"
 )
 
