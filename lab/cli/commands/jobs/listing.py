@@ -55,7 +55,7 @@ def overview(app: App) -> None:
         for workload in queued[:QUEUED_SHOWN]:
             where = queue_words.place(workload) or f"in LocalQueue {workload.local_queue}"
             why = ": ".join(filter(None, (workload.reason or "not tried yet", workload.waits)))
-            app.out.line(f"job {workload.name} waits: {where}; {why}")
+            app.out.sentence(f"job {workload.name} waits: {where}; {why}")
         if len(queued) > QUEUED_SHOWN:
             app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:
