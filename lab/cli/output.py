@@ -88,8 +88,8 @@ class Output:
         self.raw_line(wrapped(line, self.width()) if sys.stdout.isatty() else line)
 
     def advise(self, text: str) -> None:
-        """Print a line of the result that names commands to type."""
-        self.line(self.about(text))
+        """Print a sentence of the result that names commands to type."""
+        self.sentence(self.about(text))
 
     def raw_line(self, text: str) -> None:
         """Print a line unchanged: of a log, whose colours stay, or drawn for the terminal."""

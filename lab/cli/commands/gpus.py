@@ -149,7 +149,7 @@ def _show(
     app.out.sentence(f"plan: {plan.vendor.value}{f' ({plan.reason})' if plan.reason else ''}")
     for assignment in plan.assignments:
         device = f"GPU {assignment.gpu}, {assignment.name}" if assignment.gpu else NO_DEVICE[plan.vendor]
-        app.out.line(f"  {assignment.service}: {device}")
+        app.out.sentence(f"  {assignment.service}: {device}")
     sharing = sharing_note(plan)
     if sharing:
         app.out.sentence(f"note: {sharing}")
