@@ -184,6 +184,9 @@ def _invoke(args: list[str], app: App) -> int:
             cli.invoke(ctx)
     except click.exceptions.Exit as leave:
         return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(f"{error.message}\n", err=True)  # the help
+        raise UsageError("missing command", "name one of the commands above") from error
     return 0
 
 

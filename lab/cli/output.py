@@ -82,9 +82,14 @@ class Output:
         """Print a line of the result, without control characters."""
         self.raw_line(harmless(text))
 
+    def sentence(self, text: str) -> None:
+        """Print a sentence of the result; on a terminal broken between words."""
+        line = harmless(text)
+        self.raw_line(wrapped(line, self.width()) if sys.stdout.isatty() else line)
+
     def advise(self, text: str) -> None:
-        """Print a line of the result that names commands to type."""
-        self.line(self.about(text))
+        """Print a sentence of the result that names commands to type."""
+        self.sentence(self.about(text))
 
     def raw_line(self, text: str) -> None:
         """Print a line unchanged: of a log, whose colours stay, or drawn for the terminal."""

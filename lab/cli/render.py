@@ -52,7 +52,7 @@ def show_lab(
     health: Mapping[str, str] | None = None,
 ) -> None:
     """Services, nodes with their health, running jobs and notes."""
-    out.line(headline(status))
+    out.sentence(headline(status))
     if status.services:
         out.line()
         out.show(
@@ -81,7 +81,7 @@ def show_lab(
         )
         dead = len(nodes) - len(alive)
         if dead:
-            out.line(f"{plural(dead, 'node')} of this lab died before")
+            out.sentence(f"{plural(dead, 'node')} of this lab died before")
     if jobs:
         out.line()
         show_jobs(out, jobs)
@@ -89,9 +89,9 @@ def show_lab(
         out.line()
         out.line("no job is running")
     for note in status.notes:
-        out.line(f"note: {note}")
+        out.sentence(f"note: {note}")
     for problem in problems:
-        out.line(f"problem: {problem}")
+        out.sentence(f"problem: {problem}")
 
 
 def what(job: Job) -> str:
@@ -122,7 +122,7 @@ def show_jobs(out: Output, jobs: Sequence[Job], waiting: Mapping[str, Waiting] |
     columns = ("JOB", "STATUS", "STARTED", "TOOK", "RUNS")
     out.show(table((*columns, "REASON") if waits else columns, rows), width=SENTENCES)
     for item in () if wide else waits.values():
-        out.line(format.waits(item))
+        out.sentence(format.waits(item))
 
 
 def pairs(out: Output, rows: Iterable[tuple[str, object]]) -> None:

@@ -5,14 +5,14 @@ That spares most commands rich's import, and thousands of rows seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 GAP = 2
 """Spaces between two columns."""
@@ -33,26 +33,60 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @property
+    def width(self) -> int:
+        """Columns of a terminal in which no cell folds, if all are ASCII."""
+        return sum(self._widths) + GAP * (len(self.columns) - 1)
+
+    @property
+    def _widths(self) -> list[int]:
+        return [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
+
     def lines(self, width: int, *, colours: bool) -> Iterator[str] | None:
         """The lines of the table; None where they are wider than this, or not all of printable ASCII."""
         every = (self.columns, *self.rows)
         if not all(cell.isascii() and cell.isprintable() for row in every for cell in row):
             return None
-        widths = [max(map(len, column)) for column in zip(*every, strict=True)]
-        if sum(widths) + GAP * (len(widths) - 1) > width:
+        if self.width > width:
             return None
+        widths = self._widths
         return (_line(row, widths, head=n == 0, colours=colours) for n, row in enumerate(every))
 
-    def __rich__(self) -> Table:
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
 
+        columns = [
+            [[cell_len(word) for word in (cell.split() or [""])] + [cell_len(cell)] for cell in column]
+            for column in zip(self.columns, *self.rows, strict=True)
+        ]
+        widths = shared_out(
+            [max(max(cell[:-1]) for cell in column) for column in columns],
+            [max(cell[-1] for cell in column) for column in columns],
+            options.max_width - GAP * (len(columns) - 1),
+        )
         drawn = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
-        for column in self.columns:
-            drawn.add_column(column, overflow="fold")
+        for column, width in zip(self.columns, widths, strict=True):
+            drawn.add_column(column, overflow="fold", width=width)
         for row in self.rows:
             drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-        return drawn
+        yield drawn
+
+
+def shared_out(words: Sequence[int], cells: Sequence[int], room: int) -> list[int]:
+    """Widths of columns: whole cells where they fit, else whole words, else the longest are cut alike.
+
+    `words` and `cells` are the longest of each column, `room` is what all have together.
+    """
+    cut = next((most for most in range(max(words), 1, -1) if sum(min(w, most) for w in words) <= room), 1)
+    least = [max(min(width, cut), 1) for width in words]
+    wide = next((most for most in range(max(cells), 1, -1) if _total(least, cells, most) <= room), 1)
+    return [max(low, min(high, wide)) for low, high in zip(least, cells, strict=True)]
+
+
+def _total(least: Sequence[int], cells: Sequence[int], most: int) -> int:
+    return sum(max(low, min(high, most)) for low, high in zip(least, cells, strict=True))
 
 
 def _line(row: tuple[str, ...], widths: list[int], *, head: bool, colours: bool) -> str:

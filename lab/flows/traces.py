@@ -39,7 +39,8 @@ HOLDER = re.compile(rb"\d+ [a-z]")
 """What the lock of a lab begins with: the last process that held it, and what it did."""
 
 NOT_LISTED = (
-    "caches of uv, pip and Go, which other programs use too; completion scripts; images that others publish; "
+    "volumes of Docker, which go with their lab; images that others publish; "
+    "caches of uv, pip and Go, which other programs use too; completion scripts; "
     "your own modules in faults/; what is below another RAYLAB_HOME"
 )
 
@@ -51,7 +52,7 @@ class Trace:
     what: str
     place: str
     size: int = 0
-    """Bytes, links not followed; 0 for images, whose layers are shared."""
+    """Bytes, links not followed; of an image as its engine counts, with layers that others have too."""
     yours: bool = False
     """True for what nobody but its owner can make again."""
     lab: str = ""
@@ -81,14 +82,18 @@ def traces(places: Places) -> tuple[Trace, ...]:
     return (
         *_labs(places.home),
         *_things(places.home),
-        *(Trace("files of running labs; who has which GPU", str(p), size_of(p), shared=True) for p in shared),
+        *(Trace(_shared(path), str(path), size_of(path), shared=True) for path in shared),
         *_if_there("programs that were built for tests", places.programs),
-        *(Trace("an image of the lab", name, image=True) for name in _images(places.engine)),
+        *(Trace("an image of the lab", name, size, image=True) for name, size in _images(places.engine)),
         *(
             Trace("Python, and what labctl installed for it", str(p), size_of(p))
             for p in _environments(places)
         ),
     )
+
+
+def _shared(folder: Path) -> str:
+    return "which lab has which GPU" if folder == user_state() else "files of labs while they run"
 
 
 def _labs(folder: Path) -> Iterator[Trace]:
@@ -118,11 +123,16 @@ def _environments(places: Places) -> list[Path]:
     return [folder for folder in folders if (folder / SETUP_LOCK).is_file()]
 
 
-def _images(engine: DockerEngine) -> list[str]:
+def _images(engine: DockerEngine) -> list[tuple[str, int]]:
+    """Name and bytes of each."""
     try:
-        return engine.ask("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", IMAGES).split()
+        names = engine.ask("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", IMAGES).split()
+        if not names:
+            return []
+        sizes = engine.ask("image", "inspect", "--format", "{{.Size}}", *names).split()
     except LabError:  # none answers: it cannot be asked
         return []
+    return [(name, int(size)) for name, size in zip(names, sizes, strict=True)]
 
 
 def size_of(path: Path) -> int:

@@ -137,11 +137,11 @@ def show(app: App, result: ChaosResult) -> None:
         app.out.line()
     for number, step in enumerate(result.steps, 1):
         if step.skipped:
-            app.out.line(f"{number} left out: {step.skipped}")
+            app.out.sentence(f"{number} left out: {step.skipped}")
         elif step.receipt and not step.receipt.survived:
-            app.out.line(f"{number} {step.receipt.verdict.value}: {step.receipt.reason}")
+            app.out.sentence(f"{number} {step.receipt.verdict.value}: {step.receipt.reason}")
     for problem in result.problems:
-        app.out.line(f"problem: {problem}")
+        app.out.sentence(f"problem: {problem}")
     lost = f", {len(result.lost)} lost: {', '.join(result.lost)}" if result.lost else ", none lost"
     left_out = len(result.steps) - len(result.injected)
     render.pairs(

@@ -47,15 +47,15 @@ def _list(app: App) -> None:
     if app.out.as_json({"faults": [documents.fault_kind(kind) for kind in kinds]}):
         return
     for kind in kinds:
-        app.out.line(f"{kind.name}: {kind.summary}")
+        app.out.sentence(f"{kind.name}: {kind.summary}")
         for parameter in kind.parameters:
             default = "" if parameter.default is None else f" (default: {parameter.default:g})"
             needed = " (required)" if parameter.required else ""
-            app.out.line(f"  {parameter.name} [{parameter.unit}]: {parameter.summary}{default}{needed}")
-        app.out.line(f"  expected: {kind.expected.text}")
-        app.out.line(f"  undone: {kind.revert}")
+            app.out.sentence(f"  {parameter.name} [{parameter.unit}]: {parameter.summary}{default}{needed}")
+        app.out.sentence(f"  expected: {kind.expected.text}")
+        app.out.sentence(f"  undone: {kind.revert}")
         if kind.needs:
-            app.out.line(f"  only on the runtime {' and '.join(kind.runtimes)}")
+            app.out.sentence(f"  only on the runtime {' and '.join(kind.runtimes)}")
 
 
 @click.command("fault-inject", cls=LabCommand)
@@ -248,9 +248,9 @@ def _not_waited(app: App, outcome: Outcome) -> None:
         return
     app.out.line(f"{fault.kind} {fault.target}: injected at {format.clock(fault.at)}")
     if fault.reverted_at is not None:
-        app.out.line(f"undone {format.seconds(fault.reverted_at - fault.at)} later: {revert}")
+        app.out.sentence(f"undone {format.seconds(fault.reverted_at - fault.at)} later: {revert}")
     else:
-        app.out.line(f"not undone yet; {revert}; bring it back: {bring_back}")
+        app.out.sentence(f"not undone yet; {revert}; bring it back: {bring_back}")
     app.out.note("what became of the job: labctl jobs")
 
 

@@ -146,13 +146,13 @@ def _show(
     if plan is None:
         return
     app.out.line()
-    app.out.line(f"plan: {plan.vendor.value}{f' ({plan.reason})' if plan.reason else ''}")
+    app.out.sentence(f"plan: {plan.vendor.value}{f' ({plan.reason})' if plan.reason else ''}")
     for assignment in plan.assignments:
         device = f"GPU {assignment.gpu}, {assignment.name}" if assignment.gpu else NO_DEVICE[plan.vendor]
-        app.out.line(f"  {assignment.service}: {device}")
+        app.out.sentence(f"  {assignment.service}: {device}")
     sharing = sharing_note(plan)
     if sharing:
-        app.out.line(f"note: {sharing}")
+        app.out.sentence(f"note: {sharing}")
 
 
 def _nodes(nodes: Sequence[str]) -> str:

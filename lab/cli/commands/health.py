@@ -85,7 +85,7 @@ def _show(app: App, results: HealthView, *, every: bool) -> None:
     if every:
         for node, skipped in results.skipped.items():
             for name, why in skipped.items():
-                app.out.line(f"{node}: {name} is not checked: {why}")
+                app.out.sentence(f"{node}: {name} is not checked: {why}")
     for order in results.overrides:
         place = f"{order.check} of {order.node} {health_words.device(order.device)}"
         app.out.note(f"a fault orders that {place} reports {order.state}")

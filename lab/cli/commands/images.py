@@ -70,7 +70,7 @@ def list_(app: App, gpu: str) -> None:
     show(app, needs(vendor))
     if not app.out.json_wanted:
         for note in resolve(vendor).notes:
-            app.out.line(f"note: {note}")
+            app.out.sentence(f"note: {note}")
 
 
 @images.command()

@@ -199,13 +199,13 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     if app.out.as_json(document):
         return
     done = f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
-    app.out.line(f"lab {lab.name}: {done}")
+    app.out.sentence(f"lab {lab.name}: {done}")
     if deleted:
         which = f"objects of its own, {', '.join(own)}" if place else "stored objects"
         app.out.line(f"{which}: {'deleted' if own or stopped else 'there are none'}")
     if place:
         then = "the lab has forgotten where and with which key" if volumes else "`labctl up` uses them again"
-        app.out.line(f"stored objects: kept in {place}; {then}")
+        app.out.sentence(f"stored objects: kept in {place}; {then}")
 
 
 def stored(lab: Lab) -> str:
@@ -316,7 +316,7 @@ def _addresses(app: App, lab: Lab, seen: LabStatus, show_secrets: bool) -> None:
     if app.out.as_json({"name": seen.name, "up": seen.up, "services": rows}):
         return
     if not rows:
-        app.out.line(render.headline(seen))
+        app.out.sentence(render.headline(seen))
         app.out.note("start it with: labctl up")
         return
     columns = ("SERVICE", "STATE", "WHAT", "URL")

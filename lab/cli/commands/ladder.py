@@ -100,7 +100,7 @@ def show(app: App, climbed: Ladder) -> None:
     for attempt in climbed.attempts:
         if attempt.reason:
             what = "not possible here" if attempt.impossible else attempt.verdict or "not measured"
-            app.out.line(f"{attempt.rung.name}, run {attempt.run}: {what}: {attempt.reason}")
+            app.out.sentence(f"{attempt.rung.name}, run {attempt.run}: {what}: {attempt.reason}")
 
 
 COMMANDS = (ladder,)

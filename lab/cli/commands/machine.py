@@ -133,7 +133,7 @@ def _show(app: App, checks: Sequence[Check], document: Mapping[str, object], *, 
         if hints:
             app.out.line()
         for check in hints:
-            app.out.line(f"{check.name}: {check.hint}")
+            app.out.sentence(f"{check.name}: {check.hint}")
     if failed:
         names = ", ".join(check.name for check in failed)
         what = f"{len(failed)} of {len(checks)} checks failed: {names}"

@@ -12,6 +12,7 @@ from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, pass_app
 from lab.host import environment
 from lab.host.files import ROOT
+from lab.host.quantities import plural
 
 UNINSTALL = "uv tool uninstall, pipx uninstall or pip uninstall raylab-labctl"
 
@@ -49,13 +50,17 @@ def check(app: App) -> None:
     document = [{"what": t.what, "place": t.place, "size": t.size, "yours": t.yours} for t in listed]
     if app.out.as_json({"traces": document}):
         return
-    rows = (
-        (format.size(t.size) if t.size else "", t.place, t.what, "yours" if t.yours else "") for t in listed
-    )
-    app.out.show(render.table(("SIZE", "PLACE", "WHAT IT IS", ""), rows))
+    if listed:
+        rows = ((format.size(t.size), t.place, t.what, "yours" if t.yours else "") for t in listed)
+        app.out.show(render.table(("SIZE", "PLACE", "WHAT IT IS", ""), rows))
+    else:
+        app.out.line("labctl has written nothing here")
     app.out.line()
-    app.out.line(f"Not listed: {NOT_LISTED}.")
-    app.out.line("`labctl self remove` removes all but what is yours; with --data, that too.")
+    app.out.sentence(f"Not listed: {NOT_LISTED}.")
+    if any(trace.image for trace in listed):
+        app.out.sentence("Images have layers in common: together they take less than the sum of their sizes.")
+    if listed:
+        app.out.sentence("`labctl self remove` removes all but what is yours; with --data, that too.")
 
 
 @self_.command()
@@ -76,12 +81,14 @@ def remove(app: App, data: bool, yes: bool) -> None:
     stays = [trace.place for trace in listed if trace not in gone]
     if app.out.as_json({"removed": [trace.place for trace in gone], "kept": stays}):
         return
-    app.out.line(f"removed {format.size(sum(trace.size for trace in gone))} in {len(gone)} places")
+    folders = [trace.size for trace in gone if not trace.image]
+    images = f", and {plural(len(gone) - len(folders), 'image')}" if len(gone) > len(folders) else ""
+    app.out.line(f"removed {format.size(sum(folders))} in {plural(len(folders), 'folder')}{images}")
     for trace in listed:
         if trace not in gone:
             app.out.line(f"kept, because {'it is yours' if trace.yours else 'a lab uses it'}: {trace.place}")
     itself = UNINSTALL if environment.packaged() else f"rm -r {environment.ROOT}"
-    app.out.line(f"labctl itself is left: {itself}")
+    app.out.sentence(f"labctl itself is left: {itself}")
 
 
 @self_.command()

@@ -203,7 +203,7 @@ def _list(app: App, name: str | None) -> None:
         return
     for recipe in chosen:
         also = f"; --fault-tolerance: {', '.join(recipe.ways)}" if recipe.ways else ""
-        app.out.line(f"{recipe.name}: {recipe.summary}{also}")
+        app.out.sentence(f"{recipe.name}: {recipe.summary}{also}")
         rows = (
             (f"  -p {p.name}=", "" if p.default is None else p.default, p.type, p.help)
             for p in recipe.parameters

@@ -6,6 +6,7 @@ import contextlib
 import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -46,6 +47,14 @@ class Printer:
         if self._say:
             self._say(text)
         else:
+            if self._changing:
+                text = textwrap.fill(
+                    text,
+                    self._columns(),
+                    subsequent_indent="  ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
             self._write(text + "\n")
 
     def update(self, text: str) -> None:

@@ -171,7 +171,8 @@ class Boot:
                 if self._clock() >= self._deadlines[name]:
                     late = containers[name]
                     raise WaitTimeoutError(
-                        f"{details[name]}, after {START_SECONDS:g} s. {listing(self._written.lines(late))}",
+                        f"{name} is not healthy after {START_SECONDS:g} s: {details[name]}. "
+                        f"{listing(self._written.lines(late))}",
                         self._written.keep(late),
                     )
             if waiting:
@@ -196,7 +197,7 @@ class Boot:
                 self._healthy.add(name)
                 on_progress(Progress(name, State.HEALTHY, status.detail, self._clock() - begin))
             else:
-                details[name] = f"{name} is {status.state.value}: {status.detail}"
+                details[name] = status.detail
         return details
 
     def _set_up(self, again: bool) -> None:

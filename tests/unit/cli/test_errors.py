@@ -256,3 +256,14 @@ def test_what_fits_and_what_has_no_space_stays_as_it_is() -> None:
     assert wrapped("fits", 60) == "fits"
     assert wrapped("/" + "x" * 90, 60, 5).strip() == "/" + "x" * 90
     assert wrapped("its last lines:\n  File a.py\n", 60, 7) == "its last lines:\n  File a.py\n"
+
+
+def test_a_sentence_of_the_result_is_broken_between_words_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Output().sentence(FULL_DISK)
+    assert capsys.readouterr().out == FULL_DISK + "\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    Output().sentence(FULL_DISK)
+    assert capsys.readouterr().out == wrapped(FULL_DISK, 60) + "\n"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.cli.output import Output
 from lab.cluster.allocation import Holding, Waiting
 from lab.cluster.jobs import EARLIER
 from lab.cluster.placement import Placement
@@ -436,6 +437,19 @@ def test_checkpoints(labctl: Labctl) -> None:
     assert first.split()[:5] == ["run-1", "checkpoint_000004", "5", "1.0", "MB"]
     assert first.endswith("3f3f3f3f3f3f  job-1")
     assert second.startswith("run-1")
+
+
+def test_on_a_narrow_terminal_checkpoints_stand_below_their_run(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Output, "width", lambda *_: 70)
+    labctl.stub("checkpoints", (checkpoint(), checkpoint(epoch=None, sha256=None, job=None)))
+    lines = labctl.ok("jobs", "checkpoints").splitlines()
+    assert lines[0] == f"run {checkpoint().run} of job {checkpoint().job}"
+    assert lines[3] == f"run {checkpoint().run}"
+    assert lines[1].split() == ["CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256"]
+    assert lines[2].startswith(checkpoint().name)
+    assert max(map(len, lines)) <= 70
 
 
 def test_checkpoints_as_json(labctl: Labctl) -> None:

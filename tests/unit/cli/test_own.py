@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lab.flows.traces import Places, Trace
@@ -9,6 +11,7 @@ from tests.unit.cli.fakes import Labctl
 
 LAB = Trace("a lab: stored objects", "/home/ann/.raylab/raylab", 5_000_000, yours=True, lab="raylab")
 SHARED = Trace("files of labs that run", "/tmp/raylab-0", 4_000_000, shared=True)
+IMAGE = Trace("an image of the lab", "raylab/ray:1", 5_600_000_000, image=True)
 VENV = Trace("Python", "/home/ann/.raylab/environments/python3.11-0123", 2_300_000_000)
 
 
@@ -52,3 +55,20 @@ def test_remove_takes_what_is_a_persons_only_with_data(
     assert isinstance(remove.call_args.args[1], Places)
     assert (f"kept, because it is yours: {LAB.place}" in said) is not yours
     assert "labctl itself is left: rm -r " in said
+
+
+def test_images_have_a_size_and_are_counted_apart(written: Labctl) -> None:
+    written.stub("lab.flows.traces.traces", (IMAGE, VENV))
+    shown = written.ok("self", "check")
+    assert re.search(r"^5\.6 GB +raylab/ray:1 ", shown, re.MULTILINE)
+    assert "Images have layers in common" in shown
+    written.stub("lab.flows.traces.remove_traces", (IMAGE, VENV))
+    assert "removed 2.3 GB in 1 folder, and 1 image\n" in written.ok("self", "remove", "--yes")
+
+
+def test_where_nothing_was_written_check_says_so(labctl: Labctl) -> None:
+    labctl.stub("lab.flows.traces.traces", ())
+    shown = labctl.ok("self", "check")
+    assert shown.startswith("labctl has written nothing here\n")
+    assert "SIZE" not in shown
+    assert "self remove" not in shown

@@ -97,6 +97,17 @@ def test_every_command_of_a_module_is_listed() -> None:
     assert modules == {listed.module for listed in LISTED} | below, "those are in `lesson` and `export`"
 
 
+@pytest.mark.parametrize("group", ["self", "export", "lesson data"])
+def test_a_group_alone_shows_its_commands_and_says_that_one_is_missing(labctl: Labctl, group: str) -> None:
+    result = labctl(*group.split())
+    assert result.exit_code == 2
+    shown, _, error = result.stderr.partition("error: ")
+    assert shown.startswith(f"Usage: labctl {group} ")
+    assert "\nCommands:\n" in shown
+    assert error == "missing command\n  -> name one of the commands above\n"
+    assert labctl.json(*group.split(), code=2)["error"]["message"] == "missing command"
+
+
 def test_no_command_shows_the_help(labctl: Labctl) -> None:
     assert labctl.ok() == labctl.ok("--help")
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from lab.cli import render
-from lab.cli.tables import Grid
+from lab.cli.tables import Grid, shared_out
 
 LAB = render.table(
     ("SERVICE", "STATE", "URL", "DETAIL"),
@@ -53,3 +53,17 @@ def test_what_is_not_one_line_of_ascii_is_left_to_rich(cell: str) -> None:
 def test_what_does_not_fit_is_left_to_rich_which_folds_it() -> None:
     assert LAB.lines(WIDTH - 1, colours=False) is None
     assert len(by_rich(LAB, WIDTH - 1)) > len(by_rich(LAB, WIDTH))
+
+
+def test_what_has_one_word_folds_only_where_sentences_cannot_give_way() -> None:
+    lines = by_rich(LAB, 53)
+    assert "http://127.0.0.1:8265" in lines[1]
+    assert [line[-6:].strip() for line in lines[2:4]] == ["it was", "killed"]
+
+
+@pytest.mark.parametrize(
+    ("room", "widths"),
+    [(40, [10, 30]), (39, [10, 29]), (20, [10, 10]), (14, [10, 4]), (10, [6, 4]), (6, [3, 3])],
+)
+def test_room_goes_to_words_first(room: int, widths: list[int]) -> None:
+    assert shared_out([10, 4], [10, 30], room) == widths

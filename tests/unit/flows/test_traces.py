@@ -61,7 +61,7 @@ class Machine:
             if self.in_use:
                 raise EngineError("it is in use")
             self.images.remove(words[2])
-        return "\n".join(self.images)
+        return "\n".join(["5590"] * len(self.images) if words[1] == "inspect" else self.images)
 
     def places_of(self) -> dict[str, bool]:
         """Last part of each place -> whether it is a person's."""
@@ -134,3 +134,9 @@ def test_what_other_labs_use_stays(machine: Machine) -> None:
 
 def test_an_environment_is_removed_last_because_labctl_may_run_in_it(machine: Machine) -> None:
     assert machine.remove(yours=True)[-1] == "python3.11-0123"
+
+
+def test_an_image_is_as_large_as_its_engine_says(machine: Machine) -> None:
+    assert [trace.size for trace in traces(machine.places) if trace.image] == [5590]
+    machine.images = []
+    assert not [trace for trace in traces(machine.places) if trace.image]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
@@ -54,7 +55,7 @@ def overview(app: App) -> None:
         for workload in queued[:QUEUED_SHOWN]:
             where = queue_words.place(workload) or f"in LocalQueue {workload.local_queue}"
             why = ": ".join(filter(None, (workload.reason or "not tried yet", workload.waits)))
-            app.out.line(f"job {workload.name} waits: {where}; {why}")
+            app.out.sentence(f"job {workload.name} waits: {where}; {why}")
         if len(queued) > QUEUED_SHOWN:
             app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:
@@ -94,18 +95,26 @@ def waiting_of(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
 )
 @pass_app
 def checkpoints(app: App, job_id: str | None) -> None:
-    """List the checkpoints of one job or of all."""
+    """List the checkpoints of one job or of all; on a narrow terminal run by run."""
     stored = app.open().checkpoints(job_id)
     if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in stored]}):
         return
     if not stored:
         app.out.line(f"job {job_id} has no checkpoint" if job_id else "no checkpoints yet")
         return
-    rows = (
+    rows = tuple(
         (c.run, c.name, c.epoch, format.size(c.size), format.clock(c.modified), (c.sha256 or "")[:12], c.job)
         for c in stored
     )
-    app.out.show(render.table(("RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"), rows))
+    columns = ("RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB")
+    whole = render.table(columns, rows)
+    if whole.width <= app.out.width():
+        app.out.show(whole)
+        return
+    for (run, job), below in groupby(rows, key=lambda row: (row[0], row[-1])):
+        app.out.line(f"run {run}" + (f" of job {job}" if job else ""))
+        short = ((name, epoch, size, saved[-8:], digest) for _, name, epoch, size, saved, digest, _ in below)
+        app.out.show(render.table(columns[1:-1], short))
 
 
 COMMANDS = (checkpoints,)

@@ -55,6 +55,12 @@ def test_on_a_terminal_one_line_changes_and_goes_away() -> None:
     assert rest.endswith("\rdone\n")
 
 
+def test_on_a_terminal_a_line_is_broken_between_words() -> None:
+    stream = Terminal()
+    Printer(stream=stream, columns=lambda: 25).line("installing local: 100 packages, 2.8 GB on disk")
+    assert stream.getvalue() == "installing local: 100\n  packages, 2.8 GB on\n  disk\n"
+
+
 def test_elsewhere_progress_is_a_line_every_ten_seconds() -> None:
     stream, now = io.StringIO(), [0.0]
     progress = Printer(stream=stream, clock=lambda: now[0])

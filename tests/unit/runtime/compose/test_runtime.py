@@ -101,7 +101,7 @@ def test_what_a_node_wrote_before_it_was_started_again_is_in_the_error(
     up.kill(WORKER)
     docker.gives_up[WORKER] = 1
     docker.never.add(WORKER)
-    with pytest.raises(WaitTimeoutError, match=r"after 180 s.*\n.*timed out"):
+    with pytest.raises(WaitTimeoutError, match=r"180 s: .*\n.*timed out"):
         up.start(WORKER)
 
 
@@ -322,7 +322,7 @@ def test_a_store_that_is_not_healthy_yet_when_a_repair_fails_stays_with_the_node
     for service in (STORE, first):
         del docker.containers["raylab-lab", service]
     docker.never.add(STORE)
-    with pytest.raises(WaitTimeoutError, match="minio is running"):
+    with pytest.raises(WaitTimeoutError, match="minio is not healthy after 180 s: "):
         up.up(spec())
     assert docker.find(STORE).alive
 
