@@ -77,8 +77,8 @@ class Grid:
 def shared_out(words: Sequence[int], cells: Sequence[int], room: int) -> list[int]:
     """Widths of columns: the widest are cut alike, then sentences give way to words that would fold.
 
-    `words` and `cells` are the longest of each column, `room` is what all have together. A column gives at most
-    half of what it has: where that does not keep a word whole, the word folds.
+    `words` and `cells` are the longest of each column, `room` is what all have together. A column gives
+    at most half of what it has: where that does not keep a word whole, the word folds.
     """
     level = next((most for most in range(max(cells), 1, -1) if sum(min(c, most) for c in cells) <= room), 1)
     widths = [max(min(cell, level), 1) for cell in cells]
