@@ -75,18 +75,26 @@ class Grid:
 
 
 def shared_out(words: Sequence[int], cells: Sequence[int], room: int) -> list[int]:
-    """Widths of columns: whole cells where they fit, else whole words, else the longest are cut alike.
+    """Widths of columns: the widest are cut alike, then sentences give way to words that would fold.
 
-    `words` and `cells` are the longest of each column, `room` is what all have together.
+    `words` and `cells` are the longest of each column, `room` is what all have together. A column gives
+    at most half of what it has: where that does not keep a word whole, the word folds.
     """
-    cut = next((most for most in range(max(words), 1, -1) if sum(min(w, most) for w in words) <= room), 1)
-    least = [max(min(width, cut), 1) for width in words]
-    wide = next((most for most in range(max(cells), 1, -1) if _total(least, cells, most) <= room), 1)
-    return [max(low, min(high, wide)) for low, high in zip(least, cells, strict=True)]
-
-
-def _total(least: Sequence[int], cells: Sequence[int], most: int) -> int:
-    return sum(max(low, min(high, most)) for low, high in zip(least, cells, strict=True))
+    level = next((most for most in range(max(cells), 1, -1) if sum(min(c, most) for c in cells) <= room), 1)
+    widths = [max(min(cell, level), 1) for cell in cells]
+    rest = max(room - sum(widths), 0)
+    for column in sorted(range(len(widths)), key=lambda n: words[n] - widths[n]):
+        spare = [max(w - max(word, -(-w // 2)), 0) for w, word in zip(widths, words, strict=True)]
+        lack = words[column] - widths[column]
+        if not 0 < lack <= rest + sum(spare):
+            continue
+        widths[column] += lack
+        lack, rest = max(lack - rest, 0), max(rest - lack, 0)
+        for giver in sorted(range(len(widths)), key=lambda n: -spare[n]):
+            given = min(spare[giver], lack)
+            widths[giver] -= given
+            lack -= given
+    return widths
 
 
 def _line(row: tuple[str, ...], widths: list[int], *, head: bool, colours: bool) -> str:

@@ -1,4 +1,4 @@
-"""Raises interrupts so that none is lost, and holds them back while something must not be left half done."""
+"""Interrupts: none that is raised gets lost, and they are held back while something must be done whole."""
 
 from __future__ import annotations
 

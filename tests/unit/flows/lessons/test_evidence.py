@@ -122,7 +122,7 @@ def test_the_jobs_of_a_person_of_a_class_are_those_that_are_called_like_her(
 
 
 def test_a_person_of_a_class_has_the_times_of_the_queues_beside_those_of_ray(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LessonLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its list for notebooks and that of Ray are two: another start, another end, and jobs that never ran."""
     monkeypatch.setattr(type(world.lab.view), "person", "ann")

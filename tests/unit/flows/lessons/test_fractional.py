@@ -110,9 +110,7 @@ def test_in_a_class_the_times_are_those_of_the_queues_which_the_notebook_has() -
     """A job is admitted before Ray takes it, and its end is seen later: on a busy machine long after."""
     seen = gathered(records={"seconds": {"at_once": 37.0, "in_turn": 90.0}})
     jobs = tuple(replace(job, submission_id=f"ann-{job.submission_id}") for job in seen.jobs)
-    queued = [
-        replace(job, started_at=(job.started_at or 0) - 5, ended_at=job.ended_at) for job in jobs[:3]
-    ]
+    queued = [replace(job, started_at=(job.started_at or 0) - 5, ended_at=job.ended_at) for job in jobs[:3]]
     queued += [
         replace(job, started_at=(job.started_at or 0) - 15 * (i == 0), ended_at=(job.ended_at or 0) + 15)
         for i, job in enumerate(jobs[3:])

@@ -15,7 +15,7 @@ from lab.errors import LabDownError, RefusedError, UnsupportedError
 from lab.flows.recovery import FaultRequest
 from lab.flows.recovery.asked import ask, restart
 from tests.unit.cli.fakes import receipt
-from tests.unit.flows.world import W0, World
+from tests.unit.flows.world import W0, Drill
 
 
 class Gateway:
@@ -46,7 +46,7 @@ class Gateway:
 
 
 @pytest.fixture
-def anns(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+def anns(world: Drill, monkeypatch: pytest.MonkeyPatch) -> Drill:
     monkeypatch.setattr(type(world.lab.view), "person", "ann")
     return world
 
@@ -55,13 +55,13 @@ def seen(*lines: str, code: int | None = None, printed: str = "") -> FaultSeen:
     return FaultSeen(W0, lines, code, printed)
 
 
-def asked(world: World, gateway: Gateway, request: FaultRequest, **more: Any) -> tuple[Any, list[str]]:
-    world.lab.queues = gateway  # type: ignore[assignment]
+def asked(world: Drill, gateway: Gateway, request: FaultRequest, **more: Any) -> tuple[Any, list[str]]:
+    world.lab.queues = gateway
     said: list[str] = []
     return ask(world.lab, request, said.append, clock=world.clock, **more), said
 
 
-def test_each_line_is_said_once_and_the_receipt_is_given(anns: World) -> None:
+def test_each_line_is_said_once_and_the_receipt_is_given(anns: Drill) -> None:
     printed = json.dumps(plain(receipt().document()))
     away = LabDownError("the gateway is started again", "")
     gateway = Gateway(seen("a"), away, seen("a", "b"), seen("b", "c", code=0, printed=printed))
@@ -71,13 +71,13 @@ def test_each_line_is_said_once_and_the_receipt_is_given(anns: World) -> None:
     assert (over.node, over.code, over.receipt) == (W0, 0, receipt().document())
 
 
-def test_what_failed_there_fails_here(anns: World) -> None:
+def test_what_failed_there_fails_here(anns: Drill) -> None:
     refused = json.dumps({"error": {"message": "no", "code": 11, "hint": ""}})
     over, said = asked(anns, Gateway(seen("error: no", code=11, printed=refused)), FaultRequest(job="j"))
     assert (over.code, over.receipt, said[-1]) == (11, None, "error: no")
 
 
-def test_without_waiting_nothing_is_followed(anns: World) -> None:
+def test_without_waiting_nothing_is_followed(anns: Drill) -> None:
     over, _ = asked(anns, Gateway(), FaultRequest(job="j", leave_down=True), wait=False)
     assert (over.node, over.receipt) == (W0, None)
 
@@ -89,20 +89,20 @@ def test_without_waiting_nothing_is_followed(anns: World) -> None:
         ([("ann", "ann-a", "Admitted"), ("ann", "ann-b", "Admitted")], "several run: ann-a, ann-b"),
     ],
 )
-def test_which_job_is_meant_has_to_be_clear(anns: World, rows: Any, words: str) -> None:
+def test_which_job_is_meant_has_to_be_clear(anns: Drill, rows: Any, words: str) -> None:
     gateway = Gateway()
     gateway.rows = rows
     with pytest.raises(RefusedError, match=words):
         asked(anns, gateway, FaultRequest())
 
 
-def test_what_only_the_labs_owner_can_say_is_refused(anns: World) -> None:
+def test_what_only_the_labs_owner_can_say_is_refused(anns: Drill) -> None:
     for request in (FaultRequest(timeout=3.0), FaultRequest(parameters={"check": 1.0})):
         with pytest.raises(UnsupportedError, match="neither -p nor --timeout"):
             asked(anns, Gateway(), request)
 
 
-def test_a_job_that_does_not_train_yet_is_waited_for(anns: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_does_not_train_yet_is_waited_for(anns: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = Gateway()
     answers: list[FaultBegun | Exception] = [RefusedError("it holds nothing of a node", NOT_YET)] * 3
     answers += [FaultBegun(W0), RefusedError("ray-worker-0 would be lost to ben-food, too", "wait")]
@@ -120,9 +120,9 @@ def test_a_job_that_does_not_train_yet_is_waited_for(anns: World, monkeypatch: p
         asked(anns, gateway, FaultRequest(), wait=False)
 
 
-def test_a_node_that_was_left_down_is_waited_for(anns: World) -> None:
+def test_a_node_that_was_left_down_is_waited_for(anns: Drill) -> None:
     gateway = Gateway()
-    anns.lab.queues = gateway  # type: ignore[assignment]
+    anns.lab.queues = gateway
     anns.runtime.kill(W0)
     began = anns.clock()
 
@@ -138,7 +138,7 @@ def test_a_node_that_was_left_down_is_waited_for(anns: World) -> None:
     assert anns.clock() >= began + 20
 
 
-def test_the_labs_owner_restarts_it_herself(world: World) -> None:
+def test_the_labs_owner_restarts_it_herself(world: Drill) -> None:
     world.runtime.kill(W0)
     restart(world.lab, W0)
     assert world.healthy()

@@ -707,7 +707,7 @@ def test_without_waiting_it_returns_when_the_fault_is_reverted(world: Drill) -> 
 
 
 @pytest.mark.parametrize("kind", ["kill", "stop"])
-def test_a_node_is_left_down_until_somebody_starts_it(world: World, kind: str) -> None:
+def test_a_node_is_left_down_until_somebody_starts_it(world: Drill, kind: str) -> None:
     Training(world, epochs=1000)
 
     outcome = world.inject(kind=kind, after_epoch=2, leave_down=True)
@@ -724,7 +724,7 @@ def test_a_node_is_left_down_until_somebody_starts_it(world: World, kind: str) -
     assert ActiveFaults(world.runtime.folder()).lasting() == ()
 
 
-def test_a_node_that_was_left_down_and_runs_again_can_be_broken_again(world: World) -> None:
+def test_a_node_that_was_left_down_and_runs_again_can_be_broken_again(world: Drill) -> None:
     """Whoever started it, such as `docker start`, need not have told labctl."""
     Training(world, epochs=1000)
     for target in (W0, W1):
@@ -737,7 +737,7 @@ def test_a_node_that_was_left_down_and_runs_again_can_be_broken_again(world: Wor
     assert (healed.target, healed.problem, world.healthy()) == (W0, "", True)
 
 
-def test_what_would_not_stay_down_is_refused(world: World) -> None:
+def test_what_would_not_stay_down_is_refused(world: Drill) -> None:
     Training(world, epochs=1000)
     for kind, duration, words in (("pause", None, "pause ends no node"), ("kill", 3.0, "no end to")):
         with pytest.raises(UsageError, match=words):
@@ -746,7 +746,7 @@ def test_what_would_not_stay_down_is_refused(world: World) -> None:
 
 
 def test_a_node_that_could_not_be_ended_is_not_left_down(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world, epochs=1000)
 
