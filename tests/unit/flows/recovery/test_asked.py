@@ -56,7 +56,7 @@ def seen(*lines: str, code: int | None = None, printed: str = "") -> FaultSeen:
 
 
 def asked(world: Drill, gateway: Gateway, request: FaultRequest, **more: Any) -> tuple[Any, list[str]]:
-    world.lab.queues = gateway
+    world.lab.queues = gateway  # type: ignore[assignment]
     said: list[str] = []
     return ask(world.lab, request, said.append, clock=world.clock, **more), said
 
@@ -122,7 +122,7 @@ def test_a_job_that_does_not_train_yet_is_waited_for(anns: Drill, monkeypatch: p
 
 def test_a_node_that_was_left_down_is_waited_for(anns: Drill) -> None:
     gateway = Gateway()
-    anns.lab.queues = gateway
+    anns.lab.queues = gateway  # type: ignore[assignment]
     anns.runtime.kill(W0)
     began = anns.clock()
 
