@@ -136,7 +136,7 @@ def test_a_person_says_which_fault_where_and_when() -> None:
 def test_a_named_node_has_to_be_one_of_the_jobs_and_nobody_elses() -> None:
     held = [holding("a", "ray-worker-0"), holding("a", "ray-worker-1"), holding("b", "ray-worker-1")]
     assert aim("a", held, lambda job: True, "ray-worker-1") == "ray-worker-1"
-    with pytest.raises(RefusedError, match="ray-worker-1 would be lost to b"):
+    with pytest.raises(RefusedError, match="would be lost to b"):
         aim("a", held, lambda job: False, "ray-worker-1")
     with pytest.raises(RefusedError, match="b runs nothing on ray-worker-0"):
         aim("b", held, lambda job: True, "ray-worker-0")
