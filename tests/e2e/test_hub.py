@@ -9,7 +9,6 @@ import stat
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from urllib.parse import urlencode
 
 import psutil
 import pytest
@@ -187,7 +186,7 @@ def _check_button(bench: Bench, ben: Browser) -> None:
     page, gateway = requests.Session(), bench.lab.endpoints().gateway
     assert page.post(f"{gateway}/class/sign-in", {"name": "tom", "token": tom["token"]}).ok
     ended = {"act": "end", "on": "JupyterLab/ben"}
-    link = f"/class/ask?{urlencode(ended)}"
+    link = f"/class/ask?act={ended['act']}&on={ended['on']}"
     assert link in unescape(page.get(f"{gateway}/class/now").text)
     (*_, key) = re.findall(r'name="key" value="(.+?)"', page.get(gateway + link).text)
     assert page.post(f"{gateway}/class/do", {**ended, "key": key}).ok
