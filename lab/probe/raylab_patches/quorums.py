@@ -39,8 +39,8 @@ TERM_SECONDS = 0.1
 `digits` 0.15 s. Who comes waits so long, and so do those who wait for it."""
 
 MOST_STEPS = 1
-"""Most steps that one answer is for. With more, two ranks that the lighthouse had each left alone were seen to
-go on with different weights; until that is understood every step asks."""
+"""Most steps that one answer is for. With more, two ranks that the lighthouse had each left alone were seen
+to go on with different weights; until that is understood every step asks."""
 
 STEPS = "raylab_steps"
 """Name of the number of steps in what a rank tells the others with its question."""
