@@ -119,8 +119,8 @@ PATCHES = (
     ),
     Patch(
         "quorums",
-        "with torchft a rank asks who takes part once for the steps of a tenth of a second",
-        "it asks before and after each step: up to a third of a step that takes a few milliseconds",
+        "with torchft a rank that is a replica group by itself does not ask whether a step counts",
+        "it is a message and an answer for each step, to hear what the rank itself has said",
         callback="raylab_patches.quorums.Quorums",
     ),
     Patch(

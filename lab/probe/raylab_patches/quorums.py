@@ -38,8 +38,9 @@ TERM_SECONDS = 0.1
 """Time that one answer of the lighthouse is for: less than the silence after which it gives a rank up, in
 `digits` 0.15 s. Who comes waits so long, and so do those who wait for it."""
 
-MOST_STEPS = 100
-"""Most steps that one answer is for."""
+MOST_STEPS = 1
+"""Most steps that one answer is for. With more, two ranks that the lighthouse had each left alone were seen
+to go on with different weights; until that is understood every step asks."""
 
 STEPS = "raylab_steps"
 """Name of the number of steps in what a rank tells the others with its question."""

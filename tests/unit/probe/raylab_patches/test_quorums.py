@@ -10,7 +10,13 @@ import pytest
 
 pytest.importorskip("ray.train")
 
-from raylab_patches.quorums import MOST_STEPS, STEPS, agreed, ask_less, is_there, with_offer
+from raylab_patches.quorums import STEPS, agreed, ask_less, is_there, with_offer
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer may be for many steps."""
+    monkeypatch.setattr("raylab_patches.quorums.MOST_STEPS", 100)
 
 
 def handle(**more: int) -> str:
@@ -22,7 +28,7 @@ class Lighthouse:
 
     def __init__(self) -> None:
         self.quorum_id, self.ranks, self.whole, self.heal = 1, 2, True, False
-        self.others = [handle(**{STEPS: MOST_STEPS})]
+        self.others = [handle(**{STEPS: 100})]
         self.asked: list[int] = []
 
     def _quorum(self, *, step: int, reconfigure_handle: str) -> Any:

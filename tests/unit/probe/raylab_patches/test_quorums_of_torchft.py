@@ -32,6 +32,7 @@ def manager_class(monkeypatch: pytest.MonkeyPatch) -> Any:
     manager = torchft.manager.Manager
     for name in ("__init__", "start_quorum", "should_commit", "wrap_future"):
         monkeypatch.setattr(manager, name, getattr(manager, name))
+    monkeypatch.setattr(quorums, "MOST_STEPS", 100)
     quorums.ask_less(manager)
     return manager
 
