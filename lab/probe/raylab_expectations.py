@@ -183,12 +183,11 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     "single_puts": (
         expect(f"{V2}.execution.storage", "get_fs_and_path", "(storage_path, storage_filesystem=)"),
     ),
-    "quorums": (
+    "lone_vote": (
         WORKER,
-        *STEPPING,
+        STEPPING[1],
         expect(FT, "Manager.wrap_future", "(self, fut, default, timeout=)"),
-        *(expect(FT, f"Manager.{n}") for n in ("_quorum_future", "_group_world_size", "_use_async_quorum")),
-        expect_text(FT, "quorum = self._client._quorum("),
+        expect(FT, "Manager._group_world_size"),
     ),
     "survivors": (
         CONTROLLER,

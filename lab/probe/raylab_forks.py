@@ -34,7 +34,7 @@ TRAIN = (
     "raylab_patches.rendezvous",
     "raylab_patches.datasets",
     "raylab_patches.single_puts",
-    "raylab_patches.quorums",
+    "raylab_patches.lone_vote",
     "raylab_patches.survivors",
     "raylab_patches.kept_memory",
 )

@@ -118,10 +118,10 @@ PATCHES = (
         callback="raylab_patches.single_puts.SinglePuts",
     ),
     Patch(
-        "quorums",
+        "lone_vote",
         "with torchft a rank that is a replica group by itself does not ask whether a step counts",
         "it is a message and an answer for each step, to hear what the rank itself has said",
-        callback="raylab_patches.quorums.Quorums",
+        callback="raylab_patches.lone_vote.LoneVote",
     ),
     Patch(
         "survivors",

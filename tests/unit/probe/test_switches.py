@@ -51,7 +51,7 @@ EVERY = [
     "rendezvous",
     "datasets",
     "single_puts",
-    "quorums",
+    "lone_vote",
     "survivors",
     "kept_memory",
 ]
