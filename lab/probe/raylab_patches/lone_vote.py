@@ -1,12 +1,12 @@
 """A rank with torchft that is its whole replica group votes alone: RAY_TRAIN_CALLBACKS=...,lone_vote.LoneVote
 
-After each step a rank of `torchft.Manager` asks the manager of its group whether the step counts: it counts if
-all ranks of the group say so. Ray Train makes each rank a group of its own, so the answer is always what the rank
-has said itself, a message and an answer later. Here such a rank does not ask. A sum of gradients that is there
-already is not watched by a timer.
+After each step a rank of `torchft.Manager` asks the manager of its group whether the step counts: it
+counts if all ranks of the group say so. Ray Train makes each rank a group of its own, so the answer is
+always what the rank has said itself, a message and an answer later. Here such a rank does not ask. A sum
+of gradients that is there already is not watched by a timer.
 
-The lighthouse is asked before each step, as ever. One answer for several steps would spare more, but two ranks
-that it had each left alone were seen to go on with different weights (docs/survivors.md).
+The lighthouse is asked before each step, as ever. One answer for several steps would spare more, but two
+ranks that it had each left alone were seen to go on with different weights (docs/survivors.md).
 The names used here are torchft's own (torchft-nightly 2026.10).
 """
 
