@@ -38,8 +38,8 @@ ROUTES = (
         (
             *("/class", "/class/*", "/api/*", "/person", "/people/*", "/healthz"),
             # of the queues
-            *("/jobs", "/dry-run", "/packages/*", "/workloads", "/workloads/*", "/events", "/queues"),
-            *("/objects", "/health", "/health/*", "/apply", "/delete"),
+            *("/jobs", "/dry-run", "/packages/*", "/workloads", "/workloads/*", "/nodes/*"),
+            *("/events", "/queues", "/objects", "/health", "/health/*", "/apply", "/delete"),
         ),
         "/class/",
     ),

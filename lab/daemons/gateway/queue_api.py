@@ -90,7 +90,9 @@ class QueuePages:
 
     def _breaker(self) -> Breaker:
         if self._access.breaker is None:
-            raise RefusedError("faults are injected here in labs of processes only", "ask your teacher")
+            raise RefusedError(
+                "in this class no fault is injected or undone: its lab runs in containers", "ask your teacher"
+            )
         return self._access.breaker
 
     async def events(self, asked: Asked) -> Reply:

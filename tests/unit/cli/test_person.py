@@ -315,16 +315,27 @@ def test_a_ray_that_is_ill_is_a_head_that_is_not_healthy(street: Street) -> None
 
 @pytest.mark.parametrize(
     "command",
-    ["up", "up --workers 3", "down", "down --volumes --yes", "restart ray-head", "logs ray-head", "demo",
-     "ladder", "fault-inject kill", "heal", "chaos", "class add carl", "class list", "gpus",
-     "jobs checkpoints", "report", "lesson run 2",
-     "jobs receipt x"],
+    ["up", "up --workers 3", "down", "down --volumes --yes", "logs ray-head", "demo", "ladder", "heal", "chaos",
+     "class add carl", "class list", "gpus", "jobs checkpoints", "report", "lesson run 2", "jobs receipt x"],
 )  # fmt: skip
 @pytest.mark.parametrize("person", ["ann", "tom"])
 def test_what_only_the_host_can_do(unchanged: Street, person: str, command: str) -> None:
     said = unchanged.refused(4, person, *command.split())
     assert "through the gateway of a class" in said
     assert "your teacher can: labctl " in said
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("restart ray-head", "its lab runs in containers"),
+        ("fault-inject ray-worker-0", "no job of yours runs"),
+    ],
+)
+def test_what_the_gateway_breaks_and_starts_is_refused_by_it(
+    unchanged: Street, command: str, why: str
+) -> None:
+    assert why in unchanged.refused(11, "ann", *command.split())
 
 
 @pytest.mark.parametrize("person", ["ann", "tom"])
