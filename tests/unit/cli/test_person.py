@@ -316,7 +316,8 @@ def test_a_ray_that_is_ill_is_a_head_that_is_not_healthy(street: Street) -> None
 @pytest.mark.parametrize(
     "command",
     ["up", "up --workers 3", "down", "down --volumes --yes", "logs ray-head", "demo", "ladder", "heal",
-     "chaos", "class add carl", "class list", "gpus", "jobs checkpoints", "report", "lesson run 2", "jobs receipt x"],
+     "chaos", "class add carl", "class list", "gpus", "jobs checkpoints", "report", "lesson run 2",
+     "jobs receipt x"],
 )  # fmt: skip
 @pytest.mark.parametrize("person", ["ann", "tom"])
 def test_what_only_the_host_can_do(unchanged: Street, person: str, command: str) -> None:
