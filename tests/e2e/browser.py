@@ -15,6 +15,9 @@ from lab.runtime.local.processes import MARK
 from tests.e2e.harness import PATIENCE
 from tests.waiting import POLL_SECONDS, eventually
 
+NOT_RUNNING = 424
+"""JupyterHub's status for a page of a server that does not run."""
+
 
 class Browser:
     """A person's browser: cookies, forms with their hidden fields, and a terminal in her JupyterLab."""
@@ -52,6 +55,8 @@ class Browser:
 
         def opened() -> bool:
             page = self.get(place)
+            if page.status_code == NOT_RUNNING:  # one that was just ended would not start a moment ago
+                self.get("/hub/spawn")
             return page.ok and page.url == f"{self.hub}{place}"  # not JupyterHub's page of that name
 
         eventually(opened, PATIENCE, f"{self.name}'s JupyterLab opens", sleep=lambda _: time.sleep(pause))
