@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
 LONGEST_WORD = 240
 """Most characters of a word, such as a path, that an error shows; of a line; of a message."""
 LONGEST_LINE, LONGEST_MESSAGE = 1_000, 6_000
-
-CONTINUED = "     "
-"""What stands before the second and further lines of one that was too long for the terminal."""
 
 
 def seconds(value: float | None) -> str:
@@ -56,21 +52,6 @@ def resources(amounts: Mapping[str, float]) -> str:
 def without_secrets(url: str) -> str:
     """Remove the token from the query of `url`."""
     return re.sub(r"[?&]token=[^&#]*", "", url)
-
-
-def wrapped(text: str, columns: int, taken: int = 0) -> str:
-    """Break lines that are longer than the terminal between words; `taken` columns stand before the first."""
-    first, *others = text.split("\n")
-    lines = [_broken("x" * taken + first, columns)[taken:], *(_broken(line, columns) for line in others)]
-    return "\n".join(lines)
-
-
-def _broken(line: str, columns: int) -> str:
-    if len(line) <= columns:
-        return line
-    return textwrap.fill(
-        line, columns, subsequent_indent=CONTINUED, break_long_words=False, break_on_hyphens=False
-    )
 
 
 def shortened(message: str) -> str:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from lab.api.base import plain
-from lab.cli.format import HOSTILE, harmless, shortened, wrapped
+from lab.cli.format import HOSTILE, harmless, shortened
 from lab.cli.tables import Grid
 from lab.errors import LabError
+from lab.host.wrapping import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

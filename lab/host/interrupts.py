@@ -69,20 +69,14 @@ def raised() -> Iterator[None]:
         if not isinstance(dropped.exc_value, SignalError):
             hook(dropped)
 
-    previous = {
-        number: handler
-        for number in HELD
-        if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
-    }
     sys.unraisablehook = drop
-    for number in previous:
-        signal.signal(number, leave)
     try:
-        yield
+        with _handled(leave):
+            try:
+                yield
+            finally:
+                inside.clear()
     finally:
-        inside.clear()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         sys.unraisablehook = hook
 
 
@@ -97,19 +91,29 @@ def held_back() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield arrived
         return
-    previous = {}
-    for number in HELD:
-        handler = signal.getsignal(number)
-        if handler not in (signal.SIG_IGN, None):
-            previous[number] = handler
-            signal.signal(number, lambda got, _: arrived.append(got))
     try:
-        yield arrived
+        with _handled(lambda number, _: arrived.append(number)):
+            yield arrived
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         if arrived:
             signal.raise_signal(arrived[0])
+
+
+@contextlib.contextmanager
+def _handled(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Handle these signals so in this context, but for those that are ignored."""
+    previous = {
+        number: before
+        for number in HELD
+        if (before := signal.getsignal(number)) not in (signal.SIG_IGN, None)
+    }
+    for number in previous:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 class Background:

@@ -74,7 +74,6 @@ GENERATED = "ray.core.generated.gcs_service_pb2"
 GROUP = f"{V2}.execution.worker_group.worker_group"
 TORCHFT = "ray.train.v2.torch.torchft_config"
 FT = "torchft.manager"
-STEPPING = tuple(expect(FT, f"Manager.{name}", "(self, ...)") for name in ("start_quorum", "should_commit"))
 TUNER = "ray.tune.impl.tuner_internal"
 START_PROCESS = expect(
     SERVICES, "start_ray_process", "(command, process_type, fate_share, env_updates=, ...)"
@@ -185,7 +184,7 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     ),
     "lone_vote": (
         WORKER,
-        STEPPING[1],
+        expect_text(FT, "should_commit = self._client.should_commit("),
         expect(FT, "Manager.wrap_future", "(self, fut, default, timeout=)"),
         expect(FT, "Manager._group_world_size"),
     ),
@@ -207,7 +206,8 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
             "(self, checkpoint_dir_name=)",
         ),
         expect(f"{V2}.execution.worker_group.worker", "RayTrainWorker.clear_result_queue", "(self)"),
-        *STEPPING,
+        expect(FT, "Manager.start_quorum", "(self, ...)"),
+        expect(FT, "Manager.should_commit", "(self, ...)"),
     ),
     "kept_memory": (WORKER,),
     "listeners": (

@@ -120,7 +120,13 @@ def restart(
             return None
         return any(node.service == service for node in new) or None
 
-    poll(back, timeout=START_SECONDS, waited_for=f"{service} to be in the cluster", clock=clock, every=1.0)
+    poll(
+        back,
+        timeout=START_SECONDS,
+        waited_for=f"{service} to be in the cluster",
+        clock=clock,
+        every=POLL_SECONDS,
+    )
 
 
 def _only_job(lab: Lab) -> str:

@@ -6,10 +6,11 @@ import contextlib
 import re
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable
 from typing import TextIO
+
+from lab.host.wrapping import wrapped
 
 EVERY = 10.0
 """Seconds between two lines of progress where a line cannot be changed."""
@@ -48,13 +49,7 @@ class Printer:
             self._say(text)
         else:
             if self._changing:
-                text = textwrap.fill(
-                    text,
-                    self._columns(),
-                    subsequent_indent="  ",
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
+                text = wrapped(text, self._columns(), continued="  ")
             self._write(text + "\n")
 
     def update(self, text: str) -> None:

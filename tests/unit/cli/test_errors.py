@@ -11,11 +11,11 @@ from lab import errors
 from lab.api.lesson import CheckRecord
 from lab.cli import main as entry
 from lab.cli.context import App
-from lab.cli.format import CONTINUED, wrapped
 from lab.cli.output import Output
 from lab.errors import INTERRUPTED, LabError
 from lab.host import command
 from lab.host.environment import ElsewhereError
+from lab.host.wrapping import CONTINUED, wrapped
 from tests.unit.cli.fakes import Labctl
 
 FULL_DISK = (
