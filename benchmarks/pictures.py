@@ -66,7 +66,7 @@ def ladder(seconds: Mapping[str, float], theme: Theme) -> str:
                 16, 30, "A training process is killed. How long does the training stand still?", theme.ink, 17
             ),
             *_bars(seconds, scale, theme),
-            _text(LEFT, height - 14, "seconds, one run, two cores, no GPU", theme.quiet, 13),
+            _text(LEFT, height - 14, "seconds, medians of three runs, two cores, no GPU", theme.quiet, 13),
             "</svg>\n",
         ]
     )
