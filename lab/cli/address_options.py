@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lab.cli import values
-from lab.cli.context import options
+from lab.cli.context import App, options
 from lab.errors import UsageError
+from lab.host.clock import MONOTONIC, Clock, settle
 from lab.topology import Endpoints
 from lab.topology.address import Address
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
 
 OPTIONS = (
     click.option("--address", type=values.Text(), metavar="HOST[:PORT]",
@@ -23,9 +29,16 @@ OPTIONS = (
                  help="A certificate of your own for HOST, as PEM. [default: the lab makes one]"),
     click.option("--tls-key", "key", type=values.Place(dir_okay=False), metavar="FILE",
                  help="Its key, without a passphrase."),
+    click.option("--acme", type=values.Text(), metavar="EMAIL",
+                 help="A certificate from Let's Encrypt, which asks HOST at port 443. You accept its terms."),
+    click.option("--acme-server", type=values.Text(), metavar="URL",
+                 help="Directory of another authority that speaks ACME."),
 )  # fmt: skip
 
-BELONG = ("--listen", "--tls-cert", "--tls-key")
+CERTIFICATE_SECONDS, CERTIFICATE_EVERY = 90, 2.0
+"""How long `up` waits for a public authority, which asks from several places; and between two looks."""
+
+BELONG = ("--listen", "--tls-cert", "--tls-key", "--acme", "--acme-server")
 
 
 def address_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -34,29 +47,54 @@ def address_options(command: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(command)
     def with_address(
         *args: object, address: str | None, listen: str | None, certificate: Path | None, key: Path | None,
-        **rest: object,
+        acme: str | None, acme_server: str | None, **rest: object,
     ) -> object:  # fmt: skip
-        given = zip(BELONG, (listen, certificate, key), strict=True)
+        given = zip(BELONG, (listen, certificate, key, acme, acme_server), strict=True)
         if address is None and (stray := next((option for option, value in given if value), "")):
             raise UsageError(f"{stray} needs --address", "labctl up --class --address HOST")
-        chosen = None if address is None else _chosen(address, listen or "", certificate, key)
+        chosen = None
+        if address is not None:
+            chosen = replace(Address.of(address), listen=listen or "")
+            chosen = _with_own(chosen, certificate, key)
+            chosen = replace(chosen, acme=acme or "", acme_server=acme_server or "")
         return command(*args, address=chosen, **rest)
 
     return options(*OPTIONS)(with_address)
 
 
-def _chosen(text: str, listen: str, certificate: Path | None, key: Path | None) -> Address:
-    """The address that a person names. Raises UsageError, NotFoundError."""
+def _with_own(address: Address, certificate: Path | None, key: Path | None) -> Address:
+    """The address with a certificate of one's own, if there is one. Raises UsageError, NotFoundError."""
     from lab.host.certificates import check_own
 
-    known = Address.of(text)
     if (certificate is None) != (key is None):
         raise UsageError("--tls-cert and --tls-key need each other", "name both files, or none")
     if certificate is None or key is None:
-        return Address(known.host, known.port, listen)
+        return address
     certificate, key = certificate.absolute(), key.absolute()
-    check_own(certificate, key, known.host)
-    return Address(known.host, known.port, listen, str(certificate), str(key))
+    check_own(certificate, key, address.host)
+    return replace(address, certificate=str(certificate), key=str(key))
+
+
+def reached(app: App, lab: Lab, clock: Clock = MONOTONIC) -> tuple[str, ...]:
+    """The lines of `words` for a lab that has just been started.
+
+    Waits until a public authority has made the certificate, at most CERTIFICATE_SECONDS, and else warns.
+    """
+    address, endpoints = lab.view.spec().address, lab.endpoints()
+    if address is not None and address.acme:
+        from lab.flows.doctor.facts import ask_address
+
+        app.out.note(f"waiting for a certificate of {address.public_authority}")
+        seen = settle(
+            lambda: ask_address(address, ""), lambda seen: not seen.error, timeout=CERTIFICATE_SECONDS,
+            every=CERTIFICATE_EVERY, clock=clock,
+        )  # fmt: skip
+        if seen.error:
+            app.out.warn(
+                f"no certificate of {address.public_authority} after {CERTIFICATE_SECONDS} s: {seen.error}",
+                "`labctl logs proxy` has its answer; the proxy goes on asking, `labctl doctor` looks again",
+            )
+    return words(endpoints)
 
 
 def words(endpoints: Endpoints) -> tuple[str, ...]:

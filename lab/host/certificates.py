@@ -51,12 +51,13 @@ def check_own(certificate: Path, key: Path, host: str) -> float:
         raise UsageError(message, hint) from error
 
 
-def served(ip: str, port: int, host: str, trusted: Path, seconds: float) -> float:
+def served(ip: str, port: int, host: str, trusted: Path | None, seconds: float) -> float:
     """The end of the certificate that is shown at an address for this host, in seconds since the epoch.
 
-    Raises OSError: nobody answers within so many seconds, or what is shown is not vouched for by `trusted`.
+    Raises OSError: nobody answers within so many seconds, or what is shown is not vouched for by `trusted`;
+    None: by any authority that this machine trusts.
     """
-    context = _client(trusted)
+    context = ssl.create_default_context() if trusted is None else _client(trusted)
     with (
         socket.create_connection((ip, port), seconds) as connection,
         context.wrap_socket(connection, server_hostname=host) as tls,

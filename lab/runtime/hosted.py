@@ -128,7 +128,7 @@ class HostedRuntime(Runtime, Generic[S]):
             queue=view.url(QUEUE),
             gateway=view.url(GATEWAY) if current.spec.classroom else "",
             address=address.url if address else "",
-            authority=str(proxy.authority(self._folder)) if address and not address.certificate else "",
+            authority=str(proxy.authority(self._folder)) if address and address.own_authority else "",
             hub=view.url(HUB) if current.spec.hub else "",
         )
 

@@ -79,7 +79,8 @@ def authority(folder: Path) -> Path:
 def settings(
     address: Address, upstreams: Sequence[tuple[Route, str]], *, listen: str, health: str, storage: str
 ) -> dict[str, object]:
-    """Caddy's settings. It has no interface to change them, and never asks anybody for a certificate.
+    """Caddy's settings. It has no interface to change them, and asks nobody but ACME's authority for a
+    certificate.
 
     `upstreams` has each route with HOST:PORT of its service, `listen` and `health` are HOST:PORT, `storage`
     is the folder of the authority.
@@ -91,12 +92,13 @@ def settings(
     outside = _server(listen, ways, tls_connection_policies=policies)
     inside = _server(health, [_way({"path": ["/healthz"]}, _answer(200, "{}"))])
     local = {"install_trust": False, "name": f"class at {address.host}"}
+    issuer = _public(address, listen) if address.acme else {"module": "internal"}
     made: dict[str, object] = {
         "tls": {
             "certificates": {"automate": [address.host]},
-            "automation": {"policies": [{"subjects": [address.host], "issuers": [{"module": "internal"}]}]},
+            "automation": {"policies": [{"subjects": [address.host], "issuers": [issuer]}]},
         },
-        "pki": {"certificate_authorities": {"local": local}},
+        **({} if address.acme else {"pki": {"certificate_authorities": {"local": local}}}),
     }
     files = [{"certificate": address.certificate, "key": address.key}]
     own: dict[str, object] = {
@@ -110,6 +112,17 @@ def settings(
             "http": {"servers": {"address": outside, "health": inside}},
             **(own if address.certificate else made),
         },
+    }
+
+
+def _public(address: Address, listen: str) -> dict[str, object]:
+    """A public authority (RFC 8555), which asks at the address itself (RFC 8737): no port 80 is opened."""
+    port = int(listen.rpartition(":")[2])
+    return {
+        "module": "acme",
+        "email": address.acme,
+        **({"ca": address.acme_server} if address.acme_server else {}),
+        "challenges": {"http": {"disabled": True}, "tls-alpn": {"alternate_port": port}},
     }
 
 

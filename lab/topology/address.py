@@ -29,6 +29,10 @@ class Address:
     """File (PEM) of a certificate of the teacher's own; empty: the proxy's own authority makes one."""
     key: str = ""
     """File of its key."""
+    acme: str = ""
+    """E-mail address for a public authority that makes and renews the certificate; empty: none is asked."""
+    acme_server: str = ""
+    """The directory of that authority, an https:// address; empty: Let's Encrypt's."""
 
     @classmethod
     def of(cls, text: str) -> Address:
@@ -49,6 +53,24 @@ class Address:
         if self.listen and (listen is None or listen.is_unspecified):
             hint = "name one IP address of this machine, such as --listen 10.0.0.5"
             raise UsageError(f"--listen {self.listen!r}: not an IP address of a machine", hint)
+        self._check_authority(ip is not None)
+
+    def _check_authority(self, is_ip: bool) -> None:
+        if self.acme and self.certificate:
+            raise UsageError("--acme and --tls-cert exclude each other", "name one certificate's source")
+        if self.acme and not re.fullmatch(r"[^@\s]+@[^@\s]+", self.acme):
+            hint = "the authority writes there when something is wrong: --acme ada@example.org"
+            raise UsageError(f"--acme {self.acme!r}: not an e-mail address", hint)
+        if self.acme_server and not self.acme:
+            raise UsageError("--acme-server needs --acme", "--acme EMAIL --acme-server URL")
+        if self.acme_server and not re.fullmatch(r"https://[^\s]+", self.acme_server):
+            hint = "the directory's address, as https://acme.example.org/directory"
+            raise UsageError(f"--acme-server {self.acme_server!r}: not an https:// address", hint)
+        if self.acme and not self.acme_server and (is_ip or self.port != HTTPS_PORT or "." not in self.host):
+            raise UsageError(
+                f"--acme: Let's Encrypt does not vouch for {bracketed(self.host)}:{self.port}",
+                "it asks a public name at port 443: --address class.example.org",
+            )
 
     @property
     def url(self) -> str:
@@ -59,7 +81,18 @@ class Address:
     @property
     def words(self) -> str:
         """It, and who vouches for it, in a few words."""
-        return f"reached at {self.url}{f' with {self.certificate}' if self.certificate else ''}"
+        source = self.certificate or (f"a certificate of {self.public_authority}" if self.acme else "")
+        return f"reached at {self.url}{f' with {source}' if source else ''}"
+
+    @property
+    def own_authority(self) -> bool:
+        """True where the proxy's own authority vouches for it."""
+        return not (self.certificate or self.acme)
+
+    @property
+    def public_authority(self) -> str:
+        """The name of the authority that --acme asks."""
+        return self.acme_server.partition("://")[2].partition("/")[0] or "Let's Encrypt"
 
 
 def bracketed(host: str) -> str:

@@ -125,7 +125,7 @@ class FakeRuntime(Runtime):
             queue=lab.url("queue"),
             gateway=lab.url("gateway") if lab.spec.classroom else "",
             address=address.url if (address := lab.spec.address) else "",
-            authority=str(self.folder() / "root.crt") if address and not address.certificate else "",
+            authority=str(self.folder() / "root.crt") if address and address.own_authority else "",
             hub=lab.url("hub") if lab.spec.hub else "",
         )
 

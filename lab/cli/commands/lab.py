@@ -14,7 +14,7 @@ import click
 
 from lab.api.hub import homes
 from lab.cli import documents, format, render, values
-from lab.cli.address_options import address_options, words
+from lab.cli.address_options import address_options, reached, words
 from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
@@ -135,7 +135,7 @@ def up(
     if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)
-    for line in words(lab.endpoints()) if spec.address else tunnel(status.services, os.environ):
+    for line in reached(app, lab) if spec.address else tunnel(status.services, os.environ):
         app.out.line(line)
     app.out.note("next: labctl submit digits, labctl status, labctl down")
 

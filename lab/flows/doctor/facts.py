@@ -138,17 +138,21 @@ def gather_lab(lab: LabView, status: LabStatus) -> RunningLab:
         listeners=_listeners(status, endpoints),
         unfit=unfit,
         unfit_error=unfit_error,
-        address=None if address is None else _ask_address(address, endpoints.authority),
+        address=None if address is None else ask_address(address, endpoints.authority),
     )
 
 
-def _ask_address(address: Address, authority: str) -> ProbedAddress:
-    """Ask the address of a class where it listens: not every router leads its own machine back to it."""
+def ask_address(address: Address, authority: str) -> ProbedAddress:
+    """Ask the address of a class where it listens: not every router leads its own machine back to it.
+
+    `authority` is the file of the lab's own; empty where another one vouches for it.
+    """
     from lab.host import certificates
 
     known, asked_at, error, ends = proxy.resolved(address.host), time.time(), "", 0.0
+    file = address.certificate or authority
     try:
-        trusted = Path(address.certificate or authority)
+        trusted = Path(file) if file else None
         ends = certificates.served(address.listen, address.port, address.host, trusted, HTTP_SECONDS)
     except OSError as why:
         error = getattr(why, "verify_message", "") or str(why)

@@ -100,7 +100,7 @@ def address(seen: ProbedAddress) -> Check:
     if seen.error:
         hint = "look at `labctl logs proxy`; is the clock right? a new certificate: `labctl restart proxy`"
         return Check("address", "failed", f"the class is not served {here}: {seen.error}", hint)
-    if not seen.address.certificate:
+    if not seen.address.certificate:  # the proxy renews all others
         return Check("address", "passed", f"the class is served {here}; the certificate is renewed by itself")
     days = (seen.ends - seen.asked_at) / 86_400
     detail = f"the class is served {here}; its certificate ends in {days:.0f} days"

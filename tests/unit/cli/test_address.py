@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli import address_options
+from lab.flows.doctor.model import ProbedAddress
 from lab.topology import LabSpec
 from lab.topology.address import Address
 from tests.unit.cli.fakes import PLAN, Labctl
@@ -42,6 +44,34 @@ def test_a_certificate_of_ones_own_needs_no_authority(labctl: Labctl, tmp_path: 
     assert (asked.certificate, asked.key) == (str(files[0]), str(files[1]))
 
 
+def test_a_certificate_of_ones_own_and_one_of_an_authority_exclude_each_other(
+    labctl: Labctl, tmp_path: Path
+) -> None:
+    files = make(tmp_path, "class.example.org", 30)
+    own = ("--tls-cert", str(files[0]), "--tls-key", str(files[1]), "--acme", "ada@example.org")
+    result = labctl.down()(*UP, "--address", "class.example.org", *own)
+    assert (result.exit_code, "exclude each other" in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "warned"), [("", False), ("certificate verify failed: self-signed certificate", True)]
+)
+def test_up_waits_for_the_certificate_of_a_public_authority(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, error: str, warned: bool
+) -> None:
+    labctl.stub("lab.cli.commands.lab.provide")
+    monkeypatch.setattr(address_options, "CERTIFICATE_SECONDS", 0)
+    monkeypatch.setattr(
+        "lab.flows.doctor.facts.ask_address", lambda address, authority: ProbedAddress(address, (), error)
+    )
+    result = labctl.down()(*UP, "--address", "class.example.org", "--acme", "ada@example.org")
+    assert result.exit_code == 0
+    assert "waiting for a certificate of Let's Encrypt" in result.stderr
+    assert ("no certificate of Let's Encrypt" in result.stderr) is warned
+    assert (error in result.stderr, "authority:" in result.stdout) == (True, False)
+    assert "https://class.example.org, and nothing else" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -53,6 +83,17 @@ def test_a_certificate_of_ones_own_needs_no_authority(labctl: Labctl, tmp_path: 
         (("--address", "class", "--listen", "eth0"), 2, "not an IP address of a machine"),
         (("--address", "class", "--tls-cert", "cert"), 2, "--tls-cert and --tls-key need each other"),
         (("--address", "class", "--tls-cert", "none", "--tls-key", "none"), 3, "--tls-cert: cannot read"),
+        (("--acme", "ada@example.org"), 2, "--acme needs --address"),
+        (("--address", "class.example.org", "--acme", "ada"), 2, "--acme 'ada': not an e-mail address"),
+        (
+            ("--address", "class.example.org:8443", "--acme", "a@b"),
+            2,
+            "does not vouch for",
+        ),
+        (("--address", "192.0.2.7", "--acme", "a@b"), 2, "does not vouch for 192.0.2.7"),
+        (("--address", "class", "--acme", "a@b"), 2, "does not vouch for class"),
+        (("--address", "class.example.org", "--acme-server", "https://ca"), 2, "--acme-server needs --acme"),
+        (("--address", "class", "--acme", "a@b", "--acme-server", "http://ca"), 2, "not an https:// address"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

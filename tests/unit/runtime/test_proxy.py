@@ -196,6 +196,18 @@ def test_a_certificate_of_ones_own_takes_the_place_of_the_authoritys() -> None:
     assert "automation" not in own
 
 
+def test_a_public_authority_is_asked_for_the_certificate_and_asks_at_the_address() -> None:
+    made = settings(Address(HERE.host, acme="ada@example.org"))["apps"]
+    (policy,) = made["tls"]["automation"]["policies"]
+    challenges = {"http": {"disabled": True}, "tls-alpn": {"alternate_port": 8443}}
+    issuer = {"module": "acme", "email": "ada@example.org", "challenges": challenges}
+    assert policy == {"subjects": [HERE.host], "issuers": [issuer]}
+    assert "pki" not in made
+    server = "https://acme.example.org/directory"
+    other = settings(Address(HERE.host, 8443, acme="ada@example.org", acme_server=server))["apps"]
+    assert other["tls"]["automation"]["policies"][0]["issuers"] == [{**issuer, "ca": server}]
+
+
 def test_the_log_has_no_tokens() -> None:
     fields = settings()["logging"]["logs"]["default"]["encoder"]["fields"]
     assert fields["request>headers"] == {"filter": "delete"}
