@@ -79,7 +79,7 @@ def _bars(seconds: Mapping[str, float], scale: float, theme: Theme) -> Iterator[
         yield _text(LEFT - 12, y + 16, TITLES[rung], theme.ink, 15, "end")
         colour = theme.best if value == best else theme.bar
         yield f'<rect x="{LEFT}" y="{y}" width="{value * scale:.1f}" height="22" rx="3" fill="{colour}"/>'
-        yield _text(LEFT + value * scale + 8, y + 16, f"{value:.2f} s", theme.ink, 15)
+        yield _text(LEFT + value * scale + 8, y + 16, f"{value:g} s", theme.ink, 15)
 
 
 def _text(x: float, y: float, words: str, colour: str, size: int, anchor: str = "start") -> str:
