@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import click
@@ -25,6 +25,7 @@ RUNTIMES = ("local", "compose", "class", "auto")
 KUBERNETES = "kubernetes"
 """The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
+UNBROKEN = "\N{NON-BREAKING HYPHEN}"
 GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
 
@@ -124,8 +125,33 @@ class SharedOption(click.Option):
     """An option of every command."""
 
 
+class LabFormatter(click.HelpFormatter):
+    """Help whose lines break between words only: click also breaks `fault-inject` and names of files."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(text.replace("-", UNBROKEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms and what they are."""
+        texts = [(term, text.replace("-", UNBROKEN).replace("  [", " [")) for term, text in rows]
+        super().write_dl(texts, col_max, col_spacing)
+
+    def write(self, string: str) -> None:
+        """Write as it is."""
+        super().write(string.replace(UNBROKEN, "-"))
+
+
+class LabContext(click.Context):
+    """The context of one command line."""
+
+    formatter_class = LabFormatter
+
+
 class LabCommand(click.Command):
     """A command whose help shows the shared options in a section of their own."""
+
+    context_class = LabContext
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections `Options` and `Shared options`; click has written the arguments."""
