@@ -12,6 +12,7 @@ from lab.cli import values
 from lab.cli.output import Output
 from lab.errors import LabError, RefusedError, UsageError
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.naming import about, about_cluster, pages
 from lab.topology import DEFAULT_LAB, Vendor
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ class App:
         return lab_name(self.lab)
 
     def _about(self, text: str) -> str:
-        """Advice that names this lab, or the cluster."""
+        """Advice that names this lab, or the cluster, and pages that are there."""
+        text = pages(text)
         if "labctl " not in text:
             return text
-        from lab.host.naming import about, about_cluster
         from lab.runtime.select import lab_name
 
         if self.cluster:
@@ -130,7 +131,7 @@ class LabFormatter(click.HelpFormatter):
 
     def write_text(self, text: str) -> None:
         """Write a paragraph."""
-        super().write_text(text.replace("-", UNBROKEN))
+        super().write_text(pages(text).replace("-", UNBROKEN))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write terms and what they are."""

@@ -60,6 +60,14 @@ def test_help_breaks_between_words(columns: int) -> None:
         assert not re.search(r"[\w`]-$|\S  \[default", shown, re.MULTILINE), shown
 
 
+def test_a_page_is_named_where_an_installed_labctl_has_it(labctl: Labctl) -> None:
+    asked = ("chaos", "--schedule", "x.yaml", "--every", "5s")
+    assert "-> the file says it; see docs/chaos.md\n" in labctl(*asked).stderr
+    labctl.stub("lab.host.environment.packaged", True)
+    assert f"-> the file says it; see {ROOT}/docs/chaos.md\n" in labctl(*asked).stderr
+    assert f"{ROOT}/docs/health.md" in labctl.ok("health", "--help")
+
+
 def test_every_command_is_there() -> None:
     assert set(ALL) == EXPECTED
 
