@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import click
@@ -12,6 +12,7 @@ from lab.cli import values
 from lab.cli.output import Output
 from lab.errors import LabError, RefusedError, UsageError
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.naming import about, about_cluster, pages
 from lab.topology import DEFAULT_LAB, Vendor
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ RUNTIMES = ("local", "compose", "class", "auto")
 KUBERNETES = "kubernetes"
 """The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
+UNBROKEN = "\N{NON-BREAKING HYPHEN}"
 GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
 
@@ -61,10 +63,10 @@ class App:
         return lab_name(self.lab)
 
     def _about(self, text: str) -> str:
-        """Advice that names this lab, or the cluster."""
+        """Advice that names this lab, or the cluster, and pages that are there."""
+        text = pages(text)
         if "labctl " not in text:
             return text
-        from lab.host.naming import about, about_cluster
         from lab.runtime.select import lab_name
 
         if self.cluster:
@@ -124,8 +126,33 @@ class SharedOption(click.Option):
     """An option of every command."""
 
 
+class LabFormatter(click.HelpFormatter):
+    """Help whose lines break between words only: click also breaks `fault-inject` and names of files."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(pages(text).replace("-", UNBROKEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms and what they are."""
+        texts = [(term, text.replace("-", UNBROKEN).replace("  [", " [")) for term, text in rows]
+        super().write_dl(texts, col_max, col_spacing)
+
+    def write(self, string: str) -> None:
+        """Write as it is."""
+        super().write(string.replace(UNBROKEN, "-"))
+
+
+class LabContext(click.Context):
+    """The context of one command line."""
+
+    formatter_class = LabFormatter
+
+
 class LabCommand(click.Command):
     """A command whose help shows the shared options in a section of their own."""
+
+    context_class = LabContext
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections `Options` and `Shared options`; click has written the arguments."""

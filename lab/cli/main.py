@@ -235,7 +235,7 @@ def _usage(error: click.ClickException) -> UsageError:
     if old := moved.old_option(error):
         return old
     text, _, meant = error.format_message().strip().partition("Did you mean")
-    text = text.rstrip(" (.")
+    text = text.partition(" Choose from:")[0].rstrip(" (.")
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM
     guess = f"did you mean{meant.rstrip(' )')} " if meant else ""
     return UsageError(text[:1].lower() + text[1:], f"{guess}see `{path} --help`")

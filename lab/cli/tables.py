@@ -5,7 +5,7 @@ That spares most commands rich's import, and thousands of rows seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 GAP = 2
 """Spaces between two columns."""
+
+SHORT = 8
+"""Columns of a size, a time or a state, which does not fold for a word elsewhere."""
 
 STYLES = {
     "healthy": "green", "running": "yellow", "starting": "yellow", "paused": "magenta", "exited": "red",
@@ -57,13 +60,10 @@ class Grid:
         from rich.table import Table
         from rich.text import Text
 
-        columns = [
-            [[cell_len(word) for word in (cell.split() or [""])] + [cell_len(cell)] for cell in column]
-            for column in zip(self.columns, *self.rows, strict=True)
-        ]
+        columns = list(zip(self.columns, *self.rows, strict=True))
         widths = shared_out(
-            [max(max(cell[:-1]) for cell in column) for column in columns],
-            [max(cell[-1] for cell in column) for column in columns],
+            [{cell_len(word) for cell in column for word in cell.split()} or {0} for column in columns],
+            [max(map(cell_len, column)) for column in columns],
             options.max_width - GAP * (len(columns) - 1),
         )
         drawn = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
@@ -74,26 +74,30 @@ class Grid:
         yield drawn
 
 
-def shared_out(words: Sequence[int], cells: Sequence[int], room: int) -> list[int]:
+def shared_out(words: Sequence[Collection[int]], cells: Sequence[int], room: int) -> list[int]:
     """Widths of columns: the widest are cut alike, then sentences give way to words that would fold.
 
-    `words` and `cells` are the longest of each column, `room` is what all have together. A column gives
-    at most half of what it has: where that does not keep a word whole, the word folds.
+    `words` are the lengths of those of each column, `cells` its longest cell, `room` is what all have
+    together. A column gives at most half of what it has, one of SHORT cells nothing: where that does not
+    keep a word whole, the word folds.
     """
+    longest = [max(lengths) for lengths in words]
     level = next((most for most in range(max(cells), 1, -1) if sum(min(c, most) for c in cells) <= room), 1)
     widths = [max(min(cell, level), 1) for cell in cells]
     rest = max(room - sum(widths), 0)
-    for column in sorted(range(len(widths)), key=lambda n: words[n] - widths[n]):
-        spare = [max(w - max(word, -(-w // 2)), 0) for w, word in zip(widths, words, strict=True)]
-        lack = words[column] - widths[column]
-        if not 0 < lack <= rest + sum(spare):
-            continue
+    for column in sorted(range(len(widths)), key=lambda n: longest[n] - widths[n]):
+        spare = [
+            0 if cell <= SHORT else max(w - max(word, -(-w // 2)), 0)
+            for w, word, cell in zip(widths, longest, cells, strict=True)
+        ]
+        lacking = (length - widths[column] for length in words[column])
+        lack = max((lack for lack in lacking if 0 < lack <= rest + sum(spare)), default=0)
         widths[column] += lack
         lack, rest = max(lack - rest, 0), max(rest - lack, 0)
-        for giver in sorted(range(len(widths)), key=lambda n: -spare[n]):
-            given = min(spare[giver], lack)
-            widths[giver] -= given
-            lack -= given
+        for _ in range(lack):
+            giver = max(range(len(spare)), key=lambda n: (spare[n] > 0, widths[n]))
+            widths[giver] -= 1
+            spare[giver] -= 1
     return widths
 
 

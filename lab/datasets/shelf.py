@@ -80,8 +80,9 @@ class Shelf:
         """The data set of that name. Raises NotFoundError when it is not here."""
         dataset = self.find(name)
         if dataset is None:
-            here = ", ".join(dataset.name for dataset in self.all()) or "none"
-            raise NotFoundError(f"there is no data set {name!r} in {self.folder}", f"there: {here}")
+            here = ", ".join(dataset.name for dataset in self.all())
+            hint = f"there are: {here}" if here else "`labctl lesson data food11` gets one"
+            raise NotFoundError(f"there is no data set {name!r} in {self.folder}", hint)
         return dataset
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kueue.writing import VERSION, key_of, objects
 from lab.api.hub import homes
-from lab.errors import NotFoundError, RefusedError, StateError, WaitTimeoutError
+from lab.errors import LabDownError, NotFoundError, RefusedError, StateError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
 from lab.host.quantities import plural
@@ -65,7 +65,10 @@ class Classroom:
         Raises LabDownError; RefusedError for a lab that is not for a class.
         """
         self._lab, self._clock, self._say = lab, clock, say
-        spec = lab.runtime.spec()
+        try:
+            spec = lab.runtime.spec()
+        except LabDownError as error:
+            raise LabDownError(error.message, "`labctl up --class` starts it") from error
         if not spec.classroom:
             hint = "`labctl down`, then `labctl up --class`"
             raise RefusedError(f"lab {lab.name} is not for a class: it was started without --class", hint)

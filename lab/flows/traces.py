@@ -39,8 +39,8 @@ HOLDER = re.compile(rb"\d+ [a-z]")
 """What the lock of a lab begins with: the last process that held it, and what it did."""
 
 NOT_LISTED = (
-    "volumes of Docker, which go with their lab; images that others publish; "
-    "caches of uv, pip and Go, which other programs use too; completion scripts; "
+    "volumes of Docker, which go with their lab; its cache of builds, which `docker builder prune` empties; "
+    "images that others publish; caches of uv, pip and Go, which other programs use too; completion scripts; "
     "your own modules in faults/; what is below another RAYLAB_HOME"
 )
 

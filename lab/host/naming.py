@@ -1,12 +1,14 @@
-"""Commands of labctl in advice, with the lab that they are about: `labctl --lab other up`.
+"""Commands and pages of labctl in advice: `labctl --lab other up`, `docs/chaos.md`.
 
-Advice is written without a lab. Where it is shown, `about` adds it.
+Advice is written without a lab and without folders. Where it is shown, `about` and `pages` add them.
 """
 
 from __future__ import annotations
 
 import re
 
+from lab.host import environment
+from lab.host.files import ROOT
 from lab.topology import DEFAULT_LAB
 
 COMMANDS = (
@@ -34,6 +36,15 @@ def about(text: str, lab: str, bare: str = DEFAULT_LAB) -> str:
     if lab == bare == DEFAULT_LAB:
         return text
     return COMMAND.sub(f"labctl --lab {lab} ", text)
+
+
+DOCUMENTS = ROOT / "docs"
+PAGE = re.compile(r"(?<![\w/])docs/(?=\w+\.md\b)")
+
+
+def pages(text: str) -> str:
+    """Advice with the pages where a labctl without a checkout has them."""
+    return PAGE.sub(f"{DOCUMENTS}/", text) if environment.packaged() else text
 
 
 ON_CLUSTERS = re.compile(r"\blabctl (?:fault-inject(?! --list)|heal)(?![\w-])(?![^`\n;]*--runtime\b)")

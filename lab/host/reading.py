@@ -80,7 +80,7 @@ def read_json(path: Path, most: int = DOCUMENT) -> Any:
 def named_text(path: Path, what: str, wanted: str, most: int = DOCUMENT) -> tuple[str, str]:
     """The name and the text of a file that a person named; `what` it cannot be if it is too large.
 
-    Raises UsageError; NotFoundError with `wanted`, what it should have been.
+    Raises UsageError; NotFoundError with the hint `wanted`.
     """
     try:
         return str(path), read_text(path, most)

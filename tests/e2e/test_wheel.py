@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rare]
 
-PARTS = ("labctl.py", "lab", "compose", "docker", "workspace", "requirements")
+PARTS = ("labctl.py", "lab", "compose", "docker", "docs", "workspace", "requirements")
 PATIENCE = 300.0
 """Seconds for one call; building and installing take 20 s together on an idle machine."""
 

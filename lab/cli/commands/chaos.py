@@ -16,6 +16,7 @@ from lab.cli.live import Story
 from lab.cli.receipt_panel import WEIGHTS
 from lab.errors import UsageError, VerdictError
 from lab.host.interrupts import exit_code
+from lab.topology import JOB_FINAL
 
 if TYPE_CHECKING:
     from lab.flows.chaos import ChaosResult, StepResult
@@ -183,7 +184,12 @@ def _weights(comparison: str | None) -> str:
 def finish(app: App, result: ChaosResult) -> None:
     """Exit with the code of the result."""
     if result.interrupt is not None:
-        app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
+        app.out.note(
+            f"interrupted: job {result.job} had ended, so the verdicts above are final"
+            if result.status in JOB_FINAL
+            else f"interrupted: job {result.job} goes on, so no verdict above is final; to end it: "
+            + app.out.about(f"labctl jobs stop {result.job}")
+        )
         raise click.exceptions.Exit(exit_code(result.interrupt))
     if result.failure:
         app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl jobs logs {result.job}"))

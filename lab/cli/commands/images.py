@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +50,7 @@ def show(app: App, needs: tuple[ImageNeed, ...]) -> None:
             state(need),
             format.size(need.size) if need.present else "",
             need.role,
-            re.sub(r"(@sha256:\w{12})\w+", r"\1...", need.name),
+            need.tag,
             "" if need.present and not need.stale else need.how,
         )
         for need in needs

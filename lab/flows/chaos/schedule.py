@@ -45,7 +45,7 @@ Place = tuple[str | int, ...]
 
 def read_schedule(path: Path) -> Plan:
     """The plan in a file; docs/chaos.md has its form. Raises NotFoundError, UsageError with the line."""
-    name, text = named_text(path, "schedule", "a YAML file with faults or steps", SMALL)
+    name, text = named_text(path, "schedule", "name a YAML file with faults or steps", SMALL)
     return parse_schedule(text, name)
 
 

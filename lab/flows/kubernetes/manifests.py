@@ -203,7 +203,7 @@ def texts_of(paths: Iterable[Path]) -> list[tuple[str, str]]:
             files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
             if not files:
                 raise NotFoundError(f"{path}: holds no file that ends with {', '.join(ENDINGS)}")
-        texts += [named_text(file, "manifest", "a YAML file with manifests") for file in files]
+        texts += [named_text(file, "manifest", "name a YAML file with manifests") for file in files]
     return texts
 
 

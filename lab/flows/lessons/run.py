@@ -118,8 +118,13 @@ def run_lesson(
     try:
         execute_notebook(control, lesson, on_step)
     except BaseException:
-        task.give_up()
-        stop_jobs(lab, lesson, on_step)
+        try:
+            task.give_up()
+            stop_jobs(lab, lesson, on_step)
+        except KeyboardInterrupt:
+            left = f"jobs of lesson {lesson.number} may still run; {lab.view.advice(['jobs'], '')} shows them"
+            on_step(NotebookStep("note", left))
+            raise
         raise
     task.finish()
     first = check_lesson(lab, lesson, clock=clock)

@@ -19,4 +19,6 @@ def read_files(paths: Iterable[Path], namespace: str) -> Read:
 
 def read_texts(paths: Iterable[Path]) -> tuple[tuple[str, str], ...]:
     """The name and the text of each file. Raises NotFoundError and UsageError."""
-    return tuple(named_text(path, "file of queues", "a YAML file with objects of Kueue") for path in paths)
+    return tuple(
+        named_text(path, "file of queues", "name a YAML file with objects of Kueue") for path in paths
+    )

@@ -55,7 +55,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         notes += proxy.notes(spec)
         notes += [hub.NOTE] if spec.hub else []
         none = (service.name for service in SERVICES if not startable(service))
-        notes += (f"{name}: left out (the local runtime has none)" for name in none)
+        notes += (f"{name}: left out (it runs in containers only)" for name in none)
         load_or_make(layout.secrets)
         begun, scratch = (psutil.boot_time(), processes.boot_id()), str(layout.scratch)
         current = LabState(spec, chosen, *begun, store, notes=tuple(notes), scratch=scratch)
@@ -102,7 +102,7 @@ def find_redis() -> str:
 def runs_none(name: str) -> UnsupportedError:
     """The error for a port of a service that this lab does not run."""
     program = prometheus.absent().get(name)
-    why = f"no `{program}` on PATH" if program else "the local runtime has none"
+    why = f"no `{program}` on PATH" if program else "it runs in containers only"
     return UnsupportedError(f"--port {name}: this lab runs no {name} ({why})", "leave it out")
 
 

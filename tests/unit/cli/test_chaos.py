@@ -180,6 +180,14 @@ def test_after_an_interrupt_what_was_done_is_shown(
     assert labctl.json("chaos", code=code)["interrupted"] is True
 
 
+def test_an_interrupt_of_the_control_run_leaves_the_verdicts_as_they_are(labctl: Labctl) -> None:
+    answer(labctl, result("recovered", interrupt=KeyboardInterrupt()))
+    shown = labctl("chaos", "--control")
+    assert shown.exit_code == INTERRUPTED
+    assert "job job-1 had ended" in shown.stderr
+    assert "goes on" not in shown.stderr
+
+
 def test_without_a_job_it_is_refused_with_the_line_to_type(labctl: Labctl) -> None:
     shown = labctl("chaos")
     assert shown.exit_code == 11

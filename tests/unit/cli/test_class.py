@@ -85,6 +85,10 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
     return keys
 
 
+def test_a_lab_that_is_down_is_started_for_a_class(labctl: Labctl) -> None:
+    assert "-> `labctl up --class` starts it" in labctl.down()("class", "add", "ann").stderr
+
+
 def test_people_get_tokens_and_queues(school: School) -> None:
     handed = school.labctl.json("class", "add", "ann", "ben")
     assert [one["name"] for one in handed["people"]] == ["ann", "ben"]

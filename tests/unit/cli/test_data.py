@@ -113,7 +113,7 @@ def test_a_data_set_is_deleted_by_either_of_its_names(labctl: Labctl, shelf: She
         "removed": str(shelf.folder / "Food-11"),
     }
     unknown = labctl("lesson", "data", "rm", "food11", "--yes")
-    assert (unknown.exit_code, "there: none" in unknown.stderr) == (3, True)
+    assert (unknown.exit_code, "labctl lesson data food11` gets one" in unknown.stderr) == (3, True)
 
 
 def test_an_interrupted_download_is_listed_and_deleted(labctl: Labctl, shelf: Shelf) -> None:

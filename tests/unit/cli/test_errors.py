@@ -128,6 +128,7 @@ def test_an_unexpected_exception_is_a_bug_of_labctl(labctl: Labctl) -> None:
         (["up", "--gpu", "voodoo"], "'voodoo' is not one of"),
         (["--runtime", "k8s", "status"], "'k8s' is not one of 'local', 'compose', 'class', 'auto'"),
         (["logs"], "missing argument 'SERVICE'"),
+        (["self", "completion"], "missing argument '{bash|zsh|fish}'"),
         (["up", "--workers", "x"], "'x' is not a valid integer"),
         (["status", "now"], "unexpected extra argument"),
     ],

@@ -192,21 +192,20 @@ def blocks(language: str) -> list[str]:
 def test_the_examples_of_the_page_are_what_comes_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    classroom, fair, teams, kept = blocks("yaml")
-    Path("classroom.yaml").write_text(classroom, encoding="utf-8")
-    Path("fair.yaml").write_text(fair, encoding="utf-8")
-    Path("two-teams.yaml").write_text(teams, encoding="utf-8")
-    Path("kept.yaml").write_text(kept, encoding="utf-8")
-    assert run(capsys, "check", "classroom.yaml", "kept.yaml")
+    excerpt, kept = blocks("yaml")
+    classroom, fair, teams = (f"workspace/queues/{name}.yaml" for name in ("classroom", "fair", "two-teams"))
+    monkeypatch.chdir(ROOT)
+    assert all(part in Path(classroom).read_text() for part in excerpt.split("---\n"))
+    (tmp_path / "kept.yaml").write_text(kept, encoding="utf-8")
+    assert run(capsys, "check", classroom, str(tmp_path / "kept.yaml"))
     first, second, third, *_ = (text.split("\n", 1) for text in blocks("console"))
-    assert first[0] == "$ labctl queue simulate classroom.yaml"
-    assert run(capsys, "simulate", "classroom.yaml")[0] == first[1]
-    assert second[0] == "$ labctl queue simulate classroom.yaml fair.yaml | grep Admitted"
-    lines = run(capsys, "simulate", "classroom.yaml", "fair.yaml")[0].splitlines()
+    assert first[0] == f"$ labctl queue simulate {classroom}"
+    assert run(capsys, "simulate", classroom)[0] == first[1]
+    assert second[0] == f"$ labctl queue simulate {classroom} {fair} | grep Admitted"
+    lines = run(capsys, "simulate", classroom, fair)[0].splitlines()
     assert [line for line in lines if "Admitted" in line] == second[1].splitlines()
-    assert third[0] == "$ labctl queue simulate two-teams.yaml | grep -E ' s  (Admitted|Preempted)'"
-    lines = run(capsys, "simulate", "two-teams.yaml")[0].splitlines()
+    assert third[0] == f"$ labctl queue simulate {teams} | grep -E ' s  (Admitted|Preempted)'"
+    lines = run(capsys, "simulate", teams)[0].splitlines()
     assert [line for line in lines if re.search(" s  (Admitted|Preempted)", line)] == third[1].splitlines()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -50,6 +51,21 @@ def commands(group: click.Group = cli, prefix: str = "") -> Iterator[tuple[str, 
 
 
 ALL = dict(commands())
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_help_breaks_between_words(columns: int) -> None:
+    for name, command in ALL.items():
+        shown = command.context_class(command, info_name=name, terminal_width=columns).get_help()
+        assert not re.search(r"[\w`]-$|\S  \[default", shown, re.MULTILINE), shown
+
+
+def test_a_page_is_named_where_an_installed_labctl_has_it(labctl: Labctl) -> None:
+    asked = ("chaos", "--schedule", "x.yaml", "--every", "5s")
+    assert "-> the file says it; see docs/chaos.md\n" in labctl(*asked).stderr
+    labctl.stub("lab.host.environment.packaged", True)
+    assert f"-> the file says it; see {ROOT}/docs/chaos.md\n" in labctl(*asked).stderr
+    assert f"{ROOT}/docs/health.md" in labctl.ok("health", "--help")
 
 
 def test_every_command_is_there() -> None:

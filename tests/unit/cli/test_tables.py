@@ -66,8 +66,12 @@ def test_what_has_one_word_folds_only_where_sentences_cannot_give_way() -> None:
     [(40, [10, 30]), (39, [10, 29]), (20, [10, 10]), (14, [10, 4]), (10, [5, 5]), (6, [3, 3])],
 )
 def test_the_widest_are_cut_and_give_way_to_words(room: int, widths: list[int]) -> None:
-    assert shared_out([10, 4], [10, 30], room) == widths
+    assert shared_out([{10}, {4}], [10, 30], room) == widths
 
 
 def test_a_word_that_is_too_long_folds_and_leaves_the_others_their_room() -> None:
-    assert shared_out([4, 59, 9, 5], [7, 59, 41, 5], 74) == [7, 31, 31, 5]
+    assert shared_out([{4}, {59}, {9}, {5}], [7, 59, 41, 5], 74) == [7, 31, 31, 5]
+
+
+def test_where_the_longest_word_folds_the_next_ones_are_kept_whole() -> None:
+    assert shared_out([{12}, {48, 31, 20}, {6}], [38, 48, 18], 58) == [13, 31, 14]

@@ -89,13 +89,13 @@ def resolve(
         missing += [] if prometheus.present else [prometheus]
     else:
         images[prometheus_variable] = prometheus_standin.local_name
-        notes.append(f"prometheus: Debian's ({prometheus_standin.name}), standing in for {prometheus.name}")
+        notes.append(f"prometheus: Debian's ({prometheus_standin.name}), standing in for {prometheus.tag}")
     for need in (by_variable[model.ALERTMANAGER_IMAGE], by_variable[model.GRAFANA_IMAGE]):
         images[need.variable] = need.local_name or need.name
         if not need.present or files:
             left_out.append(need.role)
             why = "is not here" if not need.present else "is used only together with MinIO"
-            notes.append(f"{need.role}: left out ({need.name} {why})")
+            notes.append(f"{need.role}: left out ({need.tag} {why})")
     used = [lab, *([s3_standin] if files or gateway else ())]
     if isinstance(spec, LabSpec) and spec.address is not None:
         proxy, own = by_variable[model.PROXY_IMAGE], by_variable[model.PROXY_STANDIN_IMAGE]
@@ -103,7 +103,7 @@ def resolve(
         images[model.PROXY_IMAGE] = chosen.local_name or chosen.name
         missing += [] if chosen.present else [proxy]
         if chosen is own:
-            notes.append(f"proxy: Caddy out of its wheel ({own.name}), standing in for {proxy.name}")
+            notes.append(f"proxy: Caddy out of its wheel ({own.name}), standing in for {proxy.tag}")
             used.append(own)
     used += [] if prometheus.present else [prometheus_standin]
     for need in used:

@@ -74,6 +74,11 @@ class ImageNeed:
     """The image that may take its place; empty when none can."""
 
     @property
+    def tag(self) -> str:
+        """Its name as a person reads it: without the digest."""
+        return self.name.partition("@")[0]
+
+    @property
     def how(self) -> str:
         """The command that gets it."""
         if self.variable in STANDIN_IMAGES:

@@ -235,6 +235,20 @@ def test_a_lesson_that_fails_or_is_interrupted_stops_its_own_jobs_and_no_others(
     assert world.jobs.get("raysubmit_1").status == "RUNNING"
 
 
+def test_a_second_interrupt_says_that_jobs_may_be_left(
+    world: LessonLab, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    world.jobs.add(job(name(2, "plain"), "RUNNING", started_at=AT))
+    monkeypatch.setattr(world.runtime, "execute", interrupted)
+    monkeypatch.setattr(world.jobs, "stop", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(lesson())
+    assert run.steps[-1].text.startswith("jobs of lesson 2 may still run; `labctl jobs")
+
+
 def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: LessonLab, run: Runs) -> None:
     class Answers:
         cancelled: ClassVar[list[str]] = []

@@ -55,6 +55,7 @@ def test_stand_ins_take_the_places_of_what_is_not_here_and_say_so() -> None:
     assert not resolved.missing
     assert "standing in for MinIO" in resolved.notes[0]
     assert any(note.startswith("grafana: left out") for note in resolved.notes)
+    assert "sha256" not in " ".join(resolved.notes)
 
 
 def test_only_the_image_that_is_missing_gets_a_stand_in() -> None:
