@@ -74,7 +74,6 @@ class Lab:
 
     @property
     def name(self) -> str:
-        """The lab's name."""
         return self.view.lab
 
     @property

@@ -239,6 +239,9 @@ def served(stored: Iterable[tuple[str, bytes]]) -> Iterator[Served]:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         command = [sys.executable, "-m", "lab.store.server", "--port", str(port), "--credentials", str(file)]
+        for part in ("user", "password"):
+            (folder / part).write_text("bench-root")
+            command += [f"--root-{part}-file", str(folder / part)]
         begin = time.perf_counter()
         process = subprocess.Popen(
             [*command, "--root", str(folder / "objects")], cwd=ROOT, stderr=subprocess.DEVNULL

@@ -97,7 +97,6 @@ class Override(Strict):
     device: Name
     check: CheckName
     state: Outcome
-    value: float | None = None
     message: Annotated[str, Limits(max_length=300)] = ""
 
 

@@ -97,9 +97,8 @@ class JobRequest(Strict):
 
 @dataclass(frozen=True)
 class OrderRequest(Strict):
-    """`POST /workloads/NAMESPACE/NAME/VERB`: cancel, deactivate, activate or preempt a job."""
+    """`POST /workloads/NAMESPACE/NAME/VERB`: cancel, deactivate or activate a job."""
 
-    reason: Annotated[str, Limits(pattern="^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$", max_length=200)] = ""
     message: Annotated[str, Limits(max_length=1000)] = ""
 
 

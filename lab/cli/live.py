@@ -47,7 +47,6 @@ class ProgressLines:
         self._said: set[tuple[str, str, str]] = set()
 
     def progress(self, step: Progress) -> None:
-        """Say one step."""
         said = (step.service, step.state.value, step.detail)
         if said not in self._said:
             self._said.add(said)
@@ -86,7 +85,6 @@ class Story(ProgressLines):
             self._live = None
 
     def moment(self, moment: Moment) -> None:
-        """Show one moment."""
         if self._lines or not sys.stderr.isatty() or self.out.quiet:
             self._say(f"{after(moment.seconds):>9}  {moment_label(moment.key):<18}  {moment.text}".rstrip())
             return

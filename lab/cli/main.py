@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from lab.cli import moved, streams
+from lab.cli import streams
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabCommand, LabGroup, shared_options
 from lab.cli.listing import SECTIONS, Commands
@@ -47,14 +47,6 @@ class Root(LabGroup):
     ) -> NoReturn:
         """Run one command line and exit with its code."""
         sys.exit(main(args, obj))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Look the command up by name. Raises UsageError for one that has another name now."""
-        if not ctx.resilient_parsing:
-            moved.refuse_command(args)
-        return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the options."""
@@ -232,8 +224,10 @@ def _interrupted(error: BaseException, app: App) -> int:
 
 
 def _usage(error: click.ClickException) -> UsageError:
-    if old := moved.old_option(error):
-        return old
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--name":
+        return UsageError(
+            "--name is no longer an option", "--lab names the lab; --job-name of `submit` names the job"
+        )
     text, _, meant = error.format_message().strip().partition("Did you mean")
     text = text.partition(" Choose from:")[0].rstrip(" (.")
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM

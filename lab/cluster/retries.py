@@ -78,11 +78,6 @@ class RetryPolicy(Retry):
         return bool(self.retryable_exit_codes) and code not in self.retryable_exit_codes
 
 
-def policy_of(retry: Retry) -> RetryPolicy:
-    """The policy that a document asks for. Raises UsageError."""
-    return RetryPolicy(**vars(retry))
-
-
 def exit_codes(text: str, where: str) -> tuple[int, ...]:
     """Codes of a list such as `2,3`. Raises UsageError."""
     words = [word.strip() for word in text.split(",") if word.strip()]

@@ -22,7 +22,6 @@ PICTURES = 20
 """Pictures of each class for training by default: enough to learn from in a few seconds."""
 
 MOST_PICTURES = 2000
-SEED = 0
 
 WITHOUT = (
     "without internet: `labctl lesson data food11 --synthetic 20`, or --from FILE with an archive you have"
@@ -36,7 +35,6 @@ class ChecksumError(SetupError):
 def draw_food11(
     shelf: Shelf,
     pictures_of_each: int = PICTURES,
-    seed: int = SEED,
     *,
     force: bool = False,
     on_progress: OnProgress = ignore_progress,
@@ -44,18 +42,18 @@ def draw_food11(
     """A drawn data set of Food-11's layout; the second value says whether it was made now.
 
     Raises UsageError for a number that makes no sense, RefusedError when something else is there, also
-    pictures drawn with another number or seed, and `force` does not allow to replace it, SetupError when the
-    folder cannot be written to.
+    another number of drawn pictures, and `force` does not allow to replace it, SetupError when the folder
+    cannot be written to.
     """
     if not 1 <= pictures_of_each <= MOST_PICTURES:
         raise UsageError(
             f"--synthetic {pictures_of_each}: must be 1 to {MOST_PICTURES} pictures of each class"
         )
 
-    source = f"drawn: {pictures_of_each} of each class, seed {seed}"
+    source = f"drawn: {pictures_of_each} of each class, seed {pictures.SEED}"
 
     def fill(folder: Path) -> None:
-        sha256 = pictures.draw(folder, pictures_of_each, seed, on_progress)
+        sha256 = pictures.draw(folder, pictures_of_each, on_progress)
         model.write(folder, source=source, sha256=sha256, synthetic=True)
 
     with shelf.busy():

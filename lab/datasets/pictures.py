@@ -26,6 +26,9 @@ NOISE = 0x1F
 
 LEAST_FOR_VALIDATION = 2
 
+SEED = 0
+"""The same pictures are drawn each time."""
+
 Colour = tuple[int, int, int]
 Inside = Callable[[float, float], bool]
 """True for the points of the square -1..1 that belong to a shape."""
@@ -52,10 +55,10 @@ def per_split(pictures: int) -> dict[str, int]:
     return {"training": pictures, "validation": fewer, "evaluation": fewer}
 
 
-def draw(folder: Path, pictures: int, seed: int, on_progress: OnProgress = ignore_progress) -> str:
+def draw(folder: Path, pictures: int, on_progress: OnProgress = ignore_progress) -> str:
     """Fill `folder` with PNG files, so many of each class for training and fewer for the other splits.
 
-    The same `seed` gives the same pictures. Returns the SHA-256 of their pixels.
+    They are the same each time. Returns the SHA-256 of their pixels.
     """
     digest = hashlib.sha256()
     done, total = 0, sum(per_split(pictures).values()) * len(CLASSES)
@@ -63,7 +66,7 @@ def draw(folder: Path, pictures: int, seed: int, on_progress: OnProgress = ignor
         for number, kind in enumerate(FOLDERS):
             place = make_folder(folder / split / kind)
             for index in range(per_split(pictures)[split]):
-                pixels = picture(number, random.Random(f"{seed}/{split}/{number}/{index}"))
+                pixels = picture(number, random.Random(f"{SEED}/{split}/{number}/{index}"))
                 digest.update(pixels)
                 store(place / f"{number}_{index}.png", png(pixels, SIDE))
                 done += 1

@@ -57,6 +57,11 @@ class ActiveFault:
         return replace(self, pid=0, started=0.0)
 
     @property
+    def abandoned(self) -> bool:
+        """True if its labctl has died or given up."""
+        return not process_lives(self.pid, self.started)
+
+    @property
     def left_down(self) -> bool:
         """True if its node was left down on purpose."""
         return bool(self.memo.get(LEFT_DOWN))
@@ -104,7 +109,7 @@ class ActiveFaults:
 
     def left(self) -> tuple[ActiveFault, ...]:
         """Return those whose labctl has died or given up, the oldest first, for `labctl heal`."""
-        return tuple(fault for fault in self.lasting() if not process_lives(fault.pid, fault.started))
+        return tuple(fault for fault in self.lasting() if fault.abandoned)
 
     def refuse_second(self, target: str) -> None:
         """Refuse a fault on a `target` that has one, also of a labctl that died. Raises RefusedError.
@@ -112,11 +117,10 @@ class ActiveFaults:
         A target that was left down runs again by now, however it was started.
         """
         self.started(target)
-        left = self.left()
         for fault in self.lasting():
             if fault.target != target:
                 continue
-            if fault in left:
+            if fault.abandoned:
                 raise RefusedError(
                     f"{target} is still under the fault {fault.kind} of a labctl that has ended",
                     "undo it first: labctl heal",
@@ -133,29 +137,31 @@ class ActiveFaults:
             return []
 
 
-def left_behind(lab: LabView) -> tuple[ActiveFault, ...]:
-    """The faults to heal, the oldest first; none where labctl keeps no notes."""
-    left = ActiveFaults(lab.folder()).left() if isinstance(lab, NodeControl) else ()
-    return tuple(fault for fault in left if not fault.left_down)
+@dataclass(frozen=True)
+class LeftUndone:
+    """What of a lab is not as it should be, and stays so until somebody does something."""
+
+    faults: tuple[ActiveFault, ...] = ()
+    """To heal, the oldest first."""
+    down: tuple[str, ...] = ()
+    """Services that were left down on purpose, and that nobody has started yet."""
+    ended: tuple[str, ...] = ()
+    """Services that nobody starts again, and that no fault on record has ended."""
 
 
-def left_down(lab: LabView, status: LabStatus) -> tuple[str, ...]:
-    """The services that were left down on purpose, and that nobody has started yet."""
-    left = ActiveFaults(lab.folder()).left() if isinstance(lab, NodeControl) else ()
-    on_purpose = {fault.target for fault in left if fault.left_down}
-    return tuple(service for service in _ended(status) if service in on_purpose)
-
-
-def down_by_itself(lab: LabView, status: LabStatus) -> tuple[str, ...]:
-    """The services that nobody starts again, and that no fault on record has ended."""
+def left_undone(lab: LabView, status: LabStatus) -> LeftUndone:
+    """Look through the faults on record; nothing is left where labctl keeps no notes."""
     if not isinstance(lab, NodeControl):
-        return ()
-    on_purpose = {fault.target for fault in ActiveFaults(lab.folder()).lasting()}
-    return tuple(service for service in _ended(status) if service not in on_purpose)
-
-
-def _ended(status: LabStatus) -> tuple[str, ...]:
-    return tuple(one.service for one in status.services if one.state in (State.ABSENT, State.EXITED))
+        return LeftUndone()
+    lasting = ActiveFaults(lab.folder()).lasting()
+    on_purpose = {fault.target for fault in lasting if fault.left_down and fault.abandoned}
+    broken = {fault.target for fault in lasting}
+    ended = [one.service for one in status.services if one.state in (State.ABSENT, State.EXITED)]
+    return LeftUndone(
+        tuple(fault for fault in lasting if fault.abandoned and not fault.left_down),
+        tuple(service for service in ended if service in on_purpose),
+        tuple(service for service in ended if service not in broken),
+    )
 
 
 def refuse_leaving(runtime: NodeControl) -> None:

@@ -158,7 +158,6 @@ class HandOver:
                 print(f"step {step} could not be handed over: {error!r}"[:300], flush=True)
             with self._changed:
                 self._busy = self._waiting is not None
-                self._changed.notify_all()
 
     def send(self, step: int, data: bytes) -> None:
         """Send a state, and wait until it is there."""

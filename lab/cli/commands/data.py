@@ -51,7 +51,6 @@ def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
     help="Draw N pictures of each class instead, without internet: colours and shapes that a small network"
     " learns.",
 )  # fmt: skip
-@click.option("--seed", type=int, metavar="N", help="Which pictures --synthetic draws. [default: 0]")
 @click.option("--url", type=values.Text(), metavar="URL", help="Another address of the archive.")
 @click.option(
     "--sha256", type=values.Text(), metavar="HEX", help="What the archive's SHA-256 must be."
@@ -65,7 +64,6 @@ def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
 def food11(
     app: App,
     synthetic: int | None,
-    seed: int | None,
     url: str | None,
     sha256: str | None,
     file: Path | None,
@@ -85,15 +83,12 @@ def food11(
             f"{wrong[0]} names a source of photographs, --synthetic draws them: they cannot be used together",
             "leave one out",
         )
-    if synthetic is None and seed is not None:
-        raise UsageError("--seed needs --synthetic", "labctl lesson data food11 --synthetic 20 --seed 1")
     if url is not None and file is not None:
         raise UsageError("--url and --from cannot be used together", "choose one")
     shelf, progress = datasets.Shelf(), app.progress()
     step = meter(progress, app.clock)
     if synthetic is not None:
-        chosen = datasets.SEED if seed is None else seed
-        dataset, made = datasets.draw_food11(shelf, synthetic, chosen, force=force, on_progress=step)
+        dataset, made = datasets.draw_food11(shelf, synthetic, force=force, on_progress=step)
     else:
         urls = datasets.URLS if url is None else (url,)
         dataset, made = datasets.get_food11(

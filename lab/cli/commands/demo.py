@@ -99,7 +99,6 @@ def _say_what_runs_on(app: App, lab: Lab) -> None:
 
 
 def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
-    """Print the result."""
     document, control = result.receipt.document(), result.control
     if app.out.json_wanted:
         same = control and {"weights": control.comparison.weights, "detail": control.comparison.detail}

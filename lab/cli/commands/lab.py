@@ -282,12 +282,13 @@ def _overview(app: App, lab: Lab, seen: LabStatus) -> None:
 
 def _left_undone(app: App, lab: Lab, seen: LabStatus) -> tuple[str, ...]:
     """The faults that a labctl has left behind, and services that are down on purpose or by themselves."""
-    from lab.runtime.active_faults import down_by_itself, left_behind, left_down
+    from lab.runtime.active_faults import left_undone
 
+    left = left_undone(lab.view, seen)
     undo = "has not been undone: `labctl heal` undoes it"
-    faults = (f"the fault {one.kind} of {one.target} {undo}" for one in left_behind(lab.view))
-    down = (f"{one} was left down: `labctl restart {one}` starts it" for one in left_down(lab.view, seen))
-    ended = (f"{service} has ended: `labctl up` repairs" for service in down_by_itself(lab.view, seen))
+    faults = (f"the fault {one.kind} of {one.target} {undo}" for one in left.faults)
+    down = (f"{one} was left down: `labctl restart {one}` starts it" for one in left.down)
+    ended = (f"{service} has ended: `labctl up` repairs" for service in left.ended)
     return (*map(app.out.about, (*faults, *down)), *ended)
 
 

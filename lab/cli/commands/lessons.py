@@ -133,7 +133,6 @@ class Cells:
         self._pending = ""
 
     def step(self, step: NotebookStep) -> None:
-        """Say one step."""
         if step.kind == "begin":
             self._pending = self._line(step) if self._live else ""
         else:

@@ -12,7 +12,6 @@ import click
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
-from lab.cli.moved import old_option
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
@@ -50,9 +49,9 @@ class SubmitCommand(DashCommand):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            if old_option(error):
-                raise
             option = error.option_name if isinstance(error, click.NoSuchOption) else ""
+            if option == "--name":  # refused with the two names that it has now, everywhere
+                raise
             known = {name.rstrip("=") for name in parameter_names(ctx, self.params[0], "")}
             for wrong in (option, *given):
                 name = wrong.lstrip("-").partition("=")[0]

@@ -79,7 +79,7 @@ class Routes:
             ("GET", "/workloads", queues.workloads),
             ("GET", one, queues.workload),
             ("GET", f"{one}/why", why),
-            ("POST", f"{one}/(cancel|deactivate|activate|preempt)", queues.order),
+            ("POST", f"{one}/(cancel|deactivate|activate)", queues.order),
             ("POST", f"{one}/fault", queues.fault),
             ("GET", f"{one}/fault", queues.fault_seen),
             ("POST", "/nodes/([^/]+)/start", queues.start_node),

@@ -6,7 +6,6 @@ import secrets
 from dataclasses import replace
 
 from kueue.model import Workload
-from kueue.reasons import PREEMPTED
 from kueue.writing import workload_object
 from lab.api.queue import Stop
 from lab.api.queue_requests import (
@@ -23,7 +22,6 @@ from lab.daemons.queue import requests, setup
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import (
     DONE,
-    HOLDING,
     INACTIVE,
     QUEUED,
     STOPPING,
@@ -75,32 +73,23 @@ class QueueFacade:
                 return workload
 
     def order(self, key: str, verb: str, data: bytes) -> Phase:
-        """Cancel, deactivate, activate or preempt a job. Raises NotFoundError, RefusedError, UsageError."""
-        asked = body(data, OrderRequest)
-        reason, message = asked.reason, printable(asked.message)
+        """Cancel, deactivate or activate a job. Raises NotFoundError, RefusedError, UsageError."""
+        message = printable(body(data, OrderRequest).message)
         with self._controller.change() as draft:
             record, _ = find(self._controller, key)
             if record.phase == DONE:
                 raise RefusedError(f"job {record.key} has ended already")
             if verb == "cancel":
-                cancel(draft, record, reason or "Cancelled", message or "The job was cancelled")
-            elif verb == "preempt":
-                self._preempt(draft, record, reason or PREEMPTED, message or "Preempted on request")
+                cancel(draft, record, "Cancelled", message or "The job was cancelled")
             else:
                 self._activate(draft, record, active=verb == "activate")
         self._controller.wake.set()
         return Phase(record.key, self._controller.records[record.key].phase)
 
-    def _preempt(self, draft: Draft, record: Record, reason: str, message: str) -> None:
-        if record.phase not in HOLDING or self._controller.engine.leaving(record.key):
-            raise RefusedError(f"job {record.key} holds no quota, or is being stopped: it is {record.phase}")
-        _refuse_ending(record)
-        engine = draft.engine
-        draft.note(engine.evict(engine.items[record.key], draft.now, reason, message), record.key)
-
     def _activate(self, draft: Draft, record: Record, *, active: bool) -> None:
         item = self._controller.engine.items[record.key]
-        _refuse_ending(record)
+        if record.stop is not None and record.stop.to == DONE:
+            raise RefusedError(f"job {record.key} is being stopped for good")
         if item.active == active:
             raise RefusedError(f"job {record.key} is {'not on hold' if active else 'on hold already'}")
         draft.note(draft.engine.set_active(record.key, active, draft.now), record.key)
@@ -124,11 +113,6 @@ class QueueFacade:
             draft.apply(applied.setup)
         self._controller.wake.set()
         return applied.document()
-
-
-def _refuse_ending(record: Record) -> None:
-    if record.stop is not None and record.stop.to == DONE:
-        raise RefusedError(f"job {record.key} is being stopped for good")
 
 
 def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:

@@ -136,7 +136,5 @@ def job_document(record: Record) -> dict[str, object]:
 
 def read_job(document: object, key: str) -> tuple[QueuedJob, Stop | None]:
     """Inverse of `job_document`; `key` is the workload's. Raises StateError for another document."""
-    if isinstance(document, dict) and "each" in document:  # as the controller of 0.1.0 called it
-        document = {"per_rank" if name == "each" else name: value for name, value in document.items()}
     given = vars(parse(StoredJob, document, f"the job of {key}", StateError)).copy()
     return QueuedJob(**{name: value for name, value in given.items() if name != "stop"}), given["stop"]

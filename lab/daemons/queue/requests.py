@@ -11,7 +11,7 @@ from kueue.reading.nodes import meant
 from lab.api.base import Number
 from lab.api.queue_requests import JobRequest, Workers
 from lab.cluster.queues import RESERVED
-from lab.cluster.retries import policy_of
+from lab.cluster.retries import RetryPolicy
 from lab.cluster.submission import check_startable
 from lab.daemons.pages import printable
 from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
@@ -106,7 +106,7 @@ def job(asked: JobRequest) -> QueuedJob:
         priority_class=asked.priority_class,
         grace=GRACE_SECONDS if asked.preemption_grace is None else asked.preemption_grace,
         enforce=asked.enforce,
-        retry=None if asked.retry is None else policy_of(asked.retry),
+        retry=None if asked.retry is None else RetryPolicy(**vars(asked.retry)),
     )
 
 

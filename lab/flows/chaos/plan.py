@@ -46,7 +46,6 @@ class Plan:
     """Lets a fault take the last healthy worker."""
 
     def steps(self) -> Iterator[Step]:
-        """The steps, in order."""
         for number, step in enumerate(self.written or self._drawn()):
             if self.limit is not None and number >= self.limit:
                 return

@@ -61,7 +61,6 @@ class Manifest:
 
     @property
     def kind(self) -> str:
-        """Its kind."""
         return text(self.value.get("kind"))
 
     @property
@@ -71,17 +70,14 @@ class Manifest:
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """Its metadata."""
         return mapping(self.value.get("metadata"))
 
     @property
     def labels(self) -> Mapping[str, object]:
-        """Its labels."""
         return mapping(self.metadata.get("labels"))
 
     @property
     def spec(self) -> Mapping[str, object]:
-        """Its spec."""
         return mapping(self.value.get("spec"))
 
     @property
@@ -91,7 +87,6 @@ class Manifest:
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
         return text(self.metadata.get("namespace")) or self.given_namespace
 
     def finding(

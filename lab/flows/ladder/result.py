@@ -62,7 +62,6 @@ class Ladder:
         return tuple(attempt for attempt in self.attempts if attempt.rung == rung)
 
     def measured(self, rung: Rung) -> tuple[Measured, ...]:
-        """Return what was measured of a rung."""
         return tuple(attempt.measured for attempt in self.of(rung) if attempt.measured is not None)
 
     def median(self, rung: Rung, figure: str) -> float | None:

@@ -33,7 +33,6 @@ FAILED = 3
 
 
 def say(event: str, **fields: object) -> None:
-    """Print one event."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 

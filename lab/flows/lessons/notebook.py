@@ -83,7 +83,6 @@ class _Reader:
         self._on_step = on_step
 
     def read(self, line: str) -> None:
-        """Take one line."""
         event = _event(line)
         match event.get("event"):
             case "started":

@@ -75,7 +75,7 @@ def abilities(run: Run) -> dict[str, str]:
     if not netem:
         return {"delay": "", "loss": "", "rate": ""}
     delay = NO_NETEM if "unknown" in netem else netem
-    loss = can(run, *_loss("-A", "INPUT", "-i", "lo", 50.0))
+    loss = can(run, *_loss("INPUT", "-i", "lo", 50.0))
     rate = can(run, "tc", "qdisc", "replace", "dev", "lo", "root", *_tbf(10.0))
     return {"delay": delay, "loss": loss, "rate": rate}
 
@@ -103,7 +103,7 @@ def impair(run: Run, devices: Sequence[str], delay_ms: float, loss_percent: floa
                 raise CommandError(f"a delay needs netem: {NO_NETEM}")
             if loss_percent:
                 for chain, way in CHAINS:
-                    run(_loss("-A", chain, way, device, loss_percent))
+                    run(_loss(chain, way, device, loss_percent))
             if not rate_mbit:
                 return
             netem = _tbf(rate_mbit)
@@ -136,9 +136,9 @@ def _tbf(rate_mbit: float) -> tuple[str, ...]:
     return ("tbf", "rate", f"{rate_mbit:g}mbit", "burst", f"{burst}b", "latency", f"{QUEUE_MS}ms")
 
 
-def _loss(verb: str, chain: str, way: str, device: str, percent: float) -> tuple[str, ...]:
+def _loss(chain: str, way: str, device: str, percent: float) -> tuple[str, ...]:
     chance = ("-m", "statistic", "--mode", "random", "--probability", f"{percent / 100:.6f}")
-    return ("iptables", "-w", verb, chain, way, device, *chance, "-j", "DROP")
+    return ("iptables", "-w", "-A", chain, way, device, *chance, "-j", "DROP")
 
 
 def main(

@@ -33,8 +33,8 @@ def examine(
     """
     if override is not None:
         message = override.get("message") or f"ordered: {check.name} says {override['state']}"
-        value = override.get("value")
-        finding = Finding(str(override["state"]), value, "", str(message), {"override": "a fault ordered it"})
+        evidence = {"override": "a fault ordered it"}
+        finding = Finding(str(override["state"]), message=str(message), evidence=evidence)
         return _result(check, device, finding, context, ordered=True)
     try:
         if check.kind == GPU and context.vendor == SIMULATED:

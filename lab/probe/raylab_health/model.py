@@ -116,7 +116,6 @@ class Context:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
         time.sleep(seconds)
 
     def cpu_seconds(self) -> float:

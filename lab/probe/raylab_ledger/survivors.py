@@ -73,7 +73,6 @@ class Steps:
         return changed
 
     def flush(self) -> None:
-        """Write what there is."""
         with self._lock:
             if self._first:
                 self._record("steps", first=self._first, began=self._began, ms=self._ms, ranks=self._ranks)

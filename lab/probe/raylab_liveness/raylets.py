@@ -67,7 +67,6 @@ class Line:
         return news
 
     def close(self) -> None:
-        """Hang up."""
         channel, self._channel = self._channel, None
         if channel is not None:
             with contextlib.suppress(Exception):  # whatever gRPC makes of a connection that broke

@@ -190,7 +190,6 @@ class Child:
             os.kill(self._pid, number)
 
     def close(self) -> None:
-        """Hang up."""
         os.close(self._pipe)
 
 

@@ -1,14 +1,13 @@
 """The object store of a lab of plain processes where no `minio` binary is at hand: moto's S3, made to last.
 
     python -m lab.store.server --port 9000 (--root DIR | --upstream FILE) --credentials FILE
-        [--root-user-file FILE --root-password-file FILE] [--bucket NAME] [--host ADDRESS [--any-host]]
-        [--people FOLDER]
+        --root-user-file FILE --root-password-file FILE [--host ADDRESS [--any-host]] [--people FOLDER]
 
-`--credentials` is JSON with `access_key` and `secret_key`. With a root key that key reaches only the bucket;
-without one it is the only key and may do everything. Only loopback addresses are served, unless `--any-host`
-says that something else, such as a container's network, decides who reaches the server. `/raylab/health`
-answers without a signature. SIGTERM ends it between two changes; SIGKILL at any time loses nothing that was
-acknowledged. Uploads in parts that were not completed end with the process.
+`--credentials` is JSON with `access_key` and `secret_key`, of the key that reaches only the lab's bucket; the
+root key may do everything. Only loopback addresses are served, unless `--any-host` says that something else,
+such as a container's network, decides who reaches the server. `/raylab/health` answers without a signature.
+SIGTERM ends it between two changes; SIGKILL at any time loses nothing that was acknowledged. Uploads in parts
+that were not completed end with the process.
 
 With `--people`, or $RAYLAB_PEOPLE, the keys in a class's list of people are accepted too, each for its part
 of the bucket.
@@ -50,18 +49,14 @@ STOP_SECONDS = 5.0
 def read_keys(args: argparse.Namespace) -> Keyring:
     """Every key of the command line. Raises UsageError."""
     training = read_key(args.credentials, "--credentials names it")
-    if args.root_user_file is None and args.root_password_file is None:
-        return Keyring(Key(training))
-    if args.root_user_file is None or args.root_password_file is None:
-        raise UsageError("--root-user-file and --root-password-file belong together", "give both, or neither")
     line = "it needs one line of text"
     root = Credentials(read_secret(args.root_user_file, line), read_secret(args.root_password_file, line))
     if root.access_key == training.access_key:
         raise UsageError("the root key and the key in --credentials have the same name", "make another one")
-    keys = (Key(root), Key(training, args.bucket))
+    keys = (Key(root), Key(training, BUCKET))
     if args.people is None:
         return Keyring(*keys)
-    return PeoplesKeyring(Registry(args.people), args.bucket, *keys)
+    return PeoplesKeyring(Registry(args.people), BUCKET, *keys)
 
 
 def check_loopback(host: str) -> None:
@@ -79,15 +74,14 @@ def say(kind: str, message: str, *args: object) -> None:
     log(text.splitlines()[-1] if text else kind)
 
 
-def make_server(host: str, port: int, app: App, access_log: bool) -> BaseWSGIServer:
+def make_server(host: str, port: int, app: App) -> BaseWSGIServer:
     """A server that listens already. Raises LabError."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import ThreadedWSGIServer
 
     class StoreHandler(Paced, MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            if access_log:
-                super().log_request(code, size)
+            """Requests are not logged, only errors."""
 
         def log(self, type: str, message: str, *args: object) -> None:
             say(type, message, *args)
@@ -129,12 +123,12 @@ def parser() -> argparse.ArgumentParser:
     where.add_argument("--root", type=Path, help="folder that holds the objects")
     where.add_argument("--upstream", type=Path, help="file that names another store, to be the gateway to it")
     made.add_argument("--credentials", type=Path, required=True, help="JSON file with the key of users")
-    made.add_argument("--root-user-file", type=Path, help="file with the root key's name")
-    made.add_argument("--root-password-file", type=Path, help="file with the root key's secret")
-    made.add_argument("--bucket", default=BUCKET, help="what the users' key may reach beside a root key")
+    made.add_argument("--root-user-file", type=Path, required=True, help="file with the root key's name")
+    made.add_argument(
+        "--root-password-file", type=Path, required=True, help="file with the root key's secret"
+    )
     people = os.environ.get(PEOPLE_VARIABLE)
     made.add_argument("--people", type=Path, default=people, help="folder of the list of a class's people")
-    made.add_argument("--access-log", action="store_true", help="log every request, not only errors")
     return made
 
 
@@ -147,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _allow_many_files()
         keys = read_keys(args)
         app, what = make_app(args, keys)
-        server = make_server(args.host, args.port, app, args.access_log)
+        server = make_server(args.host, args.port, app)
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code

@@ -14,7 +14,7 @@ from lab.faults import FAULTS
 from lab.flows.recovery import FaultRequest, OnMoment, Outcome
 from lab.flows.recovery.heal import Healed
 from lab.lab import Lab
-from lab.runtime.active_faults import ActiveFault
+from lab.runtime.active_faults import ActiveFault, LeftUndone
 from lab.topology import Progress, State
 from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
 from tests.unit.fakes import AT
@@ -222,5 +222,5 @@ def test_what_cannot_be_undone_is_an_error(labctl: Labctl) -> None:
 
 
 def test_status_says_that_there_is_something_to_heal(labctl: Labctl) -> None:
-    labctl.stub("lab.runtime.active_faults.left_behind", (LEFT,))
+    labctl.stub("lab.runtime.active_faults.left_undone", LeftUndone((LEFT,)))
     assert "`labctl heal` undoes it" in labctl.ok("status")

@@ -13,7 +13,6 @@ import click
 import pytest
 
 from lab.cli import commands as package
-from lab.cli import moved
 from lab.cli.commands.own import completion_script
 from lab.cli.context import App, SharedOption
 from lab.cli.listing import SECTIONS, Listed
@@ -307,29 +306,6 @@ def test_advice_names_the_lab_that_it_is_about(labctl: Labctl, monkeypatch: pyte
     assert app.out.about("labctl up") == "labctl --lab raylab up"
     app.lab = "no lab"
     assert app.out.about("labctl up") == "labctl up"
-
-
-@pytest.mark.parametrize(("old", "new"), moved.COMMANDS.items())
-def test_an_old_name_of_a_command_is_refused_with_the_new_one(labctl: Labctl, old: str, new: str) -> None:
-    assert old not in ALL
-    name, _, flag = new.partition(" --")
-    assert name in ALL
-    assert not flag or f"--{flag}" in {word for param in ALL[name].params for word in param.opts}
-    result = labctl(*old.split(), "one", "--json")
-    assert (result.exit_code, labctl.opened) == (2, [])
-    error = json.loads(result.stdout)["error"]
-    assert error["message"] == f"`labctl {old}` is now `labctl {new}`"
-    assert error["hint"] == f"labctl {new} one --json"
-
-
-@pytest.mark.parametrize("old", moved.OPTIONS)
-def test_an_old_option_is_refused_with_the_new_one(labctl: Labctl, old: str) -> None:
-    *command, option = old.split()
-    where = [" ".join(command)] if command else list(ALL)
-    assert not [name for name in where for param in ALL[name].params if option in param.opts]
-    result = labctl(*(command or ["status"]), option, "x")
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {option} is no longer an option\n  -> ")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

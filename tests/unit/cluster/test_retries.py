@@ -11,7 +11,7 @@ import pytest
 from lab.api.base import parse, plain
 from lab.api.queue_requests import Retry
 from lab.cli.queue_options import read_annotations
-from lab.cluster.retries import PREFIX, RetryPolicy, exit_codes, of_annotations, policy_of
+from lab.cluster.retries import PREFIX, RetryPolicy, exit_codes, of_annotations
 from lab.errors import UsageError
 
 
@@ -46,7 +46,7 @@ def test_a_success_may_be_kept_longer_than_any_other_period() -> None:
 def test_a_policy_survives_its_document() -> None:
     policy = RetryPolicy(2, 1, 2, 3, (2, 3), (5,), 9)
     document = json.loads(json.dumps(plain(policy)))
-    assert policy_of(parse(Retry, document, "the policy")) == policy
+    assert RetryPolicy(**vars(parse(Retry, document, "the policy"))) == policy
     with pytest.raises(UsageError, match="more is unknown"):
         parse(Retry, {"more": 1}, "the policy")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.recipes import modules_of
+from tests.waiting import eventually
 
 CONFIG = {"seed": 7, "batch_size": 16, "workers": 2}
 
@@ -173,8 +174,7 @@ def slow(digits: Any, monkeypatch: pytest.MonkeyPatch) -> Slow:
 def sent(hand_over: Any, step: int) -> None:
     """Offer a state, and wait until the thread has done with it."""
     hand_over.offer(step, {"step": step})
-    with hand_over._changed:
-        assert hand_over._changed.wait_for(lambda: not hand_over._busy, timeout=60), "it was never sent"
+    eventually(lambda: not hand_over._busy, 60, "the state is sent")
 
 
 def test_copies_take_at_most_a_twentieth_of_the_time(digits: Any, slow: Slow) -> None:

@@ -80,7 +80,6 @@ def _show(app: App, receipt: BatchReceipt) -> None:
 
 
 def _draw(out: Output, receipt: BatchReceipt) -> None:
-    """Draw the receipt on stdout."""
     out.show(panel(receipt, unicode=encodable("╭─✓✗")), width=PANEL_WIDTH)
 
 

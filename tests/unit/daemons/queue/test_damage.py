@@ -92,20 +92,6 @@ def test_a_damaged_file_is_kept_and_the_queues_begin_anew(folder: Path, damage: 
     controller._store.close()
 
 
-def test_jobs_of_an_older_controller_keep_what_each_rank_asks_for(folder: Path) -> None:
-    said: list[str] = []
-    execute(folder, """UPDATE workloads SET job = replace(job, '"per_rank"', '"each"')""")
-    store = StateStore(folder)
-    assert any('"each"' in job for (job,) in store._database.execute("SELECT job FROM workloads"))
-    store.close()
-
-    controller = open_store(folder, begin, said.append, clock=Time())
-
-    assert said == []
-    assert any(record.job.per_rank for record in controller.records.values())
-    controller._store.close()
-
-
 @pytest.mark.parametrize("content", [b"hello" * 1000, b""])
 def test_the_rest_of_its_journal_stays_with_a_damaged_file(folder: Path, content: bytes) -> None:
     (folder / f"{FILE}-wal").write_bytes(b"what was written last")

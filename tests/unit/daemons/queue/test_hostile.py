@@ -45,7 +45,7 @@ PATHS = st.one_of(
     st.just("/jobs\n"),
     words(
         """/healthz /workloads /queues /objects /events /metrics /packages/x /jobs /dry-run /apply
-        /delete /workloads/ns/mine /workloads/ns/mine/why /workloads/ns/mine/cancel /workloads/ns/mine/preempt
+        /delete /workloads/ns/mine /workloads/ns/mine/why /workloads/ns/mine/cancel
         /health /health/report /health/run /health/override /health/lift //jobs /jobs/ /%00"""
     ),
 )

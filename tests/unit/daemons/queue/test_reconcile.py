@@ -16,7 +16,7 @@ from lab.cluster.submission import Submission
 from lab.daemons.queue import requests
 from lab.daemons.queue.model import DONE, RUNNING, STOPPING, Record
 from lab.daemons.queue.store import Batch
-from lab.errors import RefusedError, StateError
+from lab.errors import StateError
 from tests.unit.daemons.queue.world import ControllerLab, CrashingStore, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -209,21 +209,15 @@ def test_a_job_that_was_stopped_by_somebody_has_failed(world: ControllerLab) -> 
     assert world.controller.engine.items[world.job("one").key].reason == "Failed"
 
 
-def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: ControllerLab) -> None:
+def test_a_running_job_is_cancelled_with_a_message_of_one_line(world: ControllerLab) -> None:
     world.apply(*queue("a", 1))
-    world.submit("one", work=6)
-    world.submit("two", work=100)
+    world.submit("one", work=100)
     world.run(4)
-    running = [name for name in ("one", "two") if world.job(name).phase == RUNNING]
-    (waiting,) = {"one", "two"} - set(running)
-    with pytest.raises(RefusedError, match="holds no quota"):
-        world.facade.order(world.job(waiting).key, "preempt", b"")
-    asked = json.dumps({"reason": "Maintenance", "message": "GPU 0\nis\tdusty"}).encode()
-    world.facade.order(world.job(running[0]).key, "preempt", asked)
-    world.run(6)
-    attempt = world.job(running[0]).job.attempts[0]
-    assert (attempt.ended, attempt.evicted) == ("STOPPED", "Maintenance")
-    messages = [e.change.message for e in world.controller.events() if e.change.event == "Evicted"]
+    asked = json.dumps({"message": "GPU 0\nis\tdusty"}).encode()
+    assert world.facade.order(world.job("one").key, "cancel", asked).phase == STOPPING
+    world.settle()
+    assert world.job("one").phase == DONE
+    messages = [e.change.message for e in world.controller.events() if e.change.event == "Finished"]
     assert messages == ["GPU 0 is dusty"]
 
 

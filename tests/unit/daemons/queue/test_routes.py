@@ -182,7 +182,7 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
         ),
         ("POST", "/jobs", {**JOB, "name": "mine\n"}, 400, "should match pattern"),
         ("POST", "/jobs", {**JOB, "package": f"{SHA}\n"}, 400, "should match pattern"),
-        ("POST", "/workloads/ns/none/cancel", {"reason": "Why\n"}, 400, "should match pattern"),
+        ("POST", "/workloads/ns/none/cancel", {"message": "x" * 1001}, 400, "should have at most 1000"),
         ("POST", "/dry-run", {**JOB, "runtime_env": {"env_vars": {"A": "\0"}}}, 400, "has a NUL"),
         ("POST", "/jobs", {**JOB, "package": "../../x"}, 400, "package"),
         ("POST", "/jobs", {**JOB, "package": "0" * 64}, 404, "there is no package 0000"),
@@ -366,7 +366,7 @@ def test_a_finished_job_takes_no_orders(site: Site) -> None:
     site.world.submit("one", work=1)
     site.world.settle()
     key = site.world.job("one").key
-    for verb in ("cancel", "deactivate", "activate", "preempt"):
+    for verb in ("cancel", "deactivate", "activate"):
         status, answer = site.ask("POST", f"/workloads/{key}/{verb}", {})
         assert (status, "has ended" in answer["error"]["message"]) == (409, True)
 

@@ -30,7 +30,7 @@ from lab.faults.kinds.rank_kill import RankKill
 from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
 from lab.flows.recovery.control import Control
-from lab.runtime.active_faults import ActiveFaults, left_behind
+from lab.runtime.active_faults import ActiveFaults, left_undone
 from lab.topology import RECEIPTS_PREFIX, LabSpec
 from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
@@ -401,7 +401,7 @@ def test_a_fault_that_cannot_be_injected_nor_undone_has_its_receipt_and_is_left_
         "the fault could not be injected: nothing answers",
         "the fault could not be reverted: nothing answers at all",
     )
-    assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
+    assert [entry.kind for entry in left_undone(world.runtime, world.runtime.status()).faults] == ["kill"]
 
 
 def test_a_revert_that_fails_is_tried_again(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +440,7 @@ def test_a_revert_that_keeps_failing_ends_the_faults(world: Drill, monkeypatch: 
     assert (receipt.verdict.value, receipt.fault.reverted_at) == ("failed", None)
     assert receipt.problems == ("the fault could not be reverted: the machine is too busy",)
     assert "did not become healthy" in result.problems[0]
-    assert [entry.kind for entry in left_behind(world.runtime)] == ["kill"]
+    assert [entry.kind for entry in left_undone(world.runtime, world.runtime.status()).faults] == ["kill"]
 
 
 def test_checkpoints_that_are_gone_or_changed_are_lost(world: Drill) -> None:

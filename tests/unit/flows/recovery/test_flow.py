@@ -29,7 +29,7 @@ from lab.flows.recovery.heal import heal
 from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.timeline import LiveTimeline
-from lab.runtime.active_faults import ActiveFaults, down_by_itself, left_behind, left_down
+from lab.runtime.active_faults import ActiveFaults, left_undone
 from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
 from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
@@ -276,7 +276,7 @@ def test_a_second_ctrl_c_leaves_the_fault_and_says_so(world: Drill, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         world.inject(after_epoch=2, on_moment=listen)
     assert "ray-worker-0 is still under the fault: labctl heal undoes it" in [m.text for m in world.moments]
-    assert [entry.target for entry in left_behind(world.runtime)] == [W0]
+    assert [entry.target for entry in left_undone(world.runtime, world.runtime.status()).faults] == [W0]
     over.set()
 
 
@@ -584,12 +584,12 @@ def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(world: D
     assert receipt is not None
     assert receipt.fault.reverted_at is None
     assert "ray-worker-0 is still under the fault: labctl heal undoes it" in [m.text for m in world.moments]
-    (left,) = left_behind(world.runtime)
+    (left,) = left_undone(world.runtime, world.runtime.status()).faults
     assert (left.kind, left.target) == ("kill", W0)
     (healed,) = heal(world.lab, clock=world.clock)
     assert healed.problem == ""
     assert world.healthy()
-    assert left_behind(world.runtime) == ()
+    assert left_undone(world.runtime, world.runtime.status()).faults == ()
 
 
 def test_a_node_that_is_started_again_by_the_revert_is_told(
@@ -687,7 +687,7 @@ def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
         world.inject(after_epoch=2)
     kept = [world.store.get(entry.key) for entry in world.store.list(f"{RECEIPTS_PREFIX}/")]
     assert any(b"could not be reverted: OSError(28" in text for text in kept)
-    assert [left.kind for left in left_behind(world.runtime)] == ["kill"]
+    assert [left.kind for left in left_undone(world.runtime, world.runtime.status()).faults] == ["kill"]
 
 
 # --detach
@@ -713,14 +713,14 @@ def test_a_node_is_left_down_until_somebody_starts_it(world: Drill, kind: str) -
     outcome = world.inject(kind=kind, after_epoch=2, leave_down=True)
 
     assert (outcome.receipt, outcome.fault.reverted_at) == (None, None)
-    assert left_down(world.runtime, world.lab.status()) == (W0,)
-    assert left_behind(world.runtime) == ()
-    assert down_by_itself(world.runtime, world.lab.status()) == ()
+    assert left_undone(world.runtime, world.runtime.status()).down == (W0,)
+    assert left_undone(world.runtime, world.runtime.status()).faults == ()
+    assert left_undone(world.runtime, world.runtime.status()).ended == ()
     world.clock.sleep(600)
-    assert left_down(world.runtime, world.lab.status()) == (W0,)
+    assert left_undone(world.runtime, world.runtime.status()).down == (W0,)
     world.lab.restart(W0)
     assert world.healthy()
-    assert left_down(world.runtime, world.lab.status()) == ()
+    assert left_undone(world.runtime, world.runtime.status()).down == ()
     assert ActiveFaults(world.runtime.folder()).lasting() == ()
 
 
@@ -732,7 +732,7 @@ def test_a_node_that_was_left_down_and_runs_again_can_be_broken_again(world: Dri
         world.runtime.start(target)
         world.clock.sleep(60)  # it trains on the other node
     world.inject(W0, "stop", after_epoch=2, leave_down=True)
-    assert left_down(world.runtime, world.lab.status()) == (W0,)
+    assert left_undone(world.runtime, world.runtime.status()).down == (W0,)
     (healed, _) = heal(world.lab, clock=world.clock)
     assert (healed.target, healed.problem, world.healthy()) == (W0, "", True)
 

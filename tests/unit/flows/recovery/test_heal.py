@@ -11,8 +11,7 @@ from lab.flows.recovery.heal import heal
 from lab.runtime.active_faults import (
     ActiveFault,
     ActiveFaults,
-    down_by_itself,
-    left_behind,
+    left_undone,
     myself,
     process_lives,
 )
@@ -49,7 +48,7 @@ def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: Drill) -> None:
     ActiveFaults(world.runtime.folder()).keep(ActiveFault("pause", W0, JOB, 5.0, *myself()))
 
     assert heal(world.lab) == ()
-    assert left_behind(world.runtime) == ()
+    assert left_undone(world.runtime, world.runtime.status()).faults == ()
     status = world.runtime.status().service(W0)
     assert status is not None
     assert status.state is State.PAUSED
@@ -60,7 +59,7 @@ def test_a_service_that_ended_by_itself_is_told_from_one_that_a_fault_has_ended(
     world.runtime.kill(W1)
     left(world, "kill")
 
-    assert down_by_itself(world.runtime, world.lab.status()) == (W1,)
+    assert left_undone(world.runtime, world.runtime.status()).ended == (W1,)
 
 
 def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: Drill) -> None:
@@ -71,20 +70,20 @@ def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: Drill) -> Non
     (healed,) = heal(world.lab, clock=world.clock)
 
     assert healed.problem == "it does not start"
-    assert len(left_behind(world.runtime)) == 1
+    assert len(left_undone(world.runtime, world.runtime.status()).faults) == 1
 
 
 def test_in_a_lab_that_is_down_there_is_nothing_to_undo(world: Drill) -> None:
     left(world)
     world.runtime.down()
     assert heal(world.lab) == ()
-    assert left_behind(world.runtime) == ()
+    assert left_undone(world.runtime, world.runtime.status()).faults == ()
 
 
 def test_down_forgets_what_was_left(world: Drill) -> None:
     left(world)
     world.lab.down()
-    assert left_behind(world.runtime) == ()
+    assert left_undone(world.runtime, world.runtime.status()).faults == ()
 
 
 KEY, KEPT = "run/checkpoint_2/model.pt", ".raylab/kept/j1/checkpoint_2"
@@ -110,7 +109,9 @@ def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Dril
     assert (put_back.kind, put_back.target) == ("checkpoint-delete", STORE)
     assert put_back.problem == "lab raylab is down, start it first: `labctl up`"
     assert begun == []
-    assert [entry.kind for entry in left_behind(world.runtime)] == ["checkpoint-delete"]
+    assert [entry.kind for entry in left_undone(world.runtime, world.runtime.status()).faults] == [
+        "checkpoint-delete"
+    ]
 
     world.lab.up(LabSpec(workers=2))
     (healed,) = heal(world.lab, begun.append, clock=world.clock)
@@ -118,7 +119,7 @@ def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Dril
     assert healed.problem == ""
     assert world.store.get(KEY) == b"weights"
     assert not world.store.list(KEPT)
-    assert left_behind(world.runtime) == ()
+    assert left_undone(world.runtime, world.runtime.status()).faults == ()
 
 
 def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_by_itself(
@@ -129,13 +130,15 @@ def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_b
     world.runtime.down()
 
     assert [healed.kind for healed in heal(world.lab)] == ["checkpoint-delete"]
-    assert [entry.kind for entry in left_behind(world.runtime)] == ["checkpoint-delete"]
+    assert [entry.kind for entry in left_undone(world.runtime, world.runtime.status()).faults] == [
+        "checkpoint-delete"
+    ]
 
 
 def test_a_damaged_checkpoint_is_forgotten_with_all_objects(world: Drill) -> None:
     deleted_checkpoint(world)
     world.lab.down(volumes=True)
-    assert left_behind(world.runtime) == ()
+    assert left_undone(world.runtime, world.runtime.status()).faults == ()
 
 
 def test_a_checkpoint_fault_that_had_damaged_nothing_yet_is_forgotten_with_the_lab(world: Drill) -> None:

@@ -286,9 +286,9 @@ def test_a_lost_gpu_is_believed_at_once_whatever_the_check(tmp_path: Path) -> No
 
 def test_an_override_stands_for_what_would_be_found(tmp_path: Path) -> None:
     node = FakeNode(tmp_path, vendor="simulated")
-    order = {"state": EVICT, "message": "", "value": 2.0}
+    order = {"state": EVICT, "message": ""}
     result = examine(BY_NAME["ecc"], "gpu-0", node, order)
-    assert (result["state"], result["value"], result["ordered"]) == (EVICT, 2.0, True)
+    assert (result["state"], result["value"], result["ordered"]) == (EVICT, None, True)
     assert result["message"] == "ordered: ecc says EVICT"
 
 

@@ -145,16 +145,9 @@ def test_root_and_training_key_come_from_files(tmp_path: Path, arguments: list[s
     assert keys.find("t") == Key(Credentials("t", "ts"), "ray")
 
 
-def test_a_key_alone_may_do_everything(arguments: list[str]) -> None:
-    keys = s3server.read_keys(s3server.parser().parse_args(arguments))
-    assert keys.find("t") == Key(Credentials("t", "ts"))
-
-
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"user": "user"}, "belong together"),
-        ({"password": "password"}, "belong together"),
         ({"user": "user", "password": "none"}, "none cannot be read"),
         ({"user": "empty", "password": "password"}, "empty is empty"),
         ({"user": "same", "password": "password"}, "have the same name"),

@@ -542,7 +542,12 @@ def test_loopback_addresses_are_served(host: str) -> None:
 def test_a_start_that_fails_returns_the_code_of_its_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--port", "9000", "--root", str(tmp_path), "--credentials", str(tmp_path / "none")]
+    files = [
+        word
+        for name in ("credentials", "root-user-file", "root-password-file")
+        for word in (f"--{name}", str(tmp_path / "none"))
+    ]
+    arguments = ["--port", "9000", "--root", str(tmp_path), *files]
     assert s3server.main(arguments) == UsageError.exit_code
     assert s3server.main(["--host", "0.0.0.0", *arguments]) == UsageError.exit_code
     assert len(capsys.readouterr().err.splitlines()) == 2
