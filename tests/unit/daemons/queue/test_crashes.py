@@ -1,7 +1,8 @@
 """The controller is killed at every point, and started again: every job still ends as it should, once.
 
 A story is told without a crash first, which counts the points: each transaction, each request to Ray, and
-each file that is written, before and after. Then it is told once for every point.
+each file that is written, before and after. Then it is told once for every point, but for those between which
+only the controller's own memory changed: killed at either, it finds the same when it is started again.
 """
 
 from __future__ import annotations
@@ -242,8 +243,8 @@ def test_killed_at_any_point_it_loses_and_doubles_nothing(story: Story, tmp_path
     world.check_end()
     world.close()
     points = world.points.count
-    assert points > 20
-    for at in range(points):
+    assert 20 <= len(world.points.distinct) < points
+    for at in world.points.distinct:
         reached = Points(at)
         world = ControllerLab(tmp_path / str(at), reached)
         try:

@@ -41,8 +41,17 @@ class Points:
 
     def __init__(self, at: int | None = None) -> None:
         self.at, self.count, self.where = at, 0, ""
+        self.remains: Callable[[], object] = lambda: None
+        """Snapshot of all that outlives the controller, and of who waits for its answer."""
+        self.distinct: list[int] = []
+        """Numbers of the points, while it is killed at none, at which something else remains than before."""
+        self._before: object = ()
 
-    def hit(self, name: str) -> None:
+    def hit(self, name: str, leaves: object = None) -> None:
+        """Pass a point; `leaves` is what one that is killed there adds to what remains."""
+        if self.at is None and (remains := (self.remains(), leaves)) != self._before:
+            self._before = remains
+            self.distinct.append(self.count)
         self.count += 1
         if self.count - 1 == self.at:
             self.where = name
@@ -162,7 +171,7 @@ class FakeRay(Cluster):
     def submit(self, order: Submission, package: bytes | None = None) -> None:
         self._ask("submit")
         try:
-            self.points.hit("submit, which arrives late")
+            self.points.hit("submit, which arrives late", order)
         except Crash:
             self.on_their_way.append((self.clock() + LATE_SECONDS, order))
             raise
@@ -303,12 +312,19 @@ class ControllerLab:
         self.clock = Time()
         self.ray = FakeRay(self.clock)
         self.ray.points = self.points
-        self.crashes = 0
+        self.crashes = self.actions = 0
         self.log: list[str] = []
         self.ill: list[tuple[str, str, str]] = []
         """Service, device and state of what is not healthy, which outlives the controller."""
         self._store: CrashingStore | None = None
+        self.points.remains = self._remains
         self.do(lambda: None)
+
+    def _remains(self) -> object:
+        ray = {name: value for name, value in vars(self.ray).items() if name not in ("clock", "points")}
+        written = self._store._database.total_changes if self._store is not None else None
+        files = sorted(path.name for path in self.folder.rglob("*"))
+        return self.actions, self.clock(), repr(ray), written, files
 
     # A process
 
@@ -337,6 +353,7 @@ class ControllerLab:
 
     def do(self, action: Callable[[], Any]) -> Any:
         """Do something that may be repeated, again after each crash."""
+        self.actions += 1
         while True:
             try:
                 if self._store is None:
@@ -437,6 +454,8 @@ class ControllerLab:
 
     def check(self) -> None:
         """No quota is exceeded, neither in the engine nor by what really runs; memory is as the file."""
+        if self.points.at is not None and not self.crashes:
+            return  # so far it goes as without a crash, where this was asked
         engine = self.controller.engine
         running: dict[str, int] = {}
         for job in self.ray.living():
