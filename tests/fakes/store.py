@@ -5,10 +5,17 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from lab.errors import StoreError
 from lab.store.base import PIECE, MissingObjectError, Store, StoredObject
 from lab.topology import BUCKET
+
+
+@lru_cache(maxsize=1000)
+def stored(key: str, data: bytes, modified: float) -> StoredObject:
+    """The object as a list shows it; whoever follows a job lists the same ones hundreds of times."""
+    return StoredObject(key, len(data), modified, hashlib.md5(data, usedforsecurity=False).hexdigest())
 
 
 class FakeObjectStore(Store):
@@ -52,8 +59,7 @@ class FakeObjectStore(Store):
             if key.startswith(prefix):
                 head, slash, _ = key[len(prefix) :].partition("/")
                 if recursive or not slash:
-                    etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
-                    objects[key] = StoredObject(key, len(data), modified, etag)
+                    objects[key] = stored(key, data, modified)
                 else:
                     folder = f"{prefix}{head}/"
                     objects[folder] = StoredObject(folder, 0, 0.0, "")
