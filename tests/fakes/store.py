@@ -56,13 +56,13 @@ class FakeObjectStore(Store):
     def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
         objects: dict[str, StoredObject] = {}
         for key, (data, modified) in self._objects().items():
-            if key.startswith(prefix):
-                head, slash, _ = key[len(prefix) :].partition("/")
-                if recursive or not slash:
-                    objects[key] = stored(key, data, modified)
-                else:
-                    folder = f"{prefix}{head}/"
-                    objects[folder] = StoredObject(folder, 0, 0.0, "")
+            if not key.startswith(prefix):
+                continue
+            if recursive or "/" not in key[len(prefix) :]:
+                objects[key] = stored(key, data, modified)
+            else:
+                folder = prefix + key[len(prefix) :].partition("/")[0] + "/"
+                objects[folder] = StoredObject(folder, 0, 0.0, "")
         return tuple(objects[key] for key in sorted(objects))
 
     def exists(self, key: str) -> bool:
