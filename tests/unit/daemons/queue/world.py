@@ -39,23 +39,34 @@ class Crash(BaseException):
 class Points:
     """Points at which the controller may be killed: it is at the one with the number `at`, from 0."""
 
+    remains: Callable[[], object]
+    """Snapshot of all that outlives the controller, and of who waits for its answer."""
+
     def __init__(self, at: int | None = None) -> None:
         self.at, self.count, self.where = at, 0, ""
-        self.remains: Callable[[], object] = lambda: None
-        """Snapshot of all that outlives the controller, and of who waits for its answer."""
-        self.distinct: list[int] = []
-        """Numbers of the points, while it is killed at none, at which something else remains than before."""
-        self._before: object = ()
 
     def hit(self, name: str, leaves: object = None) -> None:
         """Pass a point; `leaves` is what one that is killed there adds to what remains."""
-        if self.at is None and (remains := (self.remains(), leaves)) != self._before:
-            self._before = remains
-            self.distinct.append(self.count)
         self.count += 1
         if self.count - 1 == self.at:
             self.where = name
             raise Crash(name)
+
+
+class Watched(Points):
+    """All points, at none of which it is killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distinct: list[int] = []
+        """Numbers of the points at which something else remains than at the one before."""
+        self._before: object = ()
+
+    def hit(self, name: str, leaves: object = None) -> None:
+        if (remains := (self.remains(), leaves)) != self._before:
+            self._before = remains
+            self.distinct.append(self.count)
+        super().hit(name, leaves)
 
 
 class Time:
