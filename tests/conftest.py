@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import shutil
 import signal
@@ -88,6 +89,12 @@ def deselect(config: pytest.Config, items: list[pytest.Item], left: list[pytest.
         config.hook.pytest_deselected(items=left)
         gone = set(left)
         items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of every search for garbage what lives as long as the tests: themselves, and all modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

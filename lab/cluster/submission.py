@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import NotFoundError, RefusedError, UsageError
+from lab.host.files import files_below
 from lab.host.reading import SMALL, TooLargeError, read_bytes, read_json, read_text
 from lab.topology import MAX_CPUS, MAX_GPUS
 
@@ -155,12 +156,10 @@ def package(folder: Path) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         left = MAX_UNPACKED_BYTES
-        for path in sorted(folder.rglob("*")):
-            relative = path.relative_to(folder)
-            if not path.is_file() or any(part in EXCLUDED for part in relative.parts):
-                continue
+        for path in files_below(folder, EXCLUDED.__contains__):
             try:
-                entry = zipfile.ZipInfo(relative.as_posix())  # a fixed date, so that only content counts
+                name = path.relative_to(folder).as_posix()
+                entry = zipfile.ZipInfo(name)  # a fixed date, so that only content counts
                 entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
                 content = read_bytes(path, left)
                 archive.writestr(entry, content, zipfile.ZIP_DEFLATED)

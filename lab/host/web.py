@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
 STYLE = Path(__file__).parent / "style.css"
 
 
-def templates(*folders: Path) -> Environment:
-    """Jinja2 over these folders and that of the style; it escapes values, and fails on an unknown name."""
+@cache
+def templates(folder: Path) -> Environment:
+    """Jinja2 over a folder and that of the style; it escapes values, and fails on an unknown name.
+
+    One in a process for each folder: what it has compiled, it keeps.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader((*folders, Path(__file__).parent)),
+        loader=FileSystemLoader((folder, Path(__file__).parent)),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -26,6 +31,7 @@ def templates(*folders: Path) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    environment.filters["clock"] = clock
     return environment
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from lab.errors import StoreError
 from lab.store.base import PIECE, MissingObjectError, Store, StoredObject
 from lab.topology import BUCKET
+
+
+@lru_cache(maxsize=1000)
+def stored(key: str, data: bytes, modified: float) -> StoredObject:
+    """The object as a list shows it; whoever follows a job lists the same ones hundreds of times."""
+    return StoredObject(key, len(data), modified, hashlib.md5(data, usedforsecurity=False).hexdigest())
 
 
 class FakeObjectStore(Store):
@@ -49,14 +56,13 @@ class FakeObjectStore(Store):
     def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
         objects: dict[str, StoredObject] = {}
         for key, (data, modified) in self._objects().items():
-            if key.startswith(prefix):
-                head, slash, _ = key[len(prefix) :].partition("/")
-                if recursive or not slash:
-                    etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
-                    objects[key] = StoredObject(key, len(data), modified, etag)
-                else:
-                    folder = f"{prefix}{head}/"
-                    objects[folder] = StoredObject(folder, 0, 0.0, "")
+            if not key.startswith(prefix):
+                continue
+            if recursive or "/" not in key[len(prefix) :]:
+                objects[key] = stored(key, data, modified)
+            else:
+                folder = prefix + key[len(prefix) :].partition("/")[0] + "/"
+                objects[folder] = StoredObject(folder, 0, 0.0, "")
         return tuple(objects[key] for key in sorted(objects))
 
     def exists(self, key: str) -> bool:

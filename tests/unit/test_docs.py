@@ -29,6 +29,7 @@ from lab.faults import catalogue, find_fault
 from lab.runtime.spec import Asked
 from tests.conftest import ROOT
 from tests.entrances import table
+from tests.sources import source_of
 
 PAGES = tuple(sorted(path.stem for path in (ROOT / "docs").glob("*.md")))
 DOCUMENTS = (
@@ -252,9 +253,8 @@ def texts() -> str:
     """Every string in the source, and every fixed piece of an f-string, each between two NUL."""
     pieces: list[str] = []
     for path in [ROOT / "labctl.py", *(ROOT / "lab").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                pieces += [piece.strip() for piece in re.split(r"%[sd]|\{\w+\}", node.value)]
+        for string in source_of(path).strings:
+            pieces += [piece.strip() for piece in re.split(r"%[sd]|\{\w+\}", string)]
     return "\0".join(["", *pieces, ""])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.sources import source_of
 
 LAYERS = (
     ("version", "errors", "services"),
@@ -93,23 +93,13 @@ def arrows() -> tuple[tuple[str, str, str], ...]:
                 files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     arrows = []
     for importer, path in files.items():
-        for line, name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for line, name in source_of(path).imports:
             imported = name
             while imported and imported not in files:
                 imported = imported.rpartition(".")[0]
             if imported and imported != importer:
                 arrows.append((importer, imported, f"{path.relative_to(ROOT)}:{line}"))
     return tuple(arrows)
-
-
-def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and full name of all that a module imports, wherever in it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "imports are absolute"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 def level(room: str, layers: tuple[tuple[str, ...], ...]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
 from math import inf
 
 from lab.api.base import Number
@@ -18,7 +17,6 @@ from lab.api.ledger import (
     FirstWeights,
     FitEnded,
     FunctionStarted,
-    Payload,
     RankGivenUp,
     RankReady,
     RankReplaced,
@@ -29,7 +27,7 @@ from lab.api.ledger import (
     TrainingStarted,
     WithMetrics,
 )
-from lab.evidence.ledger.events import Event, P, of_kind
+from lab.evidence.ledger.events import Event, Kinds
 from lab.evidence.ledger.fields import manifest_of, progress_of
 from lab.evidence.ledger.model import (
     CheckpointRequest,
@@ -42,28 +40,6 @@ from lab.evidence.ledger.model import (
 )
 
 
-class _Kinds:
-    """The events of one attempt, by kind and by rank."""
-
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._events: dict[type[Payload], list[Event]] = {}
-        for event in events:
-            self._events.setdefault(type(event.payload), []).append(event)
-
-    def all(self, kind: type[P]) -> list[tuple[Event, P]]:
-        mine = [events for other, events in self._events.items() if issubclass(other, kind)]
-        return list(of_kind(chain.from_iterable(mine), kind))
-
-    def first(self, kind: type[Payload]) -> float | None:
-        return self._events[kind][0].at if kind in self._events else None
-
-    def of_ranks(self, kind: type[P]) -> list[tuple[int, Event, P]]:
-        return [(e.rank, e, said) for e, said in self.all(kind) if e.rank is not None]
-
-    def first_of_ranks(self, kind: type[Payload]) -> dict[int, float]:
-        return {rank: e.at for rank, e, _ in reversed(self.of_ranks(kind))}
-
-
 def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool, steps: bool) -> RunAttempt:
     """Return attempt `n` of the run that has these events, whose progress is the metric `key`.
 
@@ -71,7 +47,7 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool
     are counted.
     """
     mine = [e for e in events if e.attempt == n]
-    kinds = _Kinds(mine)
+    kinds = Kinds(mine)
     replacements = _replacements(mine) if groups else ()
     failures = tuple(e.at for e, _ in kinds.all(FailureDetected))
     failed, ended = failures[0] if failures else None, kinds.first(AttemptEnded)
@@ -122,7 +98,7 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool
     )
 
 
-def _furthest(kinds: _Kinds, key: str | None, over: float) -> Number | None:
+def _furthest(kinds: Kinds, key: str | None, over: float) -> Number | None:
     """Return the highest progress before it was over that any rank reported, saved or had committed, or that
     the controller had taken up: a rank that is killed may not have written its last report."""
     reached = (progress_of(said, key) for e, said in kinds.all(WithMetrics) if e.at <= over)
@@ -146,7 +122,7 @@ def _weights(events: Iterable[tuple[int, Event, FirstWeights]]) -> dict[int, Wei
     return begun
 
 
-def _taken_up(kinds: _Kinds) -> int | None:
+def _taken_up(kinds: Kinds) -> int | None:
     """Return the number of reports that the controller had taken up when the attempt was over."""
     return max((said.reports for _, said in kinds.all(TakenUp) if said.reports is not None), default=None)
 
@@ -166,11 +142,11 @@ def _replacements(events: Iterable[Event]) -> tuple[Replacement, ...]:
     return tuple(lost)
 
 
-def states_given(events: Iterable[Event]) -> tuple[Remembered, ...]:
+def states_given(kinds: Kinds) -> tuple[Remembered, ...]:
     """Return the states that a run was given from memory, in order."""
     return tuple(
         Remembered(e.at, said.step, said.source or "", said.tensors or frozenset())
-        for e, said in of_kind(events, StateGiven)
+        for e, said in kinds.all(StateGiven)
         if said.step is not None
     )
 

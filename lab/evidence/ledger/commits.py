@@ -7,11 +7,11 @@ the n-th commit of a path in an attempt is of the n-th save of it by each rank.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.api.ledger import AttemptEnded, CheckpointCommitted, CheckpointGiven, CheckpointSaved, WithMetrics
-from lab.evidence.ledger.events import Event, of_kind
+from lab.evidence.ledger.events import Event, Kinds
 from lab.evidence.ledger.fields import manifest_of, progress_of
 from lab.evidence.ledger.model import CommittedCheckpoint
 
@@ -29,11 +29,16 @@ class _Commit:
     """That of its own event; of a save where there is none."""
 
 
-def committed(events: Sequence[Event], key: str | None) -> tuple[CommittedCheckpoint, ...]:
-    """Return the checkpoints in the order of their commits; `key` is the metric of their progress."""
-    saves, count = _saves(events), Counter[tuple[int, str]]()
+def committed(
+    kinds: Kinds, saves: Saves, perhaps: Collection[tuple[int, str]], key: str | None
+) -> tuple[CommittedCheckpoint, ...]:
+    """Return the checkpoints in the order of their commits, of the events of a run.
+
+    `saves` and `perhaps` are its `saves_of` and `perhaps_committed`; `key` is the metric of their progress.
+    """
+    count = Counter[tuple[int, str]]()
     checkpoints = []
-    for commit in _commits(events, saves):
+    for commit in _commits(kinds, saves, perhaps):
         place = commit.attempt, commit.uri
         parts = [mine[count[place]] for mine in saves.get(place, {}).values() if count[place] < len(mine)]
         count[place] += 1
@@ -41,15 +46,14 @@ def committed(events: Sequence[Event], key: str | None) -> tuple[CommittedCheckp
     return tuple(checkpoints)
 
 
-def perhaps_committed(events: Iterable[Event]) -> frozenset[tuple[int, str]]:
+def perhaps_committed(kinds: Kinds, saves: Saves) -> frozenset[tuple[int, str]]:
     """Return attempt and URI of each checkpoint that was saved and whose commit is not recorded, where the
     record of the controller breaks off: the commit may have been its last act."""
-    history = list(events)
-    ended = {e.attempt for e, _ in of_kind(history, AttemptEnded)}
-    commits = Counter((e.attempt, said.uri) for e, said in of_kind(history, CheckpointCommitted))
+    ended = {e.attempt for e, _ in kinds.all(AttemptEnded)}
+    commits = Counter((e.attempt, said.uri) for e, said in kinds.all(CheckpointCommitted))
     return frozenset(
         (attempt, uri)
-        for (attempt, uri), by_rank in _saves(history).items()
+        for (attempt, uri), by_rank in saves.items()
         if attempt not in ended and max(map(len, by_rank.values())) > commits[attempt, uri]
     )
 
@@ -73,9 +77,10 @@ def _checkpoint(commit: _Commit, saved: Sequence[Save], key: str | None) -> Comm
     )
 
 
-def _saves(events: Iterable[Event]) -> Saves:
+def saves_of(kinds: Kinds) -> Saves:
+    """Return what ranks saved."""
     saves: dict[tuple[int, str], dict[int, list[Save]]] = {}
-    for event, said in of_kind(events, CheckpointSaved):
+    for event, said in kinds.all(CheckpointSaved):
         if said.uri is not None and event.rank is not None:
             saves.setdefault((event.attempt, said.uri), {}).setdefault(event.rank, []).append((event, said))
     return saves
@@ -85,7 +90,7 @@ def _rank(save: Save) -> int:
     return save[0].rank or 0
 
 
-def _commits(events: Sequence[Event], saves: Saves) -> tuple[_Commit, ...]:
+def _commits(kinds: Kinds, saves: Saves, perhaps: Collection[tuple[int, str]]) -> tuple[_Commit, ...]:
     """Return the commits, attempt by attempt.
 
     A controller that is killed right after a commit has not recorded this last one. Then it is known from
@@ -93,19 +98,19 @@ def _commits(events: Sequence[Event], saves: Saves) -> tuple[_Commit, ...]:
     """
     commits = [
         _Commit(e.at, e.attempt, said.uri, said)
-        for e, said in of_kind(events, CheckpointCommitted)
+        for e, said in kinds.all(CheckpointCommitted)
         if said.uri is not None
     ]
-    perhaps = set(perhaps_committed(events))
-    for event, given in of_kind(events, CheckpointGiven):
+    left = set(perhaps)
+    for event, given in kinds.all(CheckpointGiven):
         uri = given.uri
         if uri is None:
             continue
         made = [c.attempt for c in commits if c.uri == uri and c.attempt < event.attempt]
-        unsure = [n for n, other in perhaps if other == uri and max(made, default=0) <= n < event.attempt]
+        unsure = [n for n, other in left if other == uri and max(made, default=0) <= n < event.attempt]
         if unsure:
             place = max(unsure), uri
-            perhaps.remove(place)
+            left.remove(place)
             last = [mine[-1] for mine in saves[place].values()]
             save, said = min(last, key=_rank)
             commits.append(_Commit(event.at, save.attempt, uri, said))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from itertools import chain
+from typing import TypeVar, cast
 
 from lab.api.ledger import LEDGER_SCHEMA, Payload, payload_of
 from lab.api.lenient import number
@@ -63,6 +64,34 @@ def of_kind(events: Iterable[Event], kind: type[P]) -> Iterator[tuple[Event, P]]
     for event in events:
         if isinstance(event.payload, kind):
             yield event, event.payload
+
+
+class Kinds:
+    """Events by what they say, for who asks for many kinds of them."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._pairs: dict[type[Payload], list[tuple[Event, Payload]]] = {}
+        for event in events:
+            self._pairs.setdefault(type(event.payload), []).append((event, event.payload))
+
+    def all(self, kind: type[P]) -> Sequence[tuple[Event, P]]:
+        """Return what `of_kind` yields, in the order of the events; kind by kind, where one has several."""
+        pairs = [self._pairs.get(kind, [])]
+        if kind.__subclasses__():
+            pairs = [mine for other, mine in self._pairs.items() if issubclass(other, kind)]
+        return cast("list[tuple[Event, P]]", pairs[0] if len(pairs) == 1 else [*chain(*pairs)])
+
+    def first(self, kind: type[Payload]) -> float | None:
+        """Return the time of the first event of just this kind."""
+        return self._pairs[kind][0][0].at if kind in self._pairs else None
+
+    def of_ranks(self, kind: type[P]) -> list[tuple[int, Event, P]]:
+        """Return those that ranks wrote, each with its rank."""
+        return [(e.rank, e, said) for e, said in self.all(kind) if e.rank is not None]
+
+    def first_of_ranks(self, kind: type[Payload]) -> dict[int, float]:
+        """Return rank -> time of its first event of a kind."""
+        return {rank: e.at for rank, e, _ in reversed(self.of_ranks(kind))}
 
 
 def _event(raw: bytes) -> Event | None:

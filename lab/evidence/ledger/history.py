@@ -16,8 +16,8 @@ from lab.api.base import Number
 from lab.api.ledger import Reported, RunFinished, RunStarted
 from lab.api.lenient import number
 from lab.evidence.ledger.attempts import attempt_of, states_given
-from lab.evidence.ledger.commits import committed, perhaps_committed
-from lab.evidence.ledger.events import Event, in_order, of_kind
+from lab.evidence.ledger.commits import committed, perhaps_committed, saves_of
+from lab.evidence.ledger.events import Event, Kinds, in_order, of_kind
 from lab.evidence.ledger.fields import progress_of
 from lab.evidence.ledger.model import Run, RunAttempt, TrainingPlan
 
@@ -109,9 +109,10 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
     """Put the events of one run together, controller by controller."""
     parts, last = _renumbered(controllers), controllers[-1]
     events = [event for part in parts for event in part]
-    started = next((said for _, said in of_kind(events, RunStarted)), None)
+    kinds = Kinds(events)
+    started = next((said for _, said in kinds.all(RunStarted)), None)
     groups = started is not None and started.replica_groups
-    reports = list(of_kind(events, Reported))
+    reports = kinds.all(Reported)
     key, repeats = _progress_key([(e, said) for e, said in reports if groups or e.rank == 0])
     steps = any(said.optimizer_steps for _, said in reports)
     attempts = tuple(
@@ -119,6 +120,8 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
         for number, part in enumerate(parts)
         for n in sorted({e.attempt for e in part if e.attempt > 0})
     )
+    saves = saves_of(kinds)
+    perhaps = perhaps_committed(kinds, saves)
     finished_at, finished = next(((e.at, said) for e, said in of_kind(last, RunFinished)), (None, None))
     return Run(
         job=events[0].job,
@@ -130,9 +133,9 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
         progress_repeats=repeats,
         stride=_stride(attempts),
         attempts=attempts,
-        checkpoints=committed(events, key),
-        given=states_given(events),
-        perhaps_committed=perhaps_committed(events),
+        checkpoints=committed(kinds, saves, perhaps, key),
+        given=states_given(kinds),
+        perhaps_committed=perhaps,
         patches=started.patches if started else None,
         missing=(*_missing(events), *_without_controller(controllers)),
     )

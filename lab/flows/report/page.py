@@ -11,7 +11,7 @@ from lab.flows.report import labels
 from lab.flows.report.draw import Picture
 from lab.flows.report.model import ReportData
 from lab.host.quantities import plural
-from lab.host.web import clock, templates
+from lab.host.web import templates
 from lab.version import __version__
 
 LIKENESS = {"equal": "same curves", "different": "other curves", "unknown": "not comparable"}
@@ -23,7 +23,7 @@ Rows = Iterator[tuple[str, ...]]
 def page(data: ReportData, pictures: Iterable[Picture]) -> str:
     """The report as HTML, complete in itself."""
     environment = templates(Path(__file__).parent)
-    environment.filters.update(clock=clock, sentence=_sentence)
+    environment.filters["sentence"] = _sentence
     return environment.get_template("page.html.j2").render(
         data=data,
         pictures={picture.name: picture for picture in pictures},

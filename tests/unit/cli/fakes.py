@@ -81,6 +81,10 @@ class FollowedJobs(FakeJobs):
             raise self.interrupt
 
 
+SPECS: dict[Any, Any] = {}
+"""Function -> its stub: to make one takes longer than most of the tests that use it."""
+
+
 class Labctl(FakeLab):
     """Runs command lines on a lab that is up."""
 
@@ -120,7 +124,11 @@ class Labctl(FakeLab):
         owner = importlib.import_module(where) if where else self.lab
         stub = getattr(owner, function)
         if not hasattr(stub, "side_effect"):
-            stub = create_autospec(stub)
+            function_of = getattr(stub, "__func__", stub)  # a method is the same in all labs
+            if function_of not in SPECS:
+                SPECS[function_of] = create_autospec(stub)
+            stub = SPECS[function_of]
+            stub.reset_mock()
             self._patch.setattr(owner, function, stub)
         stub.side_effect = answer if isinstance(answer, BaseException) or callable(answer) else None
         stub.return_value = answer

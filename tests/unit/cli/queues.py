@@ -140,7 +140,9 @@ class QueueLab:
 
     def __init__(self, labctl: Labctl, folder: Path) -> None:
         self.labctl, self.jobs = labctl, Jobs()
-        folder.mkdir(parents=True)
+        here = folder / "here"
+        here.mkdir(parents=True)
+        labctl._patch.chdir(here)  # jobs bring the current folder, which would be the checkout
         clock = labctl.runtime.clock
         self.ray = Ray(self.jobs, clock)
         store = StateStore(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -30,9 +31,22 @@ def test_a_package_holds_the_files_and_leaves_caches_out(tmp_path: Path) -> None
     assert names(package(tmp_path)) == [".env", "data/a.txt", "train.py"]
 
 
-def test_equal_content_gives_equal_bytes_whatever_its_age(tmp_path: Path) -> None:
-    import os
+def test_what_is_left_out_is_not_looked_through(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A `.venv` with PyTorch has 80,000 files."""
+    (tmp_path / ".venv" / "lib").mkdir(parents=True)
+    (tmp_path / "code").mkdir()
+    listed, scandir = list[str](), os.scandir
 
+    def watched(path: Any) -> Any:
+        listed.append(Path(path).name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", watched)
+    package(tmp_path)
+    assert listed == [tmp_path.name, "code"]
+
+
+def test_equal_content_gives_equal_bytes_whatever_its_age(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text("print()")

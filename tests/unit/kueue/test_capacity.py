@@ -124,15 +124,19 @@ def test_what_is_lost_of_another_resource_is_nothing() -> None:
 
 @MANY
 @given(setups(), workloads(), st.integers(0, 12))
-def test_no_more_is_admitted_than_is_left(given_setup: Any, given_jobs: Any, lost: int) -> None:
+def test_what_holds_whatever_is_lost(given_setup: Any, given_jobs: Any, lost: int) -> None:
+    """To draw a case takes longer than to ask both of it."""
+    no_more_is_admitted_than_is_left(given_setup, given_jobs, lost)
+    what_was_lost_and_returned_leaves_no_trace(given_setup, given_jobs, lost)
+
+
+def no_more_is_admitted_than_is_left(given_setup: Any, given_jobs: Any, lost: int) -> None:
     engine = losing(given_setup, lost, *given_jobs)
     root = engine.tree.cohorts["root"]
     assert root.usage.get(PLACE, 0) <= max(0, root.subtree.get(PLACE, 0) - lost)
 
 
-@MANY
-@given(setups(), workloads(), st.integers(0, 12))
-def test_what_was_lost_and_returned_leaves_no_trace(given_setup: Any, given_jobs: Any, lost: int) -> None:
+def what_was_lost_and_returned_leaves_no_trace(given_setup: Any, given_jobs: Any, lost: int) -> None:
     engine = losing(given_setup, lost)
     lose(engine, 0)
     plain = losing(given_setup, 0)

@@ -235,10 +235,22 @@ def go(engine: Engine, keys: list[str], steps: list[tuple[str, int]]) -> Iterato
 WAITING = WaitForPodsReady(timeout=3.0, recovery_timeout=2.0, backoff_base=2.0, backoff_limit=2)
 
 
+Steps = list[tuple[str, int]]
+
+
 @MANY
 @given(setups(), workloads(), STEPS, st.booleans())
-def test_a_status_that_is_written_and_read_is_the_same(
-    chosen: Setup, jobs: list[Workload], steps: list[tuple[str, int]], waits: bool
+def test_what_holds_whatever_is_called(
+    chosen: Setup, jobs: list[Workload], steps: Steps, waits: bool
+) -> None:
+    """To draw a case takes longer than to ask all of it."""
+    a_status_that_is_written_and_read_is_the_same(chosen, jobs, steps, waits)
+    the_same_calls_give_the_same_changes_again(chosen, jobs, steps)
+    live_no_quota_is_exceeded_whoever_leaves_late(chosen, jobs, steps)
+
+
+def a_status_that_is_written_and_read_is_the_same(
+    chosen: Setup, jobs: list[Workload], steps: Steps, waits: bool
 ) -> None:
     if waits:
         chosen = replace(chosen, config=replace(chosen.config, pods_ready=WAITING))
@@ -260,11 +272,7 @@ def test_a_status_that_is_written_and_read_is_the_same(
         assert restored.tree.queues[name].usage.get(PLACE, 0) == node.usage.get(PLACE, 0)
 
 
-@MANY
-@given(setups(), workloads(), STEPS)
-def test_the_same_calls_give_the_same_changes_again(
-    chosen: Setup, jobs: list[Workload], steps: list[tuple[str, int]]
-) -> None:
+def the_same_calls_give_the_same_changes_again(chosen: Setup, jobs: list[Workload], steps: Steps) -> None:
     documents = [*objects(chosen), *(workload_object(replace(job, duration=None)) for job in jobs)]
     keys = [job.key for job in jobs]
 
@@ -275,11 +283,7 @@ def test_the_same_calls_give_the_same_changes_again(
     assert changes(json.loads(json.dumps(documents))) == changes(documents)
 
 
-@MANY
-@given(setups(), workloads(), STEPS)
-def test_live_no_quota_is_exceeded_whoever_leaves_late(
-    chosen: Setup, jobs: list[Workload], steps: list[tuple[str, int]]
-) -> None:
+def live_no_quota_is_exceeded_whoever_leaves_late(chosen: Setup, jobs: list[Workload], steps: Steps) -> None:
     engine = live(chosen, *jobs)
     for _ in go(engine, [workload.key for workload in jobs], steps):
         for node in (*engine.tree.cohorts.values(), *engine.tree.queues.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -91,6 +92,25 @@ def workloads(draw: Any) -> list[Workload]:
     ]
 
 
+Property = Callable[[Setup, list[Workload]], None]
+
+PROPERTIES: list[Property] = []
+"""Those of any setup and workloads: to draw a case takes longer than to ask all of them about it."""
+
+
+def whatever(holds: Property) -> Property:
+    """Have a property asked of every case."""
+    PROPERTIES.append(holds)
+    return holds
+
+
+@MANY
+@given(setups(), workloads())
+def test_what_holds_whatever_the_queues_and_workloads_are(chosen: Setup, jobs: list[Workload]) -> None:
+    for holds in PROPERTIES:
+        holds(chosen, list(jobs))
+
+
 def begin(given_setup: Setup, given_workloads: list[Workload]) -> Engine:
     engine = Engine(given_setup)
     for workload in given_workloads:
@@ -98,9 +118,8 @@ def begin(given_setup: Setup, given_workloads: list[Workload]) -> Engine:
     return engine
 
 
-@MANY
-@given(setups(), workloads())
-def test_no_queue_or_cohort_goes_over_its_quota(chosen: Setup, jobs: list[Workload]) -> None:
+@whatever
+def no_queue_or_cohort_goes_over_its_quota(chosen: Setup, jobs: list[Workload]) -> None:
     engine = begin(chosen, jobs)
     for moment in range(30):
         engine.cycle(float(moment))
@@ -114,9 +133,8 @@ def test_no_queue_or_cohort_goes_over_its_quota(chosen: Setup, jobs: list[Worklo
         engine.release_evicted(float(moment))
 
 
-@MANY
-@given(setups(), workloads())
-def test_reclaim_never_takes_from_a_queue_within_its_quota(chosen: Setup, jobs: list[Workload]) -> None:
+@whatever
+def reclaim_never_takes_from_a_queue_within_its_quota(chosen: Setup, jobs: list[Workload]) -> None:
     engine = begin(chosen, jobs)
     for moment in range(30):
         borrowed = {name: node.borrows_with(PLACE) for name, node in engine.tree.queues.items()}
@@ -126,9 +144,8 @@ def test_reclaim_never_takes_from_a_queue_within_its_quota(chosen: Setup, jobs: 
         engine.release_evicted(float(moment))
 
 
-@MANY
-@given(setups(), workloads())
-def test_no_victim_is_preempted_for_nothing(chosen: Setup, jobs: list[Workload]) -> None:
+@whatever
+def no_victim_is_preempted_for_nothing(chosen: Setup, jobs: list[Workload]) -> None:
     """With any one victim of a single preemptor back, the preemptor would not fit."""
     engine = begin(chosen, jobs)
     for moment in range(30):
@@ -147,9 +164,8 @@ def test_no_victim_is_preempted_for_nothing(chosen: Setup, jobs: list[Workload])
         engine.release_evicted(float(moment))
 
 
-@MANY
-@given(setups(), workloads())
-def test_it_comes_to_rest_and_who_waits_could_not_run(chosen: Setup, jobs: list[Workload]) -> None:
+@whatever
+def it_comes_to_rest_and_who_waits_could_not_run(chosen: Setup, jobs: list[Workload]) -> None:
     simulation = simulate(chosen, jobs)
     if simulation.engine.restless:  # as in Kueue, unless its alpha gate for preemptors is on
         assert any(queue.preemption.borrow != "Never" for queue in chosen.cluster_queues.values())
@@ -160,11 +176,8 @@ def test_it_comes_to_rest_and_who_waits_could_not_run(chosen: Setup, jobs: list[
             assert simulation.engine.tree.queues[item.cluster_queue].available(PLACE) < wanted
 
 
-@MANY
-@given(setups(), workloads())
-def test_in_a_strict_queue_nobody_passes_one_of_the_same_priority(
-    chosen: Setup, jobs: list[Workload]
-) -> None:
+@whatever
+def in_a_strict_queue_nobody_passes_one_of_the_same_priority(chosen: Setup, jobs: list[Workload]) -> None:
     """As long as nobody is preempted, which sends him back to his place."""
     simulation = simulate(chosen, jobs)
     if any(change.event == "Preempted" for change in simulation.changes):
@@ -183,21 +196,20 @@ def test_in_a_strict_queue_nobody_passes_one_of_the_same_priority(
             assert ran == [w.key for w in line][: len(ran)]
 
 
-@MANY
-@given(setups(), workloads(), st.sampled_from(["a", "b", "c"]))
-def test_hold_evicts_nobody(chosen: Setup, jobs: list[Workload], name: str) -> None:
-    engine = begin(chosen, jobs)
-    engine.settle(0.0)
-    held = {key for key, item in engine.items.items() if item.state == "Admitted"}
-    queues = {**chosen.cluster_queues, name: replace(chosen.cluster_queues[name], stop="Hold")}
-    changes = [*engine.apply(replace(chosen, cluster_queues=queues), 1.0), *engine.drain(1.0)]
-    assert not [change for change in changes if change.workload in held]
-    assert {key for key, item in engine.items.items() if item.state == "Admitted"} == held
+@whatever
+def hold_evicts_nobody(chosen: Setup, jobs: list[Workload]) -> None:
+    for name in chosen.cluster_queues:
+        engine = begin(chosen, jobs)
+        engine.settle(0.0)
+        held = {key for key, item in engine.items.items() if item.state == "Admitted"}
+        queues = {**chosen.cluster_queues, name: replace(chosen.cluster_queues[name], stop="Hold")}
+        changes = [*engine.apply(replace(chosen, cluster_queues=queues), 1.0), *engine.drain(1.0)]
+        assert not [change for change in changes if change.workload in held]
+        assert {key for key, item in engine.items.items() if item.state == "Admitted"} == held
 
 
-@MANY
-@given(setups(), workloads())
-def test_cycles_leave_no_trace_but_admissions(chosen: Setup, jobs: list[Workload]) -> None:
+@whatever
+def cycles_leave_no_trace_but_admissions(chosen: Setup, jobs: list[Workload]) -> None:
     engine = begin(chosen, jobs)
     for moment in range(10):
         engine.cycle(float(moment))
@@ -207,9 +219,8 @@ def test_cycles_leave_no_trace_but_admissions(chosen: Setup, jobs: list[Workload
         engine.release_evicted(float(moment))
 
 
-@SOME
-@given(setups(), workloads())
-def test_in_a_strict_queue_nobody_starves(chosen: Setup, jobs: list[Workload]) -> None:
+@whatever
+def in_a_strict_queue_nobody_starves(chosen: Setup, jobs: list[Workload]) -> None:
     """Where everybody could run at all, everybody does, however large he is and whoever else comes."""
     queues = {name: replace(queue, strategy="StrictFIFO") for name, queue in chosen.cluster_queues.items()}
     strict = replace(chosen, cluster_queues=queues)

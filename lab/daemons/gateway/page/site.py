@@ -30,13 +30,12 @@ from lab.daemons.gateway.upstream import Reply
 from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.clock import WALL, Clock
 from lab.host.reading import read_text
-from lab.host.web import STYLE, clock, templates
+from lab.host.web import STYLE, templates
 from lab.people.progress import Progress, read_progress
 from lab.people.registry import Person, Registry
 
 if TYPE_CHECKING:
     from aiohttp import web
-    from jinja2 import Environment
 
 PAGE = "/class"
 HERE = Path(__file__).parent
@@ -134,7 +133,6 @@ class ClassPage:
         self._looking = _routes(Access(access.registry, *shared))
         self._acting = _routes(access)
         self._turns, self._clock = turns, clock
-        self._templates: Environment | None = None
 
     async def serve(self, request: web.Request) -> web.Response:
         """Answer one request, refusals included."""
@@ -284,10 +282,7 @@ class ClassPage:
     # Answers
 
     def _html(self, status: int, name: str, session: Session | None = None, **values: object) -> web.Response:
-        if self._templates is None:
-            self._templates = templates(HERE)
-            self._templates.filters["clock"] = clock
-        template = self._templates.get_template(f"{name}.html.j2")
+        template = templates(HERE).get_template(f"{name}.html.j2")
         text = template.render(session=session, nothing=Cell(), **values)
         return _response(status, text, "text/html")
 

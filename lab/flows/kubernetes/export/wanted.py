@@ -13,6 +13,7 @@ from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import EXCLUDED, described
 from lab.errors import UsageError
 from lab.flows.kubernetes.clusters import RAY_VERSION, ray_version_of
+from lab.host.files import files_below
 from lab.host.reading import read_bytes
 from lab.topology import REGION, GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
@@ -200,13 +201,9 @@ def script_code(
 def files_of(folder: Path) -> dict[str, bytes]:
     """Files of a folder, without those of tools and hidden ones. Raises UsageError."""
     files = {}
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        hidden = any(part in EXCLUDED or part.startswith(".") for part in parts)
-        if hidden or not path.is_file():
-            continue
+    for path in files_below(folder, lambda name: name in EXCLUDED or name.startswith(".")):
         try:
-            files["/".join(parts)] = read_bytes(path)
+            files[path.relative_to(folder).as_posix()] = read_bytes(path)
         except OSError as error:
             raise UsageError(f"cannot read {path} of the job's folder: {error.strerror}") from error
     return files

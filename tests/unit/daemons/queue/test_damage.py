@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +28,11 @@ class QuickStore(StateStore):
     SYNCHRONOUS = "OFF"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With the file of a controller that has a queue, a job that runs, and 30 that wait."""
-    world = ControllerLab(tmp_path)
+    folder = tmp_path_factory.mktemp("whole")
+    world = ControllerLab(folder)
     world.apply(*queue("a", 1))
     for number in range(31):
         world.submit(f"job {number}", work=1000)
@@ -38,6 +40,13 @@ def folder(tmp_path: Path) -> Path:
     assert world._store is not None
     world._store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     world.close()
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

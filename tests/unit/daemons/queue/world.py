@@ -39,14 +39,34 @@ class Crash(BaseException):
 class Points:
     """Points at which the controller may be killed: it is at the one with the number `at`, from 0."""
 
+    remains: Callable[[], object]
+    """Snapshot of all that outlives the controller, and of who waits for its answer."""
+
     def __init__(self, at: int | None = None) -> None:
         self.at, self.count, self.where = at, 0, ""
 
-    def hit(self, name: str) -> None:
+    def hit(self, name: str, leaves: object = None) -> None:
+        """Pass a point; `leaves` is what one that is killed there adds to what remains."""
         self.count += 1
         if self.count - 1 == self.at:
             self.where = name
             raise Crash(name)
+
+
+class Watched(Points):
+    """All points, at none of which it is killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distinct: list[int] = []
+        """Numbers of the points at which something else remains than at the one before."""
+        self._before: object = ()
+
+    def hit(self, name: str, leaves: object = None) -> None:
+        if (remains := (self.remains(), leaves)) != self._before:
+            self._before = remains
+            self.distinct.append(self.count)
+        super().hit(name, leaves)
 
 
 class Time:
@@ -162,7 +182,7 @@ class FakeRay(Cluster):
     def submit(self, order: Submission, package: bytes | None = None) -> None:
         self._ask("submit")
         try:
-            self.points.hit("submit, which arrives late")
+            self.points.hit("submit, which arrives late", order)
         except Crash:
             self.on_their_way.append((self.clock() + LATE_SECONDS, order))
             raise
@@ -303,12 +323,19 @@ class ControllerLab:
         self.clock = Time()
         self.ray = FakeRay(self.clock)
         self.ray.points = self.points
-        self.crashes = 0
+        self.crashes = self.actions = 0
         self.log: list[str] = []
         self.ill: list[tuple[str, str, str]] = []
         """Service, device and state of what is not healthy, which outlives the controller."""
         self._store: CrashingStore | None = None
+        self.points.remains = self._remains
         self.do(lambda: None)
+
+    def _remains(self) -> object:
+        ray = {name: value for name, value in vars(self.ray).items() if name not in ("clock", "points")}
+        written = self._store._database.total_changes if self._store is not None else None
+        files = sorted(path.name for path in self.folder.rglob("*"))
+        return self.actions, self.clock(), repr(ray), written, files
 
     # A process
 
@@ -337,6 +364,7 @@ class ControllerLab:
 
     def do(self, action: Callable[[], Any]) -> Any:
         """Do something that may be repeated, again after each crash."""
+        self.actions += 1
         while True:
             try:
                 if self._store is None:
@@ -437,6 +465,8 @@ class ControllerLab:
 
     def check(self) -> None:
         """No quota is exceeded, neither in the engine nor by what really runs; memory is as the file."""
+        if self.points.at is not None and not self.crashes:
+            return  # so far it goes as without a crash, where this was asked
         engine = self.controller.engine
         running: dict[str, int] = {}
         for job in self.ray.living():

@@ -15,8 +15,9 @@ from tests.unit.evidence.receipt.tales import LIARS, Script, Tale, draw
 from tests.unit.evidence.receipt.trainings import live
 from tests.unit.evidence.receipt.worlds import Truth
 
-CASES, MANY_CASES = 2000, 100_000
-RESCUES = 400
+CASES, MANY_CASES = 600, 100_000
+"""Tales that are judged in every run, and with --all and in CI."""
+RESCUES = 120
 BAD = (Verdict.FAILED, Verdict.RESTARTED)
 
 Events = Sequence[Event]
@@ -136,9 +137,9 @@ def test_no_training_fools_the_judge_and_no_loss_of_evidence_improves_its_verdic
         check(seed)
 
 
-@pytest.mark.parametrize("begin", range(0, RESCUES, 100))
+@pytest.mark.parametrize("begin", range(0, RESCUES, 60))
 def test_no_training_whose_survivors_wait_or_come_back_otherwise_is_as_expected(begin: int) -> None:
-    for seed in range(begin, begin + 100):
+    for seed in range(begin, begin + 60):
         check_rescue(seed)
 
 
@@ -206,6 +207,9 @@ def test_a_tale_that_was_judged_wrong_once(tale: Tale, verdict: Verdict) -> None
 
 
 def test_the_generator_makes_every_verdict() -> None:
-    worlds = [live(draw(Random(seed))) for seed in range(600)]
-    verdicts = {judge(world.evidence).verdict for world in worlds if world.evidence}
-    assert verdicts == set(Verdict)
+    missing, seed = set(Verdict), 0
+    while missing:
+        assert seed < 600, missing
+        world = live(draw(Random(seed)))
+        missing -= {judge(world.evidence).verdict} if world.evidence else set()
+        seed += 1

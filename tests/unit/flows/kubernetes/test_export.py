@@ -91,7 +91,7 @@ def queue_file(folder: Path, cpu: str = "100") -> Path:
 
 
 @pytest.mark.parametrize("vendor", GPUS)
-@pytest.mark.parametrize("workers", range(1, 17))
+@pytest.mark.parametrize("workers", [1, 2, 3, 8, 9, 16])
 @pytest.mark.parametrize("queue", ["", "team"])
 def test_every_size_passes_the_checks_with_the_resources_of_the_lab(
     vendor: Vendor, workers: int, queue: str

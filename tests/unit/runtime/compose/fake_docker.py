@@ -24,6 +24,7 @@ from lab.runtime.health import World
 from lab.services import ALERTMANAGER, GRAFANA, HEAD, PORTS, is_node, is_worker, row, worker
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Struck, Vendor
 from tests.fakes import FakeClock
+from tests.unit.runtime.recorded import recorded_ports
 
 LEFT_OUT = (ALERTMANAGER, GRAFANA)
 STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), LEFT_OUT, ("S3: moto",))
@@ -164,10 +165,10 @@ class FakeDocker:
         del headers
         port = int(url.split("/")[2].rpartition(":")[2])
         for container in self.containers.values():
-            folder = Path(container.labels.get(FOLDER_LABEL, ""))
-            recorded = state.load(folder) if container.state == "running" else None
-            name = row(container.service).url_port
-            if recorded is not None and recorded.ports.get(name) == port:
+            if container.state != "running":
+                continue
+            ports = recorded_ports(Path(container.labels.get(FOLDER_LABEL, "")), state.FILE, state.load)
+            if ports.get(row(container.service).url_port) == port:
                 return self.pages.get(container.service, OK) if self.serves(container) else None
         return None
 

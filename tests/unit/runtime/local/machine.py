@@ -29,6 +29,7 @@ from lab.services import HEAD, REDIS, SERVICES, is_node
 from lab.store import setup
 from lab.topology import Credentials, LabSpec, Struck
 from tests.fakes import FakeClock
+from tests.unit.runtime.recorded import recorded_ports
 
 BOOTED_AT = 1_700_000_000.0
 OK = Reply(200, {}, b"")
@@ -196,8 +197,8 @@ class Machine:
         return self.pages.get(service, OK) if self._serves(service) else None
 
     def _port_name(self, number: int) -> str:
-        labs = filter(None, map(state.load, self.folders))
-        return next(name for lab in labs for name, port in lab.ports.items() if port == number)
+        labs = (recorded_ports(folder, state.FILE, state.load) for folder in self.folders)
+        return next(name for ports in labs for name, port in ports.items() if port == number)
 
     def nodes(self, url: str, token: str) -> tuple[Node, ...]:
         assert self._port_name(urlsplit(url).port or 0) == "dashboard"

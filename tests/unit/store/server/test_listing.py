@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -48,26 +49,38 @@ def names(server: Server, **query: str) -> tuple[list[str], list[str]]:
             return objects, folders
 
 
-@pytest.fixture
-def filled(server: Server) -> Server:
+def fill(server: Server) -> Server:
     server("PUT", "/ray")
     for name in random.Random(1).sample(NAMES, len(NAMES)):
         assert server("PUT", f"/ray/{quote(name)}", b"x").status_code == 200
     return server
 
 
+@pytest.fixture
+def filled(server: Server) -> Server:
+    return fill(server)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests that only read."""
+    server = Server(tmp_path_factory.mktemp("objects"))
+    yield fill(server)
+    server.die()
+
+
 @pytest.mark.parametrize(
     "prefix", ["", "a", "a/", "a/b", "a/b/", "b", "b/", "ä", "q", "a/b\ufffd", "z\ufffd"]
 )
 @pytest.mark.parametrize("size", ["1000", "2"])
-def test_a_listing_has_every_name_with_its_prefix_in_order(filled: Server, prefix: str, size: str) -> None:
+def test_a_listing_has_every_name_with_its_prefix_in_order(unchanged: Server, prefix: str, size: str) -> None:
     expected = sorted(name for name in NAMES if name.startswith(prefix))
-    assert names(filled, prefix=prefix, **{"max-keys": size}) == (expected, [])
+    assert names(unchanged, prefix=prefix, **{"max-keys": size}) == (expected, [])
 
 
-def test_folders_stand_for_what_is_in_them(filled: Server) -> None:
-    assert names(filled, prefix="a", delimiter="/") == (["a", "a-b", "a0"], ["a/"])
-    assert names(filled, delimiter="/")[1] == ["a/", "b/", "ä/"]
+def test_folders_stand_for_what_is_in_them(unchanged: Server) -> None:
+    assert names(unchanged, prefix="a", delimiter="/") == (["a", "a-b", "a0"], ["a/"])
+    assert names(unchanged, delimiter="/")[1] == ["a/", "b/", "ä/"]
 
 
 def test_what_is_deleted_written_again_or_restored_is_listed_as_it_is(filled: Server) -> None:
