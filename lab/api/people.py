@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from lab.api.base import Limits, Number, Strict
+from lab.api.base import Limits, Strict
 
 FAULTS = ("kill", "stop", "rank-kill", "gpu-sick")
 """Faults that the gateway injects: they reach nothing beside the node that one job trains on."""
 
 NOT_YET = "wait until it trains"
 """Advice of a refusal that ends by itself."""
+
+HOUR = 3600
+Seconds: TypeAlias = Annotated[int, Limits(ge=0, le=HOUR)] | Annotated[float, Limits(ge=0, le=HOUR)]
+"""Times of a fault, which keeps the whole class from others."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,8 @@ class FaultOrder(Strict):
     leave_down: bool = False
     """Leave it down until somebody starts it."""
     after_epoch: int | None = None
-    after_seconds: Number | None = None
-    duration: Number | None = None
+    after_seconds: Seconds | None = None
+    duration: Seconds | None = None
 
 
 @dataclass(frozen=True)

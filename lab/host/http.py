@@ -26,6 +26,9 @@ UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 """OpenSSL's word for a certificate that is refused."""
 
 
+UNREAD_HEADER = "X-Raylab-Unread"
+"""Header of an answer that was given before the whole body of its request had come."""
+
 REFUSED_HEADER = "x-raylab-refused"
 """Header of an answer 403 that refuses the act, and not the token, which was right."""
 

@@ -273,9 +273,11 @@ def write_owned(path: Path, document: object) -> None:
 
     Raises SetupError.
     """
-    write_private(path, json.dumps(document, indent=1))
+    fresh, there = path.with_name(f".{path.name}.new"), path.parent
+    write_private(fresh, json.dumps(document, indent=1))
     with contextlib.suppress(OSError):
-        os.chown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
+        os.chown(fresh, there.stat().st_uid, there.stat().st_gid)
+    os.replace(fresh, path)  # nobody meets it before it is its owner's
 
 
 def _hash(token: str) -> str:

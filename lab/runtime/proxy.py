@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.errors import PortTakenError, UnsupportedError, UsageError
+from lab.host.http import UNREAD_HEADER
 from lab.runtime import ports
 from lab.topology import LabSpec
 from lab.topology.address import Address, bracketed
@@ -29,10 +30,13 @@ class Route:
     paths: tuple[str, ...]
     home: str
     """The page there that `/` leads to."""
+    body_bytes: int = 0
+    """Largest body that is passed on; 0 leaves that to the service."""
 
 
 ROUTES = (
-    Route("hub", ("/hub", "/hub/*", "/user/*"), "/hub/"),
+    Route("hub", ("/hub", "/hub/*"), "/hub/", 1 << 20),
+    Route("hub", ("/user/*",), "/hub/"),
     Route(
         "gateway",
         (
@@ -46,8 +50,12 @@ ROUTES = (
 )
 """No other path is answered. `/` leads to the home of the first that the lab has."""
 
-READ_HEADERS, IDLE = "10s", "2m"
-"""How long a request's first lines may take, and a connection may wait for the next request."""
+READ_HEADERS, IDLE = "60s", "2m"
+"""How long a request's first lines may take, and a connection may wait for the next request.
+
+Caddy gives the handshake of TLS as long as the first lines, and hangs up on those that take longer: of three
+hundred clients at the same time on a busy machine, many took more than 10 s.
+"""
 
 LOG = {
     "format": "filter",
@@ -58,6 +66,9 @@ LOG = {
     },
 }
 """Lines of the log, without tokens of people: Caddy itself leaves out those in headers that it knows."""
+
+SAID = ("X-Real-Ip", "X-Scheme")
+"""Headers of a client's own that JupyterHub would believe before those in which Caddy says the same."""
 
 COMMAND = ("run", "--config")
 """What Caddy is called with, before the file of its settings."""
@@ -86,7 +97,7 @@ def settings(
     is the folder of the authority.
     """
     here = {"host": [address.host]}
-    ways = [_way({**here, "path": list(route.paths)}, _pass_on(dial)) for route, dial in upstreams]
+    ways = [_way({**here, "path": list(route.paths)}, *_pass_on(route, dial)) for route, dial in upstreams]
     ways.append(_way({**here, "path": ["/"]}, _answer(302, Location=[upstreams[0][0].home])))
     policies = [{"default_sni": address.host, "fallback_sni": address.host}]
     outside = _server(listen, ways, tls_connection_policies=policies)
@@ -134,20 +145,32 @@ def _server(listen: str, ways: Sequence[object], **more: object) -> dict[str, ob
         "read_header_timeout": READ_HEADERS,
         "idle_timeout": IDLE,
         "routes": [*ways, {"handle": [_answer(404, "there is no such page\n")]}],
+        # what is left of a body that was refused is no request
+        "errors": {"routes": [{"handle": [{**_answer("{http.error.status_code}"), "close": True}]}]},
         **more,
     }
 
 
-def _way(match: Mapping[str, object], handler: Mapping[str, object]) -> dict[str, object]:
-    return {"match": [match], "handle": [handler], "terminal": True}
+def _way(match: Mapping[str, object], *handlers: Mapping[str, object]) -> dict[str, object]:
+    return {"match": [match], "handle": handlers, "terminal": True}
 
 
-def _pass_on(dial: str) -> dict[str, object]:
+def _pass_on(route: Route, dial: str) -> Iterator[dict[str, object]]:
     """Pass on at once what comes, for logs and pages that go on; Caddy says for whom it asks."""
-    return {"handler": "reverse_proxy", "upstreams": [{"dial": dial}], "flush_interval": -1}
+    if route.body_bytes:
+        yield {"handler": "request_body", "max_size": route.body_bytes}
+    yield {
+        "handler": "reverse_proxy",
+        "upstreams": [{"dial": dial}],
+        "flush_interval": -1,
+        "headers": {
+            "request": {"delete": list(SAID)},
+            "response": {"set": {"Connection": ["close"]}, "require": {"headers": {UNREAD_HEADER: ["1"]}}},
+        },
+    }
 
 
-def _answer(status: int, body: str = "", **headers: list[str]) -> dict[str, object]:
+def _answer(status: int | str, body: str = "", **headers: list[str]) -> dict[str, object]:
     return {"handler": "static_response", "status_code": status, "body": body, "headers": headers}
 
 

@@ -30,6 +30,14 @@ REFUSED = (401, 403, 404, 405)
 ENDED = 409
 """Status of an order that is allowed, to a job that has ended: nothing is done, and the next may ask, too."""
 
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+"""Headers of what a table calls the method UPGRADE: GET for a WebSocket."""
+
 LED_TO = ("hub", "gateway", "s3")
 """Ports whose paths are tried at the address as they are; of these `s3` is not led to."""
 
@@ -94,9 +102,13 @@ class Visitor:
         method, path = place.fill(way.path).split()
         bearer = Path(place.ray).read_text().strip() if way.by == "ray" else self.token
         url, proof = place.url(way.port) + path, place.fill(way.proof)
+        method, headers = ("GET", dict(UPGRADE)) if method == "UPGRADE" else (method, {})
         if way.by == "cookie":
-            return _served(self._ask(method, url), proof)
-        headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+            answer = self._ask(method, url, headers=headers)
+            self.browser.session.close()  # a WebSocket takes no further request
+            return _served(answer, proof)
+        if bearer:
+            headers["Authorization"] = f"Bearer {bearer}"
         body = place.fill(way.body) or None
         return _served(self._ask_without_cookies(method, url, headers=headers, data=body), proof)
 

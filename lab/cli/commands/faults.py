@@ -98,6 +98,10 @@ def _list(app: App) -> None:
     "--leave-down", is_flag=True,
     help="Leave the node down until somebody starts it (`labctl restart`); do not follow the recovery.",
 )  # fmt: skip
+@click.option(
+    "--spare-others", is_flag=True,
+    help="Refuse a node on which, at that moment, a job of another namespace runs, too.",
+)  # fmt: skip
 @control_option
 @click.option(
     "--list", "listing", is_flag=True,
@@ -118,6 +122,7 @@ def fault_inject(
     timeout: float | None,
     detach: bool,
     leave_down: bool,
+    spare_others: bool,
     control: bool,
     listing: bool,
     **place: str | None,
@@ -153,6 +158,7 @@ def fault_inject(
         after_seconds=after,
         duration=duration,
         timeout=timeout,
+        spare_others=spare_others,
         leave_down=leave_down,
         parameters=values.numbers(pairs),
     )

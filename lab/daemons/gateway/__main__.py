@@ -29,6 +29,12 @@ from lab.store import ObjectStore
 
 LISTEN = "127.0.0.1:8280"
 
+BACKLOG = 1024
+"""Connections that may wait to be accepted; those beyond are not answered until their client tries again."""
+
+KEPT_SECONDS = 180.0
+"""Life of an idle connection: longer than the proxy's own 120 s, or a request on its way would be lost."""
+
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
@@ -58,7 +64,10 @@ def _run(app: object, host: str, port: int) -> None:
 
     assert isinstance(app, web.Application)
     try:
-        web.run_app(app, host=host, port=port, access_log=None, print=log, shutdown_timeout=2.0)
+        web.run_app(
+            app, host=host, port=port, access_log=None, print=log, shutdown_timeout=2.0,
+            backlog=BACKLOG, keepalive_timeout=KEPT_SECONDS,
+        )  # fmt: skip
     except OSError as error:
         hint = "choose another --listen"
         raise PortTakenError(f"cannot listen on {host}:{port}: {error.strerror}", hint) from error

@@ -63,12 +63,14 @@ class Breaker:
     async def kill(self, job: str, may_hit: Callable[[str], bool], order: FaultOrder) -> str:
         """Break a node on which a job of Ray's trains; returns its service. RefusedError, ClusterError.
 
-        `may_hit` tells if another job may lose something by that.
+        `may_hit` tells if another job may lose something by that; one without a name is anybody's.
         """
         argv = arguments(order)
         held = await asyncio.to_thread(self._held)
         self._refuse_second()
         node = aim(job, held, may_hit, order.target)
+        if not may_hit(""):  # others may have come to the node when the moment for it has come
+            argv = (*argv, "--spare-others")
         argv = ("fault-inject", node, "--job", job, "--timeout", LONGEST, "--json", *argv)
         self._latest = UnderWay(job, node, self._start(argv))
         return node

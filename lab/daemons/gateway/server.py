@@ -21,7 +21,7 @@ from lab.daemons.gateway.tokens import FORWARDED, Seldom, Slowdown, origin, toke
 from lab.daemons.gateway.upstream import Body, HttpUpstream, Reply
 from lab.errors import LabError, StateError
 from lab.host.clock import MONOTONIC, WALL, Clock
-from lab.host.http import ATTEMPTS_HEADER
+from lab.host.http import ATTEMPTS_HEADER, UNREAD_HEADER
 from lab.host.loops import HEALTH
 from lab.people.registry import Person, Registry
 
@@ -111,6 +111,17 @@ class Site:
         self._routes = Routes(access, self._jobs)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
+        """The answer to a request. After one that did not wait for all of a body the connection ends.
+
+        The rest would be read as the next request, by the proxy, too.
+        """
+        response = await self._answered(request)
+        if not request.content.is_eof():
+            response.headers[UNREAD_HEADER] = "1"
+            response.force_close()
+        return response
+
+    async def _answered(self, request: web.Request) -> web.StreamResponse:
         if request.path == HEALTH:  # the one page without a token
             return _response(Reply(200, b"{}"))
         try:
@@ -121,9 +132,7 @@ class Site:
             self._say_damaged(error.message)
             return _refusal(request, error)
         except (SlowError, TooLargeError, TooManyError) as error:
-            response = _refusal(request, error)
-            response.force_close()  # the rest of the body is not read
-            return response
+            return _refusal(request, error)
 
     async def _served(self, request: web.Request) -> web.StreamResponse:
         """The answer to a request of whoever bears a token. Raises StateError, and what `Bodies` raises."""

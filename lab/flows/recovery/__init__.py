@@ -28,6 +28,7 @@ from lab.flows.recovery.trigger import (
     ended,
     live_job,
     refuse_leaving_down,
+    refuse_others,
     take_aim,
     wait_for_trigger,
 )
@@ -73,6 +74,8 @@ def inject(
         sampler.start()
     try:
         aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
+        if request.spare_others:
+            refuse_others(watch, aim.target)
         injection = Injection(watch, fault, aim, parameters, on_moment, request)
         try:
             injection.run(to_the_end=wait)

@@ -37,9 +37,10 @@ def ask(
 
     Raises NotFoundError; RefusedError with who would be hit; what `answer` raises for a receipt.
     """
-    if request.parameters or request.timeout is not None:
+    if request.parameters or request.timeout is not None or request.spare_others:
         raise UnsupportedError(
-            "in a class a fault takes neither -p nor --timeout", lab.view.advice(["fault-inject"], "")
+            "in a class a fault takes neither -p nor --timeout nor --spare-others",
+            lab.view.advice(["fault-inject"], ""),
         )
     job = request.job or _only_job(lab)
     order = FaultOrder(

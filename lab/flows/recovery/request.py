@@ -30,6 +30,8 @@ class FaultRequest:
     job makes progress, see lab.flows.recovery.patience."""
     ending: float = 3600.0
     """Deadline for the job to end once it has recovered, where a timeout is given."""
+    spare_others: bool = False
+    """Refuse, at the moment of injection, a node on which a job of another namespace holds something."""
     leave_down: bool = False
     """Leave the node down until somebody starts it, and do not follow the recovery."""
     parameters: Mapping[str, float] = field(default_factory=dict)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lab.cluster.allocation import holdings, read
 from lab.cluster.api import Node, infeasible
 from lab.cluster.jobs import Job
 from lab.cluster.placement import Placement, place
+from lab.cluster.queues import WORKLOAD
 from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError, WaitTimeoutError
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.flows.recovery.patience import Patience
@@ -100,6 +102,16 @@ def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_mo
         f"labctl jobs logs {watch.submission_id}; "
         + ("labctl status" if limit is None else "a longer wait: --timeout 10m, or none"),
     )
+
+
+def refuse_others(watch: Watch, target: str) -> None:
+    """Refuse a node on which a job of another namespace holds something. RefusedError, ClusterError."""
+    snapshot = read(watch.lab.api)
+    spaces = {job.submission_id: job.metadata.get(WORKLOAD, "").partition("/")[0] for job in snapshot.jobs}
+    mine, there = spaces.get(watch.submission_id), {h.job for h in holdings(snapshot) if h.service == target}
+    if others := sorted(job for job in there if spaces.get(job) != mine):
+        message = f"{target} would be lost to {', '.join(others)}, too"
+        raise RefusedError(message, "wait until your job has a node of its own, or ask your teacher")
 
 
 def _refuse_lost(watch: Watch, wanted: str) -> None:

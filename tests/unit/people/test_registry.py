@@ -220,3 +220,15 @@ def test_a_list_of_an_earlier_labctl_has_nobody_with_a_link(tmp_path: Path) -> N
     registry = Registry(tmp_path)
     assert registry.bearer(ann.token) == ann.person
     assert registry.redeem(registry.grant(LINK, ["ann"])["ann"]) == ann.person
+
+
+def test_a_list_is_its_owners_before_anybody_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's labctl changes it, and the gateway in a container reads it at any moment."""
+    registry, seen = Registry(tmp_path), list[bool]()
+    (ann,) = added(registry, ANN)
+    monkeypatch.setattr("os.chown", lambda *_: seen.append(registry.bearer(ann.token) == ann.person))
+    again = Registry(tmp_path).reset("ann")
+    assert seen == [True], "the one that is handed over is not the one that is read"
+    assert registry.bearer(again.token) == again.person

@@ -12,6 +12,7 @@ import pytest
 
 from lab.daemons.gateway.routes import Routes
 from lab.errors import LabError, PortTakenError, UnsupportedError, UsageError
+from lab.host.http import UNREAD_HEADER
 from lab.runtime import proxy
 from lab.topology import LabSpec
 from lab.topology.address import Address
@@ -160,6 +161,11 @@ def test_one_port_is_open_and_nobody_can_change_the_settings() -> None:
     assert made["admin"] == {"disabled": True, "config": {"persist": False}}
 
 
+def test_a_handshake_on_a_busy_machine_may_take_a_minute() -> None:
+    outside = settings()["apps"]["http"]["servers"]["address"]
+    assert outside["read_header_timeout"] == "60s"
+
+
 def test_a_path_that_is_in_no_route_is_not_answered() -> None:
     ways = settings(HERE, "gateway")["apps"]["http"]["servers"]["address"]["routes"]
     assert all(way["match"][0]["host"] == [HERE.host] for way in ways[:-1])
@@ -173,9 +179,29 @@ def test_the_first_page_is_the_hub_where_there_is_one(ports: tuple[str, ...], ho
     ways = settings(HERE, *ports)["apps"]["http"]["servers"]["address"]["routes"]
     first = next(way["handle"][0] for way in ways if way.get("match", [{}])[0].get("path") == ["/"])
     assert (first["status_code"], first["headers"]["Location"]) == (302, [home])
-    assert [way["handle"][0]["upstreams"][0]["dial"] for way in ways[:-2]] == [
-        f"{name}:1" for name in sorted(ports, reverse=True)
-    ]
+    dials = [way["handle"][-1]["upstreams"][0]["dial"] for way in ways[:-2]]
+    assert list(dict.fromkeys(dials)) == [f"{name}:1" for name in sorted(ports, reverse=True)]
+
+
+def test_no_client_says_for_whom_it_asks() -> None:
+    ways = settings(HERE, "gateway", "hub")["apps"]["http"]["servers"]["address"]["routes"]
+    for way in ways[:-2]:
+        assert way["handle"][-1]["headers"]["request"]["delete"] == ["X-Real-Ip", "X-Scheme"]
+
+
+def test_a_connection_ends_where_the_rest_of_a_body_would_be_the_next_request() -> None:
+    ways = settings(HERE, "gateway")["apps"]["http"]["servers"]["address"]["routes"]
+    headers = ways[0]["handle"][-1]["headers"]["response"]
+    assert headers["require"] == {"headers": {UNREAD_HEADER: ["1"]}}
+    assert headers["set"] == {"Connection": ["close"]}
+
+
+def test_what_would_keep_a_body_in_memory_gets_no_large_one() -> None:
+    server = settings(HERE, "gateway", "hub")["apps"]["http"]["servers"]["address"]
+    ways, (refusal,) = server["routes"], server["errors"]["routes"]
+    sizes = {path: way["handle"][0].get("max_size") for way in ways[:-2] for path in way["match"][0]["path"]}
+    assert (sizes["/hub/*"], sizes["/user/*"], sizes["/api/*"]) == (1 << 20, None, None)
+    assert refusal["handle"][0]["close"], "the rest of the body would be read as the next request"
 
 
 def test_every_page_of_the_gateway_is_reached() -> None:

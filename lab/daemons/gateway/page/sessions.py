@@ -55,7 +55,8 @@ class Sessions:
         if match is None or person is None or person.leaving:
             return None
         session = self._session(person, content, int(match[2]))
-        good = hmac.compare_digest(session.cookie.encode(), f"{content}.{signature}".encode())
+        said = f"{content}.{signature}".encode(errors="surrogateescape")  # as aiohttp decodes headers
+        good = hmac.compare_digest(session.cookie.encode(), said)
         over = session.ends_at <= self._clock() or session.cookie in self._ended
         return session if good and not over else None
 

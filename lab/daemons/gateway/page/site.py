@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
 from lab.cluster.api import known_shape
 from lab.daemons.gateway.access import Access, Asked, ForbiddenError
-from lab.daemons.gateway.bodies import BODY_SECONDS, SlowError, TooLargeError, Turns, read_body
+from lab.daemons.gateway.bodies import BODY_SECONDS, Turns, read_body
 from lab.daemons.gateway.page.model import HEALTH, JOBS, NODES, QUEUES, WORKLOADS, Cell, Look
 from lab.daemons.gateway.page.receipts import ReceiptReader
 from lab.daemons.gateway.page.records import receipt_tables, verdict_tone
@@ -142,10 +142,7 @@ class ClassPage:
             status = next((status for kind, status in STATUSES if isinstance(error, kind)), 502)
             if isinstance(error, StateError):  # its message quotes the list
                 error = StateError("the list of the class cannot be read", "tell your teacher")
-            response = self._html(status, "message", said=error.message, hint=error.hint)
-            if isinstance(error, (SlowError, TooLargeError)):
-                response.force_close()
-            return response
+            return self._html(status, "message", said=error.message, hint=error.hint)
 
     async def _answer(self, request: web.Request) -> web.Response:
         page = request.path.removeprefix(PAGE).removeprefix("/")
@@ -313,7 +310,7 @@ def _check_origin(headers: Mapping[str, str]) -> None:
     """Refuse a form of another site, as browsers tell it; the key of a form is asked besides."""
     site = headers.get("Sec-Fetch-Site", "same-origin")
     origin, host = headers.get("Origin"), headers.get("Host", "")
-    if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != host):
+    if site not in ("same-origin", "none") or origin not in (None, f"http://{host}", f"https://{host}"):
         raise ForbiddenError(
             "this form was sent by another site", "open the page itself, and use its buttons"
         )

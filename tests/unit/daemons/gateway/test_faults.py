@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,11 @@ def test_a_teacher_kills_where_the_fewest_are_hit() -> None:
 
 
 def test_who_may_kill_under_whose_job(school: Class, tmp_path: Path) -> None:
-    killed, killing = [], Killing()
+    killed, killing = list[tuple[str, str, bool]](), Killing()
     held = [holding("ann-digits", "ray-worker-0")]
 
     def start(argv: Sequence[str]) -> Killing:
-        killed.append((argv[1], argv[3]))
+        killed.append((argv[1], argv[3], "--spare-others" in argv))
         return killing
 
     breaks = Breaker(lambda: tuple(held), start, tmp_path)
@@ -94,7 +95,7 @@ def test_who_may_kill_under_whose_job(school: Class, tmp_path: Path) -> None:
     reply = school.ask("ann", "POST", FAULT)
     assert (reply.status, "lost to ben-food, too" in reply.text) == (409, True)
     assert school.ok("tom", "POST", FAULT) == {"killed": "ray-worker-0"}
-    assert killed == [("ray-worker-0", "ann-digits")] * 2
+    assert killed == [("ray-worker-0", "ann-digits", True), ("ray-worker-0", "ann-digits", False)]
 
 
 def test_only_a_lab_of_processes_is_broken_from_here(school: Class) -> None:
@@ -122,6 +123,31 @@ def test_of_two_kills_at_the_same_time_one_is_refused(tmp_path: Path) -> None:
     answers = asyncio.run(both())
     assert killed == ["ray-worker-0"]
     assert sorted(type(answer).__name__ for answer in answers) == ["RefusedError", "str"]
+
+
+def test_of_two_starts_at_the_same_time_one_is_refused(school: Class, tmp_path: Path) -> None:
+    asked, both = list[tuple[str, ...]](), threading.Event()
+
+    def start(argv: Sequence[str]) -> Killing:
+        asked.append(tuple(argv))
+        if len(asked) < 2:
+            both.wait(0.2)  # a second one has this long to come in between
+        both.set()
+        return Killing()
+
+    access = Access(school.registry, school.queue, school.ray, Breaker(tuple, start, tmp_path))
+    school.routes = Routes(access, RayJobs(access))
+    school.submit("ann", "digits", 900)
+    school.world.run(5)
+    memo = {LEFT_DOWN: True}
+    ActiveFaults(tmp_path).keep(ActiveFault("stop", "ray-worker-0", "ann-digits", 5.0, 0, 0.0, memo=memo))
+
+    async def twice() -> list[int]:
+        order = school.asked("ann", "POST", "/nodes/ray-worker-0/start")
+        replies = await asyncio.gather(*(school.routes.answer(order) for _ in range(2)))
+        return sorted(reply.status for reply in replies)
+
+    assert (asyncio.run(twice()), asked) == ([200, 409], [("restart", "ray-worker-0")])
 
 
 def test_a_person_says_which_fault_where_and_when() -> None:
@@ -165,7 +191,7 @@ def test_a_fault_is_followed_by_whoever_may_read_the_job(school: Class, tmp_path
     order = json.dumps({"kind": "stop", "target": "ray-worker-0", "leave_down": True}).encode()
     assert school.ok("ann", "POST", FAULT, order) == {"killed": "ray-worker-0"}
     assert asked[-1][:2] == ("fault-inject", "ray-worker-0")
-    assert asked[-1][-2:] == ("--fault=stop", "--leave-down")
+    assert asked[-1][-3:] == ("--fault=stop", "--leave-down", "--spare-others")
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / SAID).write_text("+0.0 s fault\n")
     (tmp_path / FOLDER / PRINTED).write_text("{}")
@@ -174,7 +200,8 @@ def test_a_fault_is_followed_by_whoever_may_read_the_job(school: Class, tmp_path
     running.ended = 0
     assert school.ok("eva", "GET", FAULT) == {**begun, "code": 0, "printed": "{}"}
     assert school.ask("ben", "GET", FAULT).status == 403
-    for wrong in ({"kind": "head-kill"}, {"kind": 3}, {"more": 1}, {"duration": "long"}):
+    odd: tuple[dict[str, object], ...] = ({"duration": "long"}, {"duration": 3601}, {"after_seconds": 1e9})
+    for wrong in ({"kind": "head-kill"}, {"kind": 3}, {"more": 1}, *odd):
         assert school.ask("ann", "POST", FAULT, json.dumps(wrong).encode()).status == 400
 
 

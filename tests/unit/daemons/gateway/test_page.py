@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.daemons.gateway.page.sessions import COOKIE, SESSION_SECONDS
+from lab.daemons.gateway.page.sessions import COOKIE, SESSION_SECONDS, Sessions
 from lab.people.registry import FILE, SERVER, Registry
 from lab.store.base import Store
 from tests.unit.daemons.gateway.browser import Browser, Room
@@ -258,6 +258,25 @@ def test_a_form_of_another_site_is_refused(room: Room, headers: dict[str, str]) 
         assert room.runs("ann/ann-digits")
 
     room.visit(story, "ann")
+
+
+def test_an_origin_that_is_no_address(room: Room) -> None:
+    async def story(browser: Browser) -> None:
+        assert (await browser("sign-in", {}, Origin="http://[")).status == 403
+
+    room.visit(story, "")
+
+
+def test_a_cookie_that_is_no_text(room: Room) -> None:
+    kept: dict[str, str] = {}
+
+    async def story(browser: Browser) -> None:
+        kept.update(browser.cookies)
+
+    room.visit(story, "ann")
+    sessions = Sessions(room.school.registry, "of ray", room.clock)
+    assert sessions.of(kept) is not None
+    assert sessions.of({COOKIE: f"{kept[COOKIE]}\udcff"}) is None
 
 
 @pytest.mark.parametrize("query", ["act=stop", "act=burn&on=ann/x", "act=hold&on=ann/x", "act=stop&on=a/b/c"])

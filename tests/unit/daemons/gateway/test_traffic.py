@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from aiohttp import ClientSession, WSCloseCode, web
 from aiohttp.test_utils import TestServer
 
 from lab.daemons.gateway import bodies
+from lab.daemons.gateway.__main__ import BACKLOG
 from lab.daemons.gateway.access import Access
 from lab.daemons.gateway.server import MOST_TAILS, Site, make_app
 from lab.daemons.gateway.tokens import Slowdown
@@ -136,6 +138,20 @@ def test_a_body_that_does_not_come_is_given_up(street: Street, monkeypatch: pyte
     assert on(street, use).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize(("sent", "unread"), [(b"", True), (b"x" * 100, False)])
+def test_what_is_left_of_a_body_is_no_next_request(street: Street, sent: bytes, unread: bool) -> None:
+    async def use(street: Street) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", street.port)
+        writer.write(IDLE.replace("Authorization", "X-None").format("/jobs", "").encode() + sent)
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        return head
+
+    head = on(street, use)
+    assert head.startswith(b"HTTP/1.1 401 ")
+    assert (b"X-Raylab-Unread: 1" in head, b"Connection: close" in head) == (unread, unread)
+
+
 def test_a_token_that_ends_while_the_body_comes_is_refused(
     street: Street, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +206,21 @@ def test_so_many_logs_at_a_time(street: Street) -> None:
             assert await street.submit("ann") == 200
 
     on(street, use)
+
+
+def test_three_hundred_who_come_while_it_is_busy_are_connected() -> None:
+    async def come() -> None:
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=BACKLOG)
+        await site.start()
+        address = runner.addresses[0]
+        with contextlib.ExitStack() as stack:  # all this time nothing is accepted
+            for _ in range(300):
+                stack.enter_context(socket.create_connection(address, timeout=0.5))
+        await runner.cleanup()
+
+    asyncio.run(come())
 
 
 def test_the_gateway_as_it_is_run(street: Street) -> None:

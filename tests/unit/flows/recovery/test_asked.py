@@ -97,7 +97,12 @@ def test_which_job_is_meant_has_to_be_clear(anns: Drill, rows: Any, words: str) 
 
 
 def test_what_only_the_labs_owner_can_say_is_refused(anns: Drill) -> None:
-    for request in (FaultRequest(timeout=3.0), FaultRequest(parameters={"check": 1.0})):
+    refused = (
+        FaultRequest(timeout=3.0),
+        FaultRequest(parameters={"check": 1.0}),
+        FaultRequest(spare_others=True),
+    )
+    for request in refused:
         with pytest.raises(UnsupportedError, match="neither -p nor --timeout"):
             asked(anns, Gateway(), request)
 

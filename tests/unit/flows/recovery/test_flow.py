@@ -11,6 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from lab.cluster.allocation import Snapshot
+from lab.cluster.allocation.snapshot import Task
+from lab.cluster.queues import WORKLOAD
 from lab.errors import (
     EngineError,
     LabDownError,
@@ -34,6 +37,7 @@ from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
 from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
 from tests.fakes import FakeRuntime
+from tests.unit.fakes import job
 from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
 
@@ -722,6 +726,27 @@ def test_a_node_is_left_down_until_somebody_starts_it(world: Drill, kind: str) -
     assert world.healthy()
     assert left_undone(world.runtime, world.runtime.status()).down == ()
     assert ActiveFaults(world.runtime.folder()).lasting() == ()
+
+
+@pytest.mark.parametrize(("space", "spared"), [("ben", True), ("ann", False)])
+def test_who_came_to_the_node_while_the_fault_waited_is_spared(
+    world: Drill, monkeypatch: pytest.MonkeyPatch, space: str, spared: bool
+) -> None:
+    Training(world, epochs=20)
+    jobs = (
+        job(JOB, "RUNNING", metadata={WORKLOAD: "ann/x"}),
+        job("other", "RUNNING", driver_id="02", metadata={WORKLOAD: f"{space}/y"}),
+    )
+    task = Task("t", "RUNNING", "02", world.node_id(W0), {"CPU": 1.0})
+    snapshot = Snapshot(world.api.nodes(), jobs, (), (), (task,))
+    monkeypatch.setattr("lab.flows.recovery.trigger.read", lambda _: snapshot)
+    if not spared:
+        assert world.inject(after_epoch=2, spare_others=True).fault.target == W0
+        return
+    with pytest.raises(RefusedError, match="lost to other, too"):
+        world.inject(after_epoch=2, spare_others=True)
+    assert world.healthy()
+    assert "fault" not in world.moment_keys()
 
 
 def test_a_node_that_was_left_down_and_runs_again_can_be_broken_again(world: Drill) -> None:
