@@ -231,7 +231,7 @@ def but_nothing_of(place: str, own: Sequence[str]) -> str:
 
 
 def also_kept(lab: Lab) -> str:
-    """Name people's homes (in containers: while the lab is up) and lessons' results that go too; may be empty."""
+    """Name homes (in containers: while the lab is up) and results of lessons that go too; may be empty."""
     said = ""
     with contextlib.suppress(LabError):
         if people := lab.runtime.homes().count():

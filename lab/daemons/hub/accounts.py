@@ -16,8 +16,9 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -42,7 +43,10 @@ FURNISH = (
 )
 
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+class Run(Protocol):
+    """Runs a command: see lab.host.command.run."""
+
+    def __call__(self, argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]: ...
 
 
 def claim(home: Path, reserved: int) -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,9 +37,10 @@ def test_a_number_is_nobody_elses_and_not_that_of_the_owner_of_the_list(
     ("person", "name"), [("ann", "ann"), ("root", "class-root"), ("mail", "class-mail"), ("tty", "class-tty")]
 )
 def test_a_user_is_called_as_the_person_and_never_as_one_of_the_image(person: str, name: str) -> None:
-    ran: list[tuple[str, ...]] = []
+    ran: list[Sequence[str]] = []
 
-    def run(argv: tuple[str, ...], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+        assert timeout > 0
         ran.append(argv)
         return subprocess.CompletedProcess(argv, 0, "", "")
 
@@ -50,7 +52,8 @@ def test_a_user_is_called_as_the_person_and_never_as_one_of_the_image(person: st
 
 
 def test_a_user_who_is_there_is_not_made_again_and_one_that_cannot_be_made_is_an_error() -> None:
-    def fail(argv: tuple[str, ...], **_: object) -> subprocess.CompletedProcess[str]:
+    def fail(argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+        assert timeout > 0
         return subprocess.CompletedProcess(argv, 4, "", "useradd: UID 987654 is not unique\n")
 
     assert accounts.account("ann", 0, Path("/homes/ann"), fail) == "root"
