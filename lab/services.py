@@ -75,7 +75,7 @@ class Service:
     addressed: bool = False
     """Only a lab with an `address` has it."""
     hub: bool = False
-    """Only a lab of processes with `hub` has it."""
+    """Only a lab with `hub` has it."""
     is_node: bool = False
     """A node of the Ray cluster."""
 

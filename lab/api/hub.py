@@ -14,6 +14,12 @@ FOLDER = "hub"
 HOMES = "homes"
 """Folder in it with a home for each person."""
 
+DROP_IN = "jupyterhub_config.py"
+"""File of the teacher's in the folder of the hub, which the hub reads last."""
+
+HOMES_INSIDE = "/var/lib/raylab/hub/homes"
+"""Folder of the people's homes in a container of the hub."""
+
 
 def homes(lab: Path) -> Path:
     """The folder of the people's homes in the folder of a lab."""
@@ -26,7 +32,13 @@ class HubSettings:
 
     lab: str
     folder: str
-    """Folder of its state, and of the people's homes."""
+    """Folder of its state."""
+    homes: str
+    """Folder of the people's homes."""
+    tools: str
+    """Folder with the `labctl` of people's terminals in its `bin`."""
+    drop_in: str
+    """File of the teacher's that is read last, if it is there."""
     people: str
     """Folder of the list of people."""
     mark: str
@@ -47,3 +59,9 @@ class HubSettings:
     """Folder of data sets."""
     page: str = ""
     """Address of the class's page, as a browser has it."""
+    listen: str = ""
+    """Address that the proxy before the hub listens on, where that is not `host`."""
+    trusted: tuple[str, ...] = ("127.0.0.1/32",)
+    """Networks from which it believes another proxy for whom it asks, and by which scheme."""
+    accounts: bool = False
+    """Each person's server runs as a Unix user of her own: the hub is root, in a container of its own."""

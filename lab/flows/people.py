@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kueue.writing import VERSION, key_of, objects
-from lab.api.hub import homes
-from lab.errors import LabDownError, NotFoundError, RefusedError, StateError, WaitTimeoutError
+from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
 from lab.host.quantities import plural
@@ -143,25 +141,13 @@ class Classroom:
             for prefix in work(name) if delete else ():
                 self._lab.store.delete_prefix(prefix)
             if delete:
-                self._delete_home(name)
+                self._lab.runtime.homes().delete(name)
             self.registry.forget(name)
         return Removal(name, stopped, objects, delete)
 
-    def home(self, name: str) -> Path:
-        """A person's home in the hub; there is none before her server was first started."""
-        return homes(self._lab.runtime.folder()) / name
-
-    def _delete_home(self, name: str) -> None:
-        """Delete a person's home, if she has one; her server, which ends with her token, may still run."""
-        home = self.home(name)
-        gone = home.with_name(f".{name}.removed")
-        try:
-            if home.exists():
-                home.rename(gone)
-        except OSError as error:
-            message = f"cannot delete {home}: {error.strerror}"
-            raise StateError(message, "check its owner; then try again") from error
-        shutil.rmtree(gone, ignore_errors=True)
+    def has_home(self, name: str) -> bool:
+        """True for a person with a home in JupyterHub. Raises LabDownError."""
+        return self._lab.runtime.homes().has(name)
 
     def objects(self, name: str) -> int:
         """Number of stored objects of a person, ledgers of her jobs included. Raises StoreError."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.api.light import restore
-from lab.errors import NotFoundError, RefusedError, StateError
+from lab.errors import NotFoundError, RefusedError, SetupError, StateError
 from lab.host.clock import WALL, Clock
 from lab.host.files import lock, write_private
 from lab.host.reading import read_json
@@ -224,7 +224,9 @@ class Registry:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Person]]:
         """The list to change; it is written at the end, unless something was raised."""
-        with lock(self.path.with_suffix(".lock"), "changing the class", patience=PATIENCE_SECONDS):
+        path = self.path.with_suffix(".lock")
+        with lock(path, "changing the class", patience=PATIENCE_SECONDS):
+            _hand_over(path)
             known = dict(self.people())
             yield known
             people = [dataclasses.asdict(known[name]) for name in sorted(known)]
@@ -273,11 +275,19 @@ def write_owned(path: Path, document: object) -> None:
 
     Raises SetupError.
     """
-    fresh, there = path.with_name(f".{path.name}.new"), path.parent
-    write_private(fresh, json.dumps(document, indent=1))
+    partial = path.with_name(f".{path.name}.new")
+    write_private(partial, json.dumps(document, indent=1))
+    _hand_over(partial)  # nobody meets it before it is its owner's
+    try:
+        partial.replace(path)
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}", "check its owner") from error
+
+
+def _hand_over(path: Path) -> None:
+    """Make the owner of a file's folder its owner; no-op for whoever may not, and owns the folder."""
     with contextlib.suppress(OSError):
-        os.chown(fresh, there.stat().st_uid, there.stat().st_gid)
-    os.replace(fresh, path)  # nobody meets it before it is its owner's
+        os.chown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
 
 
 def _hash(token: str) -> str:

@@ -33,6 +33,7 @@ from lab.topology import (
 
 if TYPE_CHECKING:
     from lab.evidence.receipt.model import Source
+    from lab.runtime.homes import Homes
 
 OnProgress = Callable[[Progress], None]
 
@@ -347,6 +348,13 @@ class Runtime(NodeControl):
         """The reason why services of this runtime cannot reach an address; empty where they can."""
         del url
         return ""
+
+    def homes(self) -> Homes:
+        """The homes of the people of a class with JupyterHub. Raises LabDownError."""
+        from lab.api.hub import homes
+        from lab.runtime.homes import Homes
+
+        return Homes(homes(self.folder()))
 
     def store_owner(self) -> Credentials:
         """The root key of the lab's object store. Raises UnsupportedError where this runtime has none."""

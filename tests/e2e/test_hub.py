@@ -17,12 +17,13 @@ import requests
 from lab.flows.lessons.evidence import read_records
 from lab.flows.lessons.results import in_store
 from lab.host.jupyter import INDEX
-from lab.people.registry import FOLDER, LINK, Registry
+from lab.people.registry import FOLDER, Registry
 from lab.runtime import ports
 from lab.services import HUB
 from lab.store.below import StoreBelow
 from tests.e2e.browser import Browser, processes_of
 from tests.e2e.harness import PATIENCE, UP, Bench
+from tests.e2e.hubs import check_jobs, check_links
 from tests.waiting import eventually
 
 pytest.importorskip("jupyterhub", reason="needs the group `hub`: JupyterHub is not installed")
@@ -44,23 +45,14 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     }
     ann, ben = Browser(endpoints.address, "ann", endpoints.authority), Browser(endpoints.hub, "ben")
 
-    _check_links(bench, ann, ben, links, tokens)
+    check_links(bench, ann, ben, links, tokens)
     for person in (ann, ben):
         person.open_lab()
     _check_secrets(bench, ann, tokens)
     _check_home(bench, ann)
     _check_first_lesson(bench, ann, tmp_path)
 
-    code, said = ann.type("ray job submit --submission-id first -- python -c 'print(6 * 7)'")
-    assert (code, "42" in said, "succeeded" in said) == (0, True, True), said
-    code, said = ben.type("labctl submit --detach --quiet -- sleep 600")
-    assert code == 0, said
-    job = said.split()[-1]
-    assert job.startswith("ben-")
-    code, said = ann.type(f"labctl jobs stop {job}")
-    assert (code, "this job is ben's" in said) == (11, True), said
-    code, said = ben.type(f"labctl jobs stop {job}")
-    assert (code, "STOPPED" in said) == (0, True), said
+    check_jobs(ann, ben)
 
     _check_kill(bench, ann)
     _check_button(bench, ben)
@@ -74,31 +66,6 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     bench.labctl("down")
     assert notebook.exists()
     assert not bench.processes()
-
-
-def _check_links(
-    bench: Bench, ann: Browser, ben: Browser, links: dict[str, str], tokens: dict[str, str]
-) -> None:
-    """A link signs in once, before its end, and only with the form; so do name and token."""
-    assert ann.session.post(links["ann"], timeout=PATIENCE).status_code == 403  # no XSRF
-    assert ann.follow(links["ann"]).ok
-    assert ann.signed_in
-    assert "/hub/" in ann.get("/").url
-    assert "Sign in" in ann.get("/class/").text
-    signed_in_by = [cookie for cookie in ann.session.cookies if cookie.name != "_xsrf"]
-    assert [cookie.secure for cookie in signed_in_by] == [True] * len(signed_in_by) != []
-    other = Browser(ann.hub, "ann", ann.trusted)
-    refused = other.follow(links["ann"])
-    assert (refused.status_code, "used already" in refused.text) == (403, True)
-    registry = Registry(bench.folder / FOLDER)
-    code = registry.grant(LINK, ["ann"], 1.0)["ann"]
-    assert other.follow(f"{ann.hub}/hub/invite?code={code}").status_code == 403
-    assert other.sign_in("ann", tokens["ben"]).status_code == 403
-    assert not other.signed_in
-    assert ben.sign_in("ben", tokens["ben"]).ok
-    assert ben.signed_in
-    assert ann.get("/user/ben/lab").status_code in (403, 404)
-    assert ann.get("/hub/admin").status_code == 403
 
 
 def _check_secrets(bench: Bench, ann: Browser, tokens: dict[str, str]) -> None:

@@ -46,6 +46,7 @@ def compose(file: str) -> dict[str, Any]:
 FILES = {
     **compose("gcs-ft.yaml"),
     **compose("address.yaml"),
+    **compose("hub.yaml"),
     **compose("class.yaml"),
     **compose("lab.yaml"),
 }
@@ -53,10 +54,6 @@ FILES = {
 
 PUBLISHED_BY = {PROMETHEUS: METRICS, ALERTMANAGER: METRICS}
 """Service -> the one that stands before it, and refuses foreign host names."""
-
-
-IN_FILES = [service for service in SERVICES if not service.hub]
-"""All but the hub, which only a lab of plain processes has."""
 
 
 def written(service: Service) -> dict[str, Any]:
@@ -67,10 +64,10 @@ def written(service: Service) -> dict[str, Any]:
 
 def test_the_compose_files_have_these_services_and_the_one_that_prepares_the_store() -> None:
     names = {name for name in FILES if not name.startswith(WORKER)} | {WORKER}
-    assert names == {service.name for service in IN_FILES} | {SETUP}
+    assert names == {service.name for service in SERVICES} | {SETUP}
 
 
-@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
     if service.addressed:
         (address,) = written(service)["ports"]
@@ -86,7 +83,7 @@ def test_a_service_publishes_the_ports_of_its_row(service: Service) -> None:
     assert written(service).get("ports", []) == expected
 
 
-@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_a_service_starts_after_those_of_its_row(service: Service) -> None:
     needs = set(written(service).get("depends_on", ()))
     if service.name == HEAD:
@@ -96,7 +93,7 @@ def test_a_service_starts_after_those_of_its_row(service: Service) -> None:
     assert all(names.index(name) < names.index(service.name) for name in service.after)
 
 
-@pytest.mark.parametrize("service", IN_FILES, ids=lambda service: service.name)
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_a_service_can_say_whether_it_serves(service: Service) -> None:
     """Over HTTP on its published port, by Ray's node list, or else by a health check in its container."""
     asked = service.is_node or (service.health and any(port.published for port in service.ports))

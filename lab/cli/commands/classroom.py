@@ -121,7 +121,7 @@ def remove(app: App, name: str, keep: bool, yes: bool) -> None:
     classroom.registry.get(name)
     if not keep and not yes:
         count = plural(classroom.objects(name), "stored object")
-        home = ", and her home in JupyterHub" if classroom.home(name).exists() else ""
+        home = ", and her home in JupyterHub" if classroom.has_home(name) else ""
         app.confirm(f"--delete-work deletes, for good: {count} of {name}{home}")
     done = classroom.remove(name, delete=not keep)
     if app.out.as_json(done):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.api.hub import homes
 from lab.cli import documents, format, render, values
 from lab.cli.address_options import address_options, reached, words
 from lab.cli.commands.gpus import gpu_options, say_plan
@@ -183,7 +182,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     own = own_objects(lab) if volumes else ()
     if volumes and not yes:
         what = but_nothing_of(place, own) if place else stored(lab)
-        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{also_kept(lab.name)}")
+        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{also_kept(lab)}")
     why = "" if volumes else collect(lab)
     progress = ProgressLines(app.out).progress
     try:
@@ -231,13 +230,15 @@ def but_nothing_of(place: str, own: Sequence[str]) -> str:
     return f"logs and secrets{before}, but nothing of {place}, which is not its own,"
 
 
-def also_kept(name: str) -> str:
-    """Name the people's homes and the lessons' results that --volumes would delete too; may be empty."""
-    people = sum(1 for _ in homes(home() / name).glob("[a-z]*"))
-    said = f", and {plural(people, 'home')} of people in JupyterHub" if people else ""
-    kept = sum(1 for _ in (home() / name / "lessons").glob("lesson-*.json"))
-    results = f", and the results of {plural(kept, 'lesson')}; hand them in first: labctl lesson report"
-    return f"{said}{results}" if kept else said
+def also_kept(lab: Lab) -> str:
+    """Name homes (in containers: while the lab is up) and results of lessons that go too; may be empty."""
+    said = ""
+    with contextlib.suppress(LabError):
+        if people := lab.runtime.homes().count():
+            said = f", and {plural(people, 'home')} of people in JupyterHub"
+    if kept := sum(1 for _ in (home() / lab.name / "lessons").glob("lesson-*.json")):
+        said += f", and the results of {plural(kept, 'lesson')}; hand them in first: labctl lesson report"
+    return said
 
 
 @click.command(cls=LabCommand)

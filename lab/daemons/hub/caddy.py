@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,17 +22,19 @@ ONE_ANSWER = {
 for each server that starts, and a request that was on its way on one of them would be lost."""
 
 
-def caddy_settings(listen: str, folder: Path, targets: Mapping[str, str]) -> dict[str, object]:
+def caddy_settings(
+    listen: str, folder: Path, targets: Mapping[str, str], trusted: Sequence[str]
+) -> dict[str, object]:
     """Settings of a Caddy that listens there; `targets` has URLs by the beginnings of paths.
 
-    The longest beginning decides. Of what comes from this machine, as from the class's own proxy, it believes
-    who asked and by which scheme.
+    The longest beginning decides. Of what comes from the networks `trusted`, as from the class's own proxy,
+    it believes who asked and by which scheme.
     """
     ordered = sorted(targets.items(), key=lambda item: -len(item[0]))
     server = {
         "listen": [listen],
         "automatic_https": {"disable": True},
-        "trusted_proxies": {"source": "static", "ranges": ["127.0.0.1/32"]},
+        "trusted_proxies": {"source": "static", "ranges": list(trusted)},
         "routes": [ONE_ANSWER, *(_route(spec, target) for spec, target in ordered)],
     }
     return {

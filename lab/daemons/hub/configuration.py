@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 KEY = "auth_state.key"
 """File with the key of what the hub keeps of a sign-in."""
 
-DROP_IN = "jupyterhub_config.py"
-"""File of the teacher's in the hub's folder, which is read last: any authenticator of JupyterHub, for one."""
-
 CULLER = "idle-culler"
 POLL_SECONDS = 10
 """Pause between two looks at a server, and so the longest time that it outlives its person's token."""
@@ -39,14 +36,18 @@ REFRESH_SECONDS = 30
 def configure(c: Config, settings: HubSettings) -> None:
     """Set what the class needs. Raises SetupError."""
     folder = make_private(Path(settings.folder))
-    write_labctl(folder)
-    own, there = f"http://{settings.host}:{settings.api_port}", f"http://{settings.host}:{settings.port}"
+    homes = make_private(Path(settings.homes))
+    if settings.accounts:
+        homes.chmod(0o711)  # people pass through it, each to her own
+    write_labctl(Path(settings.tools))
+    own = f"http://{settings.host}:{settings.api_port}"
+    there = f"http://{settings.listen or settings.host}:{settings.port}"
     hub = c.JupyterHub
     hub.bind_url, hub.hub_bind_url = there, own
     hub.trusted_downstream_ips = [settings.host]
     hub.db_url = f"sqlite:///{folder / 'jupyterhub.sqlite'}"
     hub.cookie_secret_file = str(folder / "cookie_secret")
-    hub.proxy_class = leading(folder, environment.program("caddy") or "caddy")
+    hub.proxy_class = leading(folder, environment.program("caddy") or "caddy", settings.trusted)
     hub.authenticator_class = signing_in(Path(settings.people))
     hub.spawner_class = serving(settings)
     hub.template_paths = [str(Path(__file__).parent / "templates")]
@@ -81,10 +82,10 @@ def configure(c: Config, settings: HubSettings) -> None:
     c.Spawner.notebook_dir = f"~/{WORK}"
     c.Spawner.poll_interval = POLL_SECONDS
     c.Spawner.http_timeout = c.Spawner.start_timeout = 120
-    if (folder / DROP_IN).exists():
+    if (drop_in := Path(settings.drop_in)).exists():  # any authenticator of JupyterHub, for one
         from traitlets.config.loader import PyFileConfigLoader
 
-        c.merge(PyFileConfigLoader(DROP_IN, path=str(folder)).load_config())
+        c.merge(PyFileConfigLoader(drop_in.name, path=str(drop_in.parent)).load_config())
 
 
 def _key(path: Path) -> bytes:

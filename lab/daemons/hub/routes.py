@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -32,6 +32,7 @@ class CaddyProxy(Proxy):
 
     folder: Path
     caddy: str
+    trusted: Sequence[str]
     process: subprocess.Popen[bytes] | None = None
     watch: PeriodicCallback | None = None
     lock: asyncio.Lock
@@ -109,13 +110,13 @@ class CaddyProxy(Proxy):
 
     def _settings(self) -> dict[str, object]:
         targets = {spec: str(route["target"]) for spec, route in self.routes.items()}
-        return caddy_settings(urlsplit(self.public_url).netloc, self.folder, targets)
+        return caddy_settings(urlsplit(self.public_url).netloc, self.folder, targets, self.trusted)
 
     def _environment(self) -> dict[str, str]:
         """Caddy keeps nothing in the home of whoever started the lab."""
         return {**os.environ, "HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)}
 
 
-def leading(folder: Path, caddy: str) -> type[CaddyProxy]:
-    """The proxy whose socket is in this folder, and that is this program."""
-    return type("CaddyProxy", (CaddyProxy,), {"folder": folder, "caddy": caddy})
+def leading(folder: Path, caddy: str, trusted: Sequence[str]) -> type[CaddyProxy]:
+    """The proxy whose socket is in this folder, that is this program, and that believes those networks."""
+    return type("CaddyProxy", (CaddyProxy,), {"folder": folder, "caddy": caddy, "trusted": trusted})

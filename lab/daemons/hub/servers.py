@@ -9,9 +9,10 @@ import resource
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from jupyterhub.spawner import LocalProcessSpawner
+from jupyterhub.spawner import LocalProcessSpawner, set_user_setuid
 
 from lab.api.hub import HubSettings
+from lab.daemons.hub import accounts
 from lab.daemons.hub.settings import (
     KEPT,
     MEMORY_BYTES,
@@ -42,19 +43,32 @@ class PersonServer(LocalProcessSpawner):
     """Step of a start that is waited for."""
     token_at = 0.0
     """Time of the token of the person for whom it was started."""
+    uid = 0
+    """Number of the Unix user that it runs as, where the hub has users of its own."""
+    account = ""
+    """The name of that user."""
 
     async def start(self) -> tuple[str, int]:
         """Make her folder, give the server a token, and start it."""
         name = self.user.name
         person = self.registry.get(name)
         self.doing = "your folder and your copy of the notebooks"
-        await asyncio.to_thread(furnish, home_of(self.settings, name), Path(self.settings.workspace))
+        await self._move_in(home_of(self.settings, name), Path(self.settings.workspace))
         self.doing = "a token for your jobs"
         self._token = self.registry.grant(SERVER, [name])[name]
         self._person, self.token_at = person, person.token_at
         self.doing = "JupyterLab, until it answers; 5 to 30 seconds"
         address: tuple[str, int] = await super().start()
         return address
+
+    async def _move_in(self, home: Path, workspace: Path) -> None:
+        """Make her home and, where the hub has users of its own, the user whose it is."""
+        if not self.settings.accounts:
+            await asyncio.to_thread(furnish, home, workspace)
+            return
+        self.uid = accounts.claim(home, self.registry.path.parent.stat().st_uid)
+        self.account = await asyncio.to_thread(accounts.account, self.user.name, self.uid, home)
+        await asyncio.to_thread(accounts.furnish_as, self.uid, home, workspace)
 
     def get_env(self) -> dict[str, str]:
         """JupyterHub's variables for it, and hers."""
@@ -68,6 +82,7 @@ class PersonServer(LocalProcessSpawner):
 
     def make_preexec_fn(self, name: str) -> Callable[[], None]:
         home = str(home_of(self.settings, name))
+        become = set_user_setuid(self.account, chdir=False) if self.settings.accounts else None
 
         def prepare() -> None:
             os.umask(0o077)
@@ -76,6 +91,9 @@ class PersonServer(LocalProcessSpawner):
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             with contextlib.suppress(ValueError, OSError):  # a lower limit is there already
                 resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+            if become is not None:
+                accounts.limit()
+                become()
 
         return prepare
 
@@ -100,8 +118,11 @@ class PersonServer(LocalProcessSpawner):
 
     async def _end(self) -> None:
         name = self.user.name
-        mark = mark_of(self.settings, name)
-        await asyncio.to_thread(processes.end, None, mark, grace=GRACE_SECONDS)
+        if self.settings.accounts:
+            await asyncio.to_thread(accounts.end, self.uid)
+        else:
+            mark = mark_of(self.settings, name)
+            await asyncio.to_thread(processes.end, None, mark, grace=GRACE_SECONDS)
         self.registry.take_back(SERVER, name)
 
     async def progress(self) -> AsyncIterator[dict[str, object]]:
@@ -114,11 +135,12 @@ class PersonServer(LocalProcessSpawner):
             await asyncio.sleep(PROGRESS_SECONDS)
 
     def get_state(self) -> dict[str, object]:
-        return {**super().get_state(), "token_at": self.token_at}
+        return {**super().get_state(), "token_at": self.token_at, "uid": self.uid}
 
     def load_state(self, state: dict[str, float]) -> None:
         super().load_state(state)
         self.token_at = state.get("token_at", 0.0)
+        self.uid = int(state.get("uid", 0))
 
 
 def serving(settings: HubSettings) -> type[PersonServer]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.api.hub import HOMES, VARIABLE, HubSettings
+from lab.api.hub import VARIABLE, HubSettings
 from lab.api.light import restore
 from lab.daemons.gateway.submission import variables
 from lab.errors import UsageError
@@ -46,7 +46,7 @@ class Guesses(logging.Filter):
 
 def home_of(settings: HubSettings, person: str) -> Path:
     """The home of a person."""
-    return Path(settings.folder) / HOMES / person
+    return Path(settings.homes) / person
 
 
 def mark_of(settings: HubSettings, person: str) -> str:
@@ -82,7 +82,7 @@ def server_environment(settings: HubSettings, person: Person, token: str, path: 
         "RAYLAB_DATA": settings.data,
         CLASS_PAGE: settings.page,
         "RAYLAB_WORKSPACE": str(home_of(settings, person.name) / WORK),
-        **terminals(Path(settings.folder), path),
+        **terminals(Path(settings.tools), path),
         "PYTHONPATH": settings.modules,
         "JUPYTER_CONFIG_PATH": settings.jupyter,
         "HOME": str(home_of(settings, person.name)),
@@ -109,7 +109,6 @@ def furnish(home: Path, workspace: Path) -> None:
 
     Raises OSError, SetupError.
     """
-    make_private(home.parent)
     make_private(home).chmod(0o700)
     if (home / WORK).exists():
         return

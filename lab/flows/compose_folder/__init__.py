@@ -21,7 +21,7 @@ from lab.version import __version__
 HERE = Path(__file__).parent
 PARTS = ("compose", "docker", "forkserver", "kueue", "lab", "workspace")
 """Folders that go along."""
-FILES = ("requirements/image.txt", "requirements/standin.txt", "LICENSE")
+FILES = ("labctl.py", "requirements/image.txt", "requirements/standin.txt", "LICENSE")
 LEFT_OUT = ("__pycache__", "secrets", ".ipynb_checkpoints")
 OVERRIDE = "override.json"
 FIRST_RENDER = 128

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from lab.api import hub
 from lab.cluster import patches, ray_settings
 from lab.host.environment import packaged
 from lab.host.files import ROOT, data_folder
@@ -31,7 +32,7 @@ ANY_PORT = "0"
 """The engine publishes some free port."""
 
 PLACES = ("LAB_WORKSPACE", "LAB_ALERTMANAGER_CONFIG")
-TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", *PLACES)
+TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", "LAB_HUB_MEMORY", *PLACES)
 """Variables of the caller that a lab takes over, beside those of images; some are paths."""
 
 
@@ -61,6 +62,7 @@ def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
         *(["stock-ray.yaml"] if spec.stock_ray else []),
         *(["gcs-ft.yaml"] if spec.gcs_ft else []),
         *(["class.yaml"] if spec.classroom else []),
+        *(["hub.yaml"] if spec.hub else []),
         *([ADDRESS_FILE] if spec.address else []),
         *added,
         *(["s3.yaml"] if spec.s3 else []),
@@ -98,6 +100,7 @@ def env(
         "LAB_SECRETS": str(folder / "secrets"),
         "LAB_DATA": str(data_folder(folder.parent)),
         **({"LAB_PEOPLE": str(folder / FOLDER)} if spec.classroom else {}),
+        **({"LAB_HUB": str(folder / hub.FOLDER)} if spec.hub else {}),
         **(_address(spec.address, folder) if spec.address else {}),
         "LAB_UID": str(user[0]),
         "LAB_GID": str(user[1]),
@@ -117,6 +120,7 @@ def _address(address: Address, folder: Path) -> dict[str, str]:
         "LAB_PROXY": str(folder / proxy.FOLDER),
         "LAB_ADDRESS_LISTEN": bracketed(address.listen),
         "LAB_ADDRESS_PORT": str(address.port),
+        "LAB_CLASS_PAGE": f"{address.url}/class/",
     }
 
 

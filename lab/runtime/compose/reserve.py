@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from lab.api import hub
 from lab.errors import NotFoundError, SetupError, UnsupportedError
 from lab.host.files import ROOT, data_folder, hand_over, make_private, make_public, write_private
 from lab.host.secrets import files, load_or_make
@@ -26,6 +27,9 @@ from lab.topology.address import Address
 CONTAINER_USER = 1000
 """User of the containers when labctl runs as root."""
 
+PERSON = (65534, 65534)
+"""A user who owns nothing that is mounted, as those of people in the hub's container."""
+
 
 MOUNTED = {
     "lab": ("__init__.py", "probe/raylab_ledger/train.py"),
@@ -35,6 +39,7 @@ MOUNTED = {
     "compose/alertmanager": ("alertmanager.yml",),
     "compose/grafana/dashboards": ("lab.json",),
     "compose/jupyter": ("jupyter_server_config.json",),
+    "labctl.py": ("",),
 }
 """Folder of the checkout that is mounted -> files in it that stand for all the others."""
 
@@ -84,7 +89,7 @@ def write_files(
     if current.spec.address is not None:
         owned.append(folder / proxy.FOLDER)
         write_proxy(current.spec.address, project.services(current), folder / proxy.FOLDER)
-    for path in owned:
+    for path in (*owned, *([folder / hub.FOLDER] if current.spec.hub else [])):
         make_private(path)
     if os.geteuid() == 0:
         hand_over(files(secrets), *user)

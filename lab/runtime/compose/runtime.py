@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupError, UnsupportedError
+from lab.api import hub
+from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupError
 from lab.host.clock import WALL
 from lab.host.files import remove
 from lab.host.interrupts import held_back
@@ -26,8 +28,9 @@ from lab.runtime.compose.inspected import Container, seen
 from lab.runtime.compose.project_resources import Holdings
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.health import Seen, World
+from lab.runtime.homes import Homes, HomesInside
 from lab.runtime.hosted import HostedRuntime
-from lab.services import is_node
+from lab.services import HUB, is_node
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage, Vendor
 
 Images = Callable[[LabSpec, Mapping[str, str], bool], ResolvedImages]
@@ -106,8 +109,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         self, spec: LabSpec, on_progress: OnProgress, *, fetch: bool
     ) -> Iterator[tuple[ComposeState, bool]]:
         """The lab as it is, or as it is decided now, and whether nothing of it runs; no other labctl acts."""
-        if spec.hub:
-            raise UnsupportedError("--hub: JupyterHub does not run in containers", "add --runtime local")
         self._engine.check()
         with self._alone(f"starting lab {self.lab}", on_progress):
             containers = self._holdings.containers()
@@ -136,7 +137,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                 self._clear()
             if volumes:
                 self._holdings.remove_volumes()
-                for name in ("secrets", "lessons", FOLDER, proxy.FOLDER, state.FAILED):
+                for name in ("secrets", "lessons", FOLDER, hub.FOLDER, proxy.FOLDER, state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                 (self._folder / ports.FILE).unlink(missing_ok=True)
         return stopped
@@ -279,6 +280,9 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             raise LabDownError(f"{service} is {container.state}", f"`labctl restart {service}` starts it")
         return Execution(*self._engine.execute(container.id, argv, timeout, on_line))
 
+    def homes(self) -> Homes:
+        return HomesInside(partial(self.execute, HUB)) if self._up().spec.hub else super().homes()
+
     # Inside
 
     def _find(self) -> tuple[ComposeState | None, tuple[str, ...]]:
@@ -302,7 +306,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         """Decide everything for a lab of which nothing runs, and write it down."""
         spec = proxy.placed(spec, rights=False)  # the engine opens the port
         user = reserve.container_user(self._engine)
-        reserve.check_readable(user)
+        for who in (user, *([reserve.PERSON] if spec.hub else ())):
+            reserve.check_readable(who)
         shown = self._world.environ.get("LAB_WORKSPACE")
         note = reserve.workspace_note(user, Path(shown) if shown else workspace())
         chosen = self._images(spec, self._world.environ, fetch)

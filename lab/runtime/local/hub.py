@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from lab.api.hub import VARIABLE, HubSettings
+from lab.api.hub import DROP_IN, VARIABLE, HubSettings, homes
 from lab.host.files import ROOT
 from lab.host.workspace import workspace
 from lab.runtime.local import classroom
@@ -24,7 +24,7 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 
 NOTE = (
     "hub: all servers run as the user of labctl: whoever runs code in one can read the files of the others "
-    "and the lab's secrets"
+    "and the lab's secrets; in containers each person has a Unix user: --runtime compose"
 )
 
 
@@ -37,6 +37,9 @@ def variables(plan: ServicePlan) -> dict[str, str]:
     settings = HubSettings(
         lab=plan.spec.name,
         folder=str(plan.layout.hub),
+        homes=str(homes(plan.layout.folder)),
+        tools=str(plan.layout.hub),
+        drop_in=str(plan.layout.hub / DROP_IN),
         people=str(classroom.people(plan)),
         mark=plan.layout.mark(HUB),
         host=LOOPBACK,

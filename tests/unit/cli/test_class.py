@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.api.hub import homes
 from lab.cluster.queues import Queues
 from lab.errors import LessonError, RefusedError, SetupError, StoreError
 from lab.flows.lessons.report import make_report
@@ -378,7 +379,7 @@ def test_lessons_are_collected_and_shown(school: School, tmp_path: Path) -> None
 @pytest.mark.parametrize("keep", [True, False])
 def test_her_home_in_jupyterhub_is_kept_or_deleted_with_her_work(school: School, keep: bool) -> None:
     school.labctl.ok("class", "add", "ann")
-    home = school.classroom.home("ann")
+    home = homes(school.labctl.lab.runtime.folder()) / "ann"
     (home / "work").mkdir(parents=True)
     other = home.with_name("ben")
     other.mkdir()

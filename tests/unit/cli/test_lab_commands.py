@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from lab.api.hub import homes
 from lab.cli.commands import lab as module
 from lab.errors import MovedError, RefusedError, ServiceError, StateError, StoreError
 from lab.flows.doctor import Check
@@ -213,9 +214,9 @@ def test_volumes_are_kept_where_nobody_can_be_asked(labctl: Labctl, arguments: l
     assert labctl.changes() == []
 
 
-def test_homes_of_people_that_go_with_the_volumes_are_named(labctl: Labctl, tmp_path: Path) -> None:
+def test_homes_of_people_that_go_with_the_volumes_are_named(labctl: Labctl) -> None:
     for name in ("ann", "ben", ".zoe.removed"):
-        (tmp_path / "labs" / "raylab" / "hub" / "homes" / name).mkdir(parents=True)
+        (homes(labctl.lab.runtime.folder()) / name).mkdir(parents=True)
     said = labctl("down", "--volumes").stderr
     assert "every other stored object of lab raylab, and 2 homes of people in JupyterHub\n" in said
 

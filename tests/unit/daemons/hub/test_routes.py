@@ -32,7 +32,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(CaddyProxy, "_run", run)
     monkeypatch.setattr(CaddyProxy, "_load", load)
     monkeypatch.setattr(CaddyProxy, "_revive", revive)
-    return leading(tmp_path, "caddy")()
+    return leading(tmp_path, "caddy", ())()
 
 
 def test_routes_that_come_and_go_at_the_same_moment_are_all_known(proxy: Any) -> None:

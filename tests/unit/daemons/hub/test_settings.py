@@ -4,12 +4,14 @@ import dataclasses
 import json
 import logging
 import os
+import re
 import stat
 from pathlib import Path
 
 import pytest
+import yaml
 
-from lab.api.hub import VARIABLE, HubSettings
+from lab.api.hub import HOMES_INSIDE, VARIABLE, HubSettings
 from lab.daemons.hub.caddy import SOCKET, caddy_settings
 from lab.daemons.hub.settings import (
     KEPT,
@@ -23,12 +25,16 @@ from lab.daemons.hub.settings import (
 from lab.errors import UsageError
 from lab.people.registry import SERVER, Newcomer, Registry
 from lab.runtime.local.processes import MARK
+from tests.conftest import ROOT
 
 
 def settings(folder: Path) -> HubSettings:
     return HubSettings(
         lab="raylab",
         folder=str(folder / "hub"),
+        homes=str(folder / "hub" / "homes"),
+        tools=str(folder / "hub"),
+        drop_in=str(folder / "hub" / "jupyterhub_config.py"),
         people=str(folder / "people"),
         mark=f"{folder}:hub",
         host="127.0.0.1",
@@ -52,6 +58,19 @@ def test_what_labctl_says_is_what_the_hub_reads(tmp_path: Path) -> None:
             from_environment({VARIABLE: text})
     with pytest.raises(UsageError, match=VARIABLE):
         from_environment({})
+
+
+def test_the_compose_file_says_what_the_hub_reads() -> None:
+    service = yaml.safe_load((ROOT / "compose" / "hub.yaml").read_text())["services"]["hub"]
+    text = re.sub(r"\$\{LAB_\w+:-((?:[^{}]|\{\w+\})*)\}", r"\1", service["environment"][VARIABLE])
+    made = from_environment({VARIABLE: re.sub(r"\$\{LAB_\w+:-((?:[^{}])*)\}", r"\1", text)})
+    assert (made.lab, made.page) == ("raylab", "http://127.0.0.1:8280/class/")
+    assert made.accounts
+    assert made.homes == HOMES_INSIDE
+    assert not made.homes.startswith(f"{made.folder}/")  # which nobody but the hub may enter
+    mounted = {volume.split(":")[-2 if volume.endswith(":ro") else -1] for volume in service["volumes"]}
+    assert {made.people, made.workspace, made.jupyter, made.data, str(Path(made.drop_in).parent)} <= mounted
+    assert made.tools in mounted
 
 
 def test_a_server_has_the_keys_of_its_person_and_of_nobody_else(
@@ -128,10 +147,11 @@ def test_a_home_that_stood_open_is_closed(tmp_path: Path) -> None:
 
 def test_caddy_leads_the_longest_beginning_first_and_is_set_through_a_closed_socket(tmp_path: Path) -> None:
     targets = {"/": "http://127.0.0.1:8081", "/user/ann/": "http://127.0.0.1:4001"}
-    made = json.loads(json.dumps(caddy_settings("127.0.0.1:8000", tmp_path, targets)))
+    made = json.loads(json.dumps(caddy_settings("127.0.0.1:8000", tmp_path, targets, ("10.0.0.0/8",))))
     assert made["admin"]["listen"] == f"unix/{tmp_path / SOCKET}|0600"
     server = made["apps"]["http"]["servers"]["hub"]
     assert server["listen"] == ["127.0.0.1:8000"]
+    assert server["trusted_proxies"]["ranges"] == ["10.0.0.0/8"]
     first, *others = server["routes"]
     assert first["handle"][0]["response"]["set"] == {"Connection": ["close"]}
     assert "terminal" not in first

@@ -25,6 +25,7 @@ from lab.services import (
     ALERTMANAGER,
     GRAFANA,
     HEAD,
+    HUB,
     JUPYTER,
     METRICS,
     PORTS,
@@ -238,6 +239,20 @@ def test_a_class_with_an_address_has_its_proxy_and_publishes_that_one_port(tmp_p
     variables = project.env(current, tmp_path, (1000, 1000), {})
     assert variables["LAB_ADDRESS_LISTEN"] == "[2001:db8::7]"
     assert (variables["LAB_ADDRESS_PORT"], variables["LAB_PROXY"]) == ("8443", str(tmp_path / "proxy"))
+
+
+def test_a_class_with_a_hub_has_its_service_and_its_gateway_may_write_the_list(tmp_path: Path) -> None:
+    current = made(replace(spec(), classroom=True, hub=True))
+    assert current.files[-2:] == ("class.yaml", "hub.yaml")
+    assert HUB in project.services(current)
+    assert HUB not in project.services(made(replace(spec(), classroom=True)))
+    variables = project.env(current, tmp_path, (1000, 1000), {"LAB_HUB_MEMORY": "16g"})
+    assert (variables["LAB_HUB"], variables["LAB_HUB_MEMORY"]) == (str(tmp_path / "hub"), "16g")
+    services = yaml.safe_load((COMPOSE / "hub.yaml").read_text())["services"]
+    assert services["gateway"]["volumes"] == ["${LAB_PEOPLE:-./people}:/var/lib/raylab/people"]
+    address = replace(current.spec, address=Address("class.example.org", 8443, "192.0.2.7"))
+    page = project.env(made(address), tmp_path, (1000, 1000), {})["LAB_CLASS_PAGE"]
+    assert page == "https://class.example.org:8443/class/"
 
 
 def test_the_example_of_an_env_file_has_the_defaults_of_the_files() -> None:

@@ -17,7 +17,6 @@ from lab.errors import (
     RefusedError,
     ServiceError,
     SetupError,
-    UnsupportedError,
     WaitTimeoutError,
 )
 from lab.host.http import Reply
@@ -575,12 +574,3 @@ def test_ports_stay_the_same_over_down_and_up_unless_one_is_taken(
     assert f"port of s3: {new}, not {old} as before, which is taken by holder of {old}" in notes
     up.down(volumes=True)
     assert not folder.exists()
-
-
-def test_a_hub_is_refused_before_anything_starts(runtime: ComposeRuntime, docker: FakeDocker) -> None:
-    wanted = replace(spec(), classroom=True, hub=True)
-    for start in (runtime.up, runtime.prepare):
-        with pytest.raises(UnsupportedError, match="does not run in containers") as error:
-            start(wanted)
-        assert error.value.hint == "add --runtime local"
-    assert docker.done("start") == []

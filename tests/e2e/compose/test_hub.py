@@ -1,0 +1,147 @@
+"""JupyterHub in its container: ann and ben work as Unix users of their own, with a wall between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lab.api.hub import HOMES_INSIDE
+from lab.people.registry import FOLDER, Registry
+from lab.runtime import ports
+from lab.services import HUB
+from tests.e2e.browser import Browser
+from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
+from tests.e2e.harness import PATIENCE, UP
+from tests.e2e.hubs import check_jobs, check_links
+from tests.waiting import eventually
+
+FIRST = 20_000
+"""Smallest number of a person's user."""
+
+READ_PROCESSES = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
+
+PIDS = (
+    "import os, sys; from pathlib import Path\n"
+    "for path in Path('/proc').glob('[0-9]*'):\n"
+    "    words = (path / 'cmdline').read_bytes().decode().split('\\0') if path.exists() else []\n"
+    "    if {*sys.argv[1:]} <= {*words} and path.name != str(os.getpid()): print(path.name)"
+)
+"""Prints the processes that have all of these words among their arguments."""
+
+
+@pytest.mark.long
+def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None:
+    """Ann comes through the class's one address, ben on this machine."""
+    bench = make_container_bench()
+    address = ("--address", f"localhost:{ports.choose('gateway', None, (), usual=False)}")
+    start = (*UP, "--workers", "1", "--class", "--hub", *address)
+    said = bench.labctl(*start, timeout=UP_SECONDS)
+    assert "as the user of labctl" not in said.out + said.err
+    _check_container(bench)
+    endpoints = bench.lab.endpoints()
+    handed = bench.labctl("class", "add", "ann", "ben", "--json").document["people"]
+    tokens = {one["name"]: one["token"] for one in handed}
+    invited = bench.labctl("class", "invite", "--all", "--json").document["links"]
+    links = {one["name"]: one["link"] for one in invited}
+    ann, ben = Browser(endpoints.address, "ann", endpoints.authority), Browser(endpoints.hub, "ben")
+
+    check_links(bench, ann, ben, links, tokens)
+    for person in (ann, ben):
+        person.open_lab()
+    check_jobs(ann, ben)
+    uid = _check_walls(bench, ann, tokens)
+    _check_kill(bench, ann)
+
+    assert ben.type("nohup sleep 987 > /dev/null 2>&1 & echo kept > ~/kept; sync")[0] == 0
+    bench.labctl("class", "reset", "ben")
+    eventually(lambda: not _pids(bench, "sleep", "987"), PATIENCE, "all of ben's ends with his token")
+    assert bench.exec(HUB, "cat", f"{HOMES_INSIDE}/ben/kept") == "kept\n"
+    bench.labctl("class", "remove", "ben", "--delete-work", "--yes")
+    assert bench.exec(HUB, "ls", "-A", f"{HOMES_INSIDE}/ben") == ""
+
+    assert ann.type("echo mine > ~/note")[0] == 0
+    bench.labctl("down")
+    bench.labctl(*start, timeout=UP_SECONDS)
+    assert ann.signed_in
+    ann.open_lab()
+    assert ann.type("cat ~/note; id -u") == (0, f"mine\r\n{uid}\r\n")
+
+
+def _check_container(bench: ContainerBench) -> None:
+    """The hub has five capabilities, limits, and no secret."""
+    host = bench.containers()[HUB]["HostConfig"]
+    assert (host["Privileged"], host["CapDrop"], host["PidMode"]) == (False, ["ALL"], "")
+    added = {name.removeprefix("CAP_") for name in host["CapAdd"]}
+    assert added == {"CHOWN", "DAC_OVERRIDE", "KILL", "SETGID", "SETUID"}
+    assert any(option.startswith("no-new-privileges") for option in host["SecurityOpt"])
+    assert min(host["Memory"], host["PidsLimit"]) > 0
+    mounts = {mount["Destination"] for mount in bench.containers()[HUB]["Mounts"]}
+    assert not [path for path in mounts if "docker.sock" in path or path.startswith("/run/secrets")]
+
+
+def _check_walls(bench: ContainerBench, ann: Browser, tokens: dict[str, str]) -> int:
+    """From ann's terminal ben's things and the hub's are out of reach; returns the number of her user."""
+    code, said = ann.type("whoami; id -u; id -G; stat -c %a ~; grep -E 'CapEff|NoNewPrivs' /proc/self/status")
+    name, uid, groups, mode, capabilities, privileges = said.split("\r\n")[:6]
+    assert (code, name, groups, mode) == (0, "ann", uid, "700"), said
+    assert int(uid) >= FIRST
+    assert (capabilities.split()[1].strip("0"), privileges.split()[1]) == ("", "1")
+    people = Registry(bench.folder / FOLDER).people()
+    assert ann.type("cat ~/work/README.md > /dev/null")[0] == 0
+    for path in (
+        "~ben/work/README.md",
+        f"{HOMES_INSIDE}/ben",
+        "/var/lib/raylab/people/people.json",
+        "/var/lib/raylab/hub/state/jupyterhub.sqlite",
+        "/var/lib/raylab/hub/state/cookie_secret",
+        "/etc/raylab/hub/.",
+        "/proc/1/environ",
+    ):
+        code, said = ann.type(f"ls {path} && cat {path}")
+        assert (code != 0, "ermission denied" in said) == (True, True), (path, said)
+    code, said = ann.type("ls /run/secrets")
+    assert code != 0, said
+    _, everything = ann.type(READ_PROCESSES)
+    assert people["ann"].key.secret_key in everything
+    secrets = bench.runtime()._secrets()
+    forbidden = {
+        "ben's key": people["ben"].key.secret_key,
+        "ben's token": tokens["ben"],
+        "her own token": tokens["ann"],
+        "Ray's token": secrets.ray_token,
+        "the root key": secrets.root.secret_key,
+        "the training key": secrets.store.secret_key,
+    }
+    assert [what for what, secret in forbidden.items() if secret in everything] == []
+    assert "RAYLAB_PERSON=ben" not in everything
+    (server,) = [pid for pid in _pids(bench, "-m", "jupyterhub.singleuser") if _owner(bench, pid) != uid]
+    code, said = ann.type(f"kill -9 {server}")
+    assert (code != 0, "not permitted" in said) == (True, True), said
+    return int(uid)
+
+
+def _check_kill(bench: ContainerBench, ann: Browser) -> None:
+    """A hub that is killed is there again, without what it had left; her kernel goes on, she is signed in."""
+    kernel = ann.api("POST", "kernels", {"name": "python3"}).json()["id"]
+    container = bench.container(HUB)
+    (hub,) = _pids(bench, "jupyterhub", "--config")
+    bench.exec(HUB, "python", "-c", f"import os; os.kill({hub}, 9)")
+    eventually(lambda: hub not in _pids(bench, "jupyterhub", "--config"), PATIENCE, "the hub is killed")
+    eventually(lambda: bench.lab.status().healthy, PATIENCE, "the hub is healthy again")
+    assert ann.signed_in
+    eventually(lambda: ann.api("GET", "kernels").ok, PATIENCE, "her server is led to again")
+    assert [one["id"] for one in ann.api("GET", "kernels").json()] == [kernel]
+    assert bench.container(HUB) == container
+    assert len(_pids(bench, "jupyterhub", "--config")) == 1
+    assert len(_pids(bench, "run", "--config")) == 1  # Caddy's
+    assert len(_pids(bench, "-m", "jupyterhub_idle_culler")) == 1
+
+
+def _pids(bench: ContainerBench, *words: str) -> list[str]:
+    """The processes in the hub's container that have all of these words among their arguments."""
+    return bench.exec(HUB, "python", "-c", PIDS, *words).split()
+
+
+def _owner(bench: ContainerBench, pid: str) -> str:
+    return bench.exec(HUB, "stat", "-c", "%u", f"/proc/{pid}").strip()

@@ -1,0 +1,46 @@
+"""Steps of ann and ben in a class with JupyterHub, on any runtime."""
+
+from __future__ import annotations
+
+from lab.people.registry import FOLDER, LINK, Registry
+from tests.e2e.browser import Browser
+from tests.e2e.harness import PATIENCE, Shell
+
+
+def check_links(
+    bench: Shell, ann: Browser, ben: Browser, links: dict[str, str], tokens: dict[str, str]
+) -> None:
+    """A link signs in once, before its end, and only with the form; so do name and token."""
+    assert ann.session.post(links["ann"], timeout=PATIENCE).status_code == 403  # no XSRF
+    assert ann.follow(links["ann"]).ok
+    assert ann.signed_in
+    assert "/hub/" in ann.get("/").url
+    assert "Sign in" in ann.get("/class/").text
+    signed_in_by = [cookie for cookie in ann.session.cookies if cookie.name != "_xsrf"]
+    assert [cookie.secure for cookie in signed_in_by] == [True] * len(signed_in_by) != []
+    other = Browser(ann.hub, "ann", ann.trusted)
+    refused = other.follow(links["ann"])
+    assert (refused.status_code, "used already" in refused.text) == (403, True)
+    registry = Registry(bench.folder / FOLDER)
+    code = registry.grant(LINK, ["ann"], 1.0)["ann"]
+    assert other.follow(f"{ann.hub}/hub/invite?code={code}").status_code == 403
+    assert other.sign_in("ann", tokens["ben"]).status_code == 403
+    assert not other.signed_in
+    assert ben.sign_in("ben", tokens["ben"]).ok
+    assert ben.signed_in
+    assert ann.get("/user/ben/lab").status_code in (403, 404)
+    assert ann.get("/hub/admin").status_code == 403
+
+
+def check_jobs(ann: Browser, ben: Browser) -> None:
+    """Each submits a job out of a terminal, and stops her own only."""
+    code, said = ann.type("ray job submit --submission-id first -- python -c 'print(6 * 7)'")
+    assert (code, "42" in said, "succeeded" in said) == (0, True, True), said
+    code, said = ben.type("labctl submit --detach --quiet -- sleep 600")
+    assert code == 0, said
+    job = said.split()[-1]
+    assert job.startswith("ben-")
+    code, said = ann.type(f"labctl jobs stop {job}")
+    assert (code, "this job is ben's" in said) == (11, True), said
+    code, said = ben.type(f"labctl jobs stop {job}")
+    assert (code, "STOPPED" in said) == (0, True), said

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lab.daemons.hub import accounts
+from lab.daemons.hub.__main__ import keep
+from lab.errors import SetupError
+
+NOBODYS = 987_654
+"""A number that no user of a machine has."""
+
+
+@pytest.mark.parametrize(
+    ("owners", "reserved", "uid"),
+    [
+        ((), 1000, 20_000),
+        ((0, 1000), 1000, 20_000),
+        ((20_000, 0, 20_004, 20_001), 1000, 20_005),
+        ((), 20_000, 20_001),
+        ((20_000,), 20_001, 20_002),
+        ((20_000,), 70_000, 20_001),
+    ],
+)
+def test_a_number_is_nobody_elses_and_not_that_of_the_owner_of_the_list(
+    owners: tuple[int, ...], reserved: int, uid: int
+) -> None:
+    assert accounts.free(owners, reserved) == uid
+
+
+@pytest.mark.parametrize(
+    ("person", "name"), [("ann", "ann"), ("root", "class-root"), ("mail", "class-mail"), ("tty", "class-tty")]
+)
+def test_a_user_is_called_as_the_person_and_never_as_one_of_the_image(person: str, name: str) -> None:
+    ran: list[Sequence[str]] = []
+
+    def run(argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+        assert timeout > 0
+        ran.append(argv)
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    assert accounts.account(person, NOBODYS, Path("/homes/ann"), run) == name
+    ((program, *options),) = ran
+    assert (program, options[-1]) == ("useradd", name)
+    pairs = dict(pairwise(options))
+    assert (pairs["--uid"], pairs["--home-dir"]) == (str(NOBODYS), "/homes/ann")
+
+
+def test_a_user_who_is_there_is_not_made_again_and_one_that_cannot_be_made_is_an_error() -> None:
+    def fail(argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+        assert timeout > 0
+        return subprocess.CompletedProcess(argv, 4, "", "useradd: UID 987654 is not unique\n")
+
+    assert accounts.account("ann", 0, Path("/homes/ann"), fail) == "root"
+    with pytest.raises(SetupError, match="UID 987654 is not unique"):
+        accounts.account("ann", NOBODYS, Path("/homes/ann"), fail)
+
+
+def test_a_home_is_emptied_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
+    home, other = tmp_path / "ann", tmp_path / "ben"
+    (home / "work").mkdir(parents=True)
+    other.mkdir()
+    (other / "note").write_text("of ben")
+    for folder in (home, home / "work"):
+        (folder / "link").symlink_to(other)
+        (folder / ".note").write_text("of ann")
+    ended: list[int] = []
+    accounts.empty(home, ended.append)
+    assert ended == [os.getuid()]
+    assert list(home.iterdir()) == []
+    assert (other / "note").read_text() == "of ben"
+
+
+def test_a_hub_that_is_killed_is_started_again_until_it_ends_by_itself() -> None:
+    codes, cleared = [-9, -15, 1], []
+    assert keep(lambda: codes.pop(0), lambda: cleared.append(len(codes))) == 1
+    assert (codes, cleared) == ([], [2, 1])
