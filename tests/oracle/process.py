@@ -27,13 +27,9 @@ class Oracle:
     """The process, for as long as the block lasts."""
 
     def __init__(self, program: Path) -> None:
-        """Start it, where Ctrl-C does not reach it: it has to answer what it was asked."""
+        """Start it."""
         self._process = subprocess.Popen(
-            [str(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def __enter__(self) -> Oracle:
