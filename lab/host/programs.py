@@ -23,11 +23,11 @@ from lab.host import command
 from lab.host.files import lock
 from lab.host.quantities import format_duration
 
-BUILD_SECONDS = 900.0
-"""Timeout of a build. MinIO takes 4 minutes of one core."""
+BUILD_SECONDS = 3600.0
+"""Timeout of a build. MinIO takes 4 minutes of one core, and several times that where others compute, too."""
 
-DOWNLOAD_SECONDS = 600.0
-"""Timeout of the download of what a build needs."""
+DOWNLOAD_SECONDS = 1800.0
+"""Timeout of the download of what a build needs, and of reading all of its packages."""
 
 NOT_REACHED = re.compile(
     r'Get "https?://|dial tcp|unable to access|GOPROXY=off|reading https?://\S+: (?!404 |410 )[45]\d\d '

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
@@ -29,6 +30,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		os.Exit(1)
 	}
+	signal.Ignore(os.Interrupt) // Ctrl-C is for who asks, and still gets the answer; without input this ends
 	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := bufio.NewWriter(os.Stdout)
 	for {

@@ -11,6 +11,7 @@ from tests.golang import go_build
 from tests.oracle.draw import drawn
 from tests.oracle.judged import Decision, decided, differences, in_numbers
 from tests.oracle.objects import NOW, Object
+from tests.oracle.smallest import smallest
 
 SOURCE = Path(__file__).parent
 TRIES = 40
@@ -68,9 +69,16 @@ class Oracle:
         return wrong
 
 
-def differing(oracle: Oracle, numbers: Iterable[int], cycles: int = 1) -> Iterator[tuple[int, list[str]]]:
-    """Number and differences of the scenarios about which the lab decides otherwise."""
+def differing(oracle: Oracle, numbers: Iterable[int], cycles: int = 1) -> Iterator[str]:
+    """Each scenario about which the lab decides otherwise: number, differences, and its smallest form."""
     for number in numbers:
-        wrong = oracle.compare(*drawn(number, cycles))
+        objects, events = drawn(number, cycles)
+        wrong = oracle.compare(objects, events)
         if wrong:
-            yield number, wrong
+            kept = wrong[0].partition(":")[0]  # of the things that may differ, the same one
+
+            def differs(smaller: list[Object], events: list[Object] = events, kept: str = kept) -> bool:
+                return any(line.startswith(kept) for line in oracle.compare(smaller, events, tries=2))
+
+            least = map(json.dumps, smallest(objects, differs))
+            yield "\n".join((f"scenario {number}:", *wrong, "its smallest form:", *least))

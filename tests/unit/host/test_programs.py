@@ -184,8 +184,8 @@ HANGS = subprocess.TimeoutExpired((), 1)
         (Go("", "build"), SetupError, "tool cannot be built: exit code 1"),
         (Go("dial tcp: in the name of a test\n", "build"), SetupError, "tool cannot be built: dial tcp"),
         (Go("", "download", OSError(8, "Exec format error")), SetupError, "Exec format error"),
-        (Go("", "build", HANGS), SetupError, "tool cannot be built: not built after 15 min"),
-        (Go("", "download", HANGS), SourcesError, "its sources are not here after 10 min"),
+        (Go("", "build", HANGS), SetupError, "tool cannot be built: not built after 1 h"),
+        (Go("", "download", HANGS), SourcesError, "its sources are not here after 30 min"),
         (
             Go("go: example.org/tool@v1.2.3: dial tcp: no route to host\n", "download"),
             SourcesError,
