@@ -152,12 +152,8 @@ class Chaos:
         except BaseException as error:
             if not injection.happened:
                 raise
-            interrupted = isinstance(error, KeyboardInterrupt)
-            self._add(
-                step,
-                injection,
-                "the chaos run was " + ("interrupted" if interrupted else f"ended by {error!r}"),
-            )
+            how = "interrupted" if isinstance(error, KeyboardInterrupt) else f"ended by {error!r}"
+            self._add(step, injection, f"the chaos run was {how}")
             if not isinstance(error, LabError):
                 raise
         else:
