@@ -110,8 +110,12 @@ def chaos(
             below_one=below_one_worker,
         )
     lab = app.open()
-    with Story(app.out, live=False) as story:
-        result = run_chaos(lab, plan, story.moment, job=job_id or "", control=control)
+    try:
+        with Story(app.out, live=False) as story:
+            result = run_chaos(lab, plan, story.moment, job=job_id or "", control=control)
+    except KeyboardInterrupt:
+        app.out.note("no verdict; the job goes on: labctl jobs; a fault that is left: labctl heal")
+        raise
     if not app.out.as_json(plain(result.document())):
         show(app, result)
     finish(app, result)

@@ -28,6 +28,7 @@ from lab.flows.recovery import (
     run_control,
 )
 from lab.host.clock import WALL, Clock
+from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.services import is_worker
 from lab.topology import State
@@ -151,7 +152,8 @@ class Chaos:
         except BaseException as error:
             if not injection.happened:
                 raise
-            self._add(step, injection, f"an error interrupted the chaos run: {error!r}")
+            how = "interrupted" if isinstance(error, KeyboardInterrupt) else f"ended by {error!r}"
+            self._add(step, injection, f"the chaos run was {how}")
             if not isinstance(error, LabError):
                 raise
         else:
@@ -190,7 +192,8 @@ class Chaos:
 
     def _sum_up(self, began: float) -> ChaosResult:
         watch, stored = self._watch, self._stored
-        self._tell("judging", f"{sum(done.record is not None for done in self._done)} faults are judged")
+        faults = sum(done.record is not None for done in self._done)
+        self._tell("judging", plural(faults, "fault"))
         steps = judge_steps(watch, self._done, stored, self._problem)
         return ChaosResult(
             job=watch.submission_id,

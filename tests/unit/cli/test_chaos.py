@@ -188,6 +188,13 @@ def test_an_interrupt_of_the_control_run_leaves_the_verdicts_as_they_are(labctl:
     assert "goes on" not in shown.stderr
 
 
+def test_an_interrupt_of_the_judging_says_what_goes_on(labctl: Labctl) -> None:
+    answer(labctl, KeyboardInterrupt())
+    shown = labctl("chaos")
+    assert shown.exit_code == INTERRUPTED
+    assert "no verdict; the job goes on: labctl jobs; a fault that is left: labctl heal" in shown.stderr
+
+
 def test_without_a_job_it_is_refused_with_the_line_to_type(labctl: Labctl) -> None:
     shown = labctl("chaos")
     assert shown.exit_code == 11

@@ -605,6 +605,10 @@ def test_an_interrupt_undoes_the_fault_and_judges_what_was_done(world: Drill) ->
     assert isinstance(result.interrupt, KeyboardInterrupt)
     assert [step.step.kind for step in result.injected] == ["kill", "stop"]
     assert verdicts(result) == ["not-verified"] * 2
+    last = result.injected[-1].receipt
+    assert last is not None
+    assert last.reason.startswith("the chaos run was interrupted")
+    assert ("judging", "2 faults") in [(moment.key, moment.text) for moment in world.moments]
     assert world.healthy()
     assert result.document().interrupted
     assert not result.good
