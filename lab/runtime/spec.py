@@ -34,6 +34,7 @@ class Asked:
     gcs_ft: bool = False
     stock_ray: bool = False
     queued_only: bool = False
+    plain_names: bool = False
     classroom: bool = False
     address: Address | None = None
     hub: bool = False
@@ -54,6 +55,7 @@ class Asked:
             gcs_ft=usual.gcs_ft or self.gcs_ft,
             stock_ray=usual.stock_ray or self.stock_ray,
             queued_only=usual.queued_only or self.queued_only,
+            plain_names=usual.plain_names or self.plain_names,
             classroom=usual.classroom or self.classroom,
             address=self.address or usual.address,
             hub=usual.hub or self.hub,

@@ -31,6 +31,7 @@ WORDS = {
     "stock_ray": ("stock Ray", "Ray with the lab's changes"),
     "gcs_ft": ("head's state in Redis", "head's state in memory"),
     "queued_only": ("jobs only through queues", "jobs also past the queues"),
+    "plain_names": ("containers called like their services", "containers called after the lab"),
     "s3": ("objects in {0}", "an object store of its own"),
     "classroom": ("for a class", "for one person"),
     "address": ("{0.words}", "on this machine only"),
@@ -151,6 +152,8 @@ class LabSpec:
     """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""
     queued_only: bool = False
     """Stop jobs that are submitted to Ray past the queues."""
+    plain_names: bool = False
+    """Call containers as their services are called, as in the course."""
     classroom: bool = False
     """Serve people of a class, each with a token of her own, through the gateway."""
     address: Address | None = None

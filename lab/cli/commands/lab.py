@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, format, render, values
-from lab.cli.address_options import address_options, reached, words
+from lab.cli.class_options import class_options, reached, words
 from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
@@ -74,13 +74,8 @@ service_argument = click.argument(
     is_flag=True,
     help="Jobs only through queues: one that is submitted to Ray past them is stopped.",
 )
-@click.option(
-    "--class", "classroom",
-    is_flag=True,
-    help="For a class: a gateway serves jobs and queues to people with a token each; see `labctl class`.",
-)  # fmt: skip
-@address_options
-@click.option("--hub", is_flag=True, help="With --class: JupyterHub too, with a JupyterLab for each person.")
+@click.option("--plain-names", is_flag=True, help="Containers called ray-head and so on, as in the course.")
+@class_options
 @click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
@@ -97,6 +92,7 @@ def up(
     gcs_ft: bool,
     stock_ray: bool,
     queued_only: bool,
+    plain_names: bool,
     classroom: bool,
     address: Address | None,
     hub: bool,
@@ -115,6 +111,7 @@ def up(
         gcs_ft=gcs_ft,
         stock_ray=stock_ray,
         queued_only=queued_only,
+        plain_names=plain_names,
         classroom=classroom,
         address=address,
         hub=hub,

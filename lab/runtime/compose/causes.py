@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lab.errors import EngineError, LabError, SetupError
+from lab.errors import EngineError, LabError, RefusedError, SetupError
 from lab.host.environment import pip
 
 CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
@@ -28,6 +28,12 @@ CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
         EngineError,
         "Docker has no buildx here, which builds the images",
         "install the package docker-buildx-plugin (Debian and Ubuntu: docker-buildx)",
+    ),
+    (
+        r'container name "/(?P<what>[^"]+)" is already in use',
+        RefusedError,
+        "there is a container called {what} already",
+        "`docker ps -a` shows it: end that lab, or leave --plain-names out",
     ),
     (
         r"No space left on device|disk quota exceeded",

@@ -152,7 +152,7 @@ def _quoted(value: str) -> str:
 
 
 def override(state: ComposeState) -> Override:
-    """The override: other workers, shared GPUs, services that are left out. Empty for the usual lab."""
+    """The override: other workers, shared GPUs, services left out, plain names. Empty for the usual lab."""
     spec = state.spec
     fragment = compose_gpu(spec.gpu, spec.workers)
     added = dict(fragment.override.get("services", {}))
@@ -176,6 +176,8 @@ def override(state: ComposeState) -> Override:
             "command": list(worker_command(name, fragment.gpus_per_worker)),
             "environment": environment,
         }
+    for name in services(state) if spec.plain_names else ():
+        added[name] = {**added.get(name, {}), "container_name": name}
     return {"services": added} if added else {}
 
 

@@ -33,6 +33,11 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
     Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError, PatchError,
     UnsupportedError, SetupError, ServiceError.
     """
+    if spec.plain_names:
+        raise UnsupportedError(
+            "--plain-names: a lab of plain processes has no containers",
+            "leave it out, or use --runtime compose",
+        )
     if spec.gcs_ft and not find_redis():
         raise UnsupportedError(
             "--gcs-ft needs Redis, and there is no `redis-server` or `valkey-server` on PATH",

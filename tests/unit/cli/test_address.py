@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli import address_options
+from lab.cli import class_options
 from lab.flows.doctor.model import ProbedAddress
 from lab.topology import LabSpec
 from lab.topology.address import Address
@@ -60,7 +60,7 @@ def test_up_waits_for_the_certificate_of_a_public_authority(
     labctl: Labctl, monkeypatch: pytest.MonkeyPatch, error: str, warned: bool
 ) -> None:
     labctl.stub("lab.cli.commands.lab.provide")
-    monkeypatch.setattr(address_options, "CERTIFICATE_SECONDS", 0)
+    monkeypatch.setattr(class_options, "CERTIFICATE_SECONDS", 0)
     monkeypatch.setattr(
         "lab.flows.doctor.facts.ask_address", lambda address, authority: ProbedAddress(address, (), error)
     )

@@ -62,6 +62,15 @@ def test_one_worker_leaves_the_second_out() -> None:
     assert project.override(made(spec(workers=1))) == {"services": {worker(1): {"profiles": ["left-out"]}}}
 
 
+def test_containers_are_called_as_in_the_course_where_it_is_asked_for() -> None:
+    lab = made(replace(spec(workers=3), plain_names=True))
+    added = project.override(lab)["services"]
+    assert {name: service.get("container_name") for name, service in added.items()} == {
+        name: name for name in project.services(lab)
+    }
+    assert "extends" in added[worker(2)]
+
+
 def test_what_has_no_image_is_left_out() -> None:
     assert project.override(made(spec(), left_out=(GRAFANA,)))["services"] == {
         GRAFANA: {"profiles": ["left-out"]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import EngineError, LabError, SetupError
+from lab.errors import EngineError, LabError, RefusedError, SetupError
 from lab.runtime.compose.causes import failed
 from lab.runtime.compose.images import building, context
 from lab.runtime.compose.images.base import Host
@@ -223,6 +223,12 @@ def test_a_build_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
             SetupError,
             "no image registry",
             "build --offline",
+        ),
+        (
+            'Error response from daemon: Conflict. The container name "/ray-head" is already in use by "0a1"',
+            RefusedError,
+            "a container called ray-head already",
+            "--plain-names",
         ),
         ("toomanyrequests: You have reached your pull rate limit", SetupError, "too many", "docker login"),
         (

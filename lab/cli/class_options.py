@@ -1,4 +1,4 @@
-"""Options of `up` for the one address of a class, and what people are told of it."""
+"""Options of `up` for a class and its one address, and what people are told of that."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from lab.lab import Lab
 
 OPTIONS = (
+    click.option("--class", "classroom", is_flag=True,
+                 help="For a class: a gateway serves jobs and queues to people with a token each; "
+                 "see `labctl class`."),
+    click.option("--hub", is_flag=True,
+                 help="With --class: JupyterHub too, with a JupyterLab for each person."),
     click.option("--address", type=values.Text(), metavar="HOST[:PORT]",
                  help="With --class: open this one port to other machines, with TLS. [default PORT: 443]"),
     click.option("--listen", type=values.Text(), metavar="IP",
@@ -41,8 +46,8 @@ CERTIFICATE_SECONDS, CERTIFICATE_EVERY = 90, 2.0
 BELONG = ("--listen", "--tls-cert", "--tls-key", "--acme", "--acme-server")
 
 
-def address_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command --address and what belongs to it, as the one argument `address`."""
+def class_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command --class and --hub, and --address with its own as the one argument `address`."""
 
     @functools.wraps(command)
     def with_address(
