@@ -35,6 +35,7 @@ PROCESSES = 2048
 BADNESS = "500"
 """Where memory of the container ends, a process of a person's is killed before the hub."""
 
+USERADD = "/usr/sbin/useradd"  # which is not on the image's PATH
 USERADD_SECONDS, FURNISH_SECONDS = 30.0, 120.0
 
 FURNISH = (
@@ -78,7 +79,7 @@ def account(person: str, uid: int, home: Path, run: Run = command.run) -> str:
         return pwd.getpwuid(uid).pw_name
     name = f"class-{person}" if _known(person) else person
     who = ("--uid", str(uid), "--user-group", "--home-dir", str(home), "--no-create-home")
-    done = run(("useradd", *who, "--shell", "/bin/bash", name), timeout=USERADD_SECONDS)
+    done = run((USERADD, *who, "--shell", "/bin/bash", name), timeout=USERADD_SECONDS)
     if done.returncode:
         raise SetupError(f"cannot make the Unix user {name}: {done.stderr.strip()}", "labctl restart hub")
     return name
@@ -115,6 +116,14 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
     with contextlib.suppress(OSError):  # a kernel without it
         Path("/proc/self/oom_score_adj").write_text(BADNESS)
+
+
+def owns(uid: int, pid: int) -> bool:
+    """True for a process of this user: in a container that was made anew its id may be another one's."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == uid
+    except OSError:
+        return False
 
 
 def end(uid: int) -> None:

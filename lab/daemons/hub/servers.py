@@ -103,6 +103,8 @@ class PersonServer(LocalProcessSpawner):
         What it has left of processes ends with it, even if it was killed.
         """
         name, ran = self.user.name, bool(self.pid)
+        if self.settings.accounts and self.proc is None and not accounts.owns(self.uid, self.pid):
+            self.pid = 0
         status: int | None = await super().poll()
         if status is None and not keeps_server(self.registry, name, {"token_at": self.token_at}):
             self.log.info("the server of %s ends with its token", name)

@@ -46,7 +46,7 @@ def test_a_user_is_called_as_the_person_and_never_as_one_of_the_image(person: st
 
     assert accounts.account(person, NOBODYS, Path("/homes/ann"), run) == name
     ((program, *options),) = ran
-    assert (program, options[-1]) == ("useradd", name)
+    assert (program, options[-1]) == ("/usr/sbin/useradd", name)
     pairs = dict(pairwise(options))
     assert (pairs["--uid"], pairs["--home-dir"]) == (str(NOBODYS), "/homes/ann")
 
@@ -59,6 +59,12 @@ def test_a_user_who_is_there_is_not_made_again_and_one_that_cannot_be_made_is_an
     assert accounts.account("ann", 0, Path("/homes/ann"), fail) == "root"
     with pytest.raises(SetupError, match="UID 987654 is not unique"):
         accounts.account("ann", NOBODYS, Path("/homes/ann"), fail)
+
+
+def test_whose_a_process_is() -> None:
+    assert accounts.owns(os.geteuid(), os.getpid())
+    assert not accounts.owns(NOBODYS, os.getpid())
+    assert not accounts.owns(os.geteuid(), 2**22 + 1)  # more than there can be
 
 
 def test_a_home_is_emptied_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
