@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Sequence
 
 from lab.errors import WaitTimeoutError
 from lab.host.clock import Clock, settle
+from lab.host.quantities import plural
 from lab.runtime.base import OnProgress
+from lab.runtime.logtail import listing
 from lab.services import HEAD, NEEDED, is_node
 from lab.topology import Progress, ServiceStatus, State
 
@@ -20,10 +23,27 @@ ANSWER_POLL_SECONDS = 1.0
 TRIES = 3
 """Attempts to start a node until labctl gives up, too."""
 
+OVERLOADED = 4.0
+"""Processes that want to run, for each core, with which a start takes minutes."""
+
 log = logging.getLogger("lab.runtime")
 
 _GAVE_UP = ("The current node timed out during startup", "while waiting for node to startup")
 """Ray 2.60, node.py and services.py."""
+
+
+def late(service: str, seconds: float, detail: str, lines: Sequence[str], load: float | None = None) -> str:
+    """The message about a service that was not healthy in time, with the last lines of its log.
+
+    `load` is the machine's, as the kernel counts the processes that want to run.
+    """
+    wanted, cores = os.getloadavg()[0] if load is None else load, os.cpu_count() or 1
+    busy = (
+        f"; the machine is overloaded, {wanted:.0f} processes want its {plural(cores, 'core')}"
+        if wanted > OVERLOADED * cores
+        else ""
+    )
+    return f"{service} is not healthy after {seconds:g} s: {detail}{busy}. {listing(lines)}"
 
 
 def settled(service: str, look: Callable[[], tuple[ServiceStatus, str]], clock: Clock) -> ServiceStatus:

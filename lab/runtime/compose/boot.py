@@ -25,7 +25,7 @@ from lab.runtime.compose.state import FAILED
 from lab.runtime.compose.written import ContainerLogs
 from lab.runtime.health import View
 from lab.runtime.logtail import listing
-from lab.runtime.starting import TRIES, again, ray_gave_up, staying
+from lab.runtime.starting import TRIES, again, late, ray_gave_up, staying
 from lab.services import HEAD, NEEDED, STORE, is_node, is_worker, row, stage
 from lab.topology import Progress, State
 
@@ -169,11 +169,10 @@ class Boot:
             waiting = [name for name in waiting if name not in self._healthy]
             for name in waiting:
                 if self._clock() >= self._deadlines[name]:
-                    late = containers[name]
+                    container = containers[name]
                     raise WaitTimeoutError(
-                        f"{name} is not healthy after {START_SECONDS:g} s: {details[name]}. "
-                        f"{listing(self._written.lines(late))}",
-                        self._written.keep(late),
+                        late(name, START_SECONDS, details[name], self._written.lines(container)),
+                        self._written.keep(container),
                     )
             if waiting:
                 self._clock.sleep(POLL_SECONDS)

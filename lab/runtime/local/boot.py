@@ -19,8 +19,7 @@ from lab.runtime.local import causes, classroom, forks, output, processes, prome
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import FORKS, ServicePlan
 from lab.runtime.local.state import LabState
-from lab.runtime.logtail import listing
-from lab.runtime.starting import TRIES, again, ray_gave_up, staying
+from lab.runtime.starting import TRIES, again, late, ray_gave_up, staying
 from lab.services import ALERTMANAGER, HEAD, JUPYTER, REDIS, is_node
 from lab.topology import Progress, ServiceStatus, State
 
@@ -218,8 +217,7 @@ class Boot:
         )
         if status.state is not State.HEALTHY:
             raise WaitTimeoutError(
-                f"{service} is not healthy after {START_SECONDS:g} s: {status.detail}. "
-                f"{listing(self._last_lines(service))}",
+                late(service, START_SECONDS, status.detail, self._last_lines(service)),
                 f"the whole log: {self._layout.log(service)}",
             )
         on_progress(Progress(service, State.HEALTHY, status.detail, self._clock() - begin))
