@@ -114,10 +114,8 @@ class Lab:
         from lab.runtime.spec import Asked, spec_of, up_already
 
         fixed = tuple((ports or {}).items())
-        kind = (gcs_ft, stock_ray, queued_only)
-        asked = Asked(
-            gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, *kind, classroom=classroom
-        )
+        sizes, kind = (workers, cpus_per_worker, fixed), (gcs_ft, stock_ray, queued_only)
+        asked = Asked(gpu, tuple(gpus), share_gpu, *sizes, *kind, classroom=classroom)
         if spec is None:
             spec = spec_of(self.view, asked)
         elif asked != Asked():
