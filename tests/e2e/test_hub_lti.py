@@ -17,7 +17,7 @@ import pytest
 import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lab.daemons.hub.configuration import DROP_IN
+from lab.api.hub import DROP_IN
 from lab.host.files import make_private
 from lab.runtime.ports import LOOPBACK
 from lab.services import HUB

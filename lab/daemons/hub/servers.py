@@ -39,6 +39,8 @@ class PersonServer(LocalProcessSpawner):
 
     settings: HubSettings
     registry: Registry
+    pid: int
+    """Number of its first process, 0 for none."""
     doing = ""
     """Step of a start that is waited for."""
     token_at = 0.0

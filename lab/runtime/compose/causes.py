@@ -134,11 +134,11 @@ def failed(what: str, lines: Sequence[str]) -> LabError:
     return SetupError(f"{what}: {cause.message}", cause.hint)
 
 
-def no_answer(text: str) -> EngineError:
+def no_answer(text: str) -> EngineError | RefusedError:
     """The error for an engine that does not do what it is asked for, from what it says."""
     words = " ".join(text.split()) or "no reason given"
     known = known_cause(words)
-    if isinstance(known, EngineError):
+    if isinstance(known, EngineError | RefusedError):
         return known
     return EngineError(f"docker failed: {words}", "`labctl doctor` looks at the engine")
 

@@ -45,6 +45,7 @@ class ServiceOverride(TypedDict, total=False):
     extends: dict[str, str]
     profiles: list[str]
     hostname: str
+    container_name: str
     command: list[str]
     environment: dict[str, str]
     image: str

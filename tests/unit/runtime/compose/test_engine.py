@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import EngineError, WaitTimeoutError
+from lab.errors import EngineError, RefusedError, WaitTimeoutError
+from lab.runtime.compose.causes import no_answer
 from lab.runtime.compose.engine import DockerEngine, clean_environment
 from lab.runtime.compose.inspected import container, seconds
 from lab.topology import Struck
@@ -224,6 +225,10 @@ def test_what_went_meanwhile_is_no_error_where_it_had_to_go(said: str) -> None:
     engine({"kill": (1, "abc\n", f"{said}\n")}).act("kill", ["abc"], gone=True)
     with pytest.raises(EngineError, match="docker failed"):
         engine({"kill": (1, "", said)}).act("kill", ["abc"])
+    with pytest.raises(RefusedError, match="a container called minio already"):
+        raise no_answer(
+            'Container minio Creating\nConflict. The container name "/minio" is already in use by "6"'
+        )
     with pytest.raises(EngineError, match="docker failed: disk on fire"):
         engine({"kill": (1, "", f"{said}\ndisk on fire")}).act("kill", ["abc"], gone=True)
 
