@@ -103,6 +103,7 @@ def run_demo(
             f"job {job}: {RECIPE}, {request.epochs} epochs, {plural(request.workers, 'worker')}",
         )
     )
+    on_moment(Moment("waiting", None, f"waiting for job {job} to start its processes"))
     target = _place_of_rank_0(Watch(lab, job, clock, outages(on_moment)))
     on_moment(Moment("placed", None, f"rank 0 trains on {target}"))
     fault = FaultRequest(target, request.fault, job, after_epoch=BREAK_AFTER_EPOCH)

@@ -78,7 +78,7 @@ def test_the_demo_recovers_and_ends_as_if_undisturbed(
     assert [t.job for t in submitted] == [result.receipt.submission_id, result.control.submission_id]
     assert [t.attempt for t in submitted] == [2, 1]
     assert set(result.seconds) == {"up", "train and recover", "control run"}
-    assert world.moment_keys()[:3] == ["submitted", "placed", "waiting"]
+    assert world.moment_keys()[:4] == ["submitted", "waiting", "placed", "waiting"]
     assert world.healthy()
 
 
