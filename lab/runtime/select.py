@@ -91,7 +91,7 @@ def choose(
     """The runtime `kind` (one of KINDS, or INSIDE) for the lab of this name.
 
     `auto` takes the runtime on which the lab was started and not taken down since; else containers where they
-    can run, else processes.
+    can run and reach the store that the lab remembers, else processes.
     `folder` is the lab's. `missing_image` names an image that is not here, `can_fetch` says whether it could
     be had.
 
@@ -126,7 +126,10 @@ def choose(
         engine, missing_image, lambda: can_fetch() or _up_in_containers(folder, lab, engine)
     )
     if not problem:
-        return Choice(_compose(lab, folder, engine), "compose", "auto: Docker can run the lab")
+        containers = _compose(lab, folder, engine)
+        problem = _why_not_its_store(containers)
+        if not problem:
+            return Choice(containers, "compose", "auto: Docker can run the lab")
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
 
 
@@ -196,3 +199,13 @@ def _why_no_containers(
     if missing and not all_the_same():
         return f"Docker answers, but the image {missing} is not here and no registry answers"
     return ""
+
+
+def _why_not_its_store(containers: Runtime) -> str:
+    """The reason why containers do not reach the store that a lab which is down remembers, or nothing."""
+    try:
+        place = containers.foreign_store()
+    except LabError:  # `up` says what is wrong with it
+        return ""
+    why = containers.out_of_reach(place.url) if place else ""
+    return f"the lab's store is {place.url}, and {why}" if place and why else ""
