@@ -78,6 +78,7 @@ def become(
     pools.settle(os.environ)
     if context is not None:
         _heed_ray(pools)
+    _accelerators()
     _random()
     _as_at_the_start()
     if _is_rays(request["argv"], AGENTS):
@@ -238,6 +239,15 @@ def _heed_ray(pools: Pools) -> None:
         return decided
 
     utils.set_omp_num_threads_if_unset = set_omp_num_threads_if_unset
+
+
+def _accelerators() -> None:
+    """Let Ray note anew which GPUs this process may see: it has done so as the server imported it."""
+    worker = sys.modules.get("ray._private.worker")
+    if worker is not None:
+        from ray._private import utils
+
+        worker.global_worker.original_visible_accelerator_ids = utils.get_visible_accelerator_ids()
 
 
 def _is_rays(argv: Sequence[str], programs: tuple[str, ...]) -> bool:

@@ -113,6 +113,8 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         expect_text("ray._private.workers.setup_worker", '"--serialized-runtime-env-context"'),
         expect("ray._private.utils", "update_envs", "(env_vars)"),
         expect("ray._private.utils", "set_omp_num_threads_if_unset", "()"),
+        expect("ray._private.utils", "get_visible_accelerator_ids", "()"),
+        expect("ray._private.worker", "Worker.original_visible_accelerator_ids"),
         expect("ray.dashboard.consts", "PARENT_HEALTH_CHECK_BY_PIPE"),
         expect("ray.actor", "ActorClassID"),
         expect("ray.scripts.scripts", "cli"),

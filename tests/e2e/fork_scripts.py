@@ -73,6 +73,9 @@ SCRIPTS: dict[str, str | bytes] = {
         "print(subprocess.run([sys.executable, '-c', 'import os; print(os.environ[\"GREETING\"])'], capture_output=True, text=True))"
     ),
     "ray's commands": "from ray.scripts import scripts; print(sorted(scripts.cli.commands))",
+    "GPUs that Ray goes by": (
+        "from ray._private import worker; print(worker.global_worker.original_visible_accelerator_ids['GPU'])"
+    ),
     "full output": "print('x' * 300_000)",
     "closed pipe": "import sys; sys.stdout.close()",
     "variables of the main module": "print(list(globals()), type(__builtins__).__name__, __loader__.name)",

@@ -11,7 +11,7 @@ from tests.e2e.harness import PATIENCE, Bench
 @pytest.mark.rare
 def test_a_lab_trains_sums_and_recovers(bench: Bench) -> None:
     lab = bench.lab
-    assert train(lab, 2, PATIENCE) == (True, "digits on 2 GPUs")
+    assert train(lab, 2, PATIENCE) == (True, "digits on 2 workers, each with its GPU")
     summed, said = all_reduce(lab, lab.gpu_plan, PATIENCE)
     assert (summed, said.partition(" at ")[0]) == (True, "gloo sums 256 MiB of 2 ranks right,")
     recovered, said = recover(lab, 2, 3 * PATIENCE)

@@ -169,7 +169,7 @@ def same_both_ways(server: Server, tmp_path: Path, name: str) -> None:
             forked=way,
             cwd=tmp_path,
             input="typed\r\nby hand\r\n",
-            env={"GREETING": "hello", "TZ": "Asia/Kolkata"},
+            env={"GREETING": "hello", "TZ": "Asia/Kolkata", "CUDA_VISIBLE_DEVICES": "GPU-5d,3"},
         )
         return done.returncode, done.stdout, re.sub(r"/psm_\w+", "/psm", done.stderr)
 

@@ -165,7 +165,7 @@ def train(lab: Lab, workers: int, seconds: float) -> tuple[bool, str]:
     """Train on every GPU at once."""
     settings = {"workers": str(workers), "epochs": "3", "gpus": "1"}
     passed, detail = _ended(lab, lab.submit_recipe(RECIPE, settings).submission_id, seconds)
-    return passed, f"{RECIPE} on {plural(workers, 'GPU')}" if passed else detail
+    return passed, f"{RECIPE} on {plural(workers, 'worker')}, each with its GPU" if passed else detail
 
 
 def all_reduce(lab: Lab, plan: GpuPlan, seconds: float) -> tuple[bool | None, str]:
@@ -191,7 +191,7 @@ def recover(lab: Lab, workers: int, seconds: float) -> tuple[bool | None, str]:
     finally:
         _stop(lab, job)
     assert receipt is not None
-    return receipt.verdict == "recovered", f"{receipt.verdict}: {receipt.reason}"
+    return receipt.verdict == "recovered", f"{receipt.verdict.value}: {receipt.reason}"
 
 
 def _ended(lab: Lab, job: str, seconds: float) -> tuple[bool, str]:

@@ -93,6 +93,7 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "test": {
         "hypothesis": "hypothesis",
+        "ltiauthenticator": "jupyterhub-ltiauthenticator",
         "mypy": "mypy",
         "pytest": "pytest",
         "ruff": "ruff",

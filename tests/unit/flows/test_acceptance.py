@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lab.api.health import CheckView, DeviceView, HealthView
+from lab.api.receipt import Verdict
 from lab.errors import RefusedError, StoreError
 from lab.flows import acceptance
 from lab.flows.acceptance import questions
@@ -84,7 +85,7 @@ def lab_with(plan: GpuPlan, patch: pytest.MonkeyPatch) -> Lab:
     parts.runtime.up(LabSpec(gpu=plan, workers=len(plan.assignments)))
     parts.runtime.answer("ray-worker-0", ("python", "-c", questions.SOFTWARE), f"a warning\n{SOFTWARE}\n")
     patch.setattr("lab.flows.doctor.pinning.look", lambda runtime, nodes: ())
-    receipt = SimpleNamespace(verdict="recovered", reason="it resumed")
+    receipt = SimpleNamespace(verdict=Verdict.RECOVERED, reason="it resumed")
     patch.setattr(questions, "inject", lambda *_: SimpleNamespace(receipt=receipt))
     return parts.lab
 

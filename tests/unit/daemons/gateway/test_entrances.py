@@ -30,7 +30,7 @@ PEOPLE = ("ann", "ben", "eva", "tom")
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 REFUSED = (401, 403, 404, 405)
 ALL, READERS, OWNERS, STAFF, TEACHER = "ann ben eva tom", "ben eva tom", "ben tom", "eva tom", "tom"
-SHA256, VERBS = "0" * 64, ("cancel", "deactivate", "activate", "preempt")
+SHA256, VERBS = "0" * 64, ("cancel", "deactivate", "activate")
 JOB = {"queue": "ben/default", "command": ["true"], "workers": {"count": 1, "cpus": 1}}
 RAYS = {"entrypoint": "true", "metadata": {"queue": "ben/default"}}
 
