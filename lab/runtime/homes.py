@@ -1,17 +1,11 @@
-"""Homes of a class's people in JupyterHub: folders of this machine, or in the container of the hub."""
+"""Homes of a class's people in JupyterHub: folders of this machine."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lab.api.hub import HOMES_INSIDE
 from lab.errors import StateError
-
-if TYPE_CHECKING:
-    from lab.runtime.base import Execution
 
 
 class Homes:
@@ -39,27 +33,3 @@ class Homes:
             message = f"cannot delete {home}: {error.strerror}"
             raise StateError(message, "check its owner; then try again") from error
         shutil.rmtree(gone, ignore_errors=True)
-
-
-class HomesInside(Homes):
-    """Those in the container of the hub, which has to run: each method raises LabDownError, too."""
-
-    def __init__(self, execute: Callable[[Sequence[str]], Execution]) -> None:
-        """`execute` runs a command in that container."""
-        super().__init__(Path(HOMES_INSIDE))
-        self._execute = execute
-
-    def has(self, person: str) -> bool:
-        return self._execute(("test", "-e", str(self._folder / person / "work"))).exit_code == 0
-
-    def count(self) -> int:
-        return len(self._execute(("ls", str(self._folder))).output.split())
-
-    def delete(self, person: str) -> None:
-        home = str(self._folder / person)
-        if self._execute(("test", "-d", home)).exit_code:
-            return
-        done = self._execute(("python", "-m", "lab.daemons.hub.accounts", home))
-        if done.exit_code:
-            why = done.output.strip().rpartition("\n")[2]
-            raise StateError(f"cannot delete the home of {person}: {why}", "labctl logs hub")

@@ -23,12 +23,13 @@ from lab.runtime.compose import network, project, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot
 from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import DockerEngine
+from lab.runtime.compose.homes import HomesInside
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
 from lab.runtime.compose.inspected import Container, seen
 from lab.runtime.compose.project_resources import Holdings
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.health import Seen, World
-from lab.runtime.homes import Homes, HomesInside
+from lab.runtime.homes import Homes
 from lab.runtime.hosted import HostedRuntime
 from lab.services import HUB, is_node
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage, Vendor

@@ -7,7 +7,7 @@ import pytest
 from lab.api.hub import HOMES_INSIDE
 from lab.errors import StateError
 from lab.runtime.base import Execution
-from lab.runtime.homes import HomesInside
+from lab.runtime.compose.homes import HomesInside
 
 EMPTY = ("python", "-m", "lab.daemons.hub.accounts")
 
