@@ -6,8 +6,7 @@ nothing of it: by labctl before `up`, as a node starts (`raylab_patches.ray_star
 
     python -m raylab_expectations
 
-prints a JSON object: patch -> what does not fit. Like `raylab_switches`, to which it belongs, this module
-imports nothing of the probe.
+prints a JSON object: patch -> what does not fit. Like `raylab_switches`, this imports nothing of the probe.
 """
 
 from __future__ import annotations
