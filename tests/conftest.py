@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from lab.host.programs import SourcesError
 from tests.minio import minio_program
-from tests.run import LANES, OUTCOMES, Counts
+from tests.run import HALVES, LANES, OUTCOMES, Counts
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,7 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
     group.addoption("--all", action="store_true", help="run the long and the rare tests too")
     group.addoption(
-        "--lane", choices=LANES, help="of the tests with labs only those with labs of this runtime"
+        "--lane",
+        choices=(*LANES, *HALVES),
+        help="of the tests with labs those with labs of this runtime; or those of every second file",
     )
     group.addoption(
         "--counts", metavar="FILE", help="write how the tests of each folder ended into this file"
@@ -56,7 +58,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     The summary counts those but for the first; the last run when they are asked for.
     """
     lane = config.getoption("--lane")
-    if lane:
+    if lane in HALVES:
+        mine = set(sorted({item.path for item in items})[HALVES.index(lane) :: len(HALVES)])
+        deselect(config, items, [item for item in items if item.path not in mine])
+    elif lane:
         deselect(config, items, [item for item in items if lane_of(item) != lane])
     config.stash[LEFT_OUT] = {}
     wanted = {"long": config.getoption("--all"), "minio": minio_program()}

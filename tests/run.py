@@ -31,6 +31,9 @@ LANES = ("processes", "containers")
 """Of the tests with labs most of those end to end with labs of processes, and all others: beside each other,
 and beside the unit tests. Both take as long."""
 
+HALVES = ("one-half", "other-half")
+"""Where only unit tests run: every second file of them, and the others, beside each other."""
+
 LINTERS: dict[str, tuple[str, ...]] = {
     "ruff check": ("ruff", "check", "."),
     "ruff format": ("ruff", "format", "--check", "."),
@@ -96,7 +99,7 @@ class Lane:
             *(sys.executable, "-m", "pytest"),
             *(f"tests/{part}" for part in self.parts),
             *(("-o", f"cache_dir=.pytest_cache/{self.name}") if self.name else ()),
-            *((f"--lane={self.name}",) if self.name in LANES else ()),
+            *((f"--lane={self.name}",) if self.name in (*LANES, *HALVES) else ()),
             *(("--color=yes",) if colored else ()),
             f"--counts={counts}",
             *(("-k", selection.expression) if selection.expression else ()),
@@ -110,6 +113,8 @@ def lanes_of(selection: Selection) -> tuple[Lane, ...]:
     """Return the lanes in which these tests run beside each other."""
     if selection.in_turn:
         return (Lane("", selection.parts),) if selection.parts else ()
+    if selection.parts == ("unit",):
+        return tuple(Lane(name, selection.parts) for name in HALVES)
     parts = {
         "unit": ("unit",),
         "processes": ("e2e",),
@@ -200,7 +205,8 @@ def run_tests(
             linters = [lint(name, terminal, say, env, clock) for name in LINTERS if selection.lint]
             codes = [terminal.run(argv, env) for argv in commands[:1]]
             for lane, begun in zip(lanes[1:], beside, strict=True):
-                say(f"== {', '.join(lane.parts)}: labs of {lane.name}, beside the tests above")
+                what = "the other half" if lane.name in HALVES else f"labs of {lane.name}"
+                say(f"== {', '.join(lane.parts)}: {what}, beside the tests above")
                 codes.append(terminal.show(begun))
         for file, code in zip(files, codes, strict=True):
             if file.exists():

@@ -105,7 +105,7 @@ def test_what_is_selected(
 
 @pytest.mark.parametrize(("ci", "expected"), [("true", True), ("1", True), ("", False), ("false", False)])
 def test_in_ci_no_test_may_be_skipped(ci: str, expected: bool) -> None:
-    assert ("--no-skips" in ran("unit", ci=ci)[1][0]) is expected
+    assert ("--no-skips" in ran("contract", ci=ci)[1][0]) is expected
 
 
 PROCESSES = "pytest tests/e2e -o cache_dir=.pytest_cache/processes --lane=processes"
@@ -140,8 +140,12 @@ def test_in_turn_there_is_one_pytest() -> None:
     assert ran("unit", "e2e", in_turn=True, arguments=("--pdb",))[1] == ["pytest tests/unit tests/e2e --pdb"]
 
 
-def test_without_a_lab_there_is_one_lane() -> None:
-    assert ran("unit")[1] == ["pytest tests/unit -o cache_dir=.pytest_cache/unit"]
+def test_unit_tests_alone_run_in_two_halves() -> None:
+    assert ran("unit")[1] == [
+        "beside: pytest tests/unit -o cache_dir=.pytest_cache/other-half --lane=other-half",
+        "pytest tests/unit -o cache_dir=.pytest_cache/one-half --lane=one-half",
+        "show",
+    ]
 
 
 @pytest.mark.parametrize(
