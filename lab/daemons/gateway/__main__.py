@@ -38,7 +38,9 @@ KEPT_SECONDS = 180.0
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
-    parser = argparse.ArgumentParser(prog="lab.daemons.gateway", description="Runs the gateway of a class.")
+    parser = argparse.ArgumentParser(
+        prog="lab.daemons.gateway", description="Runs the gateway of a class.", allow_abbrev=False
+    )
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
     parser.add_argument("--people", required=True, type=Path, help="folder of the list of people")
     args = parser.parse_args(argv)

@@ -50,7 +50,9 @@ def make_app(collector: Collector, loops: Loops) -> App:
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
-    parser = argparse.ArgumentParser(prog="lab.daemons.metrics", description="Serves the lab's metrics.")
+    parser = argparse.ArgumentParser(
+        prog="lab.daemons.metrics", description="Serves the lab's metrics.", allow_abbrev=False
+    )
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
     parser.add_argument(
         "--guard", action="append", default=[], metavar="HOST:PORT=URL",

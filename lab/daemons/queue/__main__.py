@@ -83,7 +83,9 @@ def main(
 
     `patience` is the time in seconds for an earlier controller to let go of the folder.
     """
-    parser = argparse.ArgumentParser(prog="lab.daemons.queue", description="Runs the queues' controller.")
+    parser = argparse.ArgumentParser(
+        prog="lab.daemons.queue", description="Runs the queues' controller.", allow_abbrev=False
+    )
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
     parser.add_argument("--folder", required=True, type=Path, help="folder of its state")
     args = parser.parse_args(argv)

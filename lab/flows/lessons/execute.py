@@ -131,7 +131,9 @@ def stop(pid: int, clock: Clock = MONOTONIC) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments say; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="lab.flows.lessons.execute", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="lab.flows.lessons.execute", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument("notebook", nargs="?", type=Path)
     parser.add_argument("--lesson", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=900.0, help="deadline of the whole notebook")

@@ -147,7 +147,7 @@ def main(
     interfaces: Callable[[], Iterable[tuple[int, str]]] = socket.if_nameindex,
 ) -> int:
     """The exit code is 0, or 1 with the reason on the last line of stderr."""
-    parser = argparse.ArgumentParser(prog="network.py")
+    parser = argparse.ArgumentParser(prog="network.py", allow_abbrev=False)
     parser.add_argument("what", choices=("impair", "clear", "abilities"))
     parser.add_argument("--delay-ms", type=float, default=0.0)
     parser.add_argument("--loss-percent", type=float, default=0.0)

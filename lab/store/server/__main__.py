@@ -115,7 +115,9 @@ def make_app(args: argparse.Namespace, keys: Keyring) -> tuple[App, str]:
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    made = argparse.ArgumentParser(prog="s3server", description="An S3 server for a lab on one machine.")
+    made = argparse.ArgumentParser(
+        prog="s3server", description="An S3 server for a lab on one machine.", allow_abbrev=False
+    )
     made.add_argument("--host", default="127.0.0.1")
     made.add_argument("--any-host", action="store_true", help="serve an address that is not loopback")
     made.add_argument("--port", type=int, required=True)
