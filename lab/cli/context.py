@@ -154,6 +154,10 @@ class LabCommand(click.Command):
 
     context_class = LabContext
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """`-h`, too: click keeps the option of the first context, which need not be below labctl's own."""
+        return ["-h", "--help"]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections `Options` and `Shared options`; click has written the arguments."""
         sections: dict[str, list[click.Parameter]] = {"Options": [], "Shared options": []}

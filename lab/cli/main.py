@@ -64,7 +64,7 @@ class Root(LabGroup):
 @click.group(
     cls=Root,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"max_content_width": 100},
 )
 @click.version_option(package_name=None, version=__version__, prog_name=PROGRAM)
 @click.pass_context
