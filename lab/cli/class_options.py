@@ -59,9 +59,9 @@ def class_options(command: Callable[..., object]) -> Callable[..., object]:
             raise UsageError(f"{stray} needs --address", "labctl up --class --address HOST")
         chosen = None
         if address is not None:
-            chosen = replace(Address.of(address), listen=listen or "")
-            chosen = _with_own(chosen, certificate, key)
-            chosen = replace(chosen, acme=acme or "", acme_server=acme_server or "")
+            named = Address.of(address)
+            named = replace(named, listen=listen or "", acme=acme or "", acme_server=acme_server or "")
+            chosen = _with_own(named, certificate, key)
         return command(*args, address=chosen, **rest)
 
     return options(*OPTIONS)(with_address)

@@ -111,19 +111,25 @@ def make_public(folder: Path) -> Path:
     return folder
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace `path` by `text` in one step, mode 0600: a reader sees the old content or the new."""
+def write_private(path: Path, text: str, *, owned: bool = False) -> None:
+    """Replace `path` by `text` in one step, mode 0600: a reader sees the old content or the new.
+
+    With `owned` it is its folder's owner's by then. Raises SetupError.
+    """
     make_private(path.parent)
     try:
-        replace_file(path, text.encode())
+        replace_file(path, text.encode(), owned=owned)
     except OSError as error:
         raise SetupError(
             f"cannot write {path}: {error.strerror}", "free some space or check its owner"
         ) from error
 
 
-def replace_file(path: Path, data: bytes, *, flush: bool = False) -> None:
-    """Replace `path` by `data` in one step, mode 0600; with `flush` once it is on disk. Raises OSError."""
+def replace_file(path: Path, data: bytes, *, flush: bool = False, owned: bool = False) -> None:
+    """Replace `path` by `data` in one step, mode 0600; with `flush` once it is on disk.
+
+    With `owned` it is its folder's owner's by then. Raises OSError.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -131,11 +137,19 @@ def replace_file(path: Path, data: bytes, *, flush: bool = False) -> None:
             if flush:
                 stream.flush()
                 os.fsync(stream.fileno())
+        if owned:
+            give_to_folders_owner(Path(temporary))
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def give_to_folders_owner(path: Path) -> None:
+    """Make the owner of a file's folder its owner; no-op for whoever may not, and owns the folder."""
+    with contextlib.suppress(OSError):
+        os.chown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
 
 
 def hand_over(paths: Iterable[Path], uid: int, gid: int) -> None:

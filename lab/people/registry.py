@@ -6,16 +6,15 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.api.light import restore
-from lab.errors import NotFoundError, RefusedError, SetupError, StateError
+from lab.errors import NotFoundError, RefusedError, StateError
 from lab.host.clock import WALL, Clock
-from lab.host.files import lock, write_private
+from lab.host.files import give_to_folders_owner, lock, write_private
 from lab.host.reading import read_json
 from lab.people.policy import Role
 from lab.topology import Credentials
@@ -226,7 +225,7 @@ class Registry:
         """The list to change; it is written at the end, unless something was raised."""
         path = self.path.with_suffix(".lock")
         with lock(path, "changing the class", patience=PATIENCE_SECONDS):
-            _hand_over(path)
+            give_to_folders_owner(path)
             known = dict(self.people())
             yield known
             people = [dataclasses.asdict(known[name]) for name in sorted(known)]
@@ -275,19 +274,7 @@ def write_owned(path: Path, document: object) -> None:
 
     Raises SetupError.
     """
-    partial = path.with_name(f".{path.name}.new")
-    write_private(partial, json.dumps(document, indent=1))
-    _hand_over(partial)  # nobody meets it before it is its owner's
-    try:
-        partial.replace(path)
-    except OSError as error:
-        raise SetupError(f"cannot write {path}: {error.strerror}", "check its owner") from error
-
-
-def _hand_over(path: Path) -> None:
-    """Make the owner of a file's folder its owner; no-op for whoever may not, and owns the folder."""
-    with contextlib.suppress(OSError):
-        os.chown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
+    write_private(path, json.dumps(document, indent=1), owned=True)
 
 
 def _hash(token: str) -> str:

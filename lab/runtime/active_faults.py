@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -162,6 +162,13 @@ def left_undone(lab: LabView, status: LabStatus) -> LeftUndone:
         tuple(service for service in ended if service in on_purpose),
         tuple(service for service in ended if service not in broken),
     )
+
+
+def refuse_shared(target: str, others: Collection[str]) -> None:
+    """Refuse a node that these other jobs would lose, too. Raises RefusedError if there are any."""
+    if others:
+        message = f"{target} would be lost to {', '.join(others)}, too"
+        raise RefusedError(message, "wait until your job has a node of its own, or ask your teacher")
 
 
 def refuse_leaving(runtime: NodeControl) -> None:

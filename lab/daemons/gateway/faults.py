@@ -17,7 +17,7 @@ from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.host import command
 from lab.host.files import HOME_VARIABLE, ROOT, make_private
 from lab.host.reading import read_text
-from lab.runtime.active_faults import FOLDER, ActiveFaults
+from lab.runtime.active_faults import FOLDER, ActiveFaults, refuse_shared
 from lab.services import is_worker
 
 LONGEST = "10m"
@@ -137,9 +137,7 @@ def aim(job: str, held: Iterable[Holding], may_hit: Callable[[str], bool], targe
         raise RefusedError(f"{job} runs nothing on {target[:80]}", f"it runs on: {', '.join(sorted(others))}")
     spared = {node: [other for other in jobs if not may_hit(other)] for node, jobs in others.items()}
     node = target or min(others, key=lambda name: (len(spared[name]), len(others[name]), name))
-    if spared[node]:
-        message = f"{node} would be lost to {', '.join(spared[node])}, too"
-        raise RefusedError(message, "wait until your job has a node of its own, or ask your teacher")
+    refuse_shared(node, spared[node])
     return node
 
 

@@ -15,6 +15,7 @@ from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.lab import Lab
+from lab.runtime.active_faults import refuse_shared
 from lab.runtime.base import Feature, NodeControl
 
 
@@ -109,9 +110,7 @@ def refuse_others(watch: Watch, target: str) -> None:
     snapshot = read(watch.lab.api)
     spaces = {job.submission_id: job.metadata.get(WORKLOAD, "").partition("/")[0] for job in snapshot.jobs}
     mine, there = spaces.get(watch.submission_id), {h.job for h in holdings(snapshot) if h.service == target}
-    if others := sorted(job for job in there if spaces.get(job) != mine):
-        message = f"{target} would be lost to {', '.join(others)}, too"
-        raise RefusedError(message, "wait until your job has a node of its own, or ask your teacher")
+    refuse_shared(target, sorted(job for job in there if spaces.get(job) != mine))
 
 
 def _refuse_lost(watch: Watch, wanted: str) -> None:
