@@ -7,6 +7,7 @@ import gc
 import json
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -30,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lane",
         choices=(*LANES, *HALVES),
         help="of the tests with labs those with labs of this runtime; or those of every second file",
+    )
+    group.addoption(
+        "--within",
+        type=float,
+        metavar="SECONDS",
+        help="leave out, counted as skipped, what would begin later than this after the first test",
     )
     group.addoption(
         "--counts", metavar="FILE", help="write how the tests of each folder ended into this file"
@@ -96,10 +103,23 @@ def deselect(config: pytest.Config, items: list[pytest.Item], left: list[pytest.
         items[:] = [item for item in items if item not in gone]
 
 
-def pytest_collection_finish() -> None:
+BEGAN = pytest.StashKey[float]()
+"""When the first test began: seconds of the monotonic clock."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave out of every search for garbage what lives as long as the tests: themselves, and all modules."""
+    session.config.stash[BEGAN] = time.monotonic()
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)  # before the fixtures are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a test out for which no time is left."""
+    within = item.config.getoption("--within")
+    if within is not None and time.monotonic() - item.config.stash[BEGAN] > within:
+        pytest.skip(f"{NEEDS_TIME}{max(within, 0):.0f} s were over")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -137,6 +157,10 @@ NEEDS_COURSE = "needs the course: "
 """The same where nobody has named the folder of the course's own scripts."""
 
 
+NEEDS_TIME = "needs time: "
+"""The same where the machine is so slow that its time is over (--within)."""
+
+
 @contextlib.contextmanager
 def needs_go() -> Iterator[None]:
     """Leave a test out where there is no Go, or no source of its modules; what does not build has failed."""
@@ -154,7 +178,7 @@ def forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     reason = reason.removeprefix("Skipped: ")
-    if not reason.startswith((NEEDS_GO, NEEDS_FAKE_NVIDIA, NEEDS_COURSE)):
+    if not reason.startswith((NEEDS_GO, NEEDS_FAKE_NVIDIA, NEEDS_COURSE, NEEDS_TIME)):
         report.outcome = "failed"
         report.longrepr = f"skipped, and no test may be (--no-skips): {reason}"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from lab.errors import SetupError, UnsupportedError
 from lab.host import environment, programs
-from tests.conftest import counted, forbid_skip, needs_go
+from tests.conftest import BEGAN, counted, forbid_skip, needs_go, pytest_runtest_setup
 from tests.fakes.host import FakeClock
 from tests.run import PARTS, Counts, Selection, exit_code, run_tests
 
@@ -221,6 +223,7 @@ def report(outcome: str, reason: str = "", **fields: object) -> SimpleNamespace:
         (report("skipped", "known bug", wasxfail="known bug"), "skipped"),
         (report("passed"), "passed"),
         (report("skipped", "needs Go: there is no command `go`"), "skipped"),
+        (report("skipped", "needs time: 3720 s were over"), "skipped"),
     ],
 )
 def test_which_skips_are_failures(given: SimpleNamespace, outcome: str) -> None:
@@ -228,6 +231,13 @@ def test_which_skips_are_failures(given: SimpleNamespace, outcome: str) -> None:
     assert given.outcome == outcome
     if outcome == "failed":
         assert "no GPU here" in given.longrepr
+
+
+@pytest.mark.parametrize(("within", "left_out"), [(None, False), (60.0, False), (-1.0, True)])
+def test_what_would_begin_too_late_is_left_out_and_says_so(within: float | None, left_out: bool) -> None:
+    config = SimpleNamespace(getoption={"--within": within}.get, stash={BEGAN: time.monotonic()})
+    with pytest.raises(pytest.skip.Exception, match="needs time") if left_out else contextlib.nullcontext():
+        pytest_runtest_setup(SimpleNamespace(config=config))  # type: ignore[arg-type]
 
 
 def test_the_summary_has_a_line_for_each_part_in_order() -> None:
