@@ -19,7 +19,7 @@ from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
 from lab.cluster.summary import details, only_running
 from lab.errors import EngineError, LabDownError, LabError, NotFoundError, RefusedError, UsageError
-from lab.runtime import leases
+from lab.runtime import leases, lent
 from lab.runtime.base import LabView, NodeControl, OnProgress, Runtime, control_of, host_of, ignore_progress
 from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus
 
@@ -153,8 +153,8 @@ class Lab:
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
 
-        Forgets the faults that were left behind, but for those of stored objects that survive. Raises what
-        Runtime.down raises; refused in the lab's own JupyterLab, and where it would forget damage elsewhere.
+        Ends labs that have its workers. Forgets faults, but for those of stored objects that survive. Raises
+        what Runtime.down raises; refused in its own JupyterLab, and where it would forget damage elsewhere.
         """
         from lab.runtime.active_faults import ActiveFaults, refuse_leaving
 
@@ -162,6 +162,7 @@ class Lab:
         self.forget_connections()
         if volumes:
             refuse_leaving(runtime)
+        lent.end_all(runtime.folder(), lambda name: Lab(runtime.kind, name=name).down(), on_progress)
         stopped = runtime.down(volumes=volumes, on_progress=on_progress)
         leases.free(runtime.folder())
         ActiveFaults(runtime.folder()).clear(objects=volumes)

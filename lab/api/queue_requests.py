@@ -93,11 +93,13 @@ class JobRequest(Strict):
     enforce: bool = False
     preemption_grace: Grace | None = None
     retry: Retry | None = None
+    lab: Text200 = ""
+    """A lab of somebody's own that gets the quota, in place of a job of Ray's: nothing is submitted."""
 
 
 @dataclass(frozen=True)
 class OrderRequest(Strict):
-    """`POST /workloads/NAMESPACE/NAME/VERB`: cancel, deactivate or activate a job."""
+    """`POST /workloads/NAMESPACE/NAME/VERB`: cancel, deactivate or activate a job; release what a lab has."""
 
     message: Annotated[str, Limits(max_length=1000)] = ""
 

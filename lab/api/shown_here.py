@@ -155,11 +155,22 @@ class Invited(TypedDict):
     token: NotRequired[str]
 
 
+class ShownOwnLab(TypedDict):
+    """A lab of a person's own: Ray's Jobs API, services that the class lent; tokens unless in a file."""
+
+    lab: str
+    address: str
+    workers: Sequence[str]
+    token: NotRequired[str]
+    jupyter: NotRequired[str]
+
+
 class ShownInvitations(TypedDict):
     """The class's address, and people."""
 
     gateway: str
     people: Sequence[Invited]
+    own_lab: NotRequired[ShownOwnLab]
 
 
 class ShownLink(TypedDict):
@@ -186,6 +197,8 @@ class ShownPerson(TypedDict):
     token_at: float
     leaving: bool
     unfinished_jobs: int
+    own_lab: str
+    """The lab of her own and how it is, in words; empty where she has none."""
 
 
 class ShownPeople(TypedDict):
@@ -201,6 +214,8 @@ class ShownRemoval(TypedDict):
     stopped: Sequence[str]
     objects: int
     deleted: bool
+    own_lab: str
+    """The lab of her own that was ended; empty where she had none."""
 
 
 class ShownStanding(TypedDict):

@@ -42,6 +42,23 @@ def workspace(root: Path = ROOT) -> Path:
     return place
 
 
+def of_lab(folder: Path) -> Path:
+    """The workspace of the lab in a folder: a copy of its own, where it has one. Raises SetupError."""
+    return own if (own := folder / NAME).is_dir() else workspace()
+
+
+def copy(source: Path, place: Path) -> None:
+    """Copy a workspace for somebody who may change all of it, unless she has one. Raises OSError."""
+    if place.exists():
+        return
+    partial = place.with_name(f".{place.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(source, partial, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    for path in (partial, *partial.rglob("*")):  # an installed labctl's files may be read-only
+        path.chmod(path.stat().st_mode | 0o200)
+    partial.rename(place)
+
+
 def bring(source: Path, place: Path) -> tuple[str, ...]:
     """Copy what is new in `source` to `place`; returns the paths of files kept because somebody changed them.
 

@@ -33,7 +33,7 @@ LAYERS = (
 FLOWS = (
     ("recovery", "doctor", "images", "inference", "traces"),
     ("chaos", "demo", "lessons", "report"),
-    ("queues", "acceptance"),
+    ("queues", "acceptance", "own_lab"),
     ("people", "kubernetes", "compose_folder"),
 )
 """The same among the flows."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from lab.errors import UsageError
 from lab.host.files import make_private
 from lab.host.jupyter import CLASS_PAGE, terminals
 from lab.host.reading import parse_json
+from lab.host.workspace import copy
 from lab.people.registry import Person, Registry
 from lab.runtime.local.processes import MARK
 from lab.topology import REGION
@@ -110,11 +110,4 @@ def furnish(home: Path, workspace: Path) -> None:
     Raises OSError, SetupError.
     """
     make_private(home).chmod(0o700)
-    if (home / WORK).exists():
-        return
-    partial = home / f".{WORK}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(workspace, partial, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    for path in (partial, *partial.rglob("*")):  # an installed labctl's files may be read-only
-        path.chmod(path.stat().st_mode | 0o200)
-    partial.rename(home / WORK)
+    copy(workspace, home / WORK)

@@ -65,6 +65,8 @@ class QueuedJob:
     attempts: tuple[Attempt, ...] = ()
     retry: RetryPolicy | None = None
     """None: a job that fails has failed."""
+    lab: str = ""
+    """Lab that has the quota until labctl says that it has ended; such a job has no attempts."""
 
     @property
     def retries(self) -> int:

@@ -74,6 +74,7 @@ def _check_unqueued(asked: JobRequest) -> None:
     only_queued = {
         "priority_class": bool(asked.priority_class),
         "enforce": asked.enforce,
+        "lab": bool(asked.lab),
         "workers.min_count": asked.workers is not None and asked.workers.min_count is not None,
     }
     for name, given in only_queued.items():
@@ -107,6 +108,7 @@ def job(asked: JobRequest) -> QueuedJob:
         grace=GRACE_SECONDS if asked.preemption_grace is None else asked.preemption_grace,
         enforce=asked.enforce,
         retry=None if asked.retry is None else RetryPolicy(**vars(asked.retry)),
+        lab=printable(asked.lab),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches, ray_settings
+from lab.cluster.recipes import WORKSPACE_VARIABLE
 from lab.host import jupyter
 from lab.host.files import FORKSERVER, HOME_VARIABLE, PROBE, ROOT
 from lab.host.secrets import (
@@ -22,7 +23,7 @@ from lab.host.secrets import (
     UPSTREAM_FILE,
     Secrets,
 )
-from lab.host.workspace import workspace
+from lab.host.workspace import of_lab
 from lab.runtime.local import classroom, hub, prometheus, temporary
 from lab.runtime.local.hub import JUPYTER_SETTINGS
 from lab.runtime.local.layout import Layout
@@ -236,10 +237,11 @@ class ServicePlan:
             *(sys.executable, "-m", "jupyterlab"),
             f"--ServerApp.ip={LOOPBACK}",
             f"--ServerApp.port={self.ports['jupyter']}",
-            f"--ServerApp.root_dir={workspace()}",
+            f"--ServerApp.root_dir={(place := of_lab(self.layout.folder))}",
         )
         own = self._jupyter_environment(environment["PATH"])
-        return Command(argv, {**environment, **client_environment(self), **own}, workspace())
+        own |= {WORKSPACE_VARIABLE: str(place)} if place.parent == self.layout.folder else {}
+        return Command(argv, {**environment, **client_environment(self), **own}, place)
 
     def _node(self, environment: dict[str, str], service: str) -> Command:
         environment = {**environment, **client_environment(self), **self._node_environment(service)}
