@@ -116,7 +116,7 @@ def _row(job: Row, now: float) -> tuple[object, ...]:
         if waits
         else "takes more than asked"
         if job.takes_more
-        else "",
+        else job.lab and f"is lab {job.lab}",
     )
 
 
