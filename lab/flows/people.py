@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kueue.writing import VERSION, key_of, objects
+from lab.api.people import Removal
 from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
@@ -38,18 +38,6 @@ PATIENCE_SECONDS = 120.0
 
 EXAMPLE = "classroom"
 """The example whose ClusterQueue of this name everybody shares, unless the teacher made another one."""
-
-
-@dataclass(frozen=True)
-class Removal:
-    """What became of a person who was removed."""
-
-    name: str
-    stopped: tuple[str, ...]
-    """Jobs that were stopped."""
-    objects: int
-    """Stored objects of hers: those that were kept, or deleted."""
-    deleted: bool
 
 
 class Classroom:
