@@ -27,7 +27,7 @@ class Gate:
         self.slowdown = Slowdown(self.log.append, self.clock)
         self.site = Site(school.registry, self.slowdown, self.log.append, self._pause, self.clock)
         self.site.open(Access(school.registry, school.queue, school.ray))
-        self.tokens = {name: school.registry.reset(name).token for name in ("ann", "ben")}
+        self.tokens = {name: school.registry.reset(name)[0].token for name in ("ann", "ben")}
 
     async def _pause(self, seconds: float) -> None:
         self.paused.append(seconds)
