@@ -113,9 +113,11 @@ class Lab:
         """
         from lab.runtime.spec import Asked, spec_of, up_already
 
-        fixed = tuple((ports or {}).items())
-        sizes, kind = (workers, cpus_per_worker, fixed), (gcs_ft, stock_ray, queued_only)
-        asked = Asked(gpu, tuple(gpus), share_gpu, *sizes, *kind, classroom=classroom)
+        asked = Asked(
+            gpu=gpu, gpus=tuple(gpus), share_gpu=share_gpu, workers=workers, cpus_per_worker=cpus_per_worker,
+            ports=tuple((ports or {}).items()), gcs_ft=gcs_ft, stock_ray=stock_ray, queued_only=queued_only,
+            classroom=classroom,
+        )  # fmt: skip
         if spec is None:
             spec = spec_of(self.view, asked)
         elif asked != Asked():

@@ -194,15 +194,6 @@ class ShownPeople(TypedDict):
     people: Sequence[ShownPerson]
 
 
-class ShownRemoval(TypedDict):
-    """What became of a person who was removed, of her jobs and her stored objects."""
-
-    name: str
-    stopped: Sequence[str]
-    objects: int
-    deleted: bool
-
-
 class ShownStanding(TypedDict):
     """A lesson of a person: passed, claimed (the lab has no trace of what its report says), or failed."""
 

@@ -34,7 +34,7 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
         *args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: object
     ) -> object:
         named = () if gpus is None else values.names(gpus, "--gpus", "GPU-5c0d,GPU-8e1a or 0,1", "GPU")
-        return command(*args, asked=Asked(gpu, named, share_gpu), **rest)
+        return command(*args, asked=Asked(gpu=gpu, gpus=named, share_gpu=share_gpu), **rest)
 
     return options(
         click.option("--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"),
