@@ -200,8 +200,7 @@ class Jobs:
     def _list(self, wanted: Callable[[Row], object]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
         with known_shape("Ray's list of jobs"):
-            jobs = [self._read(row) for row in rows if wanted(row)]
-            jobs = [job for job in jobs if not job.submission_id.startswith(HELPER)]
+            jobs = [self._read(row) for row in rows if (id := wanted(row)) and not str(id).startswith(HELPER)]
         return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
 
     def get(self, submission_id: str) -> Job:
