@@ -116,8 +116,7 @@ class Lab:
         asked = Asked(
             gpu=gpu, gpus=tuple(gpus), share_gpu=share_gpu, workers=workers, cpus_per_worker=cpus_per_worker,
             ports=tuple((ports or {}).items()), gcs_ft=gcs_ft, stock_ray=stock_ray, queued_only=queued_only,
-            classroom=classroom,
-        )  # fmt: skip
+            classroom=classroom)  # fmt: skip
         if spec is None:
             spec = spec_of(self.view, asked)
         elif asked != Asked():
