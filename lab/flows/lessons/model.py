@@ -78,6 +78,11 @@ class Evidence:
         """The newest job that `Session.new_job(part)` named, or None."""
         return self._newest(self.jobs, part)
 
+    def log(self, part: str) -> str:
+        """Output of that job's driver; empty where there is none."""
+        job = self.job(part)
+        return self.logs.get(job.submission_id, "") if job else ""
+
     def in_notebook(self, part: str) -> Job | None:
         """The same as the notebook has it: `session.lab.jobs`."""
         return self._newest(self.queued if self.person else self.jobs, part)
