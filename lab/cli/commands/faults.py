@@ -136,8 +136,7 @@ def fault_inject(
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included;
     with --leave-down the node stays down, as after `docker stop`, until `labctl restart` or `labctl up`.
     """
-    from lab.flows.recovery import FaultRequest, inject
-    from lab.flows.recovery.repeated import inject_and_repeat
+    from lab.flows.recovery import FaultRequest, inject, inject_and_repeat
 
     warn_of_broken(app)
     if listing:
