@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from lab.api.ledger import FaultFired
@@ -373,17 +373,8 @@ class Injection:
 
     def _record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
         """Put it on record that the fault was done, or undone."""
-        known = self.record()
-        fault = LoggedFault(
-            known.kind,
-            known.target,
-            known.at,
-            node_id=known.node_id,
-            parameters=known.parameters,
-            damaged=known.damaged,
-            store_refusals=known.store_refusals,
-            slowest_read=known.slowest_read,
-        )
+        known = vars(self.record())
+        fault = LoggedFault(**{field.name: known[field.name] for field in fields(LoggedFault)})
         if self._log is None:
             self._log = FaultLog(self._store, self._watch.submission_id, fault)
         self._log.fault = fault

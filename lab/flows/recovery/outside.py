@@ -120,19 +120,7 @@ def _record(logged: LoggedFault) -> FaultRecord:
     from lab.evidence.receipt import FaultRecord
 
     kind = find_fault(logged.kind).kind
-    return FaultRecord(
-        kind=logged.kind,
-        target=logged.target,
-        node_id=logged.node_id,
-        at=logged.at,
-        reverted_at=logged.reverted_at,
-        parameters=logged.parameters,
-        expected=kind.expected,
-        traits=kind.traits,
-        damaged=logged.damaged,
-        store_refusals=logged.store_refusals,
-        slowest_read=logged.slowest_read,
-    )
+    return FaultRecord(**vars(logged), expected=kind.expected, traits=kind.traits)
 
 
 def _failure(history: History, submission_id: str) -> FaultRecord:
