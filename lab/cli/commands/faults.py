@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.base import plain
 from lab.cli import documents, format, receipt_panel, values
 from lab.cli.clusters import LedgerPlace, cluster_options, open_lab
 from lab.cli.complete import fault_names, target_names
@@ -185,7 +186,6 @@ def fault_inject(
 
 def _ask_gateway(app: App, lab: Lab, request: FaultRequest, *, wait: bool, control: bool) -> None:
     """A person of a class has its gateway inject the fault; what labctl says there is said here."""
-    from lab.api.base import plain
     from lab.flows.recovery.asked import ask
 
     if control:

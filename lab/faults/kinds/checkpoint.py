@@ -14,7 +14,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lab.api.ledger import CheckpointRefused
 from lab.errors import LabError, RefusedError, ServiceError
+from lab.evidence.ledger import of_kind
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits
 from lab.faults.kinds._probe import signal, tell_if_up
 from lab.store.base import MissingObjectError, Store, StoredObject
@@ -137,9 +139,7 @@ def newest(store: Store, scene: Scene) -> str:
 
     One that was refused before is passed over: training would not load it, whatever is done to it.
     """
-    from lab.api.ledger import CheckpointRefused
     from lab.evidence.checkpoints import JobLedger
-    from lab.evidence.ledger import of_kind
 
     known, ledger = set(scene.checkpoints), JobLedger(store, scene.job)
     history = ledger.poll()

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lab.api.base import Plain
+from lab.api.inference import BatchEvidence
 from lab.api.lesson import CheckRecord, JobRecord, ResultDocument, signed, written
+from lab.api.receipt import ReceiptDocument
+from lab.cluster.api import Node
+from lab.cluster.jobs import Job
+from lab.evidence.ledger import History
 from lab.host.clock import Clock
 from lab.host.quantities import rounded
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
-    from lab.api.inference import BatchEvidence
-    from lab.api.receipt import ReceiptDocument
-    from lab.cluster.api import Node
-    from lab.cluster.jobs import Job
-    from lab.evidence.ledger import History
     from lab.lab import Lab
 
 LESSONS_PREFIX = ".raylab/lessons"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lab.errors import LabError, UsageError
 from lab.evidence.ledger import History
+from lab.evidence.receipt import Evidence, judge
 from lab.evidence.receipt.expected import Expected
 from lab.faults import Scene, Scope, find_fault
 from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
@@ -37,9 +37,6 @@ from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence
-
 
 def inject(
     lab: Lab,
@@ -59,8 +56,6 @@ def inject(
     Raises NotFoundError, UsageError, RefusedError, UnsupportedError, LabDownError, WaitTimeoutError (the
     moment to inject never came; nothing was changed), and without `wait` what injection and revert raise.
     """
-    from lab.evidence.receipt import judge
-
     fault, wait = find_fault(request.kind), wait and not request.leave_down
     if request.leave_down:
         refuse_leaving_down(lab.control, fault.kind, request)
@@ -109,8 +104,6 @@ def inject_and_repeat(
     repeated, before anything is changed. A control run that fails is a moment of its own, a problem: the
     receipt is there.
     """
-    from lab.evidence.receipt import judge
-
     kind = find_fault(request.kind).kind
     if kind.scope is Scope.CLUSTER:
         raise UsageError(
@@ -136,8 +129,6 @@ def inject_and_repeat(
 
 def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException) -> None:
     """Judge and keep what is known of a fault whose watching an interrupt, or a bug, has ended."""
-    from lab.evidence.receipt import judge
-
     why = "it was interrupted" if isinstance(error, KeyboardInterrupt) else repr(error)
     problem = f"the recovery was not followed to its end: {why}"
     receipt = judge(gather(watch, injection.record(), (*injection.problems, problem)))

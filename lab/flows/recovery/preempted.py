@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lab.api.queue import Attempt, Description, JobEvent, QueueEvent
 from lab.cluster.queues import OVER
 from lab.errors import LabError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import Files, History
+from lab.evidence.receipt import Evidence, Preemption, Receipt, Steering, judge
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import FaultRecord
 from lab.faults import find_fault
@@ -21,9 +21,6 @@ from lab.flows.recovery.request import Moment, OnMoment
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock, settle
 from lab.lab import Lab
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence, Preemption, Receipt, Steering
 
 PREEMPTION = "preemption"
 """The fault."""
@@ -62,8 +59,6 @@ def receipts(
     compared. Raises NotFoundError; RefusedError for a job that has not ended or was never preempted; what
     run_control raises.
     """
-    from lab.evidence.receipt import judge
-
     described = lab.queues.describe(job)
     if described.status not in OVER:
         raise RefusedError(
@@ -167,8 +162,6 @@ def named(lab: Lab, at: float, preemption: Preemption) -> Preemption:
 
 def of_events(events: Sequence[JobEvent]) -> Iterator[tuple[float, Preemption]]:
     """Times of a workload's preemptions, and what its events say of each; `by` is a UID still."""
-    from lab.evidence.receipt import Preemption
-
     for index, event in enumerate(events):
         if event.event != "Preempted":
             continue
@@ -216,8 +209,6 @@ def steering_of(
     events: Sequence[QueueEvent], record: FaultRecord, attempts: Sequence[Attempt]
 ) -> Steering | None:
     """The first bad health of the target after the fault, with what followed; None if there was none."""
-    from lab.evidence.receipt import Steering
-
     begin, target = record.at - SLACK_SECONDS, record.target
     mine = [e for e in events if e.at >= begin and e.message.startswith(f"{target} ")]
     states = STATES[record.expected]
