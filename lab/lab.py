@@ -17,7 +17,7 @@ from lab.cluster.placement import Placement, Ranks, going_on, place, why_waits
 from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
-from lab.cluster.summary import details, only_running
+from lab.cluster.summary import LabDetails, details, only_running
 from lab.errors import EngineError, LabDownError, LabError, NotFoundError, RefusedError, UsageError
 from lab.runtime import leases
 from lab.runtime.base import LabView, NodeControl, OnProgress, Runtime, control_of, host_of, ignore_progress
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lab.cluster.explain import Explanation
     from lab.cluster.health import HealthClient
     from lab.cluster.queues import Queues
-    from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
     from lab.evidence.ledger import History
     from lab.store import Store
