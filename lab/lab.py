@@ -17,7 +17,7 @@ from lab.cluster.placement import Placement, Ranks, going_on, place, why_waits
 from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
-from lab.cluster.summary import details, only_running
+from lab.cluster.summary import LabDetails, details, only_running
 from lab.errors import EngineError, LabDownError, LabError, NotFoundError, RefusedError, UsageError
 from lab.runtime import leases, lent
 from lab.runtime.base import LabView, NodeControl, OnProgress, Runtime, control_of, host_of, ignore_progress
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lab.cluster.explain import Explanation
     from lab.cluster.health import HealthClient
     from lab.cluster.queues import Queues
-    from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
     from lab.evidence.ledger import History
     from lab.store import Store
@@ -113,9 +112,10 @@ class Lab:
         """
         from lab.runtime.spec import Asked, spec_of, up_already
 
-        fixed = tuple((ports or {}).items())
-        sizes, kind = (workers, cpus_per_worker, fixed), (gcs_ft, stock_ray, queued_only)
-        asked = Asked(gpu, tuple(gpus), share_gpu, *sizes, *kind, classroom=classroom)
+        asked = Asked(
+            gpu=gpu, gpus=tuple(gpus), share_gpu=share_gpu, workers=workers, cpus_per_worker=cpus_per_worker,
+            ports=tuple((ports or {}).items()), gcs_ft=gcs_ft, stock_ray=stock_ray, queued_only=queued_only,
+            classroom=classroom)  # fmt: skip
         if spec is None:
             spec = spec_of(self.view, asked)
         elif asked != Asked():

@@ -7,6 +7,7 @@ import gc
 import json
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -21,6 +22,11 @@ from tests.minio import minio_program
 from tests.run import HALVES, LANES, OUTCOMES, Counts
 
 ROOT = Path(__file__).resolve().parent.parent
+
+HELPERS = {f"tests.{path.stem}" for path in ROOT.joinpath("tests").iterdir()} - sys.modules.keys()
+"""Modules and folders whose asserts show their values, as those of tests do, when they fail."""
+
+pytest.register_assert_rewrite(*HELPERS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,4 @@
-"""Documents of health: what agents report, what people and faults order, and what pages show.
+"""Documents of health: what agents report, what people and faults order, and what pages and alerts show.
 
 The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Orders`.
 """
@@ -182,3 +182,26 @@ class Ordered:
 
     ordered: Mapping[str, tuple[str, ...]]
     now: float
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert that fires."""
+
+    name: str
+    severity: str
+    since: float
+    """Seconds since the epoch."""
+    labels: Mapping[str, str]
+    summary: str
+    silenced: bool
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Time in which an alert is sent to nobody."""
+
+    id: str
+    alert: str
+    until: float
+    """Seconds since the epoch."""

@@ -1,4 +1,5 @@
-"""The documents by which the gateway of a class says who somebody is, and breaks what she asks for."""
+"""The documents by which the gateway of a class says who somebody is, and breaks what she asks for; and what
+labctl says of somebody who was removed."""
 
 from __future__ import annotations
 
@@ -58,3 +59,17 @@ class FaultSeen:
     """labctl's exit code; None while it goes on."""
     printed: str
     """The document that it printed in the end: the receipt, as JSON."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What became of a person who was removed."""
+
+    name: str
+    stopped: tuple[str, ...]
+    """Jobs that were stopped."""
+    objects: int
+    """Stored objects of hers in the class: those that were kept, or deleted."""
+    deleted: bool
+    own_lab: str = ""
+    """The lab of her own that was ended with its objects kept, or deleted; empty where she had none."""

@@ -104,25 +104,6 @@ class ShownLab(TypedDict):
     problems: Sequence[str]
 
 
-class ShownAlert(TypedDict):
-    """One alert that fires."""
-
-    name: str
-    severity: str
-    since: float
-    labels: Mapping[str, str]
-    summary: str
-    silenced: bool
-
-
-class ShownSilence(TypedDict):
-    """Time in which an alert is sent to nobody."""
-
-    id: str
-    alert: str
-    until: float
-
-
 # Jobs
 
 

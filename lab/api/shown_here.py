@@ -207,17 +207,6 @@ class ShownPeople(TypedDict):
     people: Sequence[ShownPerson]
 
 
-class ShownRemoval(TypedDict):
-    """What became of a person who was removed, of her jobs and her stored objects."""
-
-    name: str
-    stopped: Sequence[str]
-    objects: int
-    deleted: bool
-    own_lab: str
-    """The lab of her own that was ended; empty where she had none."""
-
-
 class ShownStanding(TypedDict):
     """A lesson of a person: passed, claimed (the lab has no trace of what its report says), or failed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lab.errors import LabError
 from lab.services import ALERTMANAGER, GRAFANA, HEAD, JUPYTER, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import LabSpec
 
@@ -42,7 +43,6 @@ def recipe_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def parameter_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """`name=` for every parameter of the recipe being submitted, or of all where it is not known yet."""
     from lab.cluster.recipes import recipes
-    from lab.errors import LabError
 
     try:
         available = recipes()

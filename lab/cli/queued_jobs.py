@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from lab.api.queue import Attempt, Description
 from lab.cli import queue_words
 from lab.cluster.jobs import Job
 from lab.cluster.queues import OVER
@@ -13,7 +14,6 @@ from lab.host.clock import POLL_SECONDS, Clock, settle
 from lab.topology import JOB_FINAL
 
 if TYPE_CHECKING:
-    from lab.api.queue import Attempt, Description
     from lab.lab import Lab
 
 QUEUED = "QUEUED"

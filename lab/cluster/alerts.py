@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime, timezone
 
+from lab.api.health import Alert, Silence
 from lab.api.monitoring import FiringAlert, Silenced
 from lab.cluster.prometheus import Prometheus, Request, ask
 from lab.errors import NotFoundError, UnsupportedError
@@ -17,34 +17,6 @@ NAME = "alertname"
 
 OWN = (NAME, "severity", "job")
 """Labels that do not say where something is wrong."""
-
-
-@dataclass(frozen=True)
-class Alert:
-    """An alert that fires."""
-
-    name: str
-    severity: str
-    since: float
-    """Seconds since the epoch."""
-    labels: Mapping[str, str]
-    summary: str
-    silenced: bool
-
-    @property
-    def where(self) -> str:
-        """Values of the labels that say where something is wrong."""
-        return " ".join(value for label, value in self.labels.items() if label not in OWN)
-
-
-@dataclass(frozen=True)
-class Silence:
-    """Time in which an alert is sent to nobody."""
-
-    id: str
-    alert: str
-    until: float
-    """Seconds since the epoch."""
 
 
 class Alerts:
@@ -87,6 +59,11 @@ class Alerts:
         }
         answer = ask(Silenced, "POST", f"{self._url}/api/v2/silences", order, request=self._request)
         return Silence(answer.silence_id, name, now + seconds)
+
+
+def where(alert: Alert) -> str:
+    """Values of the labels that say where something is wrong."""
+    return " ".join(value for label, value in alert.labels.items() if label not in OWN)
 
 
 def _alert(firing: FiringAlert) -> Alert:

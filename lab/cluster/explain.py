@@ -202,6 +202,11 @@ CAUSES = (
         "give its Trainer RayDDPStrategy() and RayLightningEnvironment(), then call prepare_trainer",
         r"To use PyTorch Lightning with Ray, the strategy object should be one of ",
         r"Invalid cluster environment plugin\. The expected class is`ray\.train\.lightning\.",
+    ),
+    _cause(
+        "two-lightnings",
+        "the Trainer is of one package of Lightning, and Ray's strategy of the other",
+        "where `lightning` is installed Ray uses that: import lightning.pytorch, or do not install it",
         r"You selected an invalid strategy name: `strategy=<ray\.train\.lightning\.",
     ),
     _cause(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -57,8 +58,9 @@ START_GRACE_SECONDS = 3.0
 INTERACTIVE = "interactive-"
 """Prefix of the names of drivers that were not submitted, here and in their ledgers."""
 
-HELPER = "raylab_helper"
-"""Metadata that only a helper job of labctl's own has."""
+HELPER = "raylab-helper-"
+"""Prefix of the ids of labctl's helper jobs, which no list has. Ray keeps them: of one that it was told to
+forget it soon writes down that its actor died (ray 2.60)."""
 
 RELEASE_SECONDS = 3.0
 """Time in which Ray may give back by itself what a stopped job has reserved."""
@@ -198,7 +200,7 @@ class Jobs:
     def _list(self, wanted: Callable[[Row], object]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
         with known_shape("Ray's list of jobs"):
-            jobs = [self._read(row) for row in rows if wanted(row)]
+            jobs = [self._read(row) for row in rows if (id := wanted(row)) and not str(id).startswith(HELPER)]
         return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
 
     def get(self, submission_id: str) -> Job:
@@ -323,11 +325,10 @@ class Jobs:
         return tuple(filter(None, self._api.rows("placement_groups", reserved)))
 
     def _helper(self, code: str, *arguments: str) -> Job:
-        """Run Python code as a job of labctl's own, which Ray then forgets; returns that job, ended."""
-        helper = self.submit(Submission(("python", "-c", code, *arguments), metadata={HELPER: "1"}))
-        ended = self.wait(helper, GIVE_UP_SECONDS)
-        self._api.request("DELETE", _path(helper))
-        return ended
+        """Run Python code as a job of labctl's own, which no list has; returns that job, ended."""
+        name = f"{HELPER}{secrets.token_hex(8)}"
+        helper = self.submit(Submission(("python", "-c", code, *arguments), submission_id=name))
+        return self.wait(helper, GIVE_UP_SECONDS)
 
     def _settle(self, look: Callable[[], T], done: Callable[[T], bool], seconds: float) -> T:
         return settle(look, done, timeout=seconds, clock=self._clock)

@@ -1,4 +1,4 @@
-"""The catalogue of faults: those of the lab, one per file in kinds/, and those of one's own."""
+"""The catalogue of faults: those of the lab, in kinds/, and those of one's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from lab.faults.own import defined_in, load_own
 
 def _built_in() -> dict[str, Callable[[], Fault]]:
     names = [m.name for m in pkgutil.iter_modules(kinds.__path__) if not m.name.startswith("_")]
-    classes = [c for name in names for c in defined_in(import_module(f"{kinds.__name__}.{name}"))]
+    modules = [import_module(f"{kinds.__name__}.{name}") for name in names]
+    classes = [c for module in modules for c in defined_in(module) if hasattr(c, "kind")]
     scopes = list(Scope)
     classes.sort(key=lambda fault: (scopes.index(fault.kind.scope), fault.kind.name))
     return {fault.kind.name: fault for fault in classes}

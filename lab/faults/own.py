@@ -54,13 +54,10 @@ class Own:
         return next((e for s, e in self.problems.items() if Path(s).stem.rpartition(".")[2] == stem), None)
 
 
-def load_own(taken: Collection[str], uid: int | None = None) -> Own:
-    """Load all of them; a broken one does not keep the others from it. `taken` are names of other faults.
-
-    `uid` is the user's, by default that of this process.
-    """
+def load_own(taken: Collection[str]) -> Own:
+    """Load all of them; a broken one does not keep the others from it. `taken` are names of other faults."""
     own = Own()
-    for source, load in _sources(own, os.geteuid() if uid is None else uid):
+    for source, load in _sources(own):
         try:
             for fault in _checked(load(), source):
                 name = fault.kind.name
@@ -82,7 +79,7 @@ def defined_in(module: ModuleType) -> list[type[Fault]]:
     return list(dict.fromkeys(c for c in classes if c.__module__ == module.__name__))
 
 
-def _sources(own: Own, uid: int) -> Iterator[tuple[str, Callable[[], ModuleType]]]:
+def _sources(own: Own) -> Iterator[tuple[str, Callable[[], ModuleType]]]:
     """Yield the name of each file and module, with what loads it."""
     try:
         folder = home() / FOLDER
@@ -90,16 +87,16 @@ def _sources(own: Own, uid: int) -> Iterator[tuple[str, Callable[[], ModuleType]
         own.problems[FOLDER] = error
     else:
         for path in sorted(folder.glob(FILES)):
-            yield str(path), partial(_file, path, uid)
+            yield str(path), partial(_file, path)
     for name in filter(None, map(str.strip, os.environ.get(MODULES_VARIABLE, "").split(","))):
-        yield name, partial(_module, name, uid)
+        yield name, partial(_module, name)
 
 
-def _file(path: Path, uid: int) -> ModuleType:
+def _file(path: Path) -> ModuleType:
     try:
-        _refuse_untrusted(path.parent, path.parent.stat(), (uid,))
+        _refuse_untrusted(path.parent, path.parent.stat())
         with open_file(path, SMALL) as stream:
-            _refuse_untrusted(path, os.fstat(stream.fileno()), (uid,))
+            _refuse_untrusted(path, os.fstat(stream.fileno()))
             return _execute(path, stream.read())
     except OSError as error:
         raise NotFoundError(f"{path} cannot be read: {error.strerror or error}", HOW) from error
@@ -116,21 +113,21 @@ def _execute(path: Path, code: bytes) -> ModuleType:
     return module
 
 
-def _module(name: str, uid: int) -> ModuleType:
+def _module(name: str) -> ModuleType:
     try:
         spec = importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):
         spec = None
     if spec is None or not spec.has_location or spec.origin is None:
         raise NotFoundError(f"{MODULES_VARIABLE}: there is no module {name!r}", "is it on PYTHONPATH?")
-    _refuse_untrusted(Path(spec.origin), Path(spec.origin).stat(), (uid, 0))
+    _refuse_untrusted(Path(spec.origin), Path(spec.origin).stat(), 0)
     with contextlib.redirect_stdout(sys.stderr):
         return importlib.import_module(name)
 
 
-def _refuse_untrusted(path: Path, info: os.stat_result, owners: Collection[int]) -> None:
-    """Refuse a file that somebody else than the user may have written. Raises RefusedError."""
-    if info.st_uid not in owners:
+def _refuse_untrusted(path: Path, info: os.stat_result, *others: int) -> None:
+    """Refuse a file that somebody else than the user and `others` may have written. Raises RefusedError."""
+    if info.st_uid not in (os.geteuid(), *others):
         raise RefusedError(f"{path} is not loaded: it belongs to somebody else", "copy it, or: chown it")
     if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise RefusedError(f"{path} is not loaded: others may write to it", f"chmod go-w {path}")

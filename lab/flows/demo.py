@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.errors import JobError, LabError, UsageError, WaitTimeoutError
+from lab.evidence.receipt import Receipt
 from lab.faults import find_fault
 from lab.faults.base import check_runtime
 from lab.flows.recovery import (
@@ -25,9 +25,6 @@ from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Receipt
 
 RECIPE = "digits"
 BREAK_AFTER_EPOCH = 5

@@ -79,8 +79,10 @@ class OwnLabs:
             states[name] = f"{loan.lab}: {how}{', which the queues want back' if name in wanted else ''}"
         return states
 
-    def lend(self, person: str, workers: int) -> OwnLab:
+    def lend(self, person: str, workers: int, keep: Callable[[OwnLab], None] = lambda _: None) -> OwnLab:
         """Start a lab with so many workers of the class, or again the one that went down by itself.
+
+        `keep` gets it, with what is known only now; where that raises, the lab has not started.
 
         Raises RefusedError with nothing changed: no quota or worker or memory is free, she has one, or its
         name is taken. When it does not start everything is as before. Raises what `Lab.up` raises.
@@ -96,7 +98,7 @@ class OwnLabs:
             if hers.status().up:
                 hint = f"labctl class remove {person} --own-lab ends it"
                 raise RefusedError(f"{person} has a lab of her own: {name}", hint)
-            return self._start(hers, kept)
+            return self._start(hers, kept, keep)
         _check_memory(workers)
         workload = self._hold(person, name, workers)
         loan = Loan(person, name, (), workload)
@@ -105,7 +107,7 @@ class OwnLabs:
             for service in loan.workers:
                 self._lab.runtime.stop(service)
             self._keep(loan)
-            return self._start(hers, loan)
+            return self._start(hers, loan, keep)
         except BaseException:
             self._take_back(loan, delete=kept is None and bool(loan.workers))
             raise
@@ -185,7 +187,7 @@ class OwnLabs:
             raise RefusedError(f"{message} ({busy or 'no more are up'})", "wait until these jobs have ended")
         return tuple(idle[:count])
 
-    def _start(self, hers: Lab, loan: Loan) -> OwnLab:
+    def _start(self, hers: Lab, loan: Loan, keep: Callable[[OwnLab], None]) -> OwnLab:
         """Start her lab, with tokens that nobody had before and a copy of the workspace of its own."""
         spec = self._lab.runtime.spec()
         for file in (RAY_FILE, JUPYTER_FILE):
@@ -206,7 +208,13 @@ class OwnLabs:
             )
         )
         at = hers.endpoints()
-        return OwnLab(loan.person, loan.lab, loan.workers, at.dashboard, at.ray_token, at.jupyter)
+        started = OwnLab(loan.person, loan.lab, loan.workers, at.dashboard, at.ray_token, at.jupyter)
+        try:
+            keep(started)
+        except BaseException:
+            hers.down()
+            raise
+        return started
 
     def _take_back(self, loan: Loan, *, delete: bool) -> None:
         """End a lab, and give its workers and its quota back to the class, whatever half-state it is in."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kueue.writing import VERSION, key_of, objects
+from lab.api.people import Removal
 from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.flows.own_lab import OwnLab, OwnLabs
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
+from lab.host.interrupts import held_back
 from lab.host.quantities import plural
 from lab.people.links import SECONDS_OF_DAY, Link, address_of
 from lab.people.registry import FOLDER, LINK, Invitation, Newcomer, Person, Registry
@@ -41,18 +42,9 @@ EXAMPLE = "classroom"
 """The example whose ClusterQueue of this name everybody shares, unless the teacher made another one."""
 
 
-@dataclass(frozen=True)
-class Removal:
-    """What became of a person who was removed."""
-
-    name: str
-    stopped: tuple[str, ...]
-    """Jobs that were stopped."""
-    objects: int
-    """Stored objects of hers in the class: those that were kept, or deleted."""
-    deleted: bool
-    own_lab: str = ""
-    """The lab of her own that was ended with its objects kept, or deleted; empty where she had none."""
+T = TypeVar("T")
+Keep: TypeAlias = Callable[[Sequence[T]], None]
+"""Keeps what is known only now, before it holds good: what this raises leaves the class as it was."""
 
 
 class Classroom:
@@ -87,41 +79,57 @@ class Classroom:
         """True where people have to be given the certificate that vouches for the address."""
         return bool(self._lab.endpoints().authority)
 
-    def invite(self, names: Sequence[str], days: int) -> tuple[Link, ...]:
+    def invite(self, names: Sequence[str], days: int, keep: Keep[Link] = lambda _: None) -> tuple[Link, ...]:
         """A link each, with which these people sign in to the hub once; their earlier ones end.
 
-        Raises NotFoundError, and RefusedError for somebody who is being removed or a lab without a hub.
+        Raises NotFoundError, RefusedError for somebody who is being removed or a lab without a hub, and what
+        `keep` raises.
         """
         endpoints = self._lab.endpoints()
         if not endpoints.hub:
             hint = "`labctl down`, then `labctl up --class --hub`"
             raise RefusedError(f"lab {self._lab.name} has no JupyterHub to sign in to", hint)
         until = self.registry.clock() + days * SECONDS_OF_DAY
-        codes = self.registry.grant(LINK, names, until)
         people, hub = self.registry.people(), endpoints.address or endpoints.hub
-        return tuple(
-            Link(name, people[name].role, address_of(hub, code), until) for name, code in codes.items()
-        )
 
-    def add(self, newcomers: Iterable[Newcomer]) -> tuple[Invitation, ...]:
+        def links(codes: Mapping[str, str]) -> tuple[Link, ...]:
+            return tuple(
+                Link(name, people[name].role, address_of(hub, code), until) for name, code in codes.items()
+            )
+
+        with held_back():
+            return links(self.registry.grant(LINK, names, until, lambda codes: keep(links(codes))))
+
+    def reset(self, names: Sequence[str], keep: Keep[Invitation] = lambda _: None) -> tuple[Invitation, ...]:
+        """Give people new tokens, all or none; the old ones end. Raises as Registry.reset does."""
+        with held_back():
+            return self.registry.reset(*names, keep=keep)
+
+    def add(
+        self, newcomers: Iterable[Newcomer], keep: Keep[Invitation] = lambda _: None
+    ) -> tuple[Invitation, ...]:
         """Add people, all or none; returns them with their tokens, which are nowhere else.
 
         Raises RefusedError for a name that is taken, SetupError while another labctl is busy with the class,
-        ClusterError, StoreError.
+        ClusterError, StoreError, and what `keep` raises.
         """
         with self._alone("adding people to the class"):
             invitations = self.registry.invite(newcomers)
             people = [invitation.person for invitation in invitations]
             with contextlib.ExitStack() as undo:
                 self._provide(people, undo)
-                self.registry.add(people)
-                undo.pop_all()
+                with held_back():
+                    keep(invitations)
+                    self.registry.add(people)
+                    undo.pop_all()
         return invitations
 
-    def add_with_lab(self, newcomer: Newcomer, workers: int) -> tuple[tuple[Invitation, ...], OwnLab]:
+    def add_with_lab(
+        self, newcomer: Newcomer, workers: int, keep: Callable[[Sequence[Invitation], OwnLab], None]
+    ) -> tuple[tuple[Invitation, ...], OwnLab]:
         """Give a person, who is added first unless she is in the class, a lab of her own.
 
-        Raises what `add` and `OwnLabs.lend` raise; then nobody was added.
+        Raises what `add`, `OwnLabs.lend` and `keep` raise; then nobody was added, and her lab has ended.
         """
         name = newcomer.name
         added = () if name in self.registry.people() else self.add([newcomer])
@@ -129,7 +137,7 @@ class Classroom:
             raise RefusedError(f"{name} is being removed", f"finish it: labctl class remove {name}")
         try:
             with self._alone(f"starting the own lab of {name}"):
-                return added, self.own_labs.lend(name, workers)
+                return added, self.own_labs.lend(name, workers, lambda lab: keep(added, lab))
         except BaseException:
             if added:
                 self.remove(name, delete=False)

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -157,10 +157,17 @@ class Registry:
             known[person.name] = _without(person, LINK)
             return known[person.name]
 
-    def grant(self, kind: str, names: Iterable[str], until: float | None = None) -> Mapping[str, str]:
+    def grant(
+        self,
+        kind: str,
+        names: Iterable[str],
+        until: float | None = None,
+        keep: Callable[[Mapping[str, str]], None] = lambda _: None,
+    ) -> Mapping[str, str]:
         """Give people a grant each, in place of the one that they have; returns name -> what it is.
 
-        Raises NotFoundError, RefusedError, and then nobody gets one.
+        `keep` gets the same before. Raises NotFoundError, RefusedError, or what that raises, and then nobody
+        gets one.
         """
         made = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
         with self._changing() as known:
@@ -168,6 +175,7 @@ class Registry:
                 person = _staying(name, known)
                 grants = (*_without(person, kind).grants, Grant(kind, _hash(text), until))
                 known[name] = dataclasses.replace(person, grants=grants)
+            keep(made)
         return made
 
     def take_back(self, kind: str, name: str) -> None:
@@ -198,16 +206,23 @@ class Registry:
                 raise RefusedError(f"already in the class: {', '.join(taken)}", "nobody was added")
             known.update({one.name: one for one in people})
 
-    def reset(self, name: str) -> Invitation:
-        """Give a person another token; the old one ends at once. Raises NotFoundError."""
-        self.get(name)
-        token = secrets.token_urlsafe(TOKEN_BYTES)
+    def reset(
+        self, *names: str, keep: Callable[[Sequence[Invitation]], None] = lambda _: None
+    ) -> tuple[Invitation, ...]:
+        """Give people other tokens, which `keep` gets before; the old ones end at once.
+
+        Raises NotFoundError, RefusedError, or what `keep` raises, and then all old ones hold good.
+        """
+        made: list[Invitation] = []
         with self._changing() as known:
-            person = _staying(name, known)
-            known[name] = dataclasses.replace(
-                person, token_sha256=_hash(token), token_at=self.clock(), grants=()
-            )
-            return Invitation(known[name], token)
+            for name in dict.fromkeys(names):
+                token, person = secrets.token_urlsafe(TOKEN_BYTES), _staying(name, known)
+                known[name] = dataclasses.replace(
+                    person, token_sha256=_hash(token), token_at=self.clock(), grants=()
+                )
+                made.append(Invitation(known[name], token))
+            keep(made)
+        return tuple(made)
 
     def close(self, name: str) -> Person:
         """End a person's token; she stays in the list until `forget`. Raises NotFoundError."""

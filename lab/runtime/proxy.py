@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.errors import PortTakenError, UnsupportedError, UsageError
+from lab.host import environment
 from lab.host.http import UNREAD_HEADER
 from lab.runtime import ports
 from lab.topology import LabSpec
@@ -75,6 +76,11 @@ COMMAND = ("run", "--config")
 
 
 NOT_PERMITTED = (errno.EACCES, errno.EPERM)
+
+
+def program() -> str:
+    """Caddy: its path, or the bare name where it is not installed, for the error of whoever starts it."""
+    return environment.program("caddy") or "caddy"
 
 
 def routes(names: Collection[str]) -> tuple[Route, ...]:

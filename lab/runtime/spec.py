@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lab.host.gpus import Detection, GpuHolder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Asked:
     """Single settings of a lab. What is None, empty or false was left out.
 

@@ -25,6 +25,7 @@ from lab.errors import LabError, StoreError, UsageError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.secrets import read_key, read_secret
 from lab.store.base import LOG_HINT, AccessDeniedError, NoAdminApiError, Store, UnreachableStoreError
+from lab.store.s3 import ObjectStore
 from lab.topology import BUCKET, REGION, Credentials
 
 if TYPE_CHECKING:
@@ -210,7 +211,6 @@ def run(
     Raises WaitTimeoutError, StoreError.
     """
     from lab.store.admin import MinioAdministration
-    from lab.store.s3 import ObjectStore
 
     owner = ObjectStore(url, root, region, BUCKET, http=http)
     training = ObjectStore(url, key, region, BUCKET, http=http)

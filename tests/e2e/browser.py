@@ -68,6 +68,12 @@ class Browser:
         url, headers = f"{self.hub}{base}api/{path}", {"X-XSRFToken": str(xsrf)}
         return self.session.request(method, url, headers=headers, json=document, timeout=PATIENCE)
 
+    def kernels(self) -> list[str]:
+        """Her kernels. Raises JSONDecodeError where a page of the hub answers instead of her server."""
+        answer = self.api("GET", "kernels")
+        answer.raise_for_status()
+        return [one["id"] for one in answer.json()]
+
     def type(self, line: str) -> tuple[int, str]:
         """Type a line in a new terminal: its exit code, and what it prints."""
         import websocket

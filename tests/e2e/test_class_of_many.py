@@ -109,7 +109,7 @@ def _check_work(course: Course, victim: str, folder: Path) -> None:
 def _at_work(person: Browser) -> bool:
     """Whether somebody is signed in everywhere, and her JupyterLab answers."""
     page = person.get("/class/now")
-    return person.signed_in and page.ok and person.api("GET", "kernels").ok
+    return person.signed_in and page.ok and isinstance(person.kernels(), list)
 
 
 def _reopened(person: Browser) -> bool:

@@ -140,11 +140,10 @@ def _check_kill(bench: Bench, ann: Browser) -> None:
     """When the hub is killed her kernel goes on, and when `up` has brought the hub back she is signed in."""
     kernel = ann.api("POST", "kernels", {"name": "python3"}).json()["id"]
     os.kill(bench.leaders()[HUB][0], signal.SIGKILL)
-    assert [one["id"] for one in ann.api("GET", "kernels").json()] == [kernel]
+    assert ann.kernels() == [kernel]
     bench.labctl("up", timeout=2 * PATIENCE)
     assert ann.signed_in
-    eventually(lambda: ann.api("GET", "kernels").ok, PATIENCE, "her server is led to again")
-    assert [one["id"] for one in ann.api("GET", "kernels").json()] == [kernel]
+    assert eventually(ann.kernels, PATIENCE, "her server is led to again") == [kernel]
 
 
 def _check_button(bench: Bench, ben: Browser) -> None:

@@ -15,7 +15,8 @@ class TestLessons(LessonTests):
     RARE = (5, 6, 8, 10, 12, 13)
 
     @pytest.fixture(scope="class")
-    def own(self, make_bench: Callable[[], Bench]) -> Bench:
+    @classmethod
+    def own(cls, make_bench: Callable[[], Bench]) -> Bench:
         """A lab of their own: the commands of the course need 8 CPUs on each worker."""
         return make_bench()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 from lab.host.environment.progress import pinned
 from tests.conftest import ROOT
@@ -44,3 +45,16 @@ def test_every_import_root_of_the_project_is_in_the_wheel() -> None:
     code = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks", "tests"}
     assert "lab" in code
     assert code <= set(parts())
+
+
+def test_the_readme_of_the_index_leads_to_files_that_are_there_and_to_sections_of_its_own() -> None:
+    argv = [str(ROOT / ".ci" / "readme"), "owner/name", "c0ffee"]
+    text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    links = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r'\bsrc(?:set)?="([^"]+)"', text)
+    place = re.compile(
+        r"https://(?:github\.com/owner/name/blob|raw\.githubusercontent\.com/owner/name)/c0ffee/([^#]+)"
+    )
+    files = [match[1] for link in links if (match := place.match(link))]
+    assert [link for link in links if not link.startswith(("#", "https://"))] == []
+    assert {"docs/pictures/ladder-light.svg", "docs/recovery.md"} <= set(files)
+    assert [file for file in files if not (ROOT / file).is_file()] == []

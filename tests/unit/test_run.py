@@ -17,6 +17,7 @@ import pytest
 from lab.errors import SetupError, UnsupportedError
 from lab.host import environment, programs
 from tests.conftest import BEGAN, counted, forbid_skip, needs_go, pytest_runtest_setup
+from tests.e2e.receipts import assert_valid
 from tests.fakes.host import FakeClock
 from tests.run import PARTS, Counts, Selection, exit_code, run_tests
 
@@ -223,7 +224,7 @@ def report(outcome: str, reason: str = "", **fields: object) -> SimpleNamespace:
         (report("skipped", "known bug", wasxfail="known bug"), "skipped"),
         (report("passed"), "passed"),
         (report("skipped", "needs Go: there is no command `go`"), "skipped"),
-        (report("skipped", "needs time: 3720 s were over"), "skipped"),
+        (report("skipped", "needs time: 3420 s were over"), "skipped"),
     ],
 )
 def test_which_skips_are_failures(given: SimpleNamespace, outcome: str) -> None:
@@ -319,3 +320,10 @@ def test_what_needs_go_is_skipped_for_want_of_sources_and_fails_where_it_does_no
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(pytest.skip.Exception, match="there is no command"), needs_go():
         pytest.fail("there is no Go")
+
+
+def test_an_assert_of_a_helper_shows_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.e2e.receipts.plain", lambda _: {"verdict": "failed"})
+    monkeypatch.setattr("tests.e2e.receipts.parse", lambda *_: None)
+    with pytest.raises(AssertionError, match=r"failed.*recovered"):
+        assert_valid({"verdict": "recovered"})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,13 +87,16 @@ def add(
         if len(names) != 1 or file is not None or count is not None:
             raise UsageError("--own-lab: give one name", "labctl class add ann --own-lab")
         newcomer = roster.checked(names, Role(role))[0]
-        _refuse_existing(out)
-        added, lab = classroom.add_with_lab(newcomer, workers)
+        with _new_files(out) as write:
+            added, lab = classroom.add_with_lab(
+                newcomer, workers, lambda made, lab: write([_lab_as_csv(made, lab)])
+            )
         _hand_out(app, added, out, classroom, lab)
         return
     newcomers = _newcomers(names, file, count, Role(role), classroom)
-    _refuse_existing(out)
-    _hand_out(app, classroom.add(newcomers), out, classroom)
+    with _new_files(out) as write:
+        invitations = classroom.add(newcomers, lambda made: write([_as_csv(made)]))
+    _hand_out(app, invitations, out, classroom)
 
 
 def _newcomers(
@@ -185,10 +189,9 @@ def reset(app: App, names: tuple[str, ...], out: Path | None) -> None:
     So do labs of their own, with the tokens that those have.
     """
     classroom = _open(app)
-    for name in names:
-        classroom.registry.get(name)
-    _refuse_existing(out)
-    _hand_out(app, [classroom.registry.reset(name) for name in dict.fromkeys(names)], out, classroom)
+    with _new_files(out) as write:
+        invitations = classroom.reset(names, lambda made: write([_as_csv(made)]))
+    _hand_out(app, invitations, out, classroom)
 
 
 @class_.command()
@@ -284,13 +287,10 @@ def invite(
         people = classroom.registry.people().values()
         if not (names := tuple(one.name for one in people if not one.leaving)):
             raise NotFoundError("nobody is in the class yet", "labctl class add NAME")
-    for file in (out, page):
-        _refuse_existing(file)
-    links = classroom.invite(names, days)
-    if out is not None:
-        write_private(out, as_csv(links))
-    if page is not None:
-        write_private(page, as_page(f"Lab {app.name}", links))
+    with _new_files(out, page) as write:
+        links = classroom.invite(
+            names, days, lambda made: write([as_csv(made), as_page(f"Lab {app.name}", made)])
+        )
     hidden = out is not None or page is not None
     if app.out.as_json(documents.links(links, hidden=hidden)):
         return
@@ -308,10 +308,47 @@ def _open(app: App) -> Classroom:
     return Classroom(app.open(), clock=app.clock, say=app.out.note)
 
 
-def _refuse_existing(out: Path | None) -> None:
-    """Refuse to write over a file, before anybody gets a token."""
-    if out is not None and out.exists():
-        raise RefusedError(f"{out} is there already", "choose another name for the file")
+@contextlib.contextmanager
+def _new_files(*files: Path | None) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Yield what writes a text into each of these files that is wanted; what fails leaves none of them.
+
+    Raises RefusedError for one that is there, before anybody gets a token, SetupError.
+    """
+    written: list[Path] = []
+
+    def refuse(file: Path) -> None:
+        if file.exists():
+            raise RefusedError(f"{file} is there already", "choose another name for the file")
+
+    def write(texts: Sequence[str]) -> None:
+        for file, text in zip(files, texts, strict=True):
+            if file is not None:
+                refuse(file)
+                write_private(file, text)
+                written.append(file)
+
+    for file in filter(None, files):
+        refuse(file)
+    try:
+        yield write
+    except Exception:
+        for file in written:
+            file.unlink(missing_ok=True)
+        raise
+
+
+def _as_csv(invitations: Sequence[Invitation]) -> str:
+    return csv_text(("name", "role", "token"), map(_row, invitations))
+
+
+def _row(invitation: Invitation) -> tuple[str, str, str]:
+    return invitation.person.name, invitation.person.role.value, invitation.token
+
+
+def _lab_as_csv(invitations: Sequence[Invitation], lab: OwnLab) -> str:
+    (who,) = [*map(_row, invitations)] or [(lab.person, "", "")]
+    head = ("name", "role", "token", "lab", "lab_address", "lab_token", "lab_jupyter")
+    return csv_text(head, [(*who, lab.lab, lab.address, lab.token, lab.jupyter)])
 
 
 def _hand_out(
@@ -321,17 +358,9 @@ def _hand_out(
     classroom: Classroom,
     lab: OwnLab | None = None,
 ) -> None:
-    """Show the tokens, or write them, and how to reach a lab of somebody's own."""
+    """Show the tokens, or where they are, and how to reach a lab of somebody's own."""
     address = classroom.address
-    rows = [(one.person.name, one.person.role.value, one.token) for one in invitations]
-    if out is not None:
-        head: tuple[str, ...] = ("name", "role", "token")
-        lines: list[tuple[str, ...]] = [*rows]
-        if lab is not None:
-            head += ("lab", "lab_address", "lab_token", "lab_jupyter")
-            (who,) = rows or [(lab.person, "", "")]
-            lines = [(*who, lab.lab, lab.address, lab.token, lab.jupyter)]
-        write_private(out, csv_text(head, lines))
+    rows = [*map(_row, invitations)]
     if app.out.as_json(documents.invited(address, rows, lab, hidden=out is not None)):
         return
     if out is not None:

@@ -11,10 +11,10 @@ import click
 from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import UsageError
+from lab.host.clock import Clock
 
 if TYPE_CHECKING:
     from lab.datasets import Dataset
-    from lab.host.clock import Clock
     from lab.host.environment.progress import Printer
 
 BETWEEN = 0.1

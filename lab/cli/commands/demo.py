@@ -16,11 +16,11 @@ from lab.cli.complete import fault_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines, Story
 from lab.errors import LabError
+from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
     from lab.flows.demo import DemoResult
     from lab.lab import Lab
-    from lab.runtime.spec import Asked
 
 MAX_EPOCHS = 1000
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.base import plain
 from lab.cli import documents, format, receipt_panel, values
 from lab.cli.clusters import LedgerPlace, cluster_options, open_lab
 from lab.cli.complete import fault_names, target_names
@@ -136,8 +137,7 @@ def fault_inject(
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included;
     with --leave-down the node stays down, as after `docker stop`, until `labctl restart` or `labctl up`.
     """
-    from lab.flows.recovery import FaultRequest, inject
-    from lab.flows.recovery.repeated import inject_and_repeat
+    from lab.flows.recovery import FaultRequest, inject, inject_and_repeat
 
     warn_of_broken(app)
     if listing:
@@ -186,7 +186,6 @@ def fault_inject(
 
 def _ask_gateway(app: App, lab: Lab, request: FaultRequest, *, wait: bool, control: bool) -> None:
     """A person of a class has its gateway inject the fault; what labctl says there is said here."""
-    from lab.api.base import plain
     from lab.flows.recovery.asked import ask
 
     if control:

@@ -12,13 +12,14 @@ import click
 from lab.cli import documents, render, values
 from lab.cli.context import GPUS, App, LabCommand, options, pass_app
 from lab.errors import LabError, PinningError
-from lab.runtime.spec import Asked
+from lab.host.gpus import Detection, GpuHolder, sharing_note
+from lab.runtime.leases import holders
+from lab.runtime.spec import Asked, gpus_here, spec_of
 from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
     from lab.api.shown_here import GpusHere
     from lab.flows.doctor.pinning import WorkerView
-    from lab.host.gpus import Detection, GpuHolder
 
 NO_DEVICE = {
     Vendor.SIMULATED: "simulated: a number for Ray's scheduler, with no device behind it",
@@ -34,7 +35,7 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
         *args: object, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: object
     ) -> object:
         named = () if gpus is None else values.names(gpus, "--gpus", "GPU-5c0d,GPU-8e1a or 0,1", "GPU")
-        return command(*args, asked=Asked(gpu, named, share_gpu), **rest)
+        return command(*args, asked=Asked(gpu=gpu, gpus=named, share_gpu=share_gpu), **rest)
 
     return options(
         click.option("--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"),
@@ -51,8 +52,6 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
 
 def say_plan(app: App, plan: GpuPlan) -> None:
     """Show the plan and its reason on stderr, and what it means that workers share a GPU."""
-    from lab.host.gpus import sharing_note
-
     if plan.reason:
         app.out.note(f"GPU: {plan.vendor.value} ({plan.reason})")
     sharing = sharing_note(plan)
@@ -74,8 +73,6 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
     than planned, or the same as another worker; with 14 when there is no plan.
     """
     from lab.flows.doctor import pinning
-    from lab.runtime.leases import holders
-    from lab.runtime.spec import gpus_here, spec_of
 
     lab = app.open()
     running = lab.view.spec() if lab.status().up else None
@@ -128,8 +125,6 @@ def _document(
 def _show(
     app: App, detections: Sequence[Detection], held: Mapping[str, GpuHolder], plan: GpuPlan | None
 ) -> None:
-    from lab.host.gpus import sharing_note
-
     here = [gpu for detection in detections for gpu in detection.gpus]
     if here:
         rows = (

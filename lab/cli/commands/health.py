@@ -9,7 +9,7 @@ import click
 from lab.api.health import CheckView, DeviceView, HealthView
 from lab.cli import format, health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
-from lab.cluster.alerts import Alerts
+from lab.cluster.alerts import Alerts, where
 from lab.cluster.health import RUN_SECONDS
 from lab.host.clock import WALL
 
@@ -139,7 +139,7 @@ def alerts(app: App) -> None:
             alert.name,
             f"{alert.severity}, silenced" if alert.silenced else alert.severity,
             format.seconds(max(0.0, now - alert.since)),
-            alert.where,
+            where(alert),
             alert.summary,
         )
         for alert in firing

@@ -23,7 +23,7 @@ from lab.cli.tunnel import tunnel
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
-from lab.runtime.spec import Asked
+from lab.runtime.spec import Asked, spec_of
 from lab.services import GRAFANA, HEAD, JUPYTER, PORT_NAMES, STORE
 from lab.services import row as find_row
 from lab.topology import Endpoints, LabSpec, LabStatus
@@ -151,7 +151,6 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     Raises UsageError, UnsupportedError, GpuError, StateError, StoreError.
     """
     from lab.flows.doctor import gather_facts, resource_warnings
-    from lab.runtime.spec import spec_of
 
     lab = app.open(announce=True)
     spec = spec_of(lab.runtime, asked)

@@ -12,6 +12,7 @@ from lab.cli import format, render, values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.errors import UsageError, VerdictError
+from lab.host import environment
 from lab.host.interrupts import exit_code
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
     a rung went wrong; what this machine cannot do is not a failure, and is listed with the reason.
     """
     from lab.flows.ladder import LadderRequest, climb, lab_of, picture
-    from lab.host import environment
 
     rungs = () if names is None else values.names(names, "--rungs", "stock,torchft", "rung")
     wanted = LadderRequest(rungs, fault, runs)

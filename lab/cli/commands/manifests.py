@@ -11,6 +11,7 @@ from lab.cli import documents, values
 from lab.cli.commands.queue.files import NAMESPACE
 from lab.cli.context import App, LabCommand, pass_app
 from lab.errors import ManifestError, SetupError
+from lab.host import environment
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
 def others(app: App) -> Authorities:
     """Whoever can be asked; kubernetes-validate is installed when it is first needed, if it can be."""
     from lab.flows.kubernetes.lint import authorities_here
-    from lab.host import environment
 
     try:
         environment.ensure("kubernetes", app.out.note)

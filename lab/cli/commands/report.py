@@ -9,6 +9,7 @@ import click
 from lab.cli import documents, values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.errors import UnsupportedError, UsageError
+from lab.host import environment
 from lab.host.clock import WALL
 from lab.lab import Lab
 
@@ -40,7 +41,6 @@ def report(app: App, what: str | None, output: Path | None, dashboards: bool, la
     --dashboards draws every panel of the lab's dashboards into one page, for labs without Grafana.
     """
     from lab.flows import report as flow
-    from lab.host import environment
 
     lab = app.open()
     if dashboards:
@@ -67,7 +67,6 @@ def report(app: App, what: str | None, output: Path | None, dashboards: bool, la
 def _dashboards(app: App, lab: Lab, folder: Path, last: float) -> None:
     from lab.cluster.prometheus import Prometheus
     from lab.flows import report as flow
-    from lab.host import environment
 
     url = lab.endpoints().prometheus
     if not url:

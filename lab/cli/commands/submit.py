@@ -15,15 +15,14 @@ from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
-from lab.cluster.queue_request import of_command, of_recipe
+from lab.cluster.jobs import Job
+from lab.cluster.queue_request import QueuedSubmission, of_command, of_recipe
+from lab.cluster.submission import Submitted
 from lab.errors import JobError, LabError, UsageError
 from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
     from lab.api.shown import SubmittedJob
-    from lab.cluster.jobs import Job
-    from lab.cluster.queue_request import QueuedSubmission
-    from lab.cluster.submission import Submitted
     from lab.lab import Lab
 
 LAST_LINES = 20

@@ -21,6 +21,7 @@ from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.output import Output, encodable
 from lab.cli.render import SENTENCES
 from lab.errors import INTERRUPTED, LabError, UsageError
+from lab.host.clock import Clock
 from lab.host.interrupts import exit_code
 from lab.host.quantities import plural
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lab.cluster.allocation import GpuLoad, Holding, NodeLoad, TopView
-    from lab.host.clock import Clock
     from lab.lab import Lab
 
 MIN_SECONDS = 0.2

@@ -67,7 +67,7 @@ class Slowdown:
     def __init__(self, say: Callable[[str], None], clock: Clock = MONOTONIC) -> None:
         self._say, self._clock = Seldom(say, clock), clock
         self._recent, self._at = 0.0, clock()
-        self._unsaid = 0
+        self._unsaid, self._latest, self._later = 0, "", False
         self.waiting = 0
         """Refusals that wait now."""
 
@@ -82,6 +82,7 @@ class Slowdown:
         `pause` waits so many seconds.
         """
         seconds = self.wrong(origin)
+        self._tell_later()
         if self.full:
             return False
         self.waiting += 1
@@ -98,7 +99,24 @@ class Slowdown:
         self._at = now
         self._recent += 1
         self._unsaid += 1
-        count = "a wrong token" if self._unsaid == 1 else f"{self._unsaid} wrong tokens"
-        if self._say(f"{count}, the latest from {origin}"):
-            self._unsaid = 0
+        self._latest = origin
+        self._tell()
         return min(LONGEST_SECONDS, FIRST_SECONDS * self._recent)
+
+    def _tell(self) -> None:
+        """Log what was not logged yet, unless there was a line a moment ago."""
+        count = "a wrong token" if self._unsaid == 1 else f"{self._unsaid} wrong tokens"
+        if self._unsaid and self._say(f"{count}, the latest from {self._latest}"):
+            self._unsaid = 0
+
+    def _tell_later(self) -> None:
+        """Have the running loop log the rest: nobody may guess again."""
+
+        def tell() -> None:
+            self._later = False
+            self._tell()
+            self._tell_later()
+
+        if self._unsaid and not self._later:
+            self._later = True
+            asyncio.get_running_loop().call_later(LOG_SECONDS, tell)

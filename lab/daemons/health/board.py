@@ -1,6 +1,6 @@
 """The board: results of checks go in, one state for each device comes out. Pure; the caller has the clock.
 
-Results become states as `hysteresis` says, and the worst state of its checks is the state of a device.
+Results become states as `settle` says, and the worst state of its checks is the state of a device.
 
 An agent that has not reported for `SILENT_AFTER` of its intervals makes its devices UNKNOWN; only EVICT
 stays: a broken GPU is not whole because nobody looks at it. A node that comes back `FLAKY_RETURNS` times
@@ -10,12 +10,42 @@ within `FLAKY_SECONDS`, each time after silence or as a new process, is WARN for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN, Device, Override, Result
-from lab.daemons.health.hysteresis import settle
 from lab.daemons.health.model import BADNESS, PRESENCE, SILENT, Change, CheckHealth, Health, Order, Trial
 from lab.host.quantities import plural
+
+
+def settle(kept: CheckHealth | None, result: Result, now: float) -> CheckHealth:
+    """The state of a check after one more result.
+
+    A state gets worse once `worse_after` results in a row are worse than it: one where a result is a fact
+    (an ECC counter), two where it is a measurement that a busy machine can spoil. It gets better once
+    `better_after` results in a row are better. Getting worse it takes the least bad state of that row,
+    getting better the worst. A result that says UNKNOWN (a check that could not tell) is neither: it leaves
+    a state that is known.
+    """
+    if kept is None or kept.state == UNKNOWN:
+        if not result.ordered and result.worse_after > 1 and BADNESS[result.state] > BADNESS[PASS]:
+            return CheckHealth(result, PASS, now, (result.state,))
+        return CheckHealth(result, result.state, now)
+    if result.state == UNKNOWN:
+        return replace(kept, result=result)
+    if result.ordered or result.state == kept.state:
+        since = kept.since if result.state == kept.state else now
+        return CheckHealth(result, result.state, since)
+    worse = BADNESS[result.state] > BADNESS[kept.state]
+    row = (*(past for past in kept.row if _beyond(past, kept.state, worse)), result.state)
+    if len(row) < (result.worse_after if worse else result.better_after):
+        return replace(kept, result=result, row=row)
+    mildest = (min if worse else max)(row, key=BADNESS.__getitem__)
+    return CheckHealth(result, mildest, now)
+
+
+def _beyond(state: str, kept: str, worse: bool) -> bool:
+    return (BADNESS[state] > BADNESS[kept]) if worse else (BADNESS[state] < BADNESS[kept])
+
 
 DEFAULT_INTERVAL = 5.0
 """Seconds between reports of an agent that does not say."""

@@ -13,10 +13,10 @@ from lab.daemons.hub.servers import serving
 from lab.daemons.hub.settings import IDLE_SECONDS, WORK, Guesses
 from lab.daemons.hub.sign_in import signing_in
 from lab.errors import SetupError
-from lab.host import environment
 from lab.host.files import make_private, write_private
 from lab.host.jupyter import INDEX, write_labctl
 from lab.host.reading import SMALL, read_text
+from lab.runtime import proxy
 from lab.runtime.local.processes import MARK
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     hub.trusted_downstream_ips = [settings.host]
     hub.db_url = f"sqlite:///{folder / 'jupyterhub.sqlite'}"
     hub.cookie_secret_file = str(folder / "cookie_secret")
-    hub.proxy_class = leading(folder, environment.program("caddy") or "caddy", settings.trusted)
+    hub.proxy_class = leading(folder, proxy.program(), settings.trusted)
     hub.authenticator_class = signing_in(Path(settings.people))
     hub.spawner_class = serving(settings)
     hub.template_paths = [str(Path(__file__).parent / "templates")]

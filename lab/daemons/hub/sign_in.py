@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from jupyterhub.auth import Authenticator
 from jupyterhub.handlers import BaseHandler
 from tornado import web
+from tornado.netutil import is_valid_ip
 
-from lab.daemons.gateway.tokens import Slowdown
+from lab.daemons.gateway.tokens import FORWARDED, Slowdown, origin
 from lab.daemons.hub.settings import stays
 from lab.host.serving import log
 from lab.people.policy import Role
@@ -49,8 +50,14 @@ class PeopleAuthenticator(Authenticator):
         }
 
     async def hold_back(self, handler: BaseHandler) -> None:
-        """Answer what is wrong late: the later, the more there was of it. Raises HTTPError."""
-        if not await self.slowdown.hold_back(handler.request.remote_ip):
+        """Answer what is wrong late: the later, the more there was of it. Raises HTTPError.
+
+        The hub's own proxy adds the address of its peer, which may be the class's proxy, after the person's.
+        """
+        request = handler.request
+        *forwarded, peer = (one.strip() for one in request.headers.get(FORWARDED, "").split(","))
+        source = origin(peer if is_valid_ip(peer) else request.remote_ip, forwarded)
+        if not await self.slowdown.hold_back(source):
             raise web.HTTPError(429, "Too many wrong tokens: try again later.")
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from lab.api.ledger import CheckpointCommitted
 from lab.cluster.allocation import Snapshot, holdings, read, waiting
 from lab.cluster.api import Node, RayApi
-from lab.cluster.jobs import HELPER, Job, Jobs
+from lab.cluster.jobs import Job, Jobs
 from lab.cluster.node_sizes import NodeSizes
 from lab.cluster.submission import Submission
 from lab.daemons.queue.steering import Look
@@ -48,8 +48,8 @@ class Cluster:
         return None if job is not None and job.lost else job
 
     def unfinished(self) -> tuple[Job, ...]:
-        """Every submitted job that has not ended, labctl's helpers left out."""
-        return tuple(job for job in self._jobs.list() if not job.final and HELPER not in job.metadata)
+        """Every submitted job that has not ended."""
+        return tuple(job for job in self._jobs.list() if not job.final)
 
     def submit(self, submission: Submission, package: bytes | None = None) -> None:
         """Start a job; `package` is its working folder as a zip.

@@ -1,1 +1,1 @@
-"""One file per fault. A file whose name begins with an underscore holds what several of them share."""
+"""One file per fault, or per family of them. What several families share is in `_probe` and `_queues`."""

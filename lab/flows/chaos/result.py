@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.api.chaos import ChaosDocument, ChaosJob, ChaosStep, CheckpointCounts, FaultCounts
 from lab.api.receipt import ControlDocument
 from lab.evidence.ledger import Number
+from lab.evidence.receipt import FaultRecord, Receipt
 from lab.flows.chaos.plan import Plan, Step
 from lab.host.quantities import plural, rounded
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import FaultRecord, Receipt
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from itertools import islice
 
 from lab.api.base import plain
 from lab.errors import LabError, RefusedError, StoreError, WaitTimeoutError
-from lab.faults import Fault, Scene, Scope, find_fault
-from lab.flows.chaos.pick_target import next_epoch, pick_target
+from lab.evidence.ledger import Number, Run
+from lab.faults import Fault, FaultKind, Scene, Scope, find_fault
 from lab.flows.chaos.plan import Plan, Step, with_epoch
 from lab.flows.chaos.result import ChaosResult, StepResult
 from lab.flows.chaos.summary import Stored, judge_steps, lost_checkpoints
@@ -26,12 +27,53 @@ from lab.flows.recovery import (
     live_job,
     outages,
     run_control,
+    take_aim,
 )
 from lab.host.clock import WALL, Clock
 from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.services import is_worker
 from lab.topology import State
+
+AHEAD_REPORTS = 4
+AHEAD_SECONDS = 8.0
+"""Distance of a fault's epoch from the last one reported, in reports and at least in seconds: the rank must
+hear of it first."""
+
+
+def pick_target(watch: Watch, kind: FaultKind, step: Step) -> tuple[Aim, dict[str, float]]:
+    """The aim of a step, and the parameters that its fault is given.
+
+    It hits the target that it names; else the rank that its share falls on, or the node of that rank. Raises
+    RefusedError, NotFoundError.
+    """
+    target, given = check_target(watch.lab.control, step.target, kind), dict(step.parameters)
+    attempt = watch.live_attempt
+    drawn = None
+    if not target and attempt is not None and attempt.nodes:
+        ranks = sorted(attempt.nodes)
+        drawn = int(given.get("rank", ranks[min(int(step.share * len(ranks)), len(ranks) - 1)]))
+        node = attempt.nodes.get(drawn, "")
+        target = next((n.service for n in watch.nodes if n.node_id == node), "")
+    aim = take_aim(watch, target, kind)
+    if aim is None:
+        raise RefusedError("the job did not train at that moment", "choose a longer --every")
+    takes_rank = any(parameter.name == "rank" for parameter in kind.parameters)
+    if takes_rank and drawn is not None and any(rank.rank == drawn for rank in aim.ranks):
+        given["rank"] = float(drawn)
+    return aim, given
+
+
+def next_epoch(run: Run | None, pace: float | None) -> float:
+    """The first epoch that a rank can still be told of, as the run counts. `pace`: seconds per report."""
+    ahead = max(AHEAD_REPORTS, math.ceil(AHEAD_SECONDS / pace) if pace else 0)
+    return float(math.ceil(_reached(run) + ahead * (run.stride if run else 1)))
+
+
+def _reached(run: Run | None) -> Number:
+    last = run.last if run else None
+    return last.progress if last is not None and last.progress is not None else 0
+
 
 CHAOS_PREFIX = ".raylab/chaos"
 """Folder of the results in the bucket."""

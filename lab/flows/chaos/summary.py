@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lab.errors import StoreError
-from lab.evidence.ledger import Files, History
+from lab.evidence.ledger import Files, History, Run
+from lab.evidence.receipt import Receipt, judge
 from lab.flows.chaos.result import StepResult
 from lab.flows.recovery import Watch, gather, keep
-
-if TYPE_CHECKING:
-    from lab.evidence.ledger import Run
-    from lab.evidence.receipt import Receipt
 
 Stored = dict[str, Files]
 """Checkpoint URI -> its files in the object store; empty where it has none."""
@@ -31,8 +27,6 @@ def judge_steps(
     `stored` takes up the checkpoints that are read, so that none is read once more for each fault; `say` gets
     a problem, or an empty text. `control` is the history of the job's control run, once there is one.
     """
-    from lab.evidence.receipt import judge
-
     records = [step.record for step in done if step.record is not None]
     steps = []
     for step in done:

@@ -35,6 +35,7 @@ from lab.host.descent import descendants
 from lab.host.files import home
 from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
 from lab.host.gpus.docker import GpuHost
+from lab.host.listening import Listening, listening
 from lab.host.reading import parse_json
 from lab.runtime import proxy
 from lab.runtime.base import LabView, control_of
@@ -44,7 +45,6 @@ from lab.topology import REGION, Endpoints, LabStatus
 from lab.topology.address import Address
 
 if TYPE_CHECKING:
-    from lab.host.listening import Listening
     from lab.store import Store
 
 SHM = Path("/dev/shm")
@@ -273,8 +273,6 @@ def _round_trip(store: Store) -> tuple[str, str]:
 def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[ListeningPort, ...] | None:
     """Ports on which the services' processes listen, and those of the endpoints, whoever serves them."""
     import psutil
-
-    from lab.host.listening import listening
 
     try:
         owners = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError, StoreError, UsageError
+from lab.flows.doctor import open_lab
 from lab.host.http import POOL_READ_SECONDS
 from lab.host.secrets import key_from, read_key
 from lab.topology import REGION, Check, Credentials, Endpoints
@@ -74,8 +75,6 @@ def store_checks(
 
 def endpoints_of(lab: str, runtime: str) -> Endpoints | None:
     """Addresses of the lab of that name, or None while it is down or does not answer."""
-    from lab.flows.doctor import open_lab
-
     try:
         return open_lab(runtime, lab).endpoints()
     except LabError:

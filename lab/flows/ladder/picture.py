@@ -8,12 +8,11 @@ from lab.flows.ladder.measure import Measured, within
 from lab.flows.ladder.result import Ladder
 from lab.flows.report.draw.steps import draw_row
 from lab.flows.report.draw.style import QUIET, fault_line, figure, legend, render, styled
+from lab.flows.report.model import StepRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from lab.flows.report.model import StepRow
 
 BEFORE, AFTER = 2.0, 2.0
 """Seconds that are shown before the loss, and after all are back on the slowest rung."""

@@ -13,8 +13,8 @@ from lab.api.base import parse
 from lab.api.inference import BatchEvidence
 from lab.api.receipt import ReceiptDocument
 from lab.cluster.allocation.snapshot import SUPERVISOR
-from lab.cluster.api import Row
-from lab.cluster.jobs import Job
+from lab.cluster.api import RayApi, Row
+from lab.cluster.jobs import Job, Jobs
 from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 from lab.evidence import inference
 from lab.evidence.ledger import History, number
@@ -22,13 +22,12 @@ from lab.flows.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
 from lab.host.reading import parse_json
 from lab.host.secrets import key_from
 from lab.people.rights import home
-from lab.store import MissingObjectError
+from lab.store import MissingObjectError, ObjectStore, Store
 from lab.store.below import StoreBelow
 from lab.topology import RECEIPTS_PREFIX, REGION
 
 if TYPE_CHECKING:
     from lab.lab import Lab
-    from lab.store import Store
 
 DRIVER = "driver"
 """Name that the queues give to the entrypoint of a job."""
@@ -47,7 +46,6 @@ def with_own_store(lab: Lab, environ: Mapping[str, str] = os.environ) -> Lab:
     """
     from lab.lab import Lab as OpenLab
     from lab.runtime.select import CLASS
-    from lab.store import ObjectStore
 
     if lab.view.kind != CLASS:
         return lab
@@ -59,8 +57,6 @@ def with_own_store(lab: Lab, environ: Mapping[str, str] = os.environ) -> Lab:
 
 def with_queued_jobs(lab: Lab) -> Lab:
     """The lab itself; of a class the same one with jobs as a notebook has them: they may wait in a queue."""
-    from lab.cluster.api import RayApi
-    from lab.cluster.jobs import Jobs
     from lab.lab import Lab as OpenLab
     from lab.runtime.select import CLASS
 

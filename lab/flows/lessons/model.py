@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lab.api.base import Plain
+from lab.api.inference import BatchEvidence
 from lab.api.lesson import CheckRecord, JobRecord, ResultDocument, signed, written
+from lab.api.receipt import ReceiptDocument
+from lab.cluster.api import Node
+from lab.cluster.jobs import Job
+from lab.evidence.ledger import History
 from lab.host.clock import Clock
 from lab.host.quantities import rounded
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
-    from lab.api.inference import BatchEvidence
-    from lab.api.receipt import ReceiptDocument
-    from lab.cluster.api import Node
-    from lab.cluster.jobs import Job
-    from lab.evidence.ledger import History
     from lab.lab import Lab
 
 LESSONS_PREFIX = ".raylab/lessons"
@@ -77,6 +77,11 @@ class Evidence:
     def job(self, part: str) -> Job | None:
         """The newest job that `Session.new_job(part)` named, or None."""
         return self._newest(self.jobs, part)
+
+    def log(self, part: str) -> str:
+        """Output of that job's driver; empty where there is none."""
+        job = self.job(part)
+        return self.logs.get(job.submission_id, "") if job else ""
 
     def in_notebook(self, part: str) -> Job | None:
         """The same as the notebook has it: `session.lab.jobs`."""

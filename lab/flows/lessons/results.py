@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.api.base import parse
 from lab.api.lesson import RESULT_SCHEMA, ReportDocument, ResultDocument, Versions, digest, written
@@ -23,12 +22,9 @@ from lab.flows.lessons.model import (
 )
 from lab.host.files import write_private
 from lab.host.reading import parse_json, read_json
-from lab.store import MissingObjectError
+from lab.store import MissingObjectError, Store
 from lab.topology import Check
 from lab.version import __version__
-
-if TYPE_CHECKING:
-    from lab.store import Store
 
 RESULT_FILE = "lesson-{:02d}.json"
 LOOK_FILE = "last-look-{:02d}.json"

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from lab.errors import LabError
+from lab.errors import LabError, UsageError
+from lab.evidence.ledger import History
+from lab.evidence.receipt import Evidence, judge
 from lab.evidence.receipt.expected import Expected
-from lab.faults import Scene, find_fault
+from lab.faults import Scene, Scope, find_fault
 from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
-from lab.flows.recovery.control import Control, run_control
+from lab.flows.recovery.control import Control, refuse_fixed_names, run_control
 from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
-from lab.flows.recovery.preempted import preempted
+from lab.flows.recovery.preempted import preempted, steered
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome, outages
 from lab.flows.recovery.resubmit import died, resubmit
-from lab.flows.recovery.steered import steered
 from lab.flows.recovery.trigger import (
     Aim,
     check_target,
@@ -36,9 +36,6 @@ from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence
 
 
 def inject(
@@ -59,8 +56,6 @@ def inject(
     Raises NotFoundError, UsageError, RefusedError, UnsupportedError, LabDownError, WaitTimeoutError (the
     moment to inject never came; nothing was changed), and without `wait` what injection and revert raise.
     """
-    from lab.evidence.receipt import judge
-
     fault, wait = find_fault(request.kind), wait and not request.leave_down
     if request.leave_down:
         refuse_leaving_down(lab.control, fault.kind, request)
@@ -100,10 +95,40 @@ def inject(
     return Outcome(receipt.fault, receipt, evidence)
 
 
+def inject_and_repeat(
+    lab: Lab, request: FaultRequest, on_moment: OnMoment, *, clock: Clock = WALL
+) -> Outcome:
+    """Like `inject`; the job is then repeated undisturbed, and the receipt has the comparison.
+
+    Raises what `inject` raises, UsageError for a fault of the head, and RefusedError for a job that cannot be
+    repeated, before anything is changed. A control run that fails is a moment of its own, a problem: the
+    receipt is there.
+    """
+    kind = find_fault(request.kind).kind
+    if kind.scope is Scope.CLUSTER:
+        raise UsageError(
+            f"{kind.name} with a control run: the job dies with its head and cannot be repeated",
+            "leave --control out",
+        )
+    job = live_job(lab, request.job, "submit another one").submission_id
+    refuse_fixed_names(job, lab.history(job))
+    outcome = inject(lab, replace(request, job=job), on_moment, clock=clock)
+    assert outcome.evidence is not None, "it was waited for"
+    try:
+        history = History.of(outcome.evidence.events)
+        compared = run_control(lab, job, on_moment, history=history, clock=clock)
+    except LabError as error:
+        on_moment(Moment("problem control", None, f"no control run: {error.message}"))
+        return outcome
+    receipt = judge(replace(outcome.evidence, control=compared.history))
+    receipt = replace(receipt, control=compared.document())
+    if problem := keep(lab.store, receipt):
+        on_moment(Moment("problem control", None, problem))
+    return replace(outcome, receipt=receipt)
+
+
 def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException) -> None:
     """Judge and keep what is known of a fault whose watching an interrupt, or a bug, has ended."""
-    from lab.evidence.receipt import judge
-
     why = "it was interrupted" if isinstance(error, KeyboardInterrupt) else repr(error)
     problem = f"the recovery was not followed to its end: {why}"
     receipt = judge(gather(watch, injection.record(), (*injection.problems, problem)))
@@ -147,6 +172,7 @@ __all__ = [
     "ended",
     "gather",
     "inject",
+    "inject_and_repeat",
     "keep",
     "live_job",
     "outages",

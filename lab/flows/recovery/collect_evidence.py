@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from lab.errors import LabError
 from lab.evidence.ledger import Files, History
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, Receipt, Steering
+from lab.evidence.receipt.model import Source
 from lab.flows.recovery.resubmit import joined
 from lab.flows.recovery.usage_samples import Samples
 from lab.flows.recovery.watch import Watch
 from lab.store.base import Store
 from lab.topology import RECEIPTS_PREFIX, ServiceStatus
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence, FaultRecord, Preemption, Receipt, Steering
 
 
 def receipt_name(record: FaultRecord, job: str) -> str:
@@ -42,9 +40,6 @@ def gather(
     one, one after the other, `preemption` and `health` are what the queues recorded, and `control` the
     history of the same job undisturbed.
     """
-    from lab.evidence.receipt import Evidence, NodeRecord
-    from lab.evidence.receipt.model import Source
-
     lab, last = watch.lab, later[-1] if later else watch
     events = joined(watch, later)
     all_problems = [*last.problems, *problems]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.api.receipt import ControlDocument
 from lab.cluster.jobs import Job
@@ -14,14 +13,12 @@ from lab.cluster.recipes import recipe_folder
 from lab.cluster.submission import RESUME_VARIABLE
 from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import History
+from lab.evidence.receipt import Comparison, Curves, compare_curves, compare_runs
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import Moment, OnMoment, outages
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Comparison, Curves
 
 CONTROL_OF = "raylab_control_of"
 """Metadata of a control run: the submission id of the job that it repeats."""
@@ -91,8 +88,6 @@ def run_control(
             f"the undisturbed run {control} ended {ended.status}: {ended.message}",
             f"labctl jobs logs {control}",
         )
-    from lab.evidence.receipt import compare_curves, compare_runs
-
     repeated = lab.history(control)
     comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated)
     result = Control(job_id, control, comparison, curves, clock() - begin, repeated)

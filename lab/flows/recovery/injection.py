@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
 
 from lab.api.ledger import FaultFired
 from lab.cluster.api import places
@@ -20,6 +19,7 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.evidence.ledger import of_kind
+from lab.evidence.receipt import FaultRecord
 from lab.faults import Fault, Scene, Scope, rank_on_target
 from lab.faults.records import FaultLog, LoggedFault
 from lab.flows.recovery.patience import Patience
@@ -32,9 +32,6 @@ from lab.host.clock import settle
 from lab.runtime.active_faults import LEFT_DOWN, ActiveFault, ActiveFaults, myself
 from lab.services import HEAD
 from lab.topology import Progress, State, Struck
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import FaultRecord
 
 SPARE_REPORTS = 2
 """Reports after its epoch until which a fault that acts at one is waited for."""
@@ -157,8 +154,6 @@ class Injection:
 
     def record(self) -> FaultRecord:
         """The fault as it was."""
-        from lab.evidence.receipt import FaultRecord
-
         kind = self._fault.kind
         hit = self._aim.node or (self._watch.node_of(self._aim.ranks[0].service) if self._aim.ranks else None)
         node = hit if kind.scope in (Scope.NODE, Scope.RANK) else None
@@ -373,17 +368,8 @@ class Injection:
 
     def _record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
         """Put it on record that the fault was done, or undone."""
-        known = self.record()
-        fault = LoggedFault(
-            known.kind,
-            known.target,
-            known.at,
-            node_id=known.node_id,
-            parameters=known.parameters,
-            damaged=known.damaged,
-            store_refusals=known.store_refusals,
-            slowest_read=known.slowest_read,
-        )
+        known = vars(self.record())
+        fault = LoggedFault(**{field.name: known[field.name] for field in fields(LoggedFault)})
         if self._log is None:
             self._log = FaultLog(self._store, self._watch.submission_id, fault)
         self._log.fault = fault

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.cluster.from_ledger import LedgerJobs, LedgerNodes
 from lab.errors import RefusedError, UsageError
+from lab.evidence.checkpoints import JobLedger, stored_manifest
 from lab.evidence.ledger import Files, History
+from lab.evidence.receipt import FaultRecord, Receipt, judge
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.faults import find_fault
 from lab.faults.records import LoggedFault
@@ -24,10 +25,6 @@ from lab.runtime.outside import OutsideView
 from lab.store import ObjectStore, Store
 from lab.store.below import StoreBelow
 from lab.topology import BUCKET, LEDGER_PREFIX, REGION, Credentials
-
-if TYPE_CHECKING:
-    from lab.evidence.checkpoints import JobLedger
-    from lab.evidence.receipt import FaultRecord, Receipt
 
 LEDGER = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<folder>(/[A-Za-z0-9._-]+)*)/?")
 ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?/?")
@@ -88,8 +85,6 @@ def judge_from_ledger(store: Store, place: str, submission_id: str, *, clock: Cl
 
     Raises NotFoundError for a job without a ledger, RefusedError for one that met no fault, StoreError.
     """
-    from lab.evidence.receipt import judge
-
     lab = open_outside(OutsideView(place), store)
     lab.jobs.get(submission_id)
     watch = Watch(lab, submission_id, clock)
@@ -107,8 +102,6 @@ def _behind_a_gateway(store: Store, uris: Sequence[str]) -> dict[str, Files]:
     A lab on a store that was there before it calls its bucket there by that name (`up --s3`). Raises
     StoreError.
     """
-    from lab.evidence.checkpoints import stored_manifest
-
     own, lab = f"s3://{store.bucket}/", f"s3://{BUCKET}/"
     named = {uri: own + uri.removeprefix(lab) for uri in uris if uri.startswith(lab) and own != lab}
     files = {uri: stored_manifest(store, place) for uri, place in named.items()}
@@ -117,28 +110,12 @@ def _behind_a_gateway(store: Store, uris: Sequence[str]) -> dict[str, Files]:
 
 def _record(logged: LoggedFault) -> FaultRecord:
     """The fault on record."""
-    from lab.evidence.receipt import FaultRecord
-
     kind = find_fault(logged.kind).kind
-    return FaultRecord(
-        kind=logged.kind,
-        target=logged.target,
-        node_id=logged.node_id,
-        at=logged.at,
-        reverted_at=logged.reverted_at,
-        parameters=logged.parameters,
-        expected=kind.expected,
-        traits=kind.traits,
-        damaged=logged.damaged,
-        store_refusals=logged.store_refusals,
-        slowest_read=logged.slowest_read,
-    )
+    return FaultRecord(**vars(logged), expected=kind.expected, traits=kind.traits)
 
 
 def _failure(history: History, submission_id: str) -> FaultRecord:
     """The last failure that Ray Train noticed: which node or process was lost is not known."""
-    from lab.evidence.receipt import FaultRecord
-
     failed = [
         (attempt.failure_detected_at, attempt)
         for run in history.runs

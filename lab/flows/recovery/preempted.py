@@ -1,16 +1,17 @@
-"""A job that was preempted: followed from turn to turn, and what the queues recorded of it."""
+"""A job that was preempted, or whose node fell ill: followed to its end, and what was recorded of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from lab.api.queue import Attempt, Description, JobEvent
+from lab.api.queue import Attempt, Description, JobEvent, QueueEvent
 from lab.cluster.queues import OVER
-from lab.errors import LabError, RefusedError, WaitTimeoutError
+from lab.errors import LabError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import Files, History
+from lab.evidence.receipt import Evidence, Preemption, Receipt, Steering, judge
+from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import FaultRecord
 from lab.faults import find_fault
 from lab.flows.recovery.collect_evidence import gather, keep
@@ -20,9 +21,6 @@ from lab.flows.recovery.request import Moment, OnMoment
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock, settle
 from lab.lab import Lab
-
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence, Preemption, Receipt
 
 PREEMPTION = "preemption"
 """The fault."""
@@ -61,8 +59,6 @@ def receipts(
     compared. Raises NotFoundError; RefusedError for a job that has not ended or was never preempted; what
     run_control raises.
     """
-    from lab.evidence.receipt import judge
-
     described = lab.queues.describe(job)
     if described.status not in OVER:
         raise RefusedError(
@@ -166,8 +162,6 @@ def named(lab: Lab, at: float, preemption: Preemption) -> Preemption:
 
 def of_events(events: Sequence[JobEvent]) -> Iterator[tuple[float, Preemption]]:
     """Times of a workload's preemptions, and what its events say of each; `by` is a UID still."""
-    from lab.evidence.receipt import Preemption
-
     for index, event in enumerate(events):
         if event.event != "Preempted":
             continue
@@ -185,3 +179,53 @@ def of_events(events: Sequence[JobEvent]) -> Iterator[tuple[float, Preemption]]:
                 admitted_again_at=next((e.at for e in later if e.event == "Admitted"), None),
             ),
         )
+
+
+STATES: Mapping[Expected, Sequence[str]] = {Expected.SICK: ("EVICT",), Expected.DOUBTED: ("WARN", "EVICT")}
+"""Outcome -> states that show it."""
+
+
+def steered(watch: Watch, record: FaultRecord, on_moment: OnMoment, problems: Sequence[str] = ()) -> Evidence:
+    """Follow the job until it has ended for good, and gather what its node's health led to."""
+    all_problems, later = list(problems), []
+    steering: Steering | None = None
+    try:
+        attempts: Sequence[Attempt] = ()
+        try:
+            attempts = watch.lab.queues.describe(watch.submission_id).attempts_made
+        except NotFoundError:  # a plain job: nobody moves it
+            attempts = ()
+        if attempts:
+            for turn in turns(watch, on_moment, record.at):
+                later.append(turn)
+            attempts = watch.lab.queues.describe(watch.submission_id).attempts_made
+        steering = steering_of(watch.lab.queues.events(), record, attempts)
+    except LabError as error:
+        all_problems.append(f"what the controller did is not known: {error.message}")
+    return gather(watch, record, all_problems, later=later, health=steering)
+
+
+def steering_of(
+    events: Sequence[QueueEvent], record: FaultRecord, attempts: Sequence[Attempt]
+) -> Steering | None:
+    """The first bad health of the target after the fault, with what followed; None if there was none."""
+    begin, target = record.at - SLACK_SECONDS, record.target
+    mine = [e for e in events if e.at >= begin and e.message.startswith(f"{target} ")]
+    states = STATES[record.expected]
+    first = next((e for e in mine if e.event == "Health" and e.reason in states), None)
+    if first is None:
+        return None
+    after = [e for e in mine if e.number >= first.number]
+    shut = next((e for e in after if e.event == "NodeClosed"), None)
+    opened = next((e for e in after if e.event == "NodeOpened"), None)
+    reset = next((a for a in attempts if a.reset and (a.ended_at or 0.0) >= begin), None)
+    return Steering(
+        state=first.reason,
+        message=first.message,
+        noticed_at=first.at,
+        avoided_at=None if shut is None else shut.at,
+        until=None if opened is None else opened.at,
+        reset="" if reset is None else reset.reset,
+        reset_at=None if reset is None else reset.ended_at,
+        charged=reset is not None and reset.charged,
+    )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence, FaultRecord, Receipt
+from lab.evidence.receipt import Evidence, FaultRecord, Receipt
 
 
 @dataclass(frozen=True)

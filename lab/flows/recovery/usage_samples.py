@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from lab.api.light import restore
+from lab.cluster.allocation.loads import node_reports
 from lab.errors import LabError
 from lab.host.clock import WALL, Clock
 from lab.host.reading import parse_json
@@ -143,8 +144,6 @@ class Sampler:
         Nodes that share a machine all report the machine's memory: that is nobody's use, so it is left out.
         Ray is not asked for what the runtime has measured.
         """
-        from lab.cluster.allocation.loads import node_reports
-
         plan = self._lab.gpu_plan
         real = plan.vendor not in (Vendor.NONE, Vendor.SIMULATED)
         if not real and usage and all(own.memory_bytes is not None for own in usage.values()):

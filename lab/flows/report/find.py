@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.api.base import parse
 from lab.api.ledger import RunStarted
@@ -16,19 +15,17 @@ from lab.api.receipt import ReceiptDocument
 from lab.cluster.ray_settings import environment
 from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
-from lab.evidence.ledger import RecordedSteps, of_kind, steps_of
+from lab.evidence.ledger import Event, History, RecordedSteps, of_kind, steps_of
+from lab.evidence.receipt import compare_curves
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
 from lab.flows.report.model import ReportEvidence, Subject
 from lab.host.reading import parse_json, read_bytes
+from lab.lab import Lab
 from lab.services import is_worker
 from lab.topology import RECEIPTS_PREFIX, GpuPlan, Vendor
-
-if TYPE_CHECKING:
-    from lab.evidence.ledger import Event, History
-    from lab.lab import Lab
 
 SCHEMA = re.compile(r"recovery-receipt/1\b")
 NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
@@ -232,8 +229,6 @@ class _Reader:
 
     def _with_control(self, evidence: ReportEvidence) -> ReportEvidence:
         """With the control run that the receipt names, or the newest one of the job."""
-        from lab.evidence.receipt import compare_curves
-
         history, known = evidence.history, self._subject.receipt and self._subject.receipt.control
         named, tolerance = (known.submission_id, known.curves.tolerance) if known else ("", 0.0)
         with self._noted("the control run could not be read"):

@@ -25,6 +25,7 @@ from lab.runtime.compose.boot import LONGEST_SECONDS, Boot
 from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.homes import HomesInside
+from lab.runtime.compose.images import WAYS, ensure, resolve
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
 from lab.runtime.compose.inspected import Container, seen
 from lab.runtime.compose.project_resources import Holdings
@@ -45,8 +46,6 @@ def images_of(spec: LabSpec, environment: Mapping[str, str], fetch: bool) -> Res
 
     Raises SetupError, UnsupportedError.
     """
-    from lab.runtime.compose.images import WAYS, ensure, resolve
-
     images = (ensure if fetch else resolve)(spec, environment)
     if images.missing:
         names = ", ".join(need.name for need in images.missing)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.host import environment
 from lab.host.files import HOME_VARIABLE, make_private, write_private
 from lab.host.secrets import RAY_FILE
 from lab.people.registry import FOLDER
@@ -55,8 +54,7 @@ def store_argv(plan: ServicePlan) -> tuple[str, ...]:
 
 
 def proxy_argv(plan: ServicePlan) -> tuple[str, ...]:
-    program = environment.program("caddy") or "caddy"
-    return (program, *proxy.COMMAND, str(plan.layout.folder / proxy.FOLDER / proxy.SETTINGS))
+    return (proxy.program(), *proxy.COMMAND, str(plan.layout.folder / proxy.FOLDER / proxy.SETTINGS))
 
 
 def proxy_base(plan: ServicePlan, base: Mapping[str, str]) -> dict[str, str]:

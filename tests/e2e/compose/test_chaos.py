@@ -39,7 +39,8 @@ class TestChaos(ChaosTests):
 
 class TestHead:
     @pytest.fixture(scope="class")
-    def lasting(self, make_container_bench: Callable[[], ContainerBench]) -> ContainerBench:
+    @classmethod
+    def lasting(cls, make_container_bench: Callable[[], ContainerBench]) -> ContainerBench:
         """A lab whose head keeps its state in Redis."""
         bench = make_container_bench()
         bench.labctl(*UP, "--gcs-ft", timeout=UP_SECONDS)

@@ -129,8 +129,7 @@ def _check_kill(bench: ContainerBench, ann: Browser) -> None:
     eventually(lambda: hub not in _pids(bench, "jupyterhub", "--config"), PATIENCE, "the hub is killed")
     eventually(lambda: bench.lab.status().healthy, PATIENCE, "the hub is healthy again")
     assert ann.signed_in
-    eventually(lambda: ann.api("GET", "kernels").ok, PATIENCE, "her server is led to again")
-    assert [one["id"] for one in ann.api("GET", "kernels").json()] == [kernel]
+    assert eventually(ann.kernels, PATIENCE, "her server is led to again") == [kernel]
     assert bench.container(HUB) == container
     assert len(_pids(bench, "jupyterhub", "--config")) == 1
     assert len(_pids(bench, "run", "--config")) == 1  # Caddy's

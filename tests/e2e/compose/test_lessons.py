@@ -15,7 +15,8 @@ class TestLessons(LessonTests):
     LESSONS = (5, 6, 7, 8, 10, 11)
 
     @pytest.fixture(scope="class")
-    def own(self, make_container_bench: Callable[[], ContainerBench]) -> ContainerBench:
+    @classmethod
+    def own(cls, make_container_bench: Callable[[], ContainerBench]) -> ContainerBench:
         return make_container_bench()
 
     @pytest.fixture

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab.cluster.alerts import Alert, Alerts, Silence
+from lab.api.health import Alert, Silence
+from lab.cluster.alerts import Alerts
 from tests.unit.cli.fakes import Labctl
 
 LOST = Alert("NodeLost", "critical", 0.0, {"alertname": "NodeLost", "service": "worker"}, "it is dead", False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import signal
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from lab.errors import LessonError, RefusedError, SetupError, StoreError
 from lab.flows.lessons.report import make_report
 from lab.flows.lessons.results import dump
 from lab.flows.people import PATIENCE_SECONDS, STOP_SECONDS, Classroom
+from lab.host import files
 from lab.people.registry import FOLDER, Newcomer, Registry
 from lab.topology import Credentials, LabSpec
 from tests.fakes.host import FakeClock
@@ -161,6 +163,76 @@ def test_what_fails_half_way_is_taken_back(school: School, monkeypatch: pytest.M
     assert school.labctl("class", "add", "ann").exit_code != 0
     assert school.queues == set()
     assert school.registry.people() == {}
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
+    """Fills the disk on which the list of people is."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise SetupError("cannot write people.json: No space left on device", "free some space")
+
+    return lambda: monkeypatch.setattr("lab.people.registry.write_private", fail)
+
+
+def test_nobody_is_added_whose_token_cannot_be_written(school: School, keys: Keys, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = school.labctl("class", "add", "ann", "--output", str(tmp_path / "file" / "tokens.csv"))
+    assert result.exit_code == SetupError.exit_code, result.output
+    assert (dict(school.registry.people()), school.queues, keys.users) == ({}, set(), {})
+
+
+def test_a_file_of_tokens_that_do_not_hold_good_is_removed(
+    school: School, keys: Keys, tmp_path: Path, full: Callable[[], object]
+) -> None:
+    full()
+    result = school.labctl("class", "add", "ann", "--output", str(tmp_path / "tokens.csv"))
+    assert result.exit_code == SetupError.exit_code, result.output
+    assert not (tmp_path / "tokens.csv").exists()
+    assert (school.queues, keys.users) == (set(), {})
+
+
+def test_tokens_hold_good_until_all_new_ones_are_written(
+    school: School, tmp_path: Path, full: Callable[[], object]
+) -> None:
+    old = [one["token"] for one in school.labctl.json("class", "add", "ann", "ben")["people"]]
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file" / "tokens.csv", tmp_path / "tokens.csv"):
+        result = school.labctl("class", "reset", "ann", "ben", "--output", str(out))
+        assert result.exit_code == SetupError.exit_code, result.output
+        assert all(map(school.registry.bearer, old))
+        assert not out.exists()
+        full()
+
+
+def test_a_file_of_another_labctl_stays(
+    school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, apply = tmp_path / "tokens.csv", Queues.apply
+
+    def meanwhile(queues: Queues, *asked: object, **more: object) -> object:
+        out.write_text("another one's")
+        return apply(queues, *asked, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Queues, "apply", meanwhile)
+    assert school.labctl("class", "add", "ann", "--output", str(out)).exit_code == RefusedError.exit_code
+    assert (out.read_text(), dict(school.registry.people())) == ("another one's", {})
+
+
+def test_an_interrupt_comes_before_tokens_hold_good_or_after(
+    school: School, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, write = tmp_path / "tokens.csv", files.write_private
+
+    def interrupted(*asked: object, **more: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        write(*asked, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("lab.people.registry.write_private", interrupted)
+    assert school.labctl("class", "add", "ann", "--output", str(out)).exit_code == 130
+    (row,) = csv.DictReader(out.read_text().splitlines())
+    assert school.registry.bearer(row["token"])
+    assert (list(keys.users), school.queues) == (["raylab-person-ann"], {("ann", "default")})
 
 
 def test_a_new_token_ends_the_old_one(school: School) -> None:

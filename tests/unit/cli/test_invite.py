@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from lab.errors import SetupError
 from lab.people.links import Link, as_page
 from lab.people.policy import Role
 from lab.people.registry import FOLDER, Registry
@@ -95,6 +96,17 @@ def test_a_file_that_is_there_ends_no_link(school: Labctl, tmp_path: Path) -> No
     for option in ("--output", "--page"):
         result = school("class", "invite", "ann", option, str(tmp_path / "there"))
         assert (result.exit_code, "is there already" in result.stderr) == (11, True)
+    assert signs_in(school, link["link"]) == "ann"
+
+
+@pytest.mark.parametrize("option", ["--output", "--page"])
+def test_a_link_holds_good_until_the_new_one_is_written(school: Labctl, tmp_path: Path, option: str) -> None:
+    (link,) = school.json("class", "invite", "ann")["links"]
+    (tmp_path / "file").write_text("")
+    other = "--page" if option == "--output" else "--output"
+    files = (other, str(tmp_path / "other"), option, str(tmp_path / "file" / "links"))
+    assert school("class", "invite", "ann", *files).exit_code == SetupError.exit_code
+    assert not (tmp_path / "other").exists()
     assert signs_in(school, link["link"]) == "ann"
 
 

@@ -186,3 +186,9 @@ def test_tokens_go_into_the_file(campus: Campus, tmp_path: Path) -> None:
 def test_one_person_at_a_time(campus: Campus, names: tuple[str, ...]) -> None:
     assert campus.labctl("class", "add", *names, "--own-lab").exit_code == 2
     assert campus.untouched()
+
+
+def test_tokens_that_cannot_be_written_leave_nothing(campus: Campus, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert campus.labctl(*ADD, "--output", str(tmp_path / "file" / "ann.csv")).exit_code != 0
+    assert campus.untouched()

@@ -79,7 +79,9 @@ class Street:
         site = Site(self.school.registry, Slowdown(lambda _: None), lambda _: None, self._pause)
         site.open(Access(self.school.registry, self.school.queue, self.school.ray))
         self.served = Served(site.serve)
-        self.tokens = {name: self.school.registry.reset(name).token for name in ("ann", "ben", "eva", "tom")}
+        self.tokens = {
+            name: self.school.registry.reset(name)[0].token for name in ("ann", "ben", "eva", "tom")
+        }
         (folder / "train.py").write_text("print(1)\n")
         (folder / "env.json").write_text(json.dumps({"env_vars": WORK}))
         self.school.ray.lists["/api/v0/nodes"] = nodes(ray_head={}, ray_worker_0=OFFERS, ray_worker_1=OFFERS)

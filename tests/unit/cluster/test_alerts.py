@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.cluster.alerts import Alerts
+from lab.cluster.alerts import Alerts, where
 from lab.errors import LabDownError, NotFoundError, UnsupportedError
 from lab.host.http import NoAnswerError, Reply
 
@@ -55,7 +55,7 @@ def test_the_worst_alerts_come_first_with_where_and_since_when() -> None:
         fired("NodeLost", "critical", service="ray-worker-0", job="raylab"),
     )
     lost, stuck = alertmanager.asked.firing()
-    assert (lost.name, lost.severity, lost.where, lost.silenced) == (
+    assert (lost.name, lost.severity, where(lost), lost.silenced) == (
         "NodeLost",
         "critical",
         "ray-worker-0",
@@ -63,7 +63,7 @@ def test_the_worst_alerts_come_first_with_where_and_since_when() -> None:
     )
     assert lost.since == 1_764_000_000.5
     assert lost.summary == "NodeLost of a test"
-    assert (stuck.name, stuck.where, stuck.silenced) == ("QueueStuck", "blue", True)
+    assert (stuck.name, where(stuck), stuck.silenced) == ("QueueStuck", "blue", True)
 
 
 def test_a_silence_is_for_one_alert_and_as_long_as_asked() -> None:

@@ -159,6 +159,7 @@ def test_the_address_of_a_section_is_that_of_its_heading() -> None:
         ("torch/distributed/distributed_c10d.py", "trying to initialize the default process group twice!"),
         ("torch/cuda/__init__.py", "Torch not compiled with CUDA enabled"),
         ("pytorch_lightning/trainer/connectors/accelerator_connector.py", "No supported gpu backend found!"),
+        ("pytorch_lightning/trainer/connectors/accelerator_connector.py", "an invalid strategy name: "),
     ],
 )
 def test_the_words_are_still_those_of_what_is_installed(file: str, words: str) -> None:

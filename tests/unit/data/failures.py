@@ -133,6 +133,8 @@ LOGS = {
         "['RayDDPStrategy', 'RayFSDPStrategy', 'RayDeepSpeedStrategy'] class or its subclass.\n",
         f"{GROUP}{RANK}RuntimeError: Invalid cluster environment plugin. The expected class is"
         "`ray.train.lightning.RayLightningEnvironment` but got <class 'TorchElasticEnvironment'>!\n",
+    ],
+    "two-lightnings": [  # pytorch_lightning/trainer/connectors/accelerator_connector.py
         f"{DRIVER}ValueError: You selected an invalid strategy name: `strategy=<ray.train.lightning."
         "_lightning_utils.RayDDPStrategy object at 0x783283c3b590>`. It must be either a string or an "
         "instance of `pytorch_lightning.strategies.Strategy`.\n",

@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import LabDownError, RefusedError, ServiceError, WaitTimeoutError
 from lab.faults import RankProcess, Scene, find_fault
-from lab.faults.kinds._checkpoint import KEPT_PREFIX, CheckpointFault
+from lab.faults.kinds.checkpoint import KEPT_PREFIX, CheckpointFault
 from lab.runtime.base import Execution
 from lab.services import STORE, worker
 from lab.topology import LEDGER_PREFIX, LabSpec
@@ -245,7 +245,7 @@ def test_an_interrupt_is_not_hidden_by_a_rank_that_cannot_be_thawed() -> None:
 
 def test_a_rank_is_thawed_when_the_damage_cannot_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = TrainedLab()
-    monkeypatch.setattr("lab.faults.kinds._checkpoint.MAX_BYTES", 10)
+    monkeypatch.setattr("lab.faults.kinds.checkpoint.MAX_BYTES", 10)
     with pytest.raises(RefusedError, match="would not be copied"):
         fault("checkpoint-delete").inject(trained.scene())
     assert trained.signals[-1] == (W0, "raylab_faults.rank", "thaw", "11")

@@ -82,28 +82,23 @@ def test_a_service_that_does_not_come_back_is_an_error(runtime: FakeRuntime, nam
         subject.revert(Scene(runtime, W0))
 
 
-def test_a_short_pause_that_nobody_noticed_needs_no_restart(runtime: FakeRuntime) -> None:
-    subject = fault("pause", runtime)
-    subject.inject(Scene(runtime, W0))
-    runtime.clock.sleep(0.2)
-    begin = runtime.clock()
-
-    subject.revert(Scene(runtime, W0))
-
-    assert runtime.calls("resume", "start") == (("resume", W0),)
-    assert runtime.clock() - begin == pytest.approx(SETTLE_SECONDS, abs=0.6)
-    assert runtime.status().healthy
-
-
-def test_a_node_that_was_given_up_during_its_pause_is_started_again_as_soon_as_it_ends(
-    runtime: FakeRuntime,
+@pytest.mark.parametrize(
+    ("frozen", "started", "waited"),
+    [
+        pytest.param(0.2, (), SETTLE_SECONDS, id="nobody noticed"),
+        pytest.param(5, (("start", W0),), 0.0, id="given up meanwhile: started as soon as it has ended"),
+    ],
+)
+def test_a_node_is_started_after_its_pause_only_where_it_was_given_up(
+    runtime: FakeRuntime, frozen: float, started: tuple[tuple[str, str], ...], waited: float
 ) -> None:
     subject = fault("pause", runtime)
     subject.inject(Scene(runtime, W0))
-    runtime.clock.sleep(5)
+    runtime.clock.sleep(frozen)
     begin = runtime.clock()
 
     subject.revert(Scene(runtime, W0))
 
-    assert runtime.calls("resume", "start") == (("resume", W0), ("start", W0))
-    assert runtime.clock() - begin < SETTLE_SECONDS
+    assert runtime.calls("resume", "start") == (("resume", W0), *started)
+    assert runtime.clock() - begin == pytest.approx(waited, abs=0.6)
+    assert runtime.status().healthy

@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene, find_fault
-from lab.faults.kinds.s3_slow import S3Slow
+from lab.faults.kinds.store import S3Slow
 from lab.services import STORE
 from lab.topology import State
 from tests.fakes import FakeRuntime

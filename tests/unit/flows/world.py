@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.errors import StoreError
-from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
-from lab.flows.recovery.repeated import inject_and_repeat
+from lab.flows.recovery import FaultRequest, Moment, Outcome, inject, inject_and_repeat
 from lab.services import worker
 from lab.topology import LEDGER_PREFIX, LabSpec, State
 from tests.fakes.ledger import Streams

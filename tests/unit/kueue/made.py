@@ -86,11 +86,24 @@ def running(
     return job(name, queue, gpus, admission=admission, reserved_at=at, **rest)
 
 
-def one_cycle(given: Setup, *workloads: Workload, now: float = 100.0) -> tuple[Engine, list[Change]]:
-    """The engine after one cycle with all of these, and what happened in it."""
-    engine = Engine(given)
+def submitted(given: Setup, *workloads: Workload, now: float = 10.0, live: bool = False) -> Engine:
+    """An engine that has all of these, and has decided nothing."""
+    engine = Engine(given, live=live)
     for workload in workloads:
         engine.submit(workload, now)
+    return engine
+
+
+def decided(given: Setup, *workloads: Workload, now: float = 10.0, live: bool = False) -> Engine:
+    """An engine that has decided about all of these."""
+    engine = submitted(given, *workloads, now=now, live=live)
+    engine.settle(now)
+    return engine
+
+
+def one_cycle(given: Setup, *workloads: Workload, now: float = 100.0) -> tuple[Engine, list[Change]]:
+    """The engine after one cycle with all of these, and what happened in it."""
+    engine = submitted(given, *workloads, now=now)
     return engine, engine.cycle(now)
 
 

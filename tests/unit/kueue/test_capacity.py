@@ -13,7 +13,7 @@ from kueue.capacity import SLACK, overcommitted
 from kueue.engine import Engine
 from kueue.item import ADMITTED, PENDING
 from kueue.model import FlavorResource, PreemptionPolicy, Setup, Workload
-from tests.unit.kueue.made import GPU, cohort, job, queue, reasons_of, setup
+from tests.unit.kueue.made import GPU, cohort, decided, job, queue, reasons_of, setup
 from tests.unit.kueue.test_properties import MANY, PLACE, setups, workloads
 
 RECLAIM = PreemptionPolicy("LowerOrNewerEqualPriority", "Any")
@@ -25,11 +25,7 @@ TEAMS = setup(
 
 
 def losing(given_setup: Setup, lost: int, *jobs: Workload) -> Engine:
-    engine = Engine(replace(given_setup, lost={PLACE: lost}), live=True)
-    for workload in jobs:
-        engine.submit(workload, 10.0)
-    engine.settle(10.0)
-    return engine
+    return decided(replace(given_setup, lost={PLACE: lost}), *jobs, live=True)
 
 
 def lose(engine: Engine, lost: int, now: float = 20.0) -> None:

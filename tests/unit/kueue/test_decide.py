@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import copy
 
-from kueue.engine import Engine
 from kueue.item import PENDING
 from kueue.model import PreemptionPolicy, Setup, Workload
 from kueue.places import Change
-from tests.unit.kueue.made import job, queue, running, setup
+from tests.unit.kueue.made import job, queue, running, setup, submitted
 
 
 def decide(given: Setup, workloads: list[Workload]) -> tuple[list[Change], dict[str, str]]:
     """What one cycle changes, and the reason of each workload that waits then."""
-    engine = Engine(given)
-    for workload in workloads:
-        engine.submit(workload, 7.0)
+    engine = submitted(given, *workloads, now=7.0)
     changes = engine.cycle(7.0)
     waiting = {key: engine.condition(item)[0] for key, item in engine.items.items() if item.state == PENDING}
     return changes, waiting

@@ -17,18 +17,9 @@ from kueue.model import (
     Taint,
     Workload,
 )
-from tests.unit.kueue.made import FLAVOR, GPU, job, queue, running, setup
+from tests.unit.kueue.made import FLAVOR, GPU, decided, job, queue, running, setup
 
 PLACE = FlavorResource(FLAVOR, GPU)
-
-
-def engine(given: Setup, *workloads: Workload, now: float = 10.0) -> Engine:
-    """An engine that has decided."""
-    engine = Engine(given)
-    for workload in workloads:
-        engine.submit(workload, now)
-    engine.settle(now)
-    return engine
 
 
 def missing_and_holders(at: Engine, key: str) -> tuple[tuple[Shortage, ...], list[str]]:
@@ -39,12 +30,12 @@ def missing_and_holders(at: Engine, key: str) -> tuple[tuple[Shortage, ...], lis
 
 
 def test_what_is_missing_is_what_is_asked_for_less_what_is_free() -> None:
-    at = engine(setup(queue("a", 4)), running("old", "a", 3), job("new", "a", 2))
+    at = decided(setup(queue("a", 4)), running("old", "a", 3), job("new", "a", 2))
     assert missing_and_holders(at, "ns/new") == ((Shortage(PLACE, 1, 2),), ["ns/old"])
 
 
 def test_a_holder_is_told_with_its_amount_and_since_when() -> None:
-    at = engine(setup(queue("a", 2)), running("old", "a", 2, priority=3), job("new", "a", 1))
+    at = decided(setup(queue("a", 2)), running("old", "a", 2, priority=3), job("new", "a", 1))
     item = at.items["ns/new"]
     (holder,) = holders(at, item, shortages(at, item))
     since = at.items["ns/old"].admitted_at
@@ -53,23 +44,23 @@ def test_a_holder_is_told_with_its_amount_and_since_when() -> None:
 
 def test_who_borrows_is_a_holder_and_who_keeps_to_its_own_unlent_quota_is_not() -> None:
     given = setup(queue("a", 2, "all"), queue("b", 2, "all"), queue("c", (2, None, 0), "all"))
-    at = engine(given, running("borrower", "b", 4), running("private", "c", 2), job("new", "a", 1))
+    at = decided(given, running("borrower", "b", 4), running("private", "c", 2), job("new", "a", 1))
     assert missing_and_holders(at, "ns/new")[1] == ["ns/borrower"]
 
 
 def test_under_its_own_borrowing_limit_only_its_own_queue_holds_what_is_missing() -> None:
     given = setup(queue("a", (2, 0), "all"), queue("b", 4, "all"))
-    at = engine(given, running("own", "a", 2), running("other", "b", 4), job("new", "a", 1))
+    at = decided(given, running("own", "a", 2), running("other", "b", 4), job("new", "a", 1))
     assert missing_and_holders(at, "ns/new") == ((Shortage(PLACE, 1, 1),), ["ns/own"])
 
 
 def test_nobody_holds_what_is_more_than_there_could_be() -> None:
-    at = engine(setup(queue("a", 2)), running("old", "a", 2), job("big", "a", 3))
+    at = decided(setup(queue("a", 2)), running("old", "a", 2), job("big", "a", 3))
     assert missing_and_holders(at, "ns/big") == ((), [])
 
 
 def test_with_a_minimum_that_counts() -> None:
-    at = engine(setup(queue("a", 4)), running("old", "a", 3), job("new", "a", 1, count=4, min_count=2))
+    at = decided(setup(queue("a", 4)), running("old", "a", 3), job("new", "a", 1, count=4, min_count=2))
     assert missing_and_holders(at, "ns/new")[0] == (Shortage(PLACE, 1, 2),)
 
 
@@ -79,7 +70,7 @@ def test_a_flavor_that_does_not_suit_is_not_told_of() -> None:
         queue("a", {"plain": 1, "tainted": 9}),
         flavors={"plain": ResourceFlavor("plain"), "tainted": ResourceFlavor("tainted", {}, (taint,))},
     )
-    at = engine(given, running("old", "a", 1, flavor="plain"), job("new", "a", 1))
+    at = decided(given, running("old", "a", 1, flavor="plain"), job("new", "a", 1))
     assert [shortage.place.flavor for shortage in missing_and_holders(at, "ns/new")[0]] == ["plain"]
 
 
@@ -92,18 +83,18 @@ def test_pods_can_be_what_is_missing() -> None:
     )
     one = Workload("ns", "one", "a", (PodSet(),), uid="1", created=1.0)
     two = Workload("ns", "two", "a", (PodSet(),), uid="2", created=2.0)
-    at = engine(given, one, two)
+    at = decided(given, one, two)
     assert missing_and_holders(at, "ns/two") == ((Shortage(FlavorResource("any", "pods"), 1, 1),), ["ns/one"])
 
 
 def test_nothing_is_missing_in_a_queue_that_is_stopped() -> None:
-    at = engine(setup(queue("a", 1, stop="Hold")), running("old", "a", 1), job("new", "a", 1))
+    at = decided(setup(queue("a", 1, stop="Hold")), running("old", "a", 1), job("new", "a", 1))
     assert missing_and_holders(at, "ns/new") == ((), [])
 
 
 def test_places_are_counted_from_0_in_both_queues() -> None:
     doors = {("ns", name): LocalQueue("ns", name, "a") for name in ("x", "y")}
-    at = engine(
+    at = decided(
         setup(queue("a", 0), local_queues=doors),
         job("low", "x", 1, created=1.0),
         job("high", "x", 1, created=2.0, priority=5),
@@ -118,6 +109,6 @@ def test_places_are_counted_from_0_in_both_queues() -> None:
 
 
 def test_who_runs_or_has_no_queue_has_no_place() -> None:
-    at = engine(setup(queue("a", 1)), running("old", "a", 1), job("lost", "nowhere", 1))
+    at = decided(setup(queue("a", 1)), running("old", "a", 1), job("lost", "nowhere", 1))
     assert position(at, at.items["ns/old"]) is None
     assert position(at, at.items["ns/lost"]) is None

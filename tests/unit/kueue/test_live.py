@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,19 +20,13 @@ from kueue.places import Change
 from kueue.quantity import CPU
 from kueue.status import workload_of
 from kueue.writing import objects, workload_object
-from tests.unit.kueue.made import job, queue, reasons_of, setup
+from tests.unit.kueue.made import decided, job, queue, reasons_of, setup
 from tests.unit.kueue.test_properties import MANY, PLACE, setups, workloads
 
 LOWER = PreemptionPolicy("LowerPriority")
 ONE = setup(queue("a", 1, preemption=LOWER))
 
-
-def live(given_setup: Setup, *jobs: Workload, now: float = 10.0) -> Engine:
-    engine = Engine(given_setup, live=True)
-    for workload in jobs:
-        engine.submit(workload, now)
-    engine.settle(now)
-    return engine
+live = partial(decided, live=True)
 
 
 def state(engine: Engine, name: str) -> str:

@@ -8,10 +8,10 @@ import pytest
 
 from kueue import reasons
 from kueue.engine import Engine
-from kueue.model import FlavorResource, LocalQueue, PreemptionPolicy, Setup, Workload
+from kueue.model import FlavorResource, LocalQueue, PreemptionPolicy, Workload
 from kueue.places import Change
 from kueue.plainly import said, waits, whose
-from tests.unit.kueue.made import FLAVOR, GPU, job, queue, running, setup
+from tests.unit.kueue.made import FLAVOR, GPU, decided, job, queue, running, setup
 
 SHARED = setup(
     queue("all", 2),
@@ -22,14 +22,6 @@ SHARED = setup(
 def of(space: str, workload: Workload) -> Workload:
     """The same workload in another namespace."""
     return replace(workload, namespace=space, queue="default")
-
-
-def decided(given: Setup, *workloads: Workload) -> Engine:
-    engine = Engine(given)
-    for workload in workloads:
-        engine.submit(workload, 10.0)
-    engine.settle(10.0)
-    return engine
 
 
 def sentence(engine: Engine, key: str) -> str:

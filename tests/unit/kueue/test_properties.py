@@ -29,7 +29,7 @@ from kueue.model import (
 from kueue.places import Change
 from kueue.reasons import RECLAMATION
 from kueue.simulate import simulate
-from tests.unit.kueue.made import FLAVOR, GPU, cohort, job, queue, setup
+from tests.unit.kueue.made import FLAVOR, GPU, cohort, job, queue, setup, submitted
 
 PLACE = FlavorResource(FLAVOR, GPU)
 MANY = settings(database=None, derandomize=True)
@@ -112,10 +112,7 @@ def test_what_holds_whatever_the_queues_and_workloads_are(chosen: Setup, jobs: l
 
 
 def begin(given_setup: Setup, given_workloads: list[Workload]) -> Engine:
-    engine = Engine(given_setup)
-    for workload in given_workloads:
-        engine.submit(workload, 0.0)
-    return engine
+    return submitted(given_setup, *given_workloads, now=0.0)
 
 
 @whatever

@@ -53,7 +53,7 @@ def test_what_another_process_changes_counts_at_once(tmp_path: Path) -> None:
     assert reader.people() == {}
     (ann,) = added(writer, ANN)
     assert reader.bearer(ann.token) == ann.person
-    again = writer.reset("ann")
+    (again,) = writer.reset("ann")
     assert reader.bearer(ann.token) is None
     assert reader.bearer(again.token) == again.person
     writer.close("ann")
@@ -65,7 +65,7 @@ def test_a_new_token_leaves_the_key(tmp_path: Path) -> None:
     registry = Registry(tmp_path, clock)
     (ann,) = added(registry, ANN)
     clock.sleep(60)
-    again = registry.reset("ann")
+    (again,) = registry.reset("ann")
     assert again.person.key == ann.person.key
     assert (again.person.added_at, again.person.token_at) == (AT, AT + 60)
 
@@ -234,6 +234,6 @@ def test_a_list_is_its_owners_before_anybody_reads_it(
             seen.append(registry.bearer(ann.token) == ann.person)
 
     monkeypatch.setattr("os.chown", chown)
-    again = Registry(tmp_path).reset("ann")
+    (again,) = Registry(tmp_path).reset("ann")
     assert seen == [True], "the one that is handed over is not the one that is read"
     assert registry.bearer(again.token) == again.person

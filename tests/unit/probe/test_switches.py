@@ -159,95 +159,38 @@ def test_a_patch_of_modules_that_is_off_looks_at_no_import(
     assert len(sys.meta_path) == 1
 
 
-def test_a_checkpoint_guard_that_is_off_leaves_rays_manager_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from raylab_patches import checkpoint_guard
-
-    guarded: list[Any] = []
-    monkeypatch.setattr(checkpoint_guard, "guard", lambda *_: guarded.append(1))
-    monkeypatch.setenv(OFF, "checkpoint_guard")
-    checkpoint_guard.in_the_controller("job")
-    assert guarded == []
-    monkeypatch.setenv(OFF, "")
-    checkpoint_guard.in_the_controller("job")
-    assert guarded == [1]
+ELASTIC = SimpleNamespace(scaling_config=SimpleNamespace(elasticity_enabled=True))
 
 
-def test_an_elastic_training_with_the_patch_off_has_rays_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from raylab_patches import elastic
-
-    changed: list[Any] = []
-    monkeypatch.setattr(elastic, "look_again", lambda *_: changed.append(1))
-    context = SimpleNamespace(scaling_config=SimpleNamespace(elasticity_enabled=True))
-    monkeypatch.setenv(OFF, "elastic")
-    elastic.Elastic().after_controller_start(context)
-    assert changed == []
-    monkeypatch.delenv(OFF)
-    elastic.Elastic().after_controller_start(context)
-    assert changed == [1]
-
-
-def test_a_teardown_that_is_off_leaves_rays_callback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from raylab_patches import teardown
-
-    changed: list[Any] = []
-    monkeypatch.setattr(teardown, "bear", changed.append)
-    monkeypatch.setenv(OFF, "teardown")
-    teardown.Teardown().after_controller_start(None)
-    assert changed == []
-    monkeypatch.delenv(OFF)
-    teardown.Teardown().after_controller_start(None)
-    assert len(changed) == 1
-
-
-def test_a_rendezvous_that_is_off_leaves_the_ranks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "changes", "begin"),
+    [
+        ("checkpoint_guard", "guard", lambda patch: patch.in_the_controller("job")),
+        ("elastic", "look_again", lambda patch: patch.Elastic().after_controller_start(ELASTIC)),
+        ("teardown", "bear", lambda patch: patch.Teardown().after_controller_start(None)),
+        ("rendezvous", "look_first", lambda patch: patch.Rendezvous().after_init_train_context()),
+        ("datasets", "spare", lambda patch: patch.Datasets().after_controller_start(None)),
+        ("single_puts", "ask_for_single_puts", lambda patch: pickle.loads(pickle.dumps(patch.SinglePuts()))),
+    ],
+)
+def test_a_patch_of_a_training_that_is_off_leaves_ray_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, changes: str, begin: Callable[[Any], object]
+) -> None:
     pytest.importorskip("ray")
     from ray.train.torch import TorchConfig
     from ray.train.v2._internal.execution import context
 
-    from raylab_patches import rendezvous
-
-    changed: list[Any] = []
+    patch = importlib.import_module(f"raylab_patches.{name}")
+    changed: list[object] = []
     run = SimpleNamespace(backend_config=TorchConfig())
     monkeypatch.setattr(context, "get_train_context", lambda: SimpleNamespace(train_run_context=run))
-    monkeypatch.setattr(rendezvous, "look_first", changed.append)
-    monkeypatch.setenv(OFF, "rendezvous")
-    rendezvous.Rendezvous().after_init_train_context()
+    monkeypatch.setattr(patch, changes, lambda *_: changed.append(name))
+    monkeypatch.setenv(OFF, name)
+    begin(patch)
     assert changed == []
     monkeypatch.delenv(OFF)
-    rendezvous.Rendezvous().after_init_train_context()
-    assert len(changed) == 1
-
-
-def test_a_training_with_the_datasets_patch_off_has_rays_actor(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from raylab_patches import datasets
-
-    changed: list[Any] = []
-    monkeypatch.setattr(datasets, "spare", changed.append)
-    monkeypatch.setenv(OFF, "datasets")
-    datasets.Datasets().after_controller_start(None)
-    assert changed == []
-    monkeypatch.delenv(OFF)
-    datasets.Datasets().after_controller_start(None)
-    assert len(changed) == 1
-
-
-def test_with_single_puts_off_a_training_writes_as_arrow_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from raylab_patches import single_puts
-
-    changed: list[Any] = []
-    monkeypatch.setattr(single_puts, "ask_for_single_puts", changed.append)
-    sent = pickle.dumps(single_puts.SinglePuts())
-    monkeypatch.setenv(OFF, "single_puts")
-    pickle.loads(sent)
-    assert changed == []
-    monkeypatch.delenv(OFF)
-    pickle.loads(sent)
-    assert len(changed) == 1
+    begin(patch)
+    assert changed == [name]
 
 
 # `simulated_gpu`, `redis_password`, `ray_start` and `forks` that are off: see the tests of these modules.

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.queue import Row
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.context import App, LabCommand, pass_app
+from lab.cluster.jobs import Job
 from lab.errors import LabError, RefusedError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
-    from lab.api.queue import Row
     from lab.api.shown import ShownJobs
     from lab.cluster.allocation import Waiting
-    from lab.cluster.jobs import Job
     from lab.lab import Lab
 
 QUEUED_SHOWN = 20

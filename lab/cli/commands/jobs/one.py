@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.queue import Description
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.commands.jobs.listing import waiting_of
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
+from lab.cluster.jobs import Job
 from lab.errors import LabError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
-    from lab.api.queue import Description
     from lab.api.shown import PendingJob, QueuedJob
-    from lab.cluster.jobs import Job
     from lab.lab import Lab
 
 job_argument = click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")

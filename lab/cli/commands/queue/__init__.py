@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lab.cli.commands.queue import files, live, objects, receipt
+from lab.cli.commands.queue import files, live, objects
 from lab.cli.context import App, LabGroup, pass_app
 
 
@@ -21,7 +21,7 @@ def queue(app: App, ctx: click.Context) -> None:
         live.overview(app)
 
 
-for command in (*live.COMMANDS, *objects.COMMANDS, *receipt.COMMANDS, files.check, files.simulate):
+for command in (*live.COMMANDS, *objects.COMMANDS, files.check, files.simulate):
     queue.add_command(command)
 
 COMMANDS = (queue,)

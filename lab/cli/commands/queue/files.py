@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kueue.model import quotas
+from kueue.quantity import shown
+from kueue.reading import Read
+from kueue.reading.nodes import SUBDOMAIN, Problem
 from lab.cli import values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.errors import OutputError, UsageError
+from lab.host import environment
 
 if TYPE_CHECKING:
-    from kueue.reading import Read
-    from kueue.reading.nodes import Problem
     from kueue.simulate import Simulation
 
 CHECK_SCHEMA = "queue-check/1"
@@ -122,8 +125,6 @@ def simulate(
 
 def check_namespace(namespace: str) -> None:
     """Refuse what is no name of a namespace. Raises UsageError."""
-    from kueue.reading.nodes import SUBDOMAIN
-
     if not SUBDOMAIN.fullmatch(namespace):
         raise UsageError(
             f"--namespace {namespace!r}: not a name", "write lower case letters, digits, '-' and '.'"
@@ -162,7 +163,6 @@ def _check_page(path: Path, files: Sequence[Path]) -> None:
 
 def _write_page(app: App, path: Path, result: Simulation) -> None:
     from lab.flows.queues.page import page, write
-    from lab.host import environment
 
     environment.ensure("report", app.out.note)
     text = page(result)
@@ -200,9 +200,6 @@ def problem(item: Problem) -> dict[str, object]:
 
 def understood(read: Read) -> list[str]:
     """Describe what was read, in lines."""
-    from kueue.model import quotas
-    from kueue.quantity import shown
-
     lines = [f"{kind}: {number}" for kind, number in counts(read).items() if number]
     for cluster_queue in read.setup.cluster_queues.values():
         place = f" in cohort {cluster_queue.cohort}" if cluster_queue.cohort else ""

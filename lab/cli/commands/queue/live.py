@@ -1,4 +1,4 @@
-"""queue list, describe, why, hold, resume, events: jobs in the queues of a lab."""
+"""queue list, describe, why, hold, resume, events, receipt: jobs in the queues of a lab."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import click
 
 from lab.api.queue import Description, Listing, QueueEvent, Row
 from lab.api.quotas import ClusterQueueView, CohortView, LocalQueueView
-from lab.cli import format, queue_words, render, values
+from lab.cli import format, queue_words, receipt_panel, render, values
+from lab.cli.commands.faults import control_option, judge
 from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.live import Story
 from lab.cluster.queues import FIRST, Queues
 from lab.errors import LabError, NotFoundError
 
@@ -246,4 +248,25 @@ def _patiently(app: App, queues: Queues, since: int) -> Sequence[QueueEvent]:
         app.clock.sleep(POLL_SECONDS)
 
 
-COMMANDS = (list_jobs, describe, why, hold, resume, events)
+@click.command(cls=LabCommand)
+@JOB
+@control_option
+@pass_app
+def receipt(app: App, name: str, control: bool) -> None:
+    """Prove that a job which was preempted resumed from its checkpoint: a receipt for each preemption.
+
+    The job must have ended. Exits with 0 only when every verdict is `recovered`, else with 10.
+    """
+    from lab.flows.recovery.preempted import receipts
+
+    lab = app.open()
+    with Story(app.out) as story:
+        judged = receipts(lab, name, story.moment, control=control)
+    shown = app.out.as_json({"receipts": [made.to_json() for made in judged]})
+    for made in () if shown else judged:
+        receipt_panel.show(app.out, made.document())
+    for made in judged:
+        judge(app, made)
+
+
+COMMANDS = (list_jobs, describe, why, hold, resume, events, receipt)

@@ -6,9 +6,8 @@ does.
 `why` and `dry_run` take the lock by themselves, and only for a moment.
 """
 
-from lab.daemons.queue.views.lists import workloads
-from lab.daemons.queue.views.one import describe
 from lab.daemons.queue.views.prospects import dry_run, why
 from lab.daemons.queue.views.queues import queues
+from lab.daemons.queue.views.workloads import describe, workloads
 
 __all__ = ["describe", "dry_run", "queues", "why", "workloads"]

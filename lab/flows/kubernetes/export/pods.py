@@ -5,6 +5,7 @@ from __future__ import annotations
 from kueue.quantity import shown
 from lab.cluster import patches, ray_settings
 from lab.flows.kubernetes.clusters import OBJECT_STORE, SHARED_MEMORY
+from lab.flows.kubernetes.export.configmaps import items_of, probe_files
 from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Object, Wanted
 from lab.topology import LEDGER_PREFIX, Vendor
 
@@ -136,8 +137,6 @@ def environment(wanted: Wanted) -> list[Object]:
 
 
 def _volumes(wanted: Wanted, *, head: bool) -> list[Object]:
-    from lab.flows.kubernetes.export.configmaps import items_of, probe_files
-
     memory = HEAD_MEMORY if head else wanted.worker_memory
     volumes: list[Object] = [
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shown("memory", memory // 2)}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Sequence, Set
 
 from lab.flows.lessons.model import HostTask, job_prefix
 from lab.flows.recovery import FaultRequest, inject
@@ -33,22 +33,21 @@ def wait_for_job(lab: Lab, task: HostTask, number: int, part: str, before: Set[s
     )  # fmt: skip
 
 
-def break_job(
-    lab: Lab,
-    task: HostTask,
-    number: int,
-    part: str,
-    before: Set[str],
-    kind: str,
-    after_epoch: int | None = None,
-) -> None:
-    """Inject a fault into that job, where its first rank trains, and tell its story with the verdict.
-
-    Raises WaitTimeoutError, and what `inject` raises.
+def breaks(
+    number: int, parts: Sequence[str], kind: str, after_epoch: int | None = None
+) -> Callable[[Lab, HostTask], None]:
+    """A host task: inject a fault into the job of each part, where its first rank trains, and tell its story
+    with the verdict, as the class does by hand. It raises WaitTimeoutError, and what `inject` raises.
     """
-    job = wait_for_job(lab, task, number, part, before)
-    task.say(f"labctl fault-inject --fault {kind} --job {job}")
-    request = FaultRequest("", kind, job, after_epoch=after_epoch)
-    outcome = inject(lab, request, lambda moment: task.say(moment.text), clock=task.clock)
-    if outcome.receipt is not None:
-        task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
+
+    def task_of(lab: Lab, task: HostTask) -> None:
+        before = {job.submission_id for job in lab.jobs.list()}
+        for part in parts:
+            job = wait_for_job(lab, task, number, part, before)
+            task.say(f"labctl fault-inject --fault {kind} --job {job}")
+            request = FaultRequest("", kind, job, after_epoch=after_epoch)
+            outcome = inject(lab, request, lambda moment: task.say(moment.text), clock=task.clock)
+            if outcome.receipt is not None:
+                task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
+
+    return task_of

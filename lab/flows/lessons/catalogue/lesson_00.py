@@ -23,7 +23,7 @@ def said_where(evidence: Evidence) -> Check:
     """The first job printed the name of the node on which Ray ran it."""
     name = "it ran where it says"
     job = evidence.job(FIRST)
-    said = HELLO.search(evidence.logs.get(job.submission_id, "")) if job else None
+    said = HELLO.search(evidence.log(FIRST))
     if job is None or said is None:
         return failed(name, "no job said hello", SUBMIT)
     service = evidence.service_of(job.node_id)

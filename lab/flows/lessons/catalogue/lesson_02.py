@@ -30,8 +30,7 @@ def ran_on_a_gpu_node(evidence: Evidence) -> Check:
 def learned(evidence: Evidence) -> Check:
     """The last accuracy that the job printed is clearly above chance."""
     name = "it learned something"
-    job = evidence.job(PART)
-    printed = ACCURACY.findall(evidence.logs.get(job.submission_id, "")) if job else []
+    printed = ACCURACY.findall(evidence.log(PART))
     if not printed:
         return failed(name, "the job printed no val_accuracy", SUBMIT)
     return above_chance(name, float(printed[-1]))

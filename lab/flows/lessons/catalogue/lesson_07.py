@@ -8,18 +8,16 @@ from lab.evidence.receipt import FaultRecord, NodeRecord
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import run_checks
-from lab.flows.lessons.catalogue.breaking import break_job
+from lab.flows.lessons.catalogue.breaking import breaks
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
-    HostTask,
     Lesson,
     LessonCheck,
     answer,
     failed,
     passed,
 )
-from lab.lab import Lab
 from lab.topology import Check
 
 PART = "break"
@@ -78,15 +76,6 @@ def receipt_agrees(evidence: Evidence) -> Check:
     return passed(name, "there is no receipt; the ledger decides")
 
 
-def break_a_node(lab: Lab, task: HostTask) -> None:
-    """Kill the node on which the lesson's job trains, as the class does by hand.
-
-    Raises LabError when the job does not begin to train, or the node cannot be broken.
-    """
-    before = {job.submission_id for job in lab.jobs.list()}
-    break_job(lab, task, LESSON.number, PART, before, "kill", AFTER_EPOCH)
-
-
 LESSON = Lesson(
     number=7,
     name="fault-tolerance",
@@ -105,6 +94,6 @@ LESSON = Lesson(
         receipt_agrees,
     ),
     needs=("food11",),
-    host_task=break_a_node,
+    host_task=breaks(7, [PART], "kill", AFTER_EPOCH),
     seconds=1800.0,
 )  # fmt: skip

@@ -75,8 +75,7 @@ def saved(evidence: Evidence) -> Check:
     if not planned:
         return failed(name, "no trial was trained", SUBMIT)
     share = 100 * (1 - trained / planned)
-    job = evidence.job(PART)
-    said = SAVED.search(evidence.logs.get(job.submission_id, "")) if job else None
+    said = SAVED.search(evidence.log(PART))
     if said is None:
         return failed(name, "the job's log does not say how much", "let the job run to its end")
     detail = f"{said[1]} % by the job's log; by the ledger {share:.0f} %: {trained:g} of {planned:g} epochs"
@@ -87,8 +86,7 @@ def saved(evidence: Evidence) -> Check:
 def best_found(evidence: Evidence) -> Check:
     """The best trial is named, and it is clearly above chance."""
     name = "the best settings are known"
-    job = evidence.job(PART)
-    said = BEST.search(evidence.logs.get(job.submission_id, "")) if job else None
+    said = BEST.search(evidence.log(PART))
     if said is None:
         return failed(name, "the job's log names no best trial", "let the job run to its end")
     if float(said[1]) < CLEARLY_ABOVE:

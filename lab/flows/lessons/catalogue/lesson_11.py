@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lab.api.receipt import Verdict
 from lab.flows.lessons.catalogue import receipts
-from lab.flows.lessons.catalogue.breaking import INJECT, break_job
+from lab.flows.lessons.catalogue.breaking import INJECT, breaks
 from lab.flows.lessons.catalogue.training import SUBMIT
-from lab.flows.lessons.model import HostTask, Lesson, LessonCheck
-from lab.lab import Lab
+from lab.flows.lessons.model import Lesson
 
 PART = "sick"
 FAULT = "gpu-sick"
@@ -15,18 +16,7 @@ AFTER_EPOCH = 3
 """labctl lets the GPU fall sick once this epoch is stored."""
 
 
-def asks(question: str, name: str, hint: str) -> LessonCheck:
-    """A check that has the receipt's answer to a question."""
-    return receipts.asks(PART, FAULT, question, name, hint)
-
-
-def make_it_sick(lab: Lab, task: HostTask) -> None:
-    """Let the GPU fall sick on which the lesson's job trains, as the class does by hand.
-
-    Raises LabError when the job does not begin to train, or the check cannot be ordered.
-    """
-    before = {job.submission_id for job in lab.jobs.list()}
-    break_job(lab, task, LESSON.number, PART, before, FAULT, AFTER_EPOCH)
+asks = partial(receipts.asks, PART, FAULT)
 
 
 LESSON = Lesson(
@@ -48,6 +38,6 @@ LESSON = Lesson(
         asks("job finished", "the job succeeded", "wait for its end"),
         receipts.says(PART, FAULT, Verdict.RECOVERED, "labctl's receipt says recovered"),
     ),
-    host_task=make_it_sick,
+    host_task=breaks(11, [PART], FAULT, AFTER_EPOCH),
     seconds=1200.0,
 )  # fmt: skip

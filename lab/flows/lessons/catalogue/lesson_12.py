@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from lab.api.receipt import Verdict
 from lab.flows.lessons.catalogue import receipts
-from lab.flows.lessons.catalogue.breaking import INJECT, break_job
+from lab.flows.lessons.catalogue.breaking import INJECT, breaks
 from lab.flows.lessons.catalogue.training import SUBMIT, succeeded
-from lab.flows.lessons.model import Evidence, HostTask, Lesson, answer, failed
-from lab.lab import Lab
+from lab.flows.lessons.model import Evidence, Lesson, answer, failed
 from lab.topology import Check
 
 CHECKPOINT, TORCHFT = "checkpoint", "torchft"
@@ -41,13 +40,6 @@ def compared(evidence: Evidence) -> Check:
     return answer(on < again, name, f"{on:.2f} s with torchft, {again:.2f} s from the checkpoint", SUBMIT)
 
 
-def lose_both(lab: Lab, task: HostTask) -> None:
-    """Kill a rank of each job of the lesson, as the class does by hand. Raises LabError."""
-    before = {job.submission_id for job in lab.jobs.list()}
-    for part in (CHECKPOINT, TORCHFT):
-        break_job(lab, task, LESSON.number, part, before, FAULT)
-
-
 LESSON = Lesson(
     number=12,
     name="nobody-stops",
@@ -65,6 +57,6 @@ LESSON = Lesson(
         receipts.asks(TORCHFT, FAULT, "nothing repeated", "no step was repeated"),
         compared,
     ),
-    host_task=lose_both,
+    host_task=breaks(12, [CHECKPOINT, TORCHFT], FAULT),
     seconds=1200.0,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.api.receipt import Verdict
 from lab.evidence import inference
 from lab.flows.inference import lose_node
-from lab.flows.lessons.catalogue.breaking import break_job, wait_for_job
+from lab.flows.lessons.catalogue.breaking import breaks, wait_for_job
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
@@ -83,8 +83,7 @@ def answered(evidence: Evidence) -> Check:
 def break_each(lab: Lab, task: HostTask) -> None:
     """Kill a node under each job of the lesson, as the class does by hand. Raises LabError."""
     before = {job.submission_id for job in lab.jobs.list()}
-    for part in (PRETRAIN, FINETUNE):
-        break_job(lab, task, LESSON.number, part, before, "kill")
+    breaks(LESSON.number, (PRETRAIN, FINETUNE), "kill")(lab, task)
     job = wait_for_job(lab, task, LESSON.number, BATCH, before)
     task.say(f"labctl jobs lose-node {job}")
     receipt = lose_node(lab, job, "", AFTER_ANSWERS, task.say, clock=task.clock)

@@ -40,8 +40,7 @@ class Started:
 
 def start_of(evidence: Evidence, part: str) -> Started | None:
     """The start of this part's newest job; None where it did not get as far as its package."""
-    job = evidence.job(part)
-    log = evidence.logs.get(job.submission_id, "") if job else ""
+    job, log = evidence.job(part), evidence.log(part)
     began, package = BEGAN.search(log), PACKAGE.search(log)
     if job is None or job.started_at is None or not began or not package:
         return None
@@ -50,8 +49,7 @@ def start_of(evidence: Evidence, part: str) -> Started | None:
 
 def greeting(evidence: Evidence, part: str) -> str:
     """The value of the variable that this part's job printed; empty where it printed none."""
-    job = evidence.job(part)
-    line = VARIABLE.search(evidence.logs.get(job.submission_id, "")) if job else None
+    line = VARIABLE.search(evidence.log(part))
     return line[1] if line else ""
 
 
@@ -61,7 +59,7 @@ def missing_without(evidence: Evidence) -> Check:
     job = evidence.job(BARE)
     if job is None:
         return failed(name, f"there is no job {job_prefix(evidence.lesson)}{BARE}-...", SUBMIT)
-    missed = NO_MODULE in evidence.logs.get(job.submission_id, "")
+    missed = NO_MODULE in evidence.log(BARE)
     seen = f"{job.submission_id} is {job.status}{f': {NO_MODULE}' if missed else ''}"
     hint = f"{SUBMIT}; this job gets no --runtime-env"
     return answer(job.status == "FAILED" and missed, name, seen, hint)

@@ -114,7 +114,7 @@ class Room:
         self.paused: list[float] = []
         self.log: list[str] = []
         self.store = Keyed(school)
-        self.tokens = {name: school.registry.reset(name).token for name in NAMES}
+        self.tokens = {name: school.registry.reset(name)[0].token for name in NAMES}
         self.site = Site(
             school.registry, Slowdown(self.log.append, FakeClock()), self.log.append, self._pause,
             clock=self.clock,

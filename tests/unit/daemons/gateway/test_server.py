@@ -27,7 +27,7 @@ class Gate:
         self.slowdown = Slowdown(self.log.append, self.clock)
         self.site = Site(school.registry, self.slowdown, self.log.append, self._pause, self.clock)
         self.site.open(Access(school.registry, school.queue, school.ray))
-        self.tokens = {name: school.registry.reset(name).token for name in ("ann", "ben")}
+        self.tokens = {name: school.registry.reset(name)[0].token for name in ("ann", "ben")}
 
     async def _pause(self, seconds: float) -> None:
         self.paused.append(seconds)
@@ -73,6 +73,27 @@ def test_a_wrong_token_is_told_late_and_logged(gate: Gate) -> None:
     gate.clock.sleep(11)
     gate.bear("wrong")
     assert gate.log[1].startswith("100 wrong tokens, the latest from")
+
+
+def test_a_burst_is_logged_whole_once_it_is_over(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def bursts() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", gate.clock.after)
+        for pause in (0, 1, 1):
+            gate.clock.sleep(pause)
+            await gate.slowdown.hold_back("somewhere", gate._pause)
+        assert gate.log == ["a wrong token, the latest from somewhere"]
+        gate.clock.sleep(60)
+        assert gate.log[1:] == ["2 wrong tokens, the latest from somewhere"]
+        for pause in (0, 9, 2, 1):  # the third guess is logged with the second, the fourth has to wait again
+            gate.clock.sleep(pause)
+            await gate.slowdown.hold_back("elsewhere", gate._pause)
+        gate.clock.sleep(60)
+        assert gate.log[2:] == [
+            f"{count}, the latest from elsewhere"
+            for count in ("a wrong token", "2 wrong tokens", "a wrong token")
+        ]
+
+    asyncio.run(bursts())
 
 
 @pytest.mark.parametrize(

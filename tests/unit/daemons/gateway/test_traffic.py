@@ -31,7 +31,7 @@ class Street:
 
     def __init__(self, school: Class) -> None:
         self.school = school
-        self.tokens = {name: school.registry.reset(name).token for name in ("ann", "ben", "tom")}
+        self.tokens = {name: school.registry.reset(name)[0].token for name in ("ann", "ben", "tom")}
         self.turn = asyncio.Event()
         """Set: a pause of the gateway ends."""
         self.log: list[str] = []

@@ -24,9 +24,9 @@ from lab.evidence.ledger import Event, History
 from lab.evidence.receipt.compare import Likeness
 from lab.faults import FAULTS, Scene
 from lab.faults.base import rank_on_target
-from lab.faults.kinds.exception_at_epoch import ExceptionAtEpoch
+from lab.faults.kinds.at_epoch import ExceptionAtEpoch
 from lab.faults.kinds.kill import Kill
-from lab.faults.kinds.rank_kill import RankKill
+from lab.faults.kinds.rank import RankKill
 from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
 from lab.flows.recovery.control import Control

@@ -9,11 +9,11 @@ import pytest
 
 from lab.api.receipt import CheckDocument, ReceiptDocument, Verdict
 from lab.flows.lessons.catalogue import breaking
-from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON, make_it_sick
+from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, play, receipt_of
 
 JOB = name(11, "sick")
 ASKED = (
@@ -80,6 +80,6 @@ def test_the_host_lets_the_gpu_of_the_job_fall_sick(monkeypatch: pytest.MonkeyPa
         return type("Outcome", (), {"receipt": None})()
 
     monkeypatch.setattr(breaking, "inject", inject)
-    make_it_sick(world.lab, HostTask(said.append, clock))
+    play(LESSON, world.lab, HostTask(said.append, clock))
     assert [(request.target, request.kind, request.job) for request in asked] == [("", FAULT, JOB)]
     assert said == [f"labctl fault-inject --fault gpu-sick --job {JOB}"]

@@ -9,19 +9,11 @@ import pytest
 
 from lab.flows.lessons.catalogue import lesson_01, lesson_02, lesson_03, lesson_09
 from lab.flows.lessons.catalogue.lesson_02 import ran_on_a_gpu_node
-from lab.flows.lessons.model import Evidence, Lesson
-from lab.flows.lessons.results import ask
+from lab.flows.lessons.model import Evidence
 from lab.topology import GpuPlan, LabStatus, ServiceStatus, State, Vendor
-from tests.unit.flows.lessons.world import AT, NODES, evidence, job, name
+from tests.unit.flows.lessons.world import AT, NODES, evidence, failing, job, name
 
 LOG = "epoch 1/2  val_loss 2.1  val_accuracy 0.3000\nepoch 2/2  val_accuracy 0.6545\n"
-
-
-def failing(lesson: Lesson, evidence: Evidence) -> list[str]:
-    """Names of the checks that do not pass; each must say what it found."""
-    answers = [ask(check, evidence) for check in (*lesson.checks, *lesson.checks_after_down)]
-    assert all(answer.name and answer.detail for answer in answers)
-    return [answer.name for answer in answers if answer.outcome != "passed"]
 
 
 # 1

@@ -15,12 +15,12 @@ from lab.errors import WaitTimeoutError
 from lab.evidence.ledger import History, Run, RunAttempt, parse_events
 from lab.flows.lessons.catalogue import breaking
 from lab.flows.lessons.catalogue.breaking import START_SECONDS
-from lab.flows.lessons.catalogue.lesson_07 import LESSON, break_a_node
+from lab.flows.lessons.catalogue.lesson_07 import LESSON
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import AT, LessonLab, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import AT, LessonLab, evidence, failing, job, name, play, receipt_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 JOB = name(7, "break")
@@ -158,7 +158,7 @@ def test_the_node_that_trains_is_broken_once_the_job_is_submitted(asked: list[Fa
             world.jobs.add(job(JOB, "RUNNING", started_at=AT + 5))
 
     played = Played(submitted)
-    break_a_node(world.lab, played.task)
+    play(LESSON, world.lab, played.task)
 
     assert asked == [FaultRequest("", "kill", JOB, after_epoch=3)], "where its first rank trains"
     assert played.slept == 5
@@ -169,13 +169,13 @@ def test_a_job_of_another_run_that_still_trains_is_left_alone(asked: list[FaultR
     world = LessonLab()
     world.jobs.add(job(name(7, "break", "20270114-080000"), "RUNNING"))
     played = Played(lambda second: world.jobs.add(job(JOB, "RUNNING")) if second == 3 else None)
-    break_a_node(world.lab, played.task)
+    play(LESSON, world.lab, played.task)
     assert [request.job for request in asked] == [JOB]
 
 
 def test_a_job_that_never_comes_is_not_waited_for_for_ever(asked: list[FaultRequest]) -> None:
     played = Played()
     with pytest.raises(WaitTimeoutError, match="job lesson-07-break-"):
-        break_a_node(LessonLab().lab, played.task)
+        play(LESSON, LessonLab().lab, played.task)
     assert played.slept == START_SECONDS
     assert asked == []

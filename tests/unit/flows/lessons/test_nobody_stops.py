@@ -9,11 +9,11 @@ import pytest
 
 from lab.api.receipt import CheckDocument, ReceiptDocument, SurvivorsDocument, Timeline, Verdict
 from lab.flows.lessons.catalogue import breaking
-from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT, lose_both
+from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
 from tests.fakes.host import FakeClock
-from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, receipt_of
+from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, play, receipt_of
 
 JOBS = {part: name(12, part) for part in (CHECKPOINT, TORCHFT)}
 SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
@@ -90,6 +90,6 @@ def test_the_host_loses_a_rank_of_each_job_in_turn(monkeypatch: pytest.MonkeyPat
     for second, part in enumerate((CHECKPOINT, TORCHFT), 1):
         clock.after(second, partial(world.jobs.add, job(JOBS[part], "RUNNING")))
     monkeypatch.setattr(breaking, "inject", inject)
-    lose_both(world.lab, HostTask(said.append, clock))
+    play(LESSON, world.lab, HostTask(said.append, clock))
     assert asked == [("rank-kill", JOBS[CHECKPOINT]), ("rank-kill", JOBS[TORCHFT])]
     assert said[0] == f"labctl fault-inject --fault rank-kill --job {JOBS[CHECKPOINT]}"

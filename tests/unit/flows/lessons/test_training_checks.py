@@ -12,17 +12,9 @@ from lab.cluster.jobs import Job
 from lab.evidence.ledger import Event, History
 from lab.flows.lessons.catalogue import lesson_04, lesson_05, lesson_08
 from lab.flows.lessons.model import Evidence, Lesson
-from lab.flows.lessons.results import ask
-from tests.unit.flows.lessons.world import AT, evidence, job, name
+from tests.unit.flows.lessons.world import AT, evidence, failing, job, name
 
 HASH, OTHER_HASH = "a" * 64, "b" * 64
-
-
-def failing(lesson: Lesson, evidence: Evidence) -> list[str]:
-    """Names of the checks that do not pass; each must say what it found."""
-    answers = [ask(check, evidence) for check in lesson.checks]
-    assert all(answer.name and answer.detail for answer in answers)
-    return [answer.name for answer in answers if answer.outcome != "passed"]
 
 
 def run(

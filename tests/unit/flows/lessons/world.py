@@ -13,8 +13,9 @@ from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.errors import HeadDownError
 from lab.evidence.ledger import History
-from lab.flows.lessons.model import Evidence, Lesson, LessonCheck
+from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck
 from lab.flows.lessons.results import ask
+from lab.lab import Lab
 from lab.topology import Check, LabSpec
 from tests.unit.cli.fakes import receipt
 from tests.unit.fakes import FakeApi, FakeLab
@@ -135,10 +136,16 @@ Say = Callable[[str], None]
 
 
 def failing(lesson: Lesson, seen: Evidence) -> list[str]:
-    """Names of the lesson's checks that do not pass."""
-    answers = [ask(check, seen) for check in lesson.checks]
+    """Names of the lesson's checks that do not pass; each must say what it found."""
+    answers = [ask(check, seen) for check in (*lesson.checks, *lesson.checks_after_down)]
     assert all(answer.name and answer.detail for answer in answers)
     return [answer.name for answer in answers if answer.outcome != "passed"]
+
+
+def play(lesson: Lesson, lab: Lab, task: HostTask) -> None:
+    """Do on the host what the class does by hand."""
+    assert lesson.host_task is not None
+    lesson.host_task(lab, task)
 
 
 def receipt_of(job: str, kind: str, **changes: Any) -> ReceiptDocument:

@@ -68,15 +68,19 @@ def test_an_interrupt_arrives_when_the_revert_has_ended(number: signal.Signals) 
     assert counts == [1]
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_interrupt_ends_the_wait_and_is_told(second: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("earlier", "last"),
+    [(0, signal.SIGINT), (0, signal.SIGTERM), pytest.param(1, signal.SIGINT, id="before the revert")],
+)
+def test_a_second_interrupt_ends_the_wait_and_is_told(earlier: int, last: signal.Signals) -> None:
     noticed, over = threading.Event(), threading.Event()
     counts: list[int] = []
 
     def work() -> None:
-        interrupt()
+        if not earlier:
+            interrupt()
         assert noticed.wait(30)
-        interrupt(second)
+        interrupt(last)
         assert over.wait(30)
 
     def on_interrupt(count: int) -> None:
@@ -85,7 +89,7 @@ def test_a_second_interrupt_ends_the_wait_and_is_told(second: signal.Signals) ->
 
     revert = reverting(work)
     with pytest.raises(KeyboardInterrupt):
-        revert.finish(on_interrupt)
+        revert.finish(on_interrupt, interrupts=earlier)
     assert (counts, revert.done_at) == ([1, 2], None)
     over.set()
 
@@ -116,26 +120,6 @@ def test_an_interrupt_while_the_caller_goes_on_does_not_lose_the_revert() -> Non
     revert.finish(on_interrupt, interrupts=1)
     assert revert.done_at is not None
     assert counts == [1], "who interrupted before hears what another interrupt would do"
-
-
-def test_one_interrupt_more_leaves_it_where_one_came_before() -> None:
-    noticed, over = threading.Event(), threading.Event()
-    counts: list[int] = []
-
-    def work() -> None:
-        assert noticed.wait(30)
-        interrupt()
-        assert over.wait(30)
-
-    def on_interrupt(count: int) -> None:
-        counts.append(count)
-        noticed.set()
-
-    revert = reverting(work)
-    with pytest.raises(KeyboardInterrupt):
-        revert.finish(on_interrupt, interrupts=1)
-    assert (counts, revert.done_at) == ([1, 2], None)
-    over.set()
 
 
 def test_the_error_of_a_revert_is_kept_for_whoever_waits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.api.queue import Attempt, QueueEvent
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import FaultRecord
-from lab.flows.recovery.steered import of_events
+from lab.flows.recovery.preempted import steering_of
 
 AT = 1000.0
 
@@ -33,7 +33,7 @@ ATTEMPTS = (
 
 
 def test_what_followed_from_the_check() -> None:
-    steering = of_events(EVENTS, record(), ATTEMPTS)
+    steering = steering_of(EVENTS, record(), ATTEMPTS)
     assert steering is not None
     assert (steering.noticed_at, steering.avoided_at, steering.until) == (AT + 3, AT + 3.2, AT + 30)
     assert (steering.reset, steering.reset_at, steering.charged) == ("AutopilotNoExecute", AT + 6, False)
@@ -41,11 +41,11 @@ def test_what_followed_from_the_check() -> None:
 
 def test_a_warning_is_not_what_a_sick_gpu_has() -> None:
     warning = event(3, AT + 3, "Health", "WARN", "ray-worker-0 cpu is WARN: disk-latency")
-    assert of_events((warning,), record(), ()) is None
-    steering = of_events((warning,), record(Expected.DOUBTED), ())
+    assert steering_of((warning,), record(), ()) is None
+    steering = steering_of((warning,), record(Expected.DOUBTED), ())
     assert steering is not None
     assert (steering.state, steering.avoided_at, steering.reset) == ("WARN", None, "")
 
 
 def test_nothing_noticed_is_nothing() -> None:
-    assert of_events((), record(), ATTEMPTS) is None
+    assert steering_of((), record(), ATTEMPTS) is None

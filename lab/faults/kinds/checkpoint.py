@@ -1,4 +1,4 @@
-"""The base of checkpoint faults: the newest one is damaged, and a rank is ended so that one is loaded.
+"""Faults of the newest checkpoint: it is damaged, and a rank is ended so that one is loaded.
 
 The rank that saves checkpoints is frozen first: else it could save another one meanwhile, and training would
 resume from that. What is damaged is copied beforehand to another place in the store, where the revert of
@@ -14,8 +14,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lab.api.ledger import CheckpointRefused
 from lab.errors import LabError, RefusedError, ServiceError
-from lab.faults import Fault, Scene
+from lab.evidence.ledger import of_kind
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits
 from lab.faults.kinds._probe import signal, tell_if_up
 from lab.store.base import MissingObjectError, Store, StoredObject
 from lab.topology import Struck
@@ -137,9 +139,7 @@ def newest(store: Store, scene: Scene) -> str:
 
     One that was refused before is passed over: training would not load it, whatever is done to it.
     """
-    from lab.api.ledger import CheckpointRefused
     from lab.evidence.checkpoints import JobLedger
-    from lab.evidence.ledger import of_kind
 
     known, ledger = set(scene.checkpoints), JobLedger(store, scene.job)
     history = ledger.poll()
@@ -172,3 +172,60 @@ def _store(scene: Scene) -> Store:
     if scene.store is None:
         raise ServiceError("the object store of the lab is not known", "labctl status")
     return scene.store
+
+
+BYTES = 64
+"""Number of bytes that are inverted, in the middle of the file."""
+
+
+class CheckpointCorrupt(CheckpointFault):
+    """Inverts bytes of the largest file; its size stays."""
+
+    kind = FaultKind(
+        name="checkpoint-corrupt",
+        summary="64 bytes of the newest checkpoint's largest file are inverted, and a rank is ended",
+        scope=Scope.CHECKPOINT,
+        revert="the file gets its content back",
+        expected=Expected.CHECKPOINT_DAMAGED,
+        traits=Traits("had its newest checkpoint corrupted"),
+    )
+
+    def damaged(self, data: bytes) -> bytes | None:
+        begin = max(0, len(data) // 2 - BYTES // 2)
+        middle = bytes(255 - byte for byte in data[begin : begin + BYTES])
+        return data[:begin] + middle + data[begin + BYTES :]
+
+
+class CheckpointDelete(CheckpointFault):
+    """Deletes every file of it."""
+
+    kind = FaultKind(
+        name="checkpoint-delete",
+        summary="every file of the newest checkpoint is deleted, and a rank is ended",
+        scope=Scope.CHECKPOINT,
+        revert="the files are put back",
+        expected=Expected.CHECKPOINT_DAMAGED,
+        traits=Traits("lost its newest checkpoint"),
+    )
+
+    def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
+        return entries
+
+    def damaged(self, data: bytes) -> bytes | None:
+        return None
+
+
+class CheckpointTruncate(CheckpointFault):
+    """Leaves the first half of the largest file."""
+
+    kind = FaultKind(
+        name="checkpoint-truncate",
+        summary="the newest checkpoint's largest file loses its second half, and a rank is ended",
+        scope=Scope.CHECKPOINT,
+        revert="the file gets its content back",
+        expected=Expected.CHECKPOINT_DAMAGED,
+        traits=Traits("had its newest checkpoint cut in half"),
+    )
+
+    def damaged(self, data: bytes) -> bytes | None:
+        return data[: len(data) // 2]

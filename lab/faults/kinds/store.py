@@ -1,4 +1,4 @@
-"""`s3-slow`: the object store answers in fits, as under a slow disk or a crowded network."""
+"""Faults of the object store: it is gone, it answers in fits, it refuses the key of the jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,25 @@ import threading
 from lab.errors import LabError
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, lasting
 from lab.host.clock import MONOTONIC, Clock
-from lab.topology import State
+from lab.topology import State, Struck
+
+
+class S3Down(Fault):
+    """SIGKILL to the object store. Connections are refused until it is back."""
+
+    kind = FaultKind(
+        name="s3-down",
+        summary="the object store is killed and comes back later",
+        scope=Scope.STORE,
+        parameters=(lasting("how long the store is down", 10.0),),
+        revert="the store is started again, with its objects",
+        expected=Expected.STORE_AWAY,
+        traits=Traits("was killed"),
+    )
+
+    def inject(self, scene: Scene) -> Struck | None:
+        return scene.runtime.kill(scene.target)
+
 
 JOIN_SECONDS = 180.0
 """Deadline for the last freeze or thaw to end: one question to a container engine may take a minute."""
@@ -71,3 +89,24 @@ class S3Slow(Fault):
                 scene.runtime.pause(scene.target)
         except LabError as error:
             self._problem = error
+
+
+class S3CredentialsRevoked(Fault):
+    """Disables the training key in the store. labctl uses that key too, and sees nothing meanwhile."""
+
+    kind = FaultKind(
+        name="s3-credentials-revoked",
+        summary="the object store refuses the training key, as after a key was revoked",
+        scope=Scope.STORE,
+        parameters=(lasting("how long the key is refused", 10.0),),
+        revert="the store accepts the training key again",
+        expected=Expected.STORE_AWAY,
+        traits=Traits("refused the training key"),
+    )
+
+    def inject(self, scene: Scene) -> None:
+        scene.runtime.set_training_key(False)
+
+    def revert(self, scene: Scene) -> None:
+        scene.start()
+        scene.runtime.set_training_key(True)

@@ -1,11 +1,14 @@
-"""The base of faults that a rank does to itself when it comes to an epoch."""
+"""Faults that a rank does to itself when it comes to an epoch."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lab.errors import RefusedError
 from lab.evidence.ledger import EPOCH_KEYS, Run, epochs_of
-from lab.faults import Fault, Parameter, Scene, rank_on_target
+from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, rank_on_target
 from lab.faults.kinds._probe import tell, tell_if_up
+from lab.faults.kinds.rank import RANK
 
 EPOCH = Parameter(
     "epoch", "epoch", "at which epoch, as the script counts them", low=1, high=1e6, required=True
@@ -72,3 +75,33 @@ def _run_of(scene: Scene, runs: tuple[Run, ...]) -> Run:
     pids = {rank.pid for rank in scene.ranks}
     on_it = [run for run in runs if run.attempts and pids & set(run.attempts[-1].pids.values())]
     return (on_it or list(runs))[-1]
+
+
+class ExceptionAtEpoch(ArmedFault):
+    """A RuntimeError in the user's code, where the epoch would have been reported."""
+
+    kind = FaultKind(
+        name="exception-at-epoch",
+        summary="a rank's training function raises a RuntimeError instead of reporting an epoch",
+        scope=Scope.RANK,
+        parameters=(EPOCH, RANK),
+        revert="a rank that has not got there is told to forget it",
+        expected=Expected.RANK_LOST,
+        traits=Traits("had an exception in its training function"),
+    )
+    word = "exception"
+    before = 0
+
+
+class NanAtEpoch(ArmedFault):
+    """A parameter of the model is filled with NaN before the epoch; the script has to notice."""
+
+    kind = replace(
+        ExceptionAtEpoch.kind,
+        name="nan-at-epoch",
+        summary="a rank's model gets NaN (not a number) as weights before an epoch; the script has to notice",
+        parameters=(replace(EPOCH, low=2), RANK),
+        traits=Traits("got NaN as weights"),
+    )
+    word = "nan"
+    before = 1

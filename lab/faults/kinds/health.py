@@ -1,0 +1,132 @@
+"""Faults that a health check has to notice."""
+
+from __future__ import annotations
+
+from lab.api.health import CPU
+from lab.cluster.health import HealthClient
+from lab.errors import NotFoundError, RefusedError
+from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, lasting
+from lab.faults.kinds._queues import queues_of
+
+
+class Ordered(Fault):
+    """Orders a check of the node to report a result, as no laptop's hardware can be broken on purpose.
+
+    The order goes the way of every result: the node's agent is told, reports it, and the board decides.
+    """
+
+    checked: str
+    """Name of the check."""
+    state: str = "WARN"
+    """The result that is ordered."""
+
+    def check(self, scene: Scene) -> str:
+        """Return the name of the check. Raises RefusedError."""
+        return self.checked
+
+    def device(self, scene: Scene) -> str:
+        """Return the device that it is about; by default the node itself. Raises RefusedError."""
+        return CPU
+
+    def inject(self, scene: Scene) -> None:
+        """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
+        check, device = self.check(scene), self.device(scene)
+        scene.note(check=check, device=device)
+        message = f"the fault {self.kind.name} says so"
+        HealthClient(queues_of(scene)).override(scene.target, device, check, self.state, message=message)
+
+    def took(self, scene: Scene) -> bool:
+        """Tell whether the order was given."""
+        overrides = HealthClient(queues_of(scene)).view().overrides
+        return any(
+            (override.node, override.check) == (scene.target, scene.memo.get("check"))
+            for override in overrides
+        )
+
+    def revert(self, scene: Scene) -> None:
+        """Lift the order: the check decides again."""
+        if "check" in scene.memo:
+            HealthClient(queues_of(scene)).lift(scene.target, scene.memo["device"], scene.memo["check"])
+
+
+class ClockSkew(Ordered):
+    """The check of the clock says WARN. The clock, which all nodes of one machine share, is left alone."""
+
+    kind = FaultKind(
+        name="clock-skew",
+        summary="the health check of the node's clock finds it wrong: WARN; ordered, no clock is changed",
+        scope=Scope.NODE,
+        parameters=(lasting("how long the check says so", 20.0),),
+        revert="the check decides again",
+        expected=Expected.DOUBTED,
+        traits=Traits("has a wrong clock"),
+    )
+    checked = "clock-skew"
+
+
+class SlowDisk(Ordered):
+    """The check of the disk's latency says WARN. The disk itself is as fast as before."""
+
+    kind = FaultKind(
+        name="slow-disk",
+        summary="the health check of the node's disk finds it slow: WARN; ordered, the disk is not slowed",
+        scope=Scope.NODE,
+        parameters=(lasting("how long the check says so", 20.0),),
+        revert="the check decides again",
+        expected=Expected.DOUBTED,
+        traits=Traits("has a slow disk"),
+    )
+    checked = "disk-latency"
+
+
+CHECKS = ("ecc", "remapped", "xid", "pciebw", "pcie-link", "temperature", "gpumem")
+"""Checks by the number of the parameter, counted from 1."""
+
+
+class GpuSick(Ordered):
+    """A chosen check of the GPU on the target says EVICT. The GPU itself is left as it is."""
+
+    kind = FaultKind(
+        name="gpu-sick",
+        summary="a health check of the node's GPU says EVICT; ordered, the GPU is not harmed",
+        scope=Scope.NODE,
+        parameters=(
+            lasting("how long the check says so", 20.0),
+            Parameter("check", "number", f"1 {', '.join(f'{n} {c}' for n, c in enumerate(CHECKS, 1))}"[2:],
+                      1.0, 1.0, float(len(CHECKS))),
+        ),
+        revert="the check decides again; the GPU takes work when it has passed twice",
+        expected=Expected.SICK,
+        traits=Traits("has a sick GPU"),
+    )  # fmt: skip
+    state = "EVICT"
+
+    def refuse(self, scene: Scene) -> None:
+        """Raise RefusedError also for a job that nobody would move."""
+        super().refuse(scene)
+        if not scene.job:
+            return
+        try:
+            queues_of(scene).describe(scene.job)
+        except NotFoundError as error:
+            raise RefusedError(
+                f"job {scene.job} was submitted past the controller, which could not move it",
+                "labctl submit RECIPE --queue NAME, or with --retry-limit 3",
+            ) from error
+
+    def check(self, scene: Scene) -> str:
+        return CHECKS[int(scene.parameters["check"]) - 1]
+
+    def device(self, scene: Scene) -> str:
+        """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
+        devices = HealthClient(queues_of(scene)).view().devices
+        gpus = [device.device for device in devices if device.node == scene.target and device.device != CPU]
+        if not gpus:
+            raise RefusedError(
+                f"the health agent of {scene.target} has reported no GPU", "labctl health shows what is known"
+            )
+        return gpus[0]
+
+    def inject(self, scene: Scene) -> None:
+        self.refuse(scene)
+        super().inject(scene)
