@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import LabError, StoreError, UsageError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.secrets import read_key, read_secret
+from lab.store.admin import MinioAdministration
 from lab.store.base import LOG_HINT, AccessDeniedError, NoAdminApiError, Store, UnreachableStoreError
 from lab.store.s3 import ObjectStore
 from lab.topology import BUCKET, REGION, Credentials
 
 if TYPE_CHECKING:
     from urllib3 import PoolManager
-
-    from lab.store.admin import MinioAdministration
 
 POLICY = "raylab-training"
 
@@ -210,8 +209,6 @@ def run(
 
     Raises WaitTimeoutError, StoreError.
     """
-    from lab.store.admin import MinioAdministration
-
     owner = ObjectStore(url, root, region, BUCKET, http=http)
     training = ObjectStore(url, key, region, BUCKET, http=http)
     server = wait_for(owner, say, clock=clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.errors import RefusedError
+from lab.evidence.checkpoints import JobLedger
 from lab.evidence.ledger import EPOCH_KEYS, Run, epochs_of
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, rank_on_target
 from lab.faults.kinds._probe import tell, tell_if_up
@@ -30,8 +31,6 @@ class ArmedFault(Fault):
         super().refuse(scene)
         if scene.store is None:
             return
-        from lab.evidence.checkpoints import JobLedger
-
         runs = JobLedger(scene.store, scene.job).poll().runs
         if not runs:
             return

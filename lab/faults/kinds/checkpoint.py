@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from lab.api.ledger import CheckpointRefused
 from lab.errors import LabError, RefusedError, ServiceError
+from lab.evidence.checkpoints import JobLedger
 from lab.evidence.ledger import of_kind
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits
 from lab.faults.kinds._probe import signal, tell_if_up
@@ -139,8 +140,6 @@ def newest(store: Store, scene: Scene) -> str:
 
     One that was refused before is passed over: training would not load it, whatever is done to it.
     """
-    from lab.evidence.checkpoints import JobLedger
-
     known, ledger = set(scene.checkpoints), JobLedger(store, scene.job)
     history = ledger.poll()
     refused = {said.uri for _, said in of_kind(ledger.events, CheckpointRefused)}

@@ -108,22 +108,25 @@ def run_lesson(
     is interrupted, the lesson's jobs are stopped. Raises LessonError when a cell fails, and what the parts
     raise.
     """
+
+    def note(line: str) -> None:
+        on_step(NotebookStep("note", line))
+
     if not lab.status().up:
         lab.up(spec(), on_progress)
     control = lab.control
     check_lab(lab)
     for dataset in lesson.needs:
-        get_data(dataset, lambda line: on_step(NotebookStep("note", line)))
+        get_data(dataset, note)
     task = HostTaskThread(lab, lesson, on_step)
     try:
         execute_notebook(control, lesson, on_step)
     except BaseException:
         try:
             task.give_up()
-            stop_jobs(lab, lesson, on_step)
+            stop_jobs(lab, lesson, note)
         except KeyboardInterrupt:
-            left = f"jobs of lesson {lesson.number} may still run; {lab.view.advice(['jobs'], '')} shows them"
-            on_step(NotebookStep("note", left))
+            note(f"jobs of lesson {lesson.number} may still run; {lab.view.advice(['jobs'], '')} shows them")
             raise
         raise
     task.finish()
@@ -131,37 +134,33 @@ def run_lesson(
     good = all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)])
     if not (lesson.checks_after_down and good):
         return first
-    on_step(NotebookStep("note", f"taking lab {lab.name} down; its stored objects stay"))
+    note(f"taking lab {lab.name} down; its stored objects stay")
     lab.down(on_progress=on_progress)
     return check_lesson(lab, lesson, clock=clock)
 
 
-def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
+def stop_jobs(lab: Lab, lesson: Lesson, say: Callable[[str], None]) -> None:
     """Stop the lesson's jobs that have not ended: they would hold the GPUs against the next run.
 
     What cannot be stopped is told. Jobs of queues go first: one that waits would take the place of another.
     """
     for workload in _queued(lab, lesson):
-        on_step(NotebookStep("note", f"cancelling job {workload}"))
+        say(f"cancelling job {workload}")
         try:
             lab.queues.cancel(workload)
         except LabError as error:
-            on_step(NotebookStep("note", f"job {workload} is not cancelled: {error.message}"))
+            say(f"job {workload} is not cancelled: {error.message}")
     try:
         mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
     except LabError as error:
-        on_step(
-            NotebookStep(
-                "note", f"it is not known whether jobs of lesson {lesson.number} are left: {error.message}"
-            )
-        )
+        say(f"it is not known whether jobs of lesson {lesson.number} are left: {error.message}")
         return
     for job in (candidate for candidate in mine if not candidate.final):
-        on_step(NotebookStep("note", f"stopping job {job.submission_id}"))
+        say(f"stopping job {job.submission_id}")
         try:
             lab.jobs.stop(job.submission_id)
         except LabError as error:
-            on_step(NotebookStep("note", f"job {job.submission_id} is not stopped: {error.message}"))
+            say(f"job {job.submission_id} is not stopped: {error.message}")
 
 
 def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
@@ -265,9 +264,8 @@ class HostTaskThread:
         except NotebookOverError:
             pass
         except LabError as error:
-            self._on_step(
-                NotebookStep("beside", f"{error.message}{f' -> {error.hint}' if error.hint else ''}")
-            )
+            hint = f" -> {error.hint}" if error.hint else ""
+            self._on_step(NotebookStep("beside", f"{error.message}{hint}"))
 
     def finish(self) -> None:
         """Wait for the task once the notebook has come to its end, then give it up."""

@@ -109,14 +109,11 @@ def turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
     """Watches on the later attempts of a job, each once it has ended. Raises WaitTimeoutError."""
     queues, job, number = first.lab.queues, first.submission_id, 1
 
-    def moved() -> Description:
-        return queues.describe(job)
-
     def has_moved(described: Description) -> bool:
         return described.status in OVER or _next(described, number) is not None
 
     while True:
-        described = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
+        described = settle(lambda: queues.describe(job), has_moved, timeout=TURN_SECONDS, clock=first.clock)
         attempt = _next(described, number)
         if attempt is None:
             if described.status in OVER:

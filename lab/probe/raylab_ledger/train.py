@@ -44,10 +44,8 @@ number `n` there):
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 import ray
@@ -65,25 +63,8 @@ from raylab_ledger.recorder import Recorder, open_recorder, plain
 from raylab_ledger.steps import Steps
 from raylab_ledger.survivors import EACH_STEP
 from raylab_ledger.survivors import Steps as TakenSteps
+from raylab_ledger.versions import environment
 from raylab_switches import in_training
-
-PACKAGES = ("ray", "torch", "pytorch-lightning")
-
-
-def environment() -> dict[str, Any]:
-    """Versions of Python and of PACKAGES, cores, memory in bytes; what cannot be learned is left out."""
-    facts: dict[str, Any] = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            facts[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    if cores := os.cpu_count():
-        facts["cores"] = cores
-    if hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names):
-        facts["memory_bytes"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return facts
-
 
 SERVICE_VARIABLE = "RAYLAB_SERVICE_NAME"
 """Environment variable of a node with the name of its service; on Kubernetes that of its pod."""

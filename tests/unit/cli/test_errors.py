@@ -11,7 +11,9 @@ from lab import errors
 from lab.api.lesson import CheckRecord
 from lab.cli import main as entry
 from lab.cli.context import App
+from lab.cli.format import harmless
 from lab.cli.output import Output
+from lab.cli.render import table
 from lab.errors import INTERRUPTED, LabError
 from lab.host import command
 from lab.host.environment import ElsewhereError
@@ -230,9 +232,6 @@ def test_json_of_a_shape_holds_it_escaped(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_lines_and_tables_obey_nobody_and_keep_their_colours(labctl: Labctl) -> None:
-    from lab.cli.format import harmless
-    from lab.cli.render import table
-
     assert harmless("a\tb\nc") == "a\tb\nc"
     assert harmless("\x1b[31mred\x1b[0m\x1b[2J", colours=True) == "\x1b[31mred\x1b[0m\\x1b[2J"
     assert table(("A",), [("\x1b[2J",)]).rows == ((r"\x1b[2J",),)

@@ -82,7 +82,7 @@ def test_a_fault_is_asked_for_as_typed(labctl: Labctl, injected: Any) -> None:
 
 def test_with_a_control_run_it_is_repeated(labctl: Labctl) -> None:
     outcome = Outcome(receipt().fault, receipt())
-    repeated = labctl.stub("lab.flows.recovery.repeated.inject_and_repeat", outcome)
+    repeated = labctl.stub("lab.flows.recovery.inject_and_repeat", outcome)
     labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
     request = FaultRequest("", "s3-slow", parameters={"delay": 0.25})
     assert repeated.call_args_list == [call(labctl.lab, request, ANY)]

@@ -32,7 +32,7 @@ VIEWS = tuple(
 
 def here(labctl: Labctl, *detection: Detection) -> None:
     """Let the machine have these GPUs."""
-    labctl.stub("lab.runtime.spec.gpus_here", detection)
+    labctl.stub("lab.cli.commands.gpus.gpus_here", detection)
 
 
 def see(labctl: Labctl, *views: WorkerView) -> None:
@@ -68,7 +68,7 @@ def test_the_gpus_of_the_machine_and_the_plan_are_shown(down: Labctl) -> None:
 
 
 def test_a_gpu_that_a_lab_holds_is_shown_with_it(down: Labctl) -> None:
-    down.stub("lab.runtime.leases.holders", {"GPU-1": GpuHolder("other", "/labs/other")})
+    down.stub("lab.cli.commands.gpus.holders", {"GPU-1": GpuHolder("other", "/labs/other")})
     shown = down.ok("gpus")
     assert "/dev/nvidia0\n" in shown
     assert "/dev/nvidia1  lab other of /labs\n" in shown

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from lab.flows.compose_folder import compose_folder
+from lab.host.files import ROOT
 from lab.topology import GpuPlan, LabSpec, Vendor
 
 
@@ -58,8 +59,6 @@ def test_what_is_mounted_and_what_is_built_from_goes_along() -> None:
 
 
 def test_nothing_names_this_machines_folders() -> None:
-    from lab.host.files import ROOT
-
     files = made(Vendor.NVIDIA, workers=4)
     for path in ("compose/.env", "compose/override.json", "README.md", "secrets.sh"):
         assert str(ROOT).encode() not in files[path]

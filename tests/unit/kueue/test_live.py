@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kueue.engine import Engine
 from kueue.item import ADMITTED, FINISHED, INACTIVE, PENDING
 from kueue.live import begin
-from kueue.model import Config, PreemptionPolicy, Setup, WaitForPodsReady, Workload
+from kueue.model import AdmissionFairSharing, Config, PreemptionPolicy, Setup, WaitForPodsReady, Workload
 from kueue.places import Change
 from kueue.quantity import CPU
 from kueue.status import workload_of
@@ -287,8 +287,6 @@ def live_no_quota_is_exceeded_whoever_leaves_late(chosen: Setup, jobs: list[Work
 
 
 def test_usage_over_time_goes_on_after_a_restart() -> None:
-    from kueue.model import AdmissionFairSharing
-
     fair = Config(admission_fair_sharing=AdmissionFairSharing(half_life=100.0))
     chosen = setup(queue("a", 4, usage_based=True), config=fair)
     engine = live(chosen, job("one", "a", 2, created=1.0))

@@ -12,6 +12,7 @@ from kueue.model import (
     BEST_EFFORT_FIFO,
     STRICT_FIFO,
     Config,
+    Fungibility,
     LocalQueue,
     PreemptionPolicy,
     Requirement,
@@ -158,8 +159,6 @@ def test_after_a_failure_only_an_event_brings_it_back(workload: Workload, heads_
 
 
 def test_flavors_that_are_left_to_try_are_tried_in_the_next_cycle() -> None:
-    from kueue.model import Fungibility
-
     stop = Fungibility("MayStopSearch", "MayStopSearch")
     engine = Engine(setup(queue("q", {"one": 2, "two": 2}, preemption=LOWER, fungibility=stop)))
     engine.submit(running("low", "q", 2, flavor="one", priority=-1), 0.0)

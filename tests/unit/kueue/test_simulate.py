@@ -10,6 +10,7 @@ import pytest
 from kueue.model import (
     AdmissionFairSharing,
     Config,
+    Fungibility,
     LocalQueue,
     PreemptionPolicy,
     ResourceFlavor,
@@ -301,8 +302,6 @@ def test_why_a_workload_is_not_even_tried(
 
 
 def test_the_next_flavor_is_tried_before_anybody_else() -> None:
-    from kueue.model import Fungibility
-
     policy = PreemptionPolicy(within="LowerPriority")
     two = queue(
         "a",

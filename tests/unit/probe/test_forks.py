@@ -11,7 +11,10 @@ import raylab_forks as forks
 
 from forkserver import modules, scripts
 from forkserver.refusal import differing
+from lab.cluster.submission import RESUME_VARIABLE
 from lab.daemons.gateway.submission import variables
+from lab.daemons.queue.effects import GRANTED
+from lab.flows.ladder.training import EACH_STEP
 from lab.people.policy import Role
 from lab.people.registry import Person
 from lab.topology import Credentials
@@ -82,14 +85,10 @@ def test_psutil_follows_forks_only_while_the_patch_is_on(
 
 
 def test_what_the_queues_tell_a_job_does_not_keep_it_from_being_forked() -> None:
-    from lab.cluster.submission import RESUME_VARIABLE
-    from lab.daemons.queue.effects import GRANTED
-
     assert {GRANTED, RESUME_VARIABLE} <= forks.READ_LATER
 
 
 def test_recording_every_step_does_not_keep_a_job_from_being_forked() -> None:
-    from lab.flows.ladder.training import EACH_STEP
     from raylab_ledger import survivors
 
     assert survivors.EACH_STEP == EACH_STEP

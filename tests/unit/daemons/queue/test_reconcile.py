@@ -17,7 +17,7 @@ from lab.daemons.queue import requests
 from lab.daemons.queue.model import DONE, RUNNING, STOPPING, Record
 from lab.daemons.queue.store import Batch
 from lab.errors import StateError
-from tests.unit.daemons.queue.world import ControllerLab, CrashingStore, priority, queue, short
+from tests.unit.daemons.queue.world import ControllerLab, CrashingStore, RayJob, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
@@ -175,8 +175,6 @@ def test_queued_only_stops_what_came_past_the_queues(tmp_path: Path) -> None:
 
 
 def _stranger(world: ControllerLab, order: Submission) -> Any:
-    from tests.unit.daemons.queue.world import RayJob
-
     return RayJob(order, "", world.clock(), 1000.0)
 
 

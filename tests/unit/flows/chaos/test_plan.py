@@ -7,6 +7,8 @@ from itertools import islice
 import pytest
 
 from lab.errors import LabError, NotFoundError, RefusedError, UsageError
+from lab.faults import FAULTS, Scope
+from lab.faults.kinds.kill import Kill
 from lab.flows.chaos import Plan, Step, random_plan
 
 KINDS = ("kill", "pause", "stop", "rank-kill")
@@ -88,9 +90,6 @@ def test_a_fault_that_acts_at_an_epoch_needs_none_named() -> None:
 
 def test_a_fault_of_the_whole_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
-
-    from lab.faults import FAULTS, Scope
-    from lab.faults.kinds.kill import Kill
 
     class Cluster(Kill):
         kind = dataclasses.replace(Kill.kind, name="head-kill", scope=Scope.CLUSTER)

@@ -27,6 +27,7 @@ from lab.flows.lessons.model import (
 from lab.flows.lessons.notebook import NotebookStep
 from lab.flows.lessons.results import RESULT_FILE, keep_in_store, store_key
 from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
+from lab.flows.lessons.session import Session
 from lab.runtime.base import Execution
 from lab.services import JUPYTER
 from lab.store import upstream
@@ -397,8 +398,6 @@ def test_a_real_lesson_of_a_student_who_did_nothing_is_not_passed(world: LessonL
 
 
 def test_results_of_notebooks_count_too_while_the_lab_is_up(world: LessonLab) -> None:
-    from lab.flows.lessons.session import Session
-
     done = Session(3, world.lab, say=world.said.append, clock=world.clock).check()
     assert results(world.lab) == {3: done.document}
     world.runtime.down()
@@ -407,8 +406,6 @@ def test_results_of_notebooks_count_too_while_the_lab_is_up(world: LessonLab) ->
 
 def by_hand(world: LessonLab, number: int = 3) -> LessonResult:
     """What a notebook checks, and leaves in the store alone."""
-    from lab.flows.lessons.session import Session
-
     begun = Session(number, world.lab, say=world.said.append, clock=world.clock)
     return begun.check()
 

@@ -17,6 +17,7 @@ from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck
 from lab.flows.lessons.results import ask
 from lab.lab import Lab
 from lab.topology import Check, LabSpec
+from tests.unit import fakes
 from tests.unit.cli.fakes import receipt
 from tests.unit.fakes import FakeApi, FakeLab
 
@@ -42,17 +43,14 @@ NODES = tuple(
 
 def job(name: str, status: str = "SUCCEEDED", *, seconds: float = 20.0, **changes: Any) -> Job:
     """A job that was submitted 10 s after the lesson began and ran for `seconds` on ray-worker-0."""
-    ended = None if status in ("PENDING", "RUNNING") else AT + 10 + seconds
-    values: dict[str, Any] = {
+    ran: dict[str, Any] = {
         "entrypoint": "python train.py",
-        "message": "",
         "started_at": AT + 10,
-        "ended_at": ended,
+        "ended_at": None if status in ("PENDING", "RUNNING") else AT + 10 + seconds,
         "node_id": "id-of-ray-worker-0",
-        "exit_code": 0 if status == "SUCCEEDED" else None,
         "metadata": {},
     }
-    return Job(name, status, **{**values, **changes})
+    return fakes.job(name, status, **{**ran, **changes})
 
 
 def name(lesson: int, part: str, stamp: str = STAMP) -> str:

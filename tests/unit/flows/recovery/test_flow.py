@@ -23,6 +23,7 @@ from lab.errors import (
     StoreError,
     UsageError,
 )
+from lab.evidence import checkpoints
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS, Scene, find_fault
 from lab.faults.kinds.kill import Kill
@@ -382,8 +383,6 @@ def test_a_bug_after_the_fault_began_is_raised_after_a_receipt_was_kept(
 def test_ctrl_c_while_the_evidence_is_collected_costs_no_receipt(
     world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lab.evidence import checkpoints
-
     Training(world)
     read, calls = checkpoints.stored_manifest, []
 
@@ -926,8 +925,6 @@ def test_a_cluster_that_falls_silent_for_good_is_a_problem(world: Drill) -> None
 def test_a_checkpoint_that_cannot_be_read_back_is_a_problem(
     world: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lab.evidence import checkpoints
-
     Training(world)
 
     def unreadable(store: object, uri: str) -> dict[str, str]:

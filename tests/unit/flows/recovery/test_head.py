@@ -9,7 +9,7 @@ import pytest
 
 from lab.cluster.jobs import Job
 from lab.cluster.submission import RESUME_VARIABLE, RESUMES
-from lab.errors import NotFoundError
+from lab.errors import NotFoundError, RefusedError
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS
 from lab.faults.kinds.head_kill import HeadKill
@@ -117,8 +117,6 @@ def test_without_a_memory_the_job_is_forgotten_and_has_failed(
 
 
 def test_only_the_head_can_be_hit(world: Drill) -> None:
-    from lab.errors import RefusedError
-
     Training(world)
     with pytest.raises(RefusedError, match="of ray-head, not of ray-worker-0"):
         world.inject(W0, "head-kill")

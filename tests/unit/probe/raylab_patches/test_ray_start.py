@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.cluster.patches import said_unfit
+from lab.errors import PatchError
 from raylab_patches import ray_start
 from raylab_switches import OFF, UNFIT
 
@@ -147,9 +149,6 @@ def test_a_node_for_which_such_a_patch_is_not_or_that_does_without_starts() -> N
 
 
 def test_labctl_knows_the_exit_code_and_the_words() -> None:
-    from lab.cluster.patches import said_unfit
-    from lab.errors import PatchError
-
     assert PatchError.exit_code == ray_start.REFUSED
     lines = [
         "raylab: the patch ray_start does not fit Ray 2.61.0: services has no f",

@@ -13,7 +13,7 @@ from lab.host.listening import Listening
 from lab.runtime import logtail
 from lab.runtime.local import output
 from lab.services import HEAD, JUPYTER, STORE, worker
-from tests.unit.runtime.local.machine import SPEC, Machine
+from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 
 def failure(machine: Machine, folder: Path) -> ServiceError:
@@ -128,7 +128,6 @@ def test_what_a_failed_service_left_behind_is_ended_before_its_ports_are_looked_
     machine: Machine, tmp_path: Path
 ) -> None:
     """A part of the service may hold the port that its leader left."""
-    from tests.unit.runtime.local.machine import FakeProcess
 
     def leave_one_behind() -> None:
         mark = f"{tmp_path / 'raylab'}:{HEAD}"

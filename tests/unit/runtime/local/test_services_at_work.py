@@ -10,6 +10,7 @@ import pytest
 
 from lab.errors import LabDownError, NotFoundError, ServiceError, WaitTimeoutError
 from lab.runtime.base import Runtime
+from lab.runtime.local import processes
 from lab.runtime.local.runtime import LocalRuntime
 from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
 from lab.topology import State, Struck
@@ -112,8 +113,6 @@ def test_pause_freezes_all_of_a_service_and_resume_lets_it_go_on(
 def test_pause_catches_a_process_that_was_just_being_made(
     machine: Machine, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lab.runtime.local import processes
-
     mark = machine.running[machine.pid_of(W0)].mark
 
     def send_while_one_is_born(members: list[FakeProcess], number: object) -> Struck:

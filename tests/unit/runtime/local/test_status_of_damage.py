@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import RefusedError, ServiceError
+from lab.errors import RefusedError, ServiceError, UnsupportedError
 from lab.runtime.health import World
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
@@ -137,8 +137,6 @@ def test_a_port_that_the_lab_has_is_no_other_lab(machine: Machine, runtime: Loca
 
 def test_a_port_of_what_the_lab_does_not_run_is_refused(runtime: LocalRuntime) -> None:
     from dataclasses import replace
-
-    from lab.errors import UnsupportedError
 
     with pytest.raises(UnsupportedError, match="runs no grafana"):
         runtime.up(replace(SPEC, ports=(("grafana", 3000),)))

@@ -25,7 +25,7 @@ from lab.errors import (
 )
 from lab.host.http import Reply
 from lab.runtime import ports
-from lab.runtime.local import state
+from lab.runtime.local import processes, state
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
 from lab.runtime.ports import is_free as really_free
@@ -279,8 +279,6 @@ def test_ctrl_c_at_any_service_leaves_nothing_running(
 def test_a_second_ctrl_c_does_not_stop_the_cleanup(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lab.runtime.local import processes
-
     def interrupted_end(*args: object, grace: float) -> Struck:
         if machine.services("spawn")[-1:] == [worker(1)]:
             signal.raise_signal(signal.SIGINT)

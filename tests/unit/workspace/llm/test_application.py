@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lab.flows.inference import REPLICA
+
 
 def test_an_application_has_the_name_of_its_job_and_is_stale_once_its_driver_is_gone(llm: Any) -> None:
     application = llm.application
@@ -17,8 +19,6 @@ def test_an_application_has_the_name_of_its_job_and_is_stale_once_its_driver_is_
 
 
 def test_replicas_are_known_to_labctl_by_the_application_of_their_job(llm: Any) -> None:
-    from lab.flows.inference import REPLICA
-
     deployment = f"ServeReplica:{llm.application.name_of('raysubmit_a', '01000000')}:engine"
     assert deployment.startswith(REPLICA.format(job="raysubmit_a"))
     assert not deployment.startswith(REPLICA.format(job="raysubmit"))

@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
+from lab.api.base import parse, plain
+from lab.api.inference import BatchEvidence
+from lab.evidence import inference
+from lab.flows.inference import LOST
+
 SHA256 = "ab" * 32
 """Of a checkpoint."""
 
@@ -166,10 +171,6 @@ def test_no_more_is_checked_than_there_is(llm: Any) -> None:
 
 
 def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> None:
-    from lab.api.base import parse, plain
-    from lab.api.inference import BatchEvidence
-    from lab.evidence import inference
-
     prompts = llm.client.random_prompts(2, 3)
     session = llm.batch.Session(kept, 2)
     for prompt in prompts:
@@ -286,8 +287,6 @@ def test_what_decodes_is_settled_once_and_a_batch_is_not_gone_on_with_by_another
 
 
 def test_a_lost_attempt_is_logged_in_the_words_that_job_lose_node_looks_for(llm: Any, capsys: Any) -> None:
-    from lab.flows.inference import LOST
-
     llm.batch.show(llm.client.Failure("p7", 2, 1.0, "the stream ended too early"))
     assert len(LOST.findall(capsys.readouterr().out)) == 1
 

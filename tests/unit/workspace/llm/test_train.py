@@ -14,6 +14,8 @@ import pytest
 import torch
 from pyarrow import fs
 
+from tests.conftest import ROOT
+
 CPU = torch.device("cpu")
 
 
@@ -268,8 +270,6 @@ def test_the_peak_of_a_gpu_is_found_by_the_longest_name_that_fits(
 
 def test_the_recipe_passes_every_parameter_that_the_script_has(llm: Any) -> None:
     import json
-
-    from tests.conftest import ROOT
 
     manifest = json.loads((ROOT / "workspace" / "llm" / "recipe.json").read_text())["parameters"]
     options = {a.option_strings[0][2:]: a for a in llm.train.settings()._actions if a.dest != "help"}
