@@ -1,8 +1,8 @@
-"""The entrances of a class and who comes through: the table of docs/class.md, tried by e2e/test_entrances.py.
+"""The entrances of a class and who comes through: the table of docs/class.md, tried by e2e/entrances.py.
 
 Every entrance leads to something of ben's, or of the lab's. It is tried from another machine, through the
-class's one address, and in a terminal of ann's server, where every port of the server and, as all servers run
-as one Unix user, every file is at hand.
+class's one address, and in a terminal of ann's server. On plain processes every port of the server and, as
+all servers run as one Unix user, every file is at hand there; in containers all services of the lab are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ ANYBODY = " ".join(PEOPLE)
 SIGNED_IN = "ann ben assistant teacher"
 NONE = ""
 
-HEAD = ("entrance", "what is tried", "at the address", "in ann's terminal")
+HEAD = (
+    "entrance",
+    "what is tried",
+    "at the address",
+    "in ann's terminal: processes",
+    "in ann's terminal: containers",
+)
 SAID = {NONE: "-", ANYBODY: "**anybody**", SIGNED_IN: "all who are signed in"}
 
 
@@ -41,13 +47,20 @@ class Entrance:
     address: str = NONE
     """Names of those who come through from another machine."""
     terminal: str = NONE
-    """Names of those who do in ann's terminal."""
+    """Names of those who do in ann's terminal, on plain processes."""
+    container: str | None = None
+    """The same in containers, where others come there; None: the same people."""
     body: str = ""
+
+    @property
+    def contained(self) -> str:
+        """Names of those who come through in ann's terminal, in containers."""
+        return self.terminal if self.container is None else self.container
 
     @property
     def words(self) -> str:
         """Its row in the table."""
-        cells = (self.name, self.what, _said(self.address), _said(self.terminal))
+        cells = (self.name, self.what, *map(_said, (self.address, self.terminal, self.contained)))
         return f"| {' | '.join(cells)} |"
 
 
@@ -98,21 +111,24 @@ ENTRANCES = (
              "POST /dry-run", **both(OWNERS), body=JOB),
     Entrance(QUEUES, "change a queue", "token", "gateway", "POST /apply", **both("teacher"), body="{apply}"),
     Entrance(DIRECT, "list of jobs, past the gateway", "token", "queue", "GET /workloads?status=all", ROW),
-    Entrance(DIRECT, BEYOND, "ray", "queue", "GET /workloads?status=all", ROW, terminal=ANYBODY),
+    Entrance(DIRECT, BEYOND, "ray", "queue", "GET /workloads?status=all", ROW,
+             terminal=ANYBODY, container=NONE),
     Entrance(STORE, "read an object of ben's", "read", "s3", "people/ben/note", "of ben", terminal=READERS),
     Entrance(STORE, "write one", "write", "s3", "people/ben/more", terminal=OWNERS),
     Entrance(STORE, "read the shared data", "read", "s3", "shared/note", "of all", terminal=SIGNED_IN),
     Entrance(STORE, "write to the shared data", "write", "s3", "shared/more", terminal="teacher"),
     Entrance(DASHBOARD, "jobs and their environments", "token", "dashboard", "GET /api/jobs/", ROW),
-    Entrance(DASHBOARD, BEYOND, "ray", "dashboard", "GET /api/jobs/", "ben/{job}", terminal=ANYBODY),
+    Entrance(DASHBOARD, BEYOND, "ray", "dashboard", "GET /api/jobs/", "ben/{job}",
+             terminal=ANYBODY, container=NONE),
     Entrance("Prometheus", "any metric", "token", "prometheus",
              "GET /api/v1/query?query=up", "success", terminal=ANYBODY),
     Entrance("Grafana", "health", "token", "grafana", "GET /api/health", "database"),
-    Entrance(FILES, "ben's home", "file", "hub", "{homes}/ben/work/note.txt", "of ben", terminal=ANYBODY),
+    Entrance(FILES, "ben's home", "file", "hub", "{homes}/ben/work/note.txt", "of ben",
+             terminal=ANYBODY, container=NONE),
     Entrance(FILES, "list of the class, with everybody's key of the store", "file", "hub",
-             "{people}", "{key}", terminal=ANYBODY),
+             "{people}", "{key}", terminal=ANYBODY, container=NONE),
     Entrance("`/proc`", "environment of ben's server, with his token and key", "file", "hub",
-             "/proc/{pid}/environ", "{key}", terminal=ANYBODY),
+             "/proc/{pid}/environ", "{key}", terminal=ANYBODY, container=NONE),
 )  # fmt: skip
 
 

@@ -11,6 +11,9 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.1
 
+PATIENCE = 180.0
+"""Seconds for what takes up to 45 s on 2 idle cores."""
+
 
 def eventually(
     condition: Callable[[], T],

@@ -12,8 +12,7 @@ import psutil
 import requests
 
 from lab.runtime.local.processes import MARK
-from tests.e2e.harness import PATIENCE
-from tests.waiting import POLL_SECONDS, eventually
+from tests.waiting import PATIENCE, POLL_SECONDS, eventually
 
 NOT_RUNNING = 424
 """JupyterHub's status for a page of a server that does not run."""

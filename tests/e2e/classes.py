@@ -13,7 +13,7 @@ from lab.runtime import ports
 from lab.services import HUB
 from lab.topology import Endpoints
 from tests.e2e.browser import Browser, processes_of
-from tests.e2e.harness import PATIENCE, UP, Bench
+from tests.e2e.harness import PATIENCE, UP, Shell
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Course:
     """A lab, and its people with their browsers."""
 
-    def __init__(self, bench: Bench, *names: str) -> None:
+    def __init__(self, bench: Shell, *names: str) -> None:
         """Start the lab and add people: what `labctl class add` takes."""
         self.bench = bench
         address = ("--address", f"localhost:{ports.choose('gateway', None, (), usual=False)}")

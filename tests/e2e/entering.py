@@ -1,6 +1,7 @@
 """Tries every entrance of tests/entrances.py from one place, and says who comes through.
 
 In a terminal of ann's server: `python -m tests.e2e.entering PLACE`, the file of a Place as JSON.
+In a container there are the packages of the image and no others: pytest is not among them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from lab.store import MissingObjectError, ObjectStore
 from lab.store.base import AccessDeniedError
 from lab.topology import BUCKET, Credentials
 from tests.e2e.browser import Browser
-from tests.e2e.harness import PATIENCE
 from tests.entrances import ENTRANCES, PEOPLE, Entrance
+from tests.waiting import PATIENCE
 
 REFUSED = (401, 403, 404, 405)
 ENDED = 409
@@ -56,13 +57,22 @@ class Place:
     tokens: Mapping[str, str]
     keys: Mapping[str, tuple[str, str]]
     ray: str
-    """File with Ray's own token."""
+    """File with Ray's own token, in a terminal where one would be."""
 
     def url(self, port: str) -> str:
         """The URL under which this port is tried; empty for one that is nowhere."""
         if not self.address:
             return self.ports.get(port, "")
         return self.address if port in LED_TO else f"{self.address}/{port}"
+
+    def ray_token(self) -> str:
+        """Ray's own token; empty where it is out of reach."""
+        try:
+            return Path(self.ray).read_text().strip()
+        except OSError:
+            if self.address:
+                raise
+            return ""
 
     def fill(self, text: str) -> str:
         """A text with the lab's names in it."""
@@ -100,7 +110,9 @@ class Visitor:
         if not place.url(way.port):
             return False
         method, path = place.fill(way.path).split()
-        bearer = Path(place.ray).read_text().strip() if way.by == "ray" else self.token
+        bearer = place.ray_token() if way.by == "ray" else self.token
+        if way.by == "ray" and not bearer:
+            return False
         url, proof = place.url(way.port) + path, place.fill(way.proof)
         method, headers = ("GET", dict(UPGRADE)) if method == "UPGRADE" else (method, {})
         if way.by == "cookie":
@@ -129,7 +141,10 @@ class Visitor:
 
     def _reads_file(self, path: str, proof: str) -> bool:
         if not self.place.address:
-            return proof in Path(path).read_text(errors="replace")
+            try:
+                return proof in Path(path).read_text(errors="replace")
+            except PermissionError:
+                return False
         out = "..%2f" * 12 + quote(path.lstrip("/"), safe="")
         return _served(self._ask("GET", f"{self.place.address}/user/ann/files/{out}"), proof)
 

@@ -30,13 +30,12 @@ from lab.topology import State
 from tests.built import ALERTMANAGER, PROMETHEUS
 from tests.lanes import TEARDOWN_SECONDS
 from tests.programs import search_path
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
+
+__all__ = ("PATIENCE", "ROOT", "SCRIPTS", "UP", "Bench", "Ended", "Running", "Shell", "holders")
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-
-PATIENCE = 180.0
-"""Seconds for what takes up to 45 s on 2 idle cores."""
 
 UP = ("up", "--gpu", "simulated")
 

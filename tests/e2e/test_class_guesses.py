@@ -60,12 +60,13 @@ class Tried:
 
 @pytest.mark.rare
 def test_guesses_keep_nobody_out(make_bench: Callable[[], Bench]) -> None:
-    course = Course(make_bench(), "ann")
+    bench = make_bench()
+    course = Course(bench, "ann")
     for kind in ("page", "hub", "api"):
-        before, begin = memory(course.bench), time.monotonic()
+        before, begin = memory(bench), time.monotonic()
         with signing_in(course, kind) as tried:
             asyncio.run(guess(course, kind, tried))
-        after = memory(course.bench)
+        after = memory(bench)
         numbers = {
             "entrance": kind,
             "guesses": GUESSES,

@@ -41,7 +41,8 @@ LOOK_SECONDS = 3.0
 
 @pytest.mark.rare
 def test_a_kill_takes_nothing_from_the_others(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
-    course = Course(make_bench(), "--count", str(WORKERS))
+    bench = make_bench()
+    course = Course(bench, "--count", str(WORKERS))
     course.all(course.sign_in)
     course.all(lambda person: person.open_lab(LOOK_SECONDS))
     course.all(lambda person: person.api("POST", "kernels", {"name": "python3"}))
@@ -52,8 +53,8 @@ def test_a_kill_takes_nothing_from_the_others(make_bench: Callable[[], Bench], t
 
     for service in SERVICES:
         with _submitting(course, service, tmp_path):
-            os.kill(course.bench.leaders()[service][0], signal.SIGKILL)
-            course.bench.labctl("up", timeout=2 * PATIENCE)
+            os.kill(bench.leaders()[service][0], signal.SIGKILL)
+            bench.labctl("up", timeout=2 * PATIENCE)
         _check_work(course, service, tmp_path)
         assert course.kernels() == kernels, service
         assert {job: course.attempts()[job] for job in attempts} == attempts, service

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from lab.cluster.queues import ANYWHERE
 from lab.daemons.gateway import views
+from lab.daemons.gateway.bodies import TooManyError
 from lab.daemons.gateway.faults import Breaker
 from lab.daemons.gateway.submission import job_name
 from lab.daemons.gateway.upstream import Body, Reply, UnansweredError, Upstream
@@ -14,6 +15,10 @@ from lab.daemons.gateway.views import Row
 from lab.errors import ClusterError, NotFoundError, RefusedError
 from lab.people.policy import TABLE, Action, Role, Whose, allowed, relation
 from lab.people.registry import Person, Registry
+
+MOST_JOBS = 100
+"""Jobs of a person that have not ended, in a queue: a hundred are a large sweep, and each look of anybody's
+at the queues, and each decision of theirs, goes through all that wait. A teacher may have any number."""
 
 
 class ForbiddenError(RefusedError):
@@ -69,10 +74,21 @@ class Access:
         if not allowed(person.role, action, Whose.SHARED):
             raise ForbiddenError(f"a {person.role.value} may not {action.value}", _hint(action))
 
-    def check_submit(self, person: Person, request: Row) -> None:
-        """Refuse a job for a queue that is not hers. Raises ForbiddenError."""
-        space = str(request["queue"]).partition("/")[0]
-        self.check(person, Action.SUBMIT, self.owner(space), f"queue {request['queue']}")
+    async def check_submit(self, person: Person, request: Row) -> None:
+        """Refuse a job for a queue that is not hers, and one too many.
+
+        Raises ForbiddenError, TooManyError, ClusterError.
+        """
+        queue = str(request["queue"])
+        self.check(person, Action.SUBMIT, self.owner(queue.partition("/")[0]), f"queue {queue}")
+        if person.role is Role.TEACHER:
+            return
+        reply = await self.queue.ask("GET", f"/workloads?limit=1&queue={quote(queue, safe='')}")
+        if reply.good and reply.json()["total"] >= MOST_JOBS:  # one that is not there the submission refuses
+            raise TooManyError(
+                f"{person.name} has {MOST_JOBS} jobs in queue {queue} that have not ended: no more are taken",
+                "wait until one has ended, or stop one: `labctl jobs stop JOB`, `ray job stop JOB`",
+            )
 
     async def find(self, person: Person, action: Action, key: str) -> Row | None:
         """The job of the queues that a person means, once she may do this to it; None where there is none.

@@ -50,7 +50,7 @@ class SlowError(LabError):
 
 
 class TooManyError(RefusedError):
-    """Too many requests of one person are under way."""
+    """Too many requests of one person are under way, or too many of her jobs."""
 
 
 @dataclass

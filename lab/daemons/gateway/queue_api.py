@@ -25,7 +25,7 @@ class QueuePages:
     async def submit(self, asked: Asked) -> Reply:
         """`POST /jobs` and `/dry-run`, in this person's name."""
         request = submission.from_queue(asked.person, submission.body(asked.body))
-        self._access.check_submit(asked.person, request)
+        await self._access.check_submit(asked.person, request)
         return await self._access.queue.ask("POST", asked.path, json.dumps(request).encode())
 
     async def package(self, asked: Asked) -> Reply:

@@ -77,7 +77,7 @@ class RayJobs:
     async def submit(self, asked: Asked) -> Reply:
         package = partial(self._package, asked.person.name)
         request = submission.from_ray(asked.person, submission.body(asked.body), package)
-        self._access.check_submit(asked.person, request)
+        await self._access.check_submit(asked.person, request)
         reply = await self._access.queue.ask("POST", "/jobs", json.dumps(request).encode())
         if not reply.good:
             return _as_text(reply)

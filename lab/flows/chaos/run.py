@@ -84,9 +84,6 @@ SUBMIT = "labctl submit digits -p epochs=200 -p max-failures=-1 --detach"
 END_SECONDS = 10.0
 """A job that will have ended after so long gets no more faults: one needs some time to take effect."""
 
-UNDO_TRIES = 2
-"""Retries of a revert that failed: with a service down nothing else could follow."""
-
 COUNTED = 1000
 """Upper bound when counting the planned faults."""
 
@@ -199,7 +196,6 @@ class Chaos:
             if not isinstance(error, LabError):
                 raise
         else:
-            self._undo(injection)
             if injection.missed is not None and injection.undone:
                 raise injection.missed
             self._add(step, injection)
@@ -208,13 +204,6 @@ class Chaos:
     def _add(self, step: Step, injection: Injection, *problems: str) -> None:
         problems = (*injection.problems, *problems)
         self._done.append(StepResult(step, injection.target, record=injection.record(), problems=problems))
-
-    def _undo(self, injection: Injection) -> None:
-        """Retry a revert that failed: on a busy machine a node may not start at once."""
-        for _ in range(UNDO_TRIES):
-            if not injection.undone:
-                self._tell("undone again", injection.problems[-1].splitlines()[0])
-                injection.undo_again()
 
     def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:
         """Refuse a fault that would take the last healthy worker unasked. Raises RefusedError."""

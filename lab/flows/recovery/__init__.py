@@ -34,8 +34,13 @@ from lab.flows.recovery.trigger import (
 )
 from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import Watch
-from lab.host.clock import WALL, Clock
+from lab.host.clock import WALL, Clock, settle
 from lab.lab import Lab
+from lab.topology import State
+
+WHOLE_SECONDS = 60.0
+"""Deadline for every service to be healthy once the fault is undone and the job has ended: on a busy machine
+one that serves may be silent for a while."""
 
 
 def inject(
@@ -144,6 +149,8 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
 
     One that died with its head is submitted again before, one that was preempted followed through its turns.
     """
+    if injection.undone:
+        _wait_until_whole(watch, injection)
     problems, expected = list(injection.problems), injection.record().expected
     if expected is Expected.PREEMPTED:
         return preempted(watch, injection.record(), on_moment, problems)
@@ -156,6 +163,25 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
         except LabError as error:
             problems.append(f"the job could not be submitted again: {error.message}")
     return gather(watch, injection.record(), problems, later=later)
+
+
+def _wait_until_whole(watch: Watch, injection: Injection) -> None:
+    """Wait WHOLE_SECONDS at most for the services, of which the receipt says how they are then."""
+
+    def ill() -> str:
+        try:
+            services = watch.lab.status().services
+        except LabError as error:
+            why = f"the state of the services is not known: {error.message}"
+        else:
+            sick = [s for s in services if s.state is not State.HEALTHY]
+            why = "; ".join(f"{s.service} is {s.state.value}" for s in sick)
+        if why:
+            said = f"{why}; it is given {WHOLE_SECONDS:g} s"
+            injection.timeline.emit("waiting until whole", watch.clock(), said)
+        return why
+
+    settle(ill, lambda why: not why, timeout=WHOLE_SECONDS, clock=watch.clock)
 
 
 __all__ = [

@@ -126,11 +126,6 @@ class Injection:
         if self._log is not None and self._log.problem:
             self.timeline.emit("problem fault", None, self._log.problem)
 
-    def undo_again(self) -> None:
-        """Retry the revert, after one that failed: `record` and `problems` then tell of this one."""
-        self._revert = Revert(self._fault, self._scene, self._clock)
-        self._finish()
-
     @property
     def problems(self) -> tuple[str, ...]:
         """Problems of the injection, of what came after it, and of the revert, for a receipt."""

@@ -1,27 +1,33 @@
-"""Reverts a fault exactly once, in its own thread, even if the caller is interrupted."""
+"""Reverts a fault in its own thread, even if the caller is interrupted, and again if that fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.errors import LabError, message_of
+from lab.errors import LabDownError, LabError, message_of
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.faults import Fault, Scene
 from lab.host.clock import Clock
 from lab.host.interrupts import Background, held_back
+from lab.topology import Progress, State
 
 LOOK_SECONDS = 0.1
 """Interval between looks for an interrupt while the end of a revert is waited for."""
 
+TRIES = 3
+"""Reverts of a fault until it is left: on a machine that is too busy for a node to start, the training that
+is part of its load ends meanwhile. Each has the deadlines of what it does, such as the start of a node."""
+
 
 class Revert:
-    """Runs the revert of a fault once, while its caller goes on watching, and keeps its error."""
+    """Runs the revert of a fault, while its caller goes on watching, and keeps its last error."""
 
     def __init__(self, fault: Fault, scene: Scene, clock: Clock) -> None:
         self.done_at: float | None = None
         self.error: Exception | None = None
         self._fault, self._scene, self._clock = fault, scene, clock
         self._task: Background | None = None
+        self._left = False
 
     @property
     def begun(self) -> bool:
@@ -65,6 +71,7 @@ class Revert:
                 if count > known:
                     on_interrupt(count)
                 if count > 1:
+                    self._left = True
                     return
                 known = count
 
@@ -81,8 +88,20 @@ class Revert:
             raise self.error
 
     def _run(self) -> None:
-        try:
-            self._fault.revert(self._scene)
-            self.done_at = self._clock()
-        except Exception as error:  # raised or reported in the thread that waits
-            self.error = error
+        for number in range(2, TRIES + 2):
+            try:
+                self._fault.revert(self._scene)
+                self.done_at = self._clock()
+            except Exception as error:  # raised or reported in the thread that waits
+                if number <= TRIES and not self._left and _may_help(error):
+                    why = message_of(error).partition("\n")[0].partition(". ")[0]
+                    what = f"restored again (try {number} of {TRIES}): {why}"
+                    self._scene.on_progress(Progress(self._scene.target, State.STARTING, what))
+                    continue
+                self.error = error
+            return
+
+
+def _may_help(error: Exception) -> bool:
+    """Whether another try may end otherwise: with a lab that is up, and no bug."""
+    return isinstance(error, LabError) and not isinstance(error, LabDownError)

@@ -16,6 +16,14 @@ UP_SECONDS = 300.0
 
 LABEL = "com.docker.compose.project"
 
+PIDS = (
+    "import os, sys; from pathlib import Path\n"
+    "for path in Path('/proc').glob('[0-9]*'):\n"
+    "    words = (path / 'cmdline').read_bytes().decode().split('\\0') if path.exists() else []\n"
+    "    if {*sys.argv[1:]} <= {*words} and path.name != str(os.getpid()): print(path.name)"
+)
+"""Prints the processes that have all of these words among their arguments."""
+
 
 def docker(*arguments: str, code: int | None = 0, timeout: float = 60.0) -> str:
     """What `docker ARGUMENTS` prints; its exit code must be `code`, unless that is None."""
@@ -70,6 +78,14 @@ class ContainerBench(Shell):
         """The lab's volumes."""
         only = ("--filter", f"label={LABEL}={self.project}")
         return docker("volume", "ls", "--quiet", *only).split()
+
+    def pids(self, service: str, *words: str) -> list[str]:
+        """The processes in a service's container that have all of these words among their arguments."""
+        return self.exec(service, "python", "-c", PIDS, *words).split()
+
+    def owner(self, service: str, pid: str) -> str:
+        """The number of the user of a process in a service's container."""
+        return self.exec(service, "stat", "-c", "%u", f"/proc/{pid}").strip()
 
     def exec(self, service: str, *argv: str, code: int | None = 0) -> str:
         """What a command prints inside a service."""

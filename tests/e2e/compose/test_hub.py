@@ -21,14 +21,6 @@ FIRST = 20_000
 
 READ_PROCESSES = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
 
-PIDS = (
-    "import os, sys; from pathlib import Path\n"
-    "for path in Path('/proc').glob('[0-9]*'):\n"
-    "    words = (path / 'cmdline').read_bytes().decode().split('\\0') if path.exists() else []\n"
-    "    if {*sys.argv[1:]} <= {*words} and path.name != str(os.getpid()): print(path.name)"
-)
-"""Prints the processes that have all of these words among their arguments."""
-
 
 @pytest.mark.long
 def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None:
@@ -55,7 +47,7 @@ def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None
 
     assert ben.type("nohup sleep 987 > /dev/null 2>&1 & echo kept > ~/kept; sync")[0] == 0
     bench.labctl("class", "reset", "ben")
-    eventually(lambda: not _pids(bench, "sleep", "987"), PATIENCE, "all of ben's ends with his token")
+    eventually(lambda: not bench.pids(HUB, "sleep", "987"), PATIENCE, "all of ben's ends with his token")
     assert bench.exec(HUB, "cat", f"{HOMES_INSIDE}/ben/kept") == "kept\n"
     bench.labctl("class", "remove", "ben", "--delete-work", "--yes")
     assert bench.exec(HUB, "ls", "-A", f"{HOMES_INSIDE}/ben") == ""
@@ -114,7 +106,9 @@ def _check_walls(bench: ContainerBench, ann: Browser, tokens: dict[str, str]) ->
     }
     assert [what for what, secret in forbidden.items() if secret in everything] == []
     assert "RAYLAB_PERSON=ben" not in everything
-    (server,) = [pid for pid in _pids(bench, "-m", "jupyterhub.singleuser") if _owner(bench, pid) != uid]
+    (server,) = [
+        pid for pid in bench.pids(HUB, "-m", "jupyterhub.singleuser") if bench.owner(HUB, pid) != uid
+    ]
     code, said = ann.type(f"kill -9 {server}")
     assert (code != 0, "not permitted" in said) == (True, True), said
     return int(uid)
@@ -124,22 +118,13 @@ def _check_kill(bench: ContainerBench, ann: Browser) -> None:
     """A hub that is killed is there again, without what it had left; her kernel goes on, she is signed in."""
     kernel = ann.api("POST", "kernels", {"name": "python3"}).json()["id"]
     container = bench.container(HUB)
-    (hub,) = _pids(bench, "jupyterhub", "--config")
+    (hub,) = bench.pids(HUB, "jupyterhub", "--config")
     bench.exec(HUB, "python", "-c", f"import os; os.kill({hub}, 9)")
-    eventually(lambda: hub not in _pids(bench, "jupyterhub", "--config"), PATIENCE, "the hub is killed")
+    eventually(lambda: hub not in bench.pids(HUB, "jupyterhub", "--config"), PATIENCE, "the hub is killed")
     eventually(lambda: bench.lab.status().healthy, PATIENCE, "the hub is healthy again")
     assert ann.signed_in
     assert eventually(ann.kernels, PATIENCE, "her server is led to again") == [kernel]
     assert bench.container(HUB) == container
-    assert len(_pids(bench, "jupyterhub", "--config")) == 1
-    assert len(_pids(bench, "run", "--config")) == 1  # Caddy's
-    assert len(_pids(bench, "-m", "jupyterhub_idle_culler")) == 1
-
-
-def _pids(bench: ContainerBench, *words: str) -> list[str]:
-    """The processes in the hub's container that have all of these words among their arguments."""
-    return bench.exec(HUB, "python", "-c", PIDS, *words).split()
-
-
-def _owner(bench: ContainerBench, pid: str) -> str:
-    return bench.exec(HUB, "stat", "-c", "%u", f"/proc/{pid}").strip()
+    assert len(bench.pids(HUB, "jupyterhub", "--config")) == 1
+    assert len(bench.pids(HUB, "run", "--config")) == 1  # Caddy's
+    assert len(bench.pids(HUB, "-m", "jupyterhub_idle_culler")) == 1

@@ -49,6 +49,27 @@ def test_nobody_elses_queue(school: Class, path: str) -> None:
     assert school.ask("tom", "POST", path, {**JOB, "queue": "ben/default"}).status < 300
 
 
+def test_nobody_but_a_teacher_has_more_unfinished_jobs_than_a_limit(
+    school: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.daemons.gateway.access.MOST_JOBS", 2)
+    for name in ("ann", "tom"):
+        for job in ("first", "second"):
+            school.ok(name, "POST", "/jobs", {**JOB, "name": job})
+    reply = school.ask("ann", "POST", "/jobs", {**JOB, "name": "third"})
+    assert reply.status == 429
+    error = reply.json()["error"]
+    assert (error["code"], "ann has 2 jobs in queue ann/default" in error["message"]) == (11, True)
+    assert "labctl jobs stop" in error["hint"]
+    reply = school.ask("ann", "POST", "/api/jobs/", {"entrypoint": "true"})
+    assert (reply.status, "have not ended" in reply.text, "ray job stop" in reply.text) == (429, True, True)
+    school.ok("ben", "POST", "/jobs", {**JOB, "name": "x"})
+    school.ok("tom", "POST", "/jobs", {**JOB, "name": "third"})
+
+    school.ok("ann", "POST", "/workloads/ann/ann-first/cancel", {})
+    assert school.ok("ann", "POST", "/jobs", {**JOB, "name": "third"})["workload"] == "ann/ann-third"
+
+
 def test_a_queue_that_is_not_there(school: Class) -> None:
     reply = school.ask("ann", "POST", "/jobs", {**JOB, "queue": "fast"})
     assert (reply.status, reply.json()["error"]["message"]) == (404, "there is no LocalQueue ann/fast")

@@ -36,10 +36,17 @@ from lab.flows.recovery.timeline import LiveTimeline
 from lab.runtime.active_faults import ActiveFaults, left_undone
 from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
+from lab.services import JUPYTER
 from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
 from tests.fakes import FakeRuntime
 from tests.unit.fakes import job
 from tests.unit.flows.world import JOB, W0, W1, Drill, Training
+
+
+@pytest.fixture
+def only_one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revert that fails is not tried again."""
+    monkeypatch.setattr("lab.flows.recovery.revert.TRIES", 1)
 
 
 def test_a_killed_worker_is_recovered_from_and_the_proof_is_complete(world: Drill) -> None:
@@ -578,7 +585,37 @@ def test_what_a_fault_refuses_is_an_error_and_not_a_receipt(
     assert world.store.list(f"{RECEIPTS_PREFIX}/") == ()
 
 
-def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(world: Drill) -> None:
+def test_a_revert_that_fails_is_tried_again_and_the_receipt_says_what_is_then(world: Drill) -> None:
+    Training(world)
+    world.host.failures["raylab", W0] = ServiceError("the machine is too busy")
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert (receipt.verdict, receipt.problems) == (Verdict.RECOVERED, ())
+    texts = [moment.text for moment in world.moments if moment.key == "starting"]
+    assert texts == ["ray-worker-0 is restored again (try 2 of 3): the machine is too busy"]
+
+
+@pytest.mark.parametrize(("back", "verdict"), [(30.0, Verdict.RECOVERED), (300.0, Verdict.FAILED)])
+def test_a_service_that_is_silent_at_the_end_is_given_time_and_no_more(
+    world: Drill, back: float, verdict: Verdict
+) -> None:
+    Training(world)
+    world.clock.after(12.0, lambda: world.runtime.die(JUPYTER))
+    world.clock.after(back, lambda: world.runtime.start(JUPYTER))
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is verdict
+    waits = [moment.text for moment in world.moments if moment.text.endswith("given 60 s")]
+    assert waits == ["jupyter is exited; it is given 60 s"]
+
+
+def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(
+    world: Drill, only_one_try: None
+) -> None:
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
 
@@ -656,7 +693,9 @@ def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(
     assert world.healthy()
 
 
-def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out(world: Drill) -> None:
+def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out(
+    world: Drill, only_one_try: None
+) -> None:
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
 
@@ -668,7 +707,9 @@ def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out
     assert "reverted" not in world.moment_keys()
 
 
-def test_a_node_that_does_not_come_back_is_an_error_where_there_is_no_receipt(world: Drill) -> None:
+def test_a_node_that_does_not_come_back_is_an_error_where_there_is_no_receipt(
+    world: Drill, only_one_try: None
+) -> None:
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
 

@@ -122,6 +122,25 @@ def test_an_interrupt_while_the_caller_goes_on_does_not_lose_the_revert() -> Non
     assert counts == [1], "who interrupted before hears what another interrupt would do"
 
 
+def test_what_fails_after_a_second_interrupt_is_not_tried_again() -> None:
+    noticed, over, tries = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        tries.append(1)
+        interrupt()
+        assert noticed.wait(30)
+        interrupt()
+        assert over.wait(30)
+        raise ServiceError("the machine is too busy")
+
+    revert = reverting(work)
+    with pytest.raises(KeyboardInterrupt):
+        revert.finish(lambda _: noticed.set())
+    over.set()
+    assert revert.begin().wait(30)
+    assert (len(tries), str(revert.error)) == (1, "the machine is too busy")
+
+
 def test_the_error_of_a_revert_is_kept_for_whoever_waits() -> None:
     def work() -> None:
         raise ServiceError("ray-worker-0 did not start")
