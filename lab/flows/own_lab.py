@@ -92,7 +92,7 @@ class OwnLabs:
         hers = self._open(name)
         of_others = hers.runtime.folder().exists() or hers.status().up or hers.runtime.kept()
         if kept is None and of_others:
-            hint = f"delete it: labctl --lab {name} down --volumes"
+            hint = f"nothing was changed; labctl --lab {name} status"
             raise RefusedError(f"there is a lab {name} already, which is not {person}'s", hint)
         if kept is not None and kept.workers:
             if hers.status().up:

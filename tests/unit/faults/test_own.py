@@ -211,7 +211,10 @@ def test_an_error_of_its_own_is_a_problem_of_the_receipt_and_no_bug_of_labctl(dr
 # A fault that another labctl has to undo
 
 
-def test_heal_finds_it_again_and_says_when_its_file_is_gone(drop: Drop) -> None:
+def test_heal_finds_it_again_and_says_when_its_file_is_gone(
+    drop: Drop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.flows.recovery.revert.TRIES", 1)
     path = drop(EXAMPLE)
     world = Drill()
     Training(world)
