@@ -277,7 +277,7 @@ def _check_page(bench: Bench, gateway: str, ann: Student, tokens: dict[str, str]
         timeout=PATIENCE,
         waited_for="ann's job to be stopped",
     )
-    assert job not in shown("tom")
+    eventually(lambda: job not in shown("tom"), PATIENCE, "a newer look at the class shows it no more")
 
 
 def _check_fault(lab: Lab, ann: Student, ben: Student) -> None:
