@@ -20,6 +20,7 @@ ELSEWHERE = ("partition", "slow-network", "oom", "disk-full")
 """Faults of what nodes do not have of their own here."""
 
 
+@pytest.mark.rare
 class TestChaos(ChaosTests):
     FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "stop": {},
