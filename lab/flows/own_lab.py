@@ -90,8 +90,7 @@ class OwnLabs:
         name, kept = f"{self._lab.name}-{person}", self.loans().get(person)
         check_lab_name(name, "her lab would be called")
         hers = self._open(name)
-        of_others = hers.runtime.folder().exists() or hers.status().up or hers.runtime.kept()
-        if kept is None and of_others:
+        if kept is None and (hers.runtime.folder().exists() or hers.status().up or hers.runtime.kept()):
             hint = f"nothing was changed; labctl --lab {name} status"
             raise RefusedError(f"there is a lab {name} already, which is not {person}'s", hint)
         if kept is not None and kept.workers:
@@ -118,12 +117,12 @@ class OwnLabs:
         Its objects stay, unless `delete`. Raises what `Lab.down` and `Runtime.start` raise.
         """
         loan = self.loans().get(person)
-        if loan is not None and (loan.workers or delete):
+        if loan is not None and not (loan.workers or delete):
+            loan = None
+        if loan is not None:
             self._take_back(loan, delete=delete)
-        for row in self._lab.queues.list().workloads:
-            if row.lab and row.namespace == person:  # of a labctl that was killed while it lent
-                self._release(row.workload)
-        return loan.lab if loan is not None and (loan.workers or delete) else ""
+        self.settle()
+        return "" if loan is None else loan.lab
 
     def settle(self) -> None:
         """Free the quota of labs that ended with the class, or of which a killed labctl made nothing."""
@@ -223,9 +222,9 @@ class OwnLabs:
         self._keep(ended, forget=delete or not self._open(loan.lab).runtime.folder().exists())
         runtime = self._lab.runtime
         try:
-            plan = replace(runtime.spec().gpu, assignments=())
-            mine = [one for one in runtime.spec().gpu.assignments if one.service in loan.workers]
-            with leases.taken(runtime, replace(plan, assignments=tuple(mine))):
+            plan = runtime.spec().gpu
+            mine = tuple(one for one in plan.assignments if one.service in loan.workers)
+            with leases.taken(runtime, replace(plan, assignments=mine)):
                 pass
         except LabError:  # another lab was quicker: the class is without them, and says so
             self._keep(loan)
