@@ -13,7 +13,8 @@ from kueue.reading.quotas import CHECKS, KNOWN, TOPOLOGY, requirements, resource
 PREFIX = "raylab.io/"
 DURATION = f"{PREFIX}duration"
 READY_AFTER = f"{PREFIX}ready-after"
-ANNOTATIONS = (DURATION, READY_AFTER)
+PROTECTED = f"{PREFIX}protected"
+ANNOTATIONS = (DURATION, READY_AFTER, PROTECTED)
 
 POD = (
     *(
@@ -129,6 +130,8 @@ def _annotated(drafted: Workload, at: At) -> Workload:
         elif name == READY_AFTER:
             after = None if value.node.value == "never" else value.duration()
             drafted = replace(drafted, ready_after=after)
+        elif name == PROTECTED:
+            drafted = replace(drafted, protected=value.choice(("true", "false")) == "true")
         elif name.startswith(PREFIX):
             value.wrong("unknown annotation of the lab", meant(name, ANNOTATIONS))
     return drafted

@@ -2,7 +2,7 @@
 
 A worker is lent whole: it is stopped in the class, which has it no more, and its GPU and its place in the
 machine are those of a worker in her lab. What she has is counted against her quota until her lab has ended:
-nobody takes it from a lab that runs, not even a preemption, which waits.
+nobody takes it from a lab that runs, and a preemption passes it over.
 """
 
 from __future__ import annotations

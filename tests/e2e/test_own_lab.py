@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -68,8 +69,10 @@ def test_a_lab_of_anns_own(bench: Bench, tmp_path: Path) -> None:
     assert (code, "GPUs 1.0" in said) == (0, True), said
 
     _check_walls(bench, hers, given)
+    _let_exams_preempt(bench, tmp_path / "queue.yaml")
     ranks = ("--queue", "default", "--workers", "2", "--gpus-per-worker", "1", "--working-dir", ".")
-    code, printed = ben.labctl("submit", "--detach", "--quiet", *ranks, "--", "python", "two.py")
+    exam = ("submit", "--detach", "--quiet", "--priority", "exam", *ranks)
+    code, printed = ben.labctl(*exam, "--", "python", "two.py")
     assert code == 0, printed
     job = printed.strip()
     code, printed = ben.labctl("queue", "why", job)
@@ -78,11 +81,15 @@ def test_a_lab_of_anns_own(bench: Bench, tmp_path: Path) -> None:
     assert (bench.lab.status().service("ray-worker-1"), gpus(bench.lab)) == (None, 1)
     listed = bench.labctl("class", "list").out
     assert f"{name}: up, has ray-worker-1" in " ".join(listed.split()), listed
+    code, said = ann("submit", "--working-dir", ".", "--", "python", "one.py")
+    assert (code, "GPUs 1.0" in said) == (0, True), said
+    (held,) = (row for row in bench.lab.queues.list().workloads if row.lab)
+    assert (held.status, bench.lab.queues.describe(job).status) == ("Admitted", "Pending")
     refused = bench.labctl(*asked, code=RefusedError.exit_code)
     assert "ann has a lab of her own" in refused.err
 
-    gone = bench.labctl("class", "remove", "ann", "--json", timeout=2 * PATIENCE).document
-    assert (gone["own_lab"], gone["deleted"]) == (name, False)
+    gone = bench.labctl("class", "remove", "ann", "--own-lab", "--json", timeout=2 * PATIENCE).document
+    assert gone["own_lab"] == name
     assert (hers.status().up, len(hers.view.kept()), bench.healthy()) == (False, 1, True)
     bench.succeeds(job)
     assert "nodes 2" in bench.lab.jobs.logs(job)
@@ -98,6 +105,18 @@ def test_a_lab_of_anns_own(bench: Bench, tmp_path: Path) -> None:
     bench.labctl("class", "remove", "ann", "--own-lab", code=NotFoundError.exit_code)
     bench.labctl("class", "remove", "ann", "--delete-work", "--yes")
     eventually(lambda: not (bench.home / name / "objects").exists(), PATIENCE, "her objects are deleted")
+
+
+def _let_exams_preempt(bench: Bench, file: Path) -> None:
+    """Jobs of priority `exam` preempt others of the class."""
+    (queue,) = (one for one in bench.lab.queues.objects() if one["kind"] == "ClusterQueue")
+    spec = queue["spec"]
+    assert isinstance(spec, dict)
+    spec["preemption"] = {"withinClusterQueue": "LowerPriority"}
+    exam = {"kind": "WorkloadPriorityClass", "metadata": {"name": "exam"}, "value": 1000}
+    documents = (queue, {"apiVersion": queue["apiVersion"], **exam})
+    file.write_text("\n---\n".join(json.dumps(one) for one in documents))
+    bench.labctl("queue", "apply", str(file))
 
 
 def _check_walls(bench: Bench, hers: Lab, given: dict[str, object]) -> None:

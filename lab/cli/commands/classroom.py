@@ -389,7 +389,7 @@ def _show_lab(app: App, lab: OwnLab, *, hidden: bool) -> None:
         )
         app.out.note("shown this once; they end with the lab, which `class remove NAME --own-lab` ends")
     ports = " ".join(f"-L {port}:127.0.0.1:{port}" for port in lab.ports)
-    app.out.note(f"from another machine, with the same addresses: ssh {ports} SERVER")
+    app.out.note(f"from another machine, with the same addresses: ssh -N {ports} SERVER")
 
 
 COMMANDS = (class_,)

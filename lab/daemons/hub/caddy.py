@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 SOCKET = "caddy.sock"
 """Unix socket of its administration in the hub's folder."""
 
+PERSON = {"set": {"X-Real-Ip": ["{http.vars.client_ip}"]}}
+"""Who asked, where JupyterHub looks for it first, whatever a client says there itself."""
+
 STREAMS = "24h"
 """Time for which an open WebSocket outlives a change of settings."""
 
@@ -50,6 +53,7 @@ def _route(spec: str, target: str) -> dict[str, object]:
         "handler": "reverse_proxy",
         "upstreams": [{"dial": urlsplit(target).netloc}],
         "flush_interval": -1,
+        "headers": {"request": PERSON},
         "stream_close_delay": STREAMS,
     }
     paths = [f"{spec}*"] if spec == "/" else [f"{spec}*", spec.rstrip("/")]

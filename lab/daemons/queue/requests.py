@@ -62,6 +62,7 @@ def workload(asked: JobRequest, name: str, setup: Setup, resource: str, now: flo
         created=now,
         priority=priority_of(asked.priority_class, setup),
         max_execution=None if asked.max_time is None else float(math.ceil(asked.max_time)),
+        protected=bool(asked.lab),
     )
 
 

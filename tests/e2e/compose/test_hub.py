@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from lab.api.hub import HOMES_INSIDE
 from lab.people.registry import FOLDER, Registry
 from lab.runtime import ports
-from lab.services import HUB
+from lab.services import HUB, PROXY
 from tests.e2e.browser import Browser
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import PATIENCE, UP
@@ -42,6 +43,7 @@ def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None
     for person in (ann, ben):
         person.open_lab()
     check_jobs(ann, ben)
+    _check_addresses(bench)
     uid = _check_walls(bench, ann, tokens)
     _check_kill(bench, ann)
 
@@ -58,6 +60,15 @@ def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None
     assert ann.signed_in
     ann.open_lab()
     assert ann.type("cat ~/note; id -u") == (0, f"mine\r\n{uid}\r\n")
+
+
+def _check_addresses(bench: ContainerBench) -> None:
+    """JupyterHub's lines of requests have the people's addresses, not that of the class's proxy."""
+    proxy = bench.exec(PROXY, "hostname", "-i").strip()
+    asked = [line for line in bench.lab.logs(HUB) if re.search(r" /hub/(login|invite)\b.*\(@", line)]
+    assert proxy
+    assert asked
+    assert not [line for line in asked if f"@{proxy})" in line]
 
 
 def _check_container(bench: ContainerBench) -> None:

@@ -162,6 +162,8 @@ def test_caddy_leads_the_longest_beginning_first_and_is_set_through_a_closed_soc
         (["/user/ann/*", "/user/ann"], "127.0.0.1:4001", True),
         (["/*"], "127.0.0.1:8081", True),
     ]
+    for way in others:  # JupyterHub's log has the person, and not what she says of herself
+        assert way["handle"][0]["headers"]["request"]["set"] == {"X-Real-Ip": ["{http.vars.client_ip}"]}
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lab.daemons.queue.model import DONE, QUEUED, RUNNING, STOPPING
+from lab.daemons.queue.views.prospects import why
 from lab.errors import RefusedError, UsageError
 from tests.unit.daemons.queue.world import ControllerLab, priority, queue
 
+CONFIG = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
@@ -51,15 +53,47 @@ def test_nobody_takes_it_from_a_lab_that_runs(world: ControllerLab, verb: str) -
     assert world.job("hers").phase == RUNNING
 
 
-def test_a_preemption_waits_for_the_end_of_the_lab(world: ControllerLab) -> None:
+def test_a_job_of_higher_priority_waits_for_the_end_of_the_lab(world: ControllerLab) -> None:
     world.apply(*queue("a", 2, preemption=LOWER), priority("high", 10))
     lend(world, gpus=2)
+    world.start()  # as after `down` and `up`
     world.submit("high", gpus=2, priority_class="high")
     world.run(60)
-    assert (world.job("hers").phase, world.job("high").phase) == (STOPPING, QUEUED)
+    assert (world.job("hers").phase, world.job("high").phase) == (RUNNING, QUEUED)
+    assert "holds both" in why(world.controller, world.job("high").key).waits
     world.order("hers", "release", done=lambda record: record.phase == DONE)
     world.settle()
     assert len(world.ray.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [None, {"fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]}}],
+    ids=["classic", "fair"],
+)
+def test_a_preemption_takes_from_a_job_and_not_from_a_lab(
+    world: ControllerLab, config: dict[str, object] | None
+) -> None:
+    """The lab was admitted last, so Kueue would take from it first."""
+    world.apply(
+        *queue("a", 2, preemption=LOWER), priority("high", 10), *([CONFIG | config] if config else [])
+    )
+    world.submit("bens", gpus=1, work=600)
+    world.run(5)
+    lend(world)
+    world.submit("high", gpus=1, work=600, priority_class="high")
+    world.run(60)
+    assert (world.job("hers").phase, world.job("bens").phase) == (RUNNING, QUEUED)
+    assert world.job("high").job.attempts
+
+
+def test_a_queue_that_is_drained_waits_for_the_end_of_the_lab(world: ControllerLab) -> None:
+    world.apply(*queue("a", 2))
+    lend(world)
+    world.apply(*queue("a", 2, stopPolicy="HoldAndDrain"))
+    world.run(60)
+    assert world.job("hers").phase == STOPPING
+    world.order("hers", "release", done=lambda record: record.phase == DONE)
 
 
 def test_one_that_only_waits_can_be_cancelled(world: ControllerLab) -> None:
