@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_what_takes_much_processor_time_is_measured_more_rarely(
             self.set()
             return True
 
-    monkeypatch.setattr(module.time, "thread_time", lambda: spent * len(asked))
+    monkeypatch.setattr(time, "thread_time", lambda: spent * len(asked))
     sampler = Sampler(world.lab, world.clock)
     sampler._stopped = Stopped()
     sampler._run()
