@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GIB = 2.0**30
-
-GAP = 1.7
-"""Samples that lie so many times farther apart than usual are not joined."""
 
 Value = Callable[[Sample], float | None]
 
@@ -50,12 +48,13 @@ def draw(data: ReportData) -> Figure | None:
         return None
     drawn = figure(0.6 + 1.65 * len(kinds))
     grid = drawn.subplots(len(kinds), 1, squeeze=False, sharex=True)
+    times = sorted({sample.at for sample in data.samples})
     order = sorted({service for _, rows in kinds for service in rows})
     for (axes,), (name, rows) in zip(grid, kinds, strict=True):
         for service, points in rows.items():
             at = order.index(service)
             axes.plot(
-                *zip(*_broken(points), strict=True), color=of(COLOURS, at), linestyle=of(DASHES, at),
+                *zip(*_broken(points, times), strict=True), color=of(COLOURS, at), linestyle=of(DASHES, at),
                 marker=of(MARKERS, at), markersize=3.5, markevery=max(1, len(points) // 15), label=service,
             )  # fmt: skip
         axes.set_title(name)
@@ -69,14 +68,13 @@ def draw(data: ReportData) -> Figure | None:
     return drawn
 
 
-def _broken(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points, with a gap in the line wherever samples are missing, as while a node is gone."""
-    gaps = sorted(b[0] - a[0] for a, b in pairwise(points))
-    usual = gaps[len(gaps) // 2] if gaps else 0.0
-    line = points[:1]
+def _broken(points: Sequence[tuple[float, float]], times: Sequence[float]) -> list[tuple[float, float]]:
+    """The points, with a gap in the line wherever one of `times` has none, as while a node is gone."""
+    line = list(points[:1])
     for before, point in pairwise(points):
-        if point[0] - before[0] > GAP * usual:
-            line.append(((before[0] + point[0]) / 2, math.nan))
+        following = times[bisect(times, before[0])]
+        if following < point[0]:
+            line.append((following, math.nan))
         line.append(point)
     return line
 

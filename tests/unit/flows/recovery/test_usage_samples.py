@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,6 +64,25 @@ def test_a_thread_samples_until_it_is_stopped(
 
     assert len(asked) >= 3
     assert len(sampled.samples) == 4 * len(asked)
+
+
+@pytest.mark.parametrize(("spent", "pause"), [(0.01, 2.0), (1.0, 20.0)])
+def test_what_takes_much_processor_time_is_measured_more_rarely(
+    world: Drill, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, spent: float, pause: float
+) -> None:
+    pauses: list[float | None] = []
+
+    class Stopped(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            self.set()
+            return True
+
+    monkeypatch.setattr(time, "thread_time", lambda: spent * len(asked))
+    sampler = Sampler(world.lab, world.clock)
+    sampler._stopped = Stopped()
+    sampler._run()
+    assert pauses == [pytest.approx(pause)]
 
 
 def test_what_cannot_be_measured_is_said_and_does_not_raise(
