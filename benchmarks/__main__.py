@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,24 +25,33 @@ from benchmarks import (
 )
 from benchmarks.checkouts import Side
 from benchmarks.compare import Found, Row, rows, table
+from lab.host.interrupts import HELD, exit_code
 
 AGAINST = {"up": startup.up, "install": install.install, "demo": install.demo, "memory": memory.run}
 """Benchmarks that can compare with another checkout."""
 
 PLAIN = {
     "cli": startup.cli,
-    "demos": startup.demos,
     "submit": startup.submit,
     "queue": queue.run,
-    "steady": steady.run,
 }
-OTHERS = ("start", "checkpoints", "recovery", "growth", "false-deaths", "soak")
+IN_TURN = {"demos": startup.demos, "start": start.run, "steady": steady.run}
+OTHERS = ("checkpoints", "recovery", "growth", "false-deaths", "soak")
 
 
 def main() -> None:
-    """Run one benchmark and print its table."""
+    """Run one benchmark and print its table. Its labs are taken down after a signal, too."""
     args = _parser().parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its labs are taken down then, too
+    for number in HELD:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        _measure(args)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(exit_code(interrupt))
+
+
+def _measure(args: argparse.Namespace) -> None:
     if args.what == "false-deaths":
         false_deaths.main(args.minutes, args.busy, args.runtime, hard=args.hard)
     elif args.what == "soak":
@@ -58,9 +68,8 @@ def main() -> None:
         curves = growth.run(args.parts.split(",") if args.parts else ())
         documents = [curve.document() for curve in curves]
         print(json.dumps({"curves": documents}, indent=1) if args.json else growth.table(curves))
-    elif args.what == "start":
-        turns = start.run(args.runs)
-        _show(rows(turns, start.OURS, [start.STOCK]), turns, args.json)
+    elif args.what in IN_TURN:
+        _show(*IN_TURN[args.what](args.runs), args.json)
     elif args.what == "checkpoints":
         _show(checkpoints.run(args.runs, args.size), Found(), args.json)
     elif args.what in PLAIN:
@@ -88,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure this lab and a peer in the same run."
     )
-    parser.add_argument("what", choices=[*PLAIN, *AGAINST, *OTHERS])
+    parser.add_argument("what", choices=[*PLAIN, *IN_TURN, *AGAINST, *OTHERS])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
         "--against",

@@ -150,7 +150,13 @@ def call(
     lines: list[tuple[float, str]] = [] if seen is None else seen
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            command, cwd=cwd, env=dict(environment), stdout=output, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=cwd,
+            env=dict(environment),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         with process, _ended_after(process, seconds):
             assert process.stderr is not None
@@ -169,7 +175,7 @@ def call(
 
 @contextlib.contextmanager
 def _ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
-    """Interrupt a command after its timeout, as Ctrl-C would, so that it can clean up. Later kill it."""
+    """Interrupt a command after its timeout or when we are, so that it can clean up. Later kill it."""
     timers = [
         threading.Timer(seconds, process.send_signal, (signal.SIGINT,)),
         threading.Timer(seconds + GRACE_SECONDS, process.kill),
@@ -179,6 +185,12 @@ def _ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[Non
     try:
         yield
         process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+        process.kill()
+        raise
     finally:
         for timer in timers:
             timer.cancel()

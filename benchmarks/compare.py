@@ -20,6 +20,15 @@ class LostError(Exception):
     """A run without a figure; the message says why."""
 
 
+@contextlib.contextmanager
+def until_interrupted(say: Callable[[str], None]) -> Iterator[None]:
+    """End what is inside at Ctrl-C, and say so: the figures until then are worth having."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("interrupted: the figures are those until then")
+
+
 @dataclass(frozen=True)
 class Row:
     """One figure: the values of every run, here and for the peer, and what the peer is."""
@@ -89,9 +98,21 @@ def by_turns(
     """Measure every step of every round, each side in turn: A B A B. A run that fails is recorded as lost.
 
     `steps` are step -> side -> measurement. After a failure `repair` gets the side; if the repair fails
-    too, the side is not measured any more.
+    too, the side is not measured any more. An interrupt ends it with the figures until then.
     """
     measured = Found()
+    with until_interrupted(say):
+        _fill(measured, steps, runs, say, repair)
+    return measured
+
+
+def _fill(
+    measured: Found,
+    steps: Mapping[str, Mapping[str, Measure]],
+    runs: int,
+    say: Callable[[str], None],
+    repair: Callable[[str], None],
+) -> None:
     given_up: set[str] = set()
     for number, step, side, measure in _turns(steps, runs):
         if side in given_up:
@@ -115,7 +136,6 @@ def by_turns(
             except Exception as second:
                 given_up.add(side)
                 say(f"{side} is given up: {reason(second)}")
-    return measured
 
 
 def _turns(steps: Mapping[str, Mapping[str, Measure]], runs: int) -> Iterator[tuple[int, str, str, Measure]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
+from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, rows
 from benchmarks.measure import own_lab, say, spec, stop_jobs, succeed
 from lab.lab import Lab
 
@@ -42,7 +42,7 @@ REST_SECONDS = 3.0
 """Pause before each measurement, in which the processes of the last one end."""
 
 
-def run(runs: int) -> Found:
+def run(runs: int) -> tuple[list[Row], Found]:
     """Measure the figures of both labs, in turn."""
     with contextlib.ExitStack() as stack:
         labs = {}
@@ -59,7 +59,8 @@ def run(runs: int) -> Found:
         steps: dict[str, dict[str, Measure]] = {"actors": {s: _actors(lab) for s, lab in labs.items()}}
         for ranks in RANKS:
             steps[f"digits, {said(ranks)}"] = {s: _training(lab, ranks) for s, lab in labs.items()}
-        return by_turns(steps, runs, say, repair)
+        turns = by_turns(steps, runs, say, repair)
+    return rows(turns, OURS, [STOCK]), turns
 
 
 def said(ranks: int) -> str:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.checkouts import OURS, Side, cli_lab, nodes_alive, recovered_in, sides
-from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns
+from benchmarks.compare import Figures, Found, Measure, Row, by_turns, rows
 from benchmarks.measure import own_lab, say, timed
 from lab.cluster.recipes import find_recipe
 from lab.host.files import ROOT
@@ -27,7 +27,7 @@ def cli(runs: int) -> list[Row]:
     def peer() -> float:
         return timed(lambda: subprocess.run(nothing, check=True))
 
-    rows = []
+    measured = []
     with cli_lab(Side(OURS, ROOT)) as lab:
         for what, words in (("--help", "--help"), ("status, no lab", "status"), ("status", "status")):
             if what == "status":
@@ -35,25 +35,20 @@ def cli(runs: int) -> list[Row]:
             lab.call((words,))
             pairs = [(lab.call((words,))[0], peer()) for _ in range(runs)]
             ours, theirs = zip(*pairs, strict=True)
-            rows.append(Row(f"labctl {what}", ours, "python -c pass", theirs))
-    return rows
+            measured.append(Row(f"labctl {what}", ours, "python -c pass", theirs))
+    return measured
 
 
-def demos(runs: int) -> list[Row]:
+def demos(runs: int) -> tuple[list[Row], Found]:
     """Measure the first recovery of a lab, right after its `up`: `labctl demo`, each time in a new lab."""
-    measured: dict[str, list[float]] = {}
-    for number in range(runs):
-        try:
-            with cli_lab(Side(OURS, ROOT)) as lab:
-                seconds, receipt = lab.call(("demo", "--no-control", "--down", "--json"))
-            figures = dict(zip(FIRST, (*recovered_in(receipt), seconds), strict=True))
-        except LostError as error:
-            say(f"demo {number + 1}/{runs}: lost: {error}")
-            continue
-        for name, value in figures.items():
-            measured.setdefault(name, []).append(value)
-        say(f"demo {number + 1}/{runs}: {', '.join(f'{k} {v:.2f} s' for k, v in figures.items())}")
-    return [Row(name, tuple(values)) for name, values in measured.items()]
+    turns = by_turns({"demo": {OURS: _demo}}, runs, say)
+    return rows(turns, OURS, ()), turns
+
+
+def _demo() -> Figures:
+    with cli_lab(Side(OURS, ROOT)) as lab:
+        seconds, receipt = lab.call(("demo", "--no-control", "--down", "--json"))
+    yield from zip(FIRST, (*recovered_in(receipt), seconds), strict=True)
 
 
 def up(runs: int, against: Path | None) -> tuple[Found, list[Side]]:

@@ -1,4 +1,4 @@
-"""Time of a step while nobody is lost: with torchft, with states in a neighbour's memory, with plain DDP."""
+"""Time of a step while nobody is lost: with torchft, states in a neighbour's memory, plain, and stock Ray."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.compare import Figures, LostError, Measure, Row, by_turns, costs, rows
+from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, costs, rows
 from benchmarks.measure import own_lab, say, stop_jobs, succeed
 from lab.evidence.ledger import RecordedSteps, steps_of
 from lab.flows.ladder import submit_counted
 from lab.lab import Lab
 
-WAYS, PEER = ("torchft", "memory"), "plain DDP"
-"""Ways that are compared, where the recipe has them, and what with."""
+WAYS, PEER, STOCK = ("torchft", "memory"), "plain DDP", "stock Ray"
+"""Ways that are compared, where the recipe has them, what with, and what that is compared with."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,21 @@ REST_SECONDS = 3.0
 JOB_SECONDS = 900.0
 
 
-def run(runs: int) -> list[Row]:
+def run(runs: int) -> tuple[list[Row], Found]:
     """Measure every way in turn, on two ranks, and the cost in percent pair by pair."""
-    with own_lab("bench-steady") as lab:
+    with own_lab("bench-steady") as lab, own_lab("bench-steady-stock", stock_ray=True) as stock:
         steps = {
             training.what: {
                 **{way: _training(lab, training, way) for way in training.ways},
                 PEER: _training(lab, training, training.plain),
+                STOCK: _training(stock, training, training.plain),
             }
             for training in TRAININGS
         }
-        turns = by_turns(steps, runs, say, lambda _: stop_jobs(lab))
-    return [
-        row for way in WAYS for measured in rows(turns, way, [PEER], "ms") for row in costed(way, measured)
-    ]
+        turns = by_turns(steps, runs, say, lambda side: stop_jobs(stock if side == STOCK else lab))
+    compared = [*((way, PEER) for way in WAYS), (PEER, STOCK)]
+    measured = [(way, row) for way, peer in compared for row in rows(turns, way, [peer], "ms")]
+    return [shown for way, row in measured for shown in costed(way, row)], turns
 
 
 def costed(way: str, row: Row) -> list[Row]:

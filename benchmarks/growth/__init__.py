@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.compare import reason, until_interrupted
 from benchmarks.measure import say
 
 SMALL = 1e-9
@@ -58,25 +59,37 @@ class Curves:
         return [Curve(what, self._of, unit, tuple(p)) for (what, unit), p in self._points.items()]
 
 
-def parts() -> Mapping[str, Callable[[], list[Curve]]]:
-    """Part -> its measurement."""
+def parts() -> Mapping[str, tuple[str, Callable[[Curves], None]]]:
+    """Part -> what its sizes count, and its measurement, the smallest size first."""
     from benchmarks.growth import running, stored
 
     return {
-        "ledger": stored.ledger,
-        "objects": stored.objects,
-        "queued": running.queued,
-        "listed": running.listed,
-        "nodes": running.nodes,
+        "ledger": ("minutes of 50 steps a second", stored.ledger),
+        "objects": ("objects", stored.objects),
+        "queued": ("jobs that wait in a queue", running.queued),
+        "listed": ("jobs that Ray lists", running.listed),
+        "nodes": ("workers", running.nodes),
     }
 
 
 def run(names: Iterable[str]) -> list[Curve]:
-    """Measure these parts, all if there are none. Raises SystemExit for a name that is none."""
+    """Measure these parts, all if there are none. Raises SystemExit for a name that is none.
+
+    A part that fails ends there, with the points that it has; an interrupt ends them all.
+    """
     known, wanted = parts(), list(names)
     if unknown := [name for name in wanted if name not in known]:
         raise SystemExit(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
-    return [curve for name in wanted or known for curve in known[name]()]
+    made: list[Curves] = []
+    with until_interrupted(say):
+        for name in wanted or known:
+            of, measure = known[name]
+            made.append(Curves(of))
+            try:
+                measure(made[-1])
+            except Exception as error:  # whatever it is, the smaller sizes are worth having
+                say(f"{name} ends here: {reason(error)}")
+    return [curve for curves in made for curve in curves.made()]
 
 
 def table(curves: Sequence[Curve]) -> str:

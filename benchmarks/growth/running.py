@@ -9,7 +9,7 @@ import psutil
 
 from benchmarks.checkouts import OURS, CliLab, Side, cli_lab, recovered_in
 from benchmarks.compare import LostError
-from benchmarks.growth import Curve, Curves, median_of
+from benchmarks.growth import Curves, median_of
 from benchmarks.measure import succeed, timed
 from benchmarks.memory import megabytes
 from lab.cluster.queue_request import QueueRequest, of_command
@@ -53,9 +53,8 @@ spec: {clusterQueue: one}
 """
 
 
-def listed() -> list[Curve]:
+def listed(curves: Curves) -> None:
     """Commands in a lab whose Ray knows many jobs, all of which have ended."""
-    curves = Curves("jobs that Ray lists")
     with cli_lab(Side(OURS, ROOT)) as cli:
         cli.up()
         lab, so_far = inside(cli), 0
@@ -68,16 +67,14 @@ def listed() -> list[Curve]:
             for words in (("jobs",), ("status",)):
                 curves.add(count, f"labctl {words[0]}", "s", seconds(cli, *words))
             curves.add(count, "submit a job", "s", median_of(lambda: timed(lambda: _nothing(lab)), 3))
-    return curves.made()
 
 
 def _nothing(lab: Lab) -> None:
     lab.submit(command=("true",), working_dir=SCRIPTS)
 
 
-def queued() -> list[Curve]:
+def queued(curves: Curves) -> None:
     """A queue through which one job goes at a time, and behind it many that wait."""
-    curves = Curves("jobs that wait in a queue")
     with cli_lab(Side(OURS, ROOT)) as cli:
         cli.up()
         lab, so_far = inside(cli), 0
@@ -97,7 +94,6 @@ def queued() -> list[Curve]:
             curves.add(count, "queue list", "s", seconds(cli, "queue", "list"))
             curves.add(count, "queue why", "s", seconds(cli, "queue", "why", why))
             curves.add(count, "labctl jobs", "s", seconds(cli, "jobs"))
-    return curves.made()
 
 
 def _enqueue(lab: Lab) -> None:
@@ -117,9 +113,8 @@ def controller_of(cli: CliLab) -> psutil.Process:
     raise LostError("the lab has no controller of queues")
 
 
-def nodes() -> list[Curve]:
+def nodes(curves: Curves) -> None:
     """Labs with more and more workers on one machine, in which two ranks train and one loses its node."""
-    curves = Curves("workers")
     for count in NODES:
         with cli_lab(Side(OURS, ROOT)) as cli:
             curves.add(count, "up", "s", cli.up(count))
@@ -129,7 +124,6 @@ def nodes() -> list[Curve]:
             to_step, total = recovery(cli)
             curves.add(count, "fault to first new step", "s", to_step)
             curves.add(count, "fault to first new epoch", "s", total)
-    return curves.made()
 
 
 def recovery(cli: CliLab) -> tuple[float, float]:

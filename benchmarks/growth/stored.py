@@ -20,7 +20,7 @@ import psutil
 
 from benchmarks.checkouts import clean
 from benchmarks.compare import LostError
-from benchmarks.growth import Curve, Curves, median_of
+from benchmarks.growth import Curves, median_of
 from benchmarks.measure import timed
 from lab.errors import LabError
 from lab.host.files import ROOT
@@ -53,9 +53,8 @@ START_SECONDS = 300.0
 TIMES = 5
 
 
-def ledger() -> list[Curve]:
+def ledger(curves: Curves) -> None:
     """`labctl receipt` of a job that reports each of 50 steps a second, and of one that records each."""
-    curves = Curves("minutes of 50 steps a second")
     for minutes in MINUTES:
         for what, lines in (("reports", True), ("steps", False)):
             entries = list(training(60 * minutes, each_reports=lines))
@@ -64,18 +63,15 @@ def ledger() -> list[Curve]:
             curves.add(minutes, f"receipt, {what}", "s", seconds)
             curves.add(minutes, f"receipt, {what}, processor time", "s", busy)
             curves.add(minutes, f"receipt, {what}, peak memory", "MiB", mib)
-    return curves.made()
 
 
-def objects() -> list[Curve]:
+def objects(curves: Curves) -> None:
     """A store with many objects: its start, memory, listings, writes, and a receipt from among them."""
-    curves = Curves("objects")
     short = objects_of(list(training(60, each_reports=False)))
     for count in OBJECTS:
         others = ((f"data/{n // FOLDER_OBJECTS:06d}/part-{n:07d}", b"x" * 1000) for n in range(count))
         with served((*short.items(), *others)) as store:
             _measure(curves, count, store)
-    return curves.made()
 
 
 def _measure(curves: Curves, count: int, store: Served) -> None:

@@ -3,7 +3,7 @@
 After every few steps one worker, each in its turn, leaves a copy of its state; a thread sends it to the
 worker's keeper, an actor on another node, while the training goes on. With data parallelism the states of all
 workers are equal after a step, so any keeper that is left has what all need. Where a state is large for the
-time of a step, copies are rarer: they take at most SHARE of a worker's time.
+time of a step, copies are rarer: those of all workers take at most SHARE of the training's time.
 
 The keepers belong to an actor beside the job's script: they live as long as the job, whatever becomes of the
 workers. Nothing here is on a disk, so the store stays the place for the day on which all nodes are lost.
@@ -17,6 +17,7 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,11 @@ WAIT_SECONDS = 20.0
 """Longest wait for the actor that knows who keeps a state, and for a keeper to start."""
 
 SHARE = 0.05
-"""Largest part of a worker's time that goes into copies of its state, and into sending them."""
+"""Largest part of the time that goes into copies of all workers' states, and into sending them: while one
+worker is busy with its own, the others wait for its gradients."""
+
+LAST = 4
+"""Copies whose mean is what the next one is taken to cost."""
 
 
 class Keeper:
@@ -120,22 +125,25 @@ def start_neighbours() -> tuple[Any, str]:
 class HandOver:
     """Sends states of one worker to its keeper, one after the other, while the training goes on."""
 
-    def __init__(self, find: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, find: Callable[[], Any], workers: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`find` gives a keeper that answers."""
         self.sent_bytes = 0
+        self._share = SHARE / workers
         self._find, self._clock, self._keeper = find, clock, None
         self._changed = threading.Condition()
         self._waiting: tuple[int, bytes] | None = None
         self._busy = False
         self._began, self._copying = clock(), 0.0
-        self._costs: list[float] = []
+        self._costs: deque[float] = deque(maxlen=LAST)
         threading.Thread(target=self._run, name="hand-over", daemon=True).start()
 
     def due(self) -> bool:
         """Tell whether the last state has arrived, and long enough ago for the next one to be cheap."""
         with self._changed:
-            cost = min(self._costs[-2:], default=0.0)  # of two, as one may have met with a hiccup
-            return not self._busy and self._clock() - self._began >= cost / SHARE
+            cost = sum(self._costs) / max(len(self._costs), 1)
+            return not self._busy and self._clock() - self._began >= cost / self._share
 
     def offer(self, step: int, state: Any) -> None:
         """Copy a state, and leave the copy to be sent; one that still waits is dropped for it."""
@@ -165,9 +173,11 @@ class HandOver:
             self._keeper = self._find()
             ray.get(self._keeper.step.remote(), timeout=WAIT_SECONDS)  # it may have to be started
         began = self._clock()
-        ray.get(self._keeper.keep.remote(step, data), timeout=PATIENCE)
-        with self._changed:
-            self._costs = [*self._costs[-1:], self._copying + self._clock() - began]
+        try:
+            ray.get(self._keeper.keep.remote(step, data), timeout=PATIENCE)
+        finally:
+            with self._changed:
+                self._costs.append(self._copying + self._clock() - began)
         self.sent_bytes += len(data)
 
 

@@ -128,7 +128,8 @@ class FromMemory(Training):
                 print(f"step {self.step}: the state is from the memory of {keeper}", flush=True)
         node = ray.get_runtime_context().get_node_id()
         self.hand_over = HandOver(
-            lambda: ray.get(neighbours.keeper.remote(self.rank, node), timeout=WAIT_SECONDS)
+            lambda: ray.get(neighbours.keeper.remote(self.rank, node), timeout=WAIT_SECONDS),
+            self.world_size,
         )
         self.hand_over.offer(self.step, self.state())
 

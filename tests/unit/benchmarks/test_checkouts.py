@@ -90,3 +90,22 @@ def test_a_command_is_timed_and_its_json_read(tmp_path: Path) -> None:
     assert seconds >= lines[0][0] >= 0
     with pytest.raises(LostError, match="exit code 3: one"):
         checkouts.call([sys.executable, "-c", script, "3"], tmp_path, os.environ)
+
+
+def test_a_command_may_clean_up_before_an_interrupt_goes_on(tmp_path: Path) -> None:
+    class Interrupting(list[tuple[float, str]]):
+        def append(self, line: tuple[float, str]) -> None:
+            raise KeyboardInterrupt
+
+    script = """
+import pathlib, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    print("begun", file=sys.stderr, flush=True)
+    signal.pause()
+except KeyboardInterrupt:
+    pathlib.Path("clean").touch()
+"""
+    with pytest.raises(KeyboardInterrupt):
+        checkouts.call([sys.executable, "-c", script], tmp_path, os.environ, seen=Interrupting())
+    assert (tmp_path / "clean").exists()

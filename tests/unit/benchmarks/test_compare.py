@@ -19,7 +19,7 @@ class Bench:
         self.ran: list[str] = []
         self.said: list[str] = []
         self.repaired: list[str] = []
-        self.failing: dict[str, Exception] = {}
+        self.failing: dict[str, BaseException] = {}
 
     def measure(self, side: str, *values: float) -> Measure:
         left = iter(values)
@@ -52,6 +52,16 @@ def test_each_step_of_a_round_is_over_before_the_next() -> None:
     steps = {step: {side: bench.measure(step + side, 1.0, 1.0) for side in "ab"} for step in "xy"}
     by_turns(steps, 2, bench.said.append)
     assert bench.ran == ["xa", "xb", "ya", "yb"] * 2
+
+
+def test_an_interrupt_keeps_the_figures_until_then() -> None:
+    bench = Bench()
+    bench.failing["b"] = KeyboardInterrupt()
+    results = bench.turns(2, a=bench.measure("a", 1.0), b=bench.measure("b", 3.0))
+    assert bench.ran == ["a", "b"]
+    assert results.of("a", "second") == {0: 10.0}
+    assert results.of("b", "first") == {0: 3.0}
+    assert "interrupted" in bench.said[-1]
 
 
 def test_a_run_that_fails_is_lost_with_its_reason_and_the_others_go_on() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import growth
+from benchmarks.compare import LostError
 from benchmarks.growth import Curve, Curves, run, table
 from benchmarks.growth.stored import JOB, objects_of, training
 from lab.flows.recovery.outside import judge_from_ledger
@@ -51,3 +53,22 @@ def test_the_training_whose_ledger_is_measured_recovered(each_reports: bool) -> 
 def test_a_part_that_is_none_is_refused() -> None:
     with pytest.raises(SystemExit, match="nonsense"):
         run(["nonsense"])
+
+
+@pytest.mark.parametrize(
+    ("error", "after"), [(LostError("no more memory"), ["up", "list"]), (KeyboardInterrupt(), ["up"])]
+)
+def test_what_was_measured_before_an_error_is_kept(
+    error: BaseException, after: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nodes(curves: Curves) -> None:
+        curves.add(2, "up", "s", 3.0)
+        raise error
+
+    def objects(curves: Curves) -> None:
+        curves.add(1_000, "list", "s", 0.1)
+
+    monkeypatch.setattr(
+        growth, "parts", lambda: {"nodes": ("workers", nodes), "objects": ("objects", objects)}
+    )
+    assert [curve.what for curve in run(())] == after
