@@ -172,7 +172,7 @@ def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--model", default="llm", help="name by which requests ask for the model")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--slots", type=int, default=16, help="requests that a replica computes at once")
-    parser.add_argument("--context", type=int, default=256, help="most bytes that a prompt and its answer have together")
+    parser.add_argument("--context", type=int, default=256, help="most bytes of a prompt plus its answer")
     parser.add_argument("--cpus", type=float, default=1, help="logical CPUs of a replica")
     parser.add_argument("--gpus", type=float, default=0, help="GPUs of a replica")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch of a replica")
