@@ -22,7 +22,7 @@ FOLDER = ROOT / "docs" / "pictures"
 
 TITLES: Mapping[str, str] = {rung.name: rung.title for rung in RUNGS}
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 760, 270, 72, 62, 34
+WIDTH, LEFT, RIGHT, TOP, ROW = 540, 254, 70, 62, 34
 """Pixels: of the picture, beside and above the bars, and from one bar to the next."""
 
 
@@ -62,11 +62,9 @@ def ladder(seconds: Mapping[str, float], theme: Theme) -> str:
             'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif">',
             f"<title>{html.escape(in_words(seconds))}</title>",
             f'<rect width="{WIDTH}" height="{height}" rx="8" fill="{theme.paper}"/>',
-            _text(
-                16, 30, "A training process is killed. How long does the training stand still?", theme.ink, 17
-            ),
+            _text(16, 30, "How long training stands still after a process is killed", theme.ink, 17),
             *_bars(seconds, scale, theme),
-            _text(LEFT, height - 14, "seconds, medians of three runs, two cores, no GPU", theme.quiet, 13),
+            _text(16, height - 14, "seconds, medians of three runs, two cores, no GPU", theme.quiet, 13),
             "</svg>\n",
         ]
     )

@@ -29,7 +29,7 @@ OPTIONS = (
     click.option("--address", type=values.Text(), metavar="HOST[:PORT]",
                  help="With --class: open this one port to other machines, with TLS. [default PORT: 443]"),
     click.option("--listen", type=values.Text(), metavar="IP",
-                 help="Address of this machine to listen on, where HOST leads to a router before it."),
+                 help="Address of this machine to listen on, if HOST is that of a router in front of it."),
     click.option("--tls-cert", "certificate", type=values.Place(dir_okay=False), metavar="FILE",
                  help="A certificate of your own for HOST, as PEM. [default: the lab makes one]"),
     click.option("--tls-key", "key", type=values.Place(dir_okay=False), metavar="FILE",

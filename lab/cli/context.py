@@ -154,6 +154,14 @@ class LabCommand(click.Command):
 
     context_class = LabContext
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; the error of an option without its value names this command, which click leaves out."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """`-h`, too: click keeps the option of the first context, which need not be below labctl's own."""
         return ["-h", "--help"]

@@ -81,7 +81,7 @@ def show_lab(
         )
         dead = len(nodes) - len(alive)
         if dead:
-            out.sentence(f"{plural(dead, 'node')} of this lab died before")
+            out.sentence(f"{plural(dead, 'node')} of this lab died earlier")
     if jobs:
         out.line()
         show_jobs(out, jobs)

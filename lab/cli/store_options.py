@@ -44,17 +44,17 @@ class WantedStore:
 
 OPTIONS = (
     click.option("--s3", "url", type=values.Text(), metavar="URL",
-                 help="Use this S3 server, which is already there, instead of one of the lab's own. "
-                 "{bucket} in its host stands for the bucket, where a store wants it so."),
+                 help="Use this existing S3 server instead of one of the lab's own. In its host, {bucket} "
+                 "stands for the bucket's name."),
     click.option("--s3-credentials", "key_file", type=values.Place(dir_okay=False),
-                 help="Its key: JSON or an AWS credentials file, which only you may read."),
+                 help="Its key: JSON or an AWS credentials file that only you can read."),
     click.option("--s3-ca", "ca_file", type=values.Place(dir_okay=False),
-                 help="Certificates that vouch for its own, as PEM."),
+                 help="Certificates of the authority that signed its own, as PEM."),
     click.option("--bucket", type=values.Text(), metavar="BUCKET",
-                 help="The bucket there that this lab uses. [default: ray-LAB]"),
-    click.option("--yes", is_flag=True, help="Make that bucket without asking if it is missing."),
+                 help="Bucket to use there. [default: ray-LAB]"),
+    click.option("--yes", is_flag=True, help="Create that bucket without asking if it is missing."),
     click.option("--no-s3", is_flag=True,
-                 help="Leave the store of an earlier --s3, and its objects, for one of the lab's own."),
+                 help="Go back to a store of the lab's own; that of an earlier --s3 keeps its objects."),
 )  # fmt: skip
 
 
@@ -74,9 +74,7 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
         if no_s3:
             raise UsageError("--s3 and --no-s3 cannot be used together", "leave one of them out")
         if key_file is None:
-            raise UsageError(
-                "--s3 needs --s3-credentials", "name a file with its key, which only you may read"
-            )
+            raise UsageError("--s3 needs --s3-credentials", "name a file with its key that only you can read")
         return command(*args, store=WantedStore(url, key_file, ca_file, bucket, yes), no_s3=False, **rest)
 
     return options(*OPTIONS)(with_store)
@@ -131,7 +129,7 @@ def look_back(app: App, lab: Lab, spec: LabSpec, *, named: bool) -> None:
         for fault in ActiveFaults(lab.runtime.folder()).lasting():
             if fault.outlives_the_lab:
                 hint = "go back there, and undo it: `labctl up`, then `labctl heal`"
-                app.out.warn(f"the fault {fault.kind} has damaged objects there, and stays so", hint)
+                app.out.warn(f"the fault {fault.kind} has damaged objects there, and they stay damaged", hint)
 
 
 OWN_AGAIN = "`labctl up --no-s3` starts a store of the lab's own"

@@ -208,7 +208,7 @@ class Jobs:
         job = self.find(submission_id)
         if job is None:
             latest = ", ".join(job.submission_id for job in self.list()[:5]) or "none"
-            raise NotFoundError(f"there is no job {submission_id!r}", f"latest jobs: {latest}")
+            raise NotFoundError(f"there is no job {submission_id!r}", f"see `labctl jobs`; latest: {latest}")
         return job
 
     def find(self, submission_id: str) -> Job | None:

@@ -159,7 +159,7 @@ def allow(there: Dataset | None, *, synthetic: bool, force: bool) -> bool:
         return True
     if there.missing or not there.pictures:
         lacks = f"lacks {there.missing} of its pictures" if there.missing else "holds no pictures"
-        raise RefusedError(f"{there.folder} {lacks}", "--force makes it again")
+        raise RefusedError(f"{there.folder} {lacks}", "--force replaces it")
     if there.synthetic is synthetic:
         return False
     here, asked = ("drawn pictures", "photographs") if there.synthetic else ("photographs", "drawn pictures")

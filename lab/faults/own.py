@@ -119,7 +119,9 @@ def _module(name: str) -> ModuleType:
     except (ModuleNotFoundError, ValueError):
         spec = None
     if spec is None or not spec.has_location or spec.origin is None:
-        raise NotFoundError(f"{MODULES_VARIABLE}: there is no module {name!r}", "is it on PYTHONPATH?")
+        raise NotFoundError(
+            f"{MODULES_VARIABLE}: there is no module {name!r}", "add its folder to PYTHONPATH"
+        )
     _refuse_untrusted(Path(spec.origin), Path(spec.origin).stat(), 0)
     with contextlib.redirect_stdout(sys.stderr):
         return importlib.import_module(name)

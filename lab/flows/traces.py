@@ -195,8 +195,12 @@ def _answers(engine: DockerEngine) -> bool:
 
 
 def _remove_empty(folder: Path) -> bool:
-    """Remove a folder in which there are, at most, empty folders; returns whether it is gone."""
+    """Remove a folder in which there are, at most, empty folders; returns whether it is gone.
+
+    One with a file is left as it is: a lab that runs needs its empty folders too.
+    """
     with contextlib.suppress(OSError):
-        for inner, _, _ in os.walk(folder, topdown=False):
-            os.rmdir(inner)
+        if not any(files for _, _, files in os.walk(folder)):
+            for inner, _, _ in os.walk(folder, topdown=False):
+                os.rmdir(inner)
     return not folder.exists()

@@ -180,7 +180,7 @@ def refuse_leaving(runtime: NodeControl) -> None:
             if fault.outlives_the_lab:
                 raise RefusedError(
                     f"the fault {fault.kind} has damaged objects in {place}, which stay there",
-                    "undo it first: `labctl up`, then `labctl heal`; `labctl up --no-s3` leaves them so",
+                    "undo it first: `labctl up`, then `labctl heal`; `labctl up --no-s3` leaves them damaged",
                 )
 
 

@@ -39,7 +39,7 @@ def late(service: str, seconds: float, detail: str, lines: Sequence[str], load: 
     """
     wanted, cores = os.getloadavg()[0] if load is None else load, os.cpu_count() or 1
     busy = (
-        f"; the machine is overloaded, {wanted:.0f} processes want its {plural(cores, 'core')}"
+        f"; the machine is overloaded, {wanted:.0f} processes want its {plural(cores, 'core')} (try later)"
         if wanted > OVERLOADED * cores
         else ""
     )

@@ -107,7 +107,7 @@ class FakeJobs(Jobs):
         if self.later.get(submission_id):
             self.add(*self.later[submission_id].pop(0))
         if submission_id not in self.known:
-            raise NotFoundError(f"there is no job {submission_id!r}", "latest jobs: none")
+            raise NotFoundError(f"there is no job {submission_id!r}", "see `labctl jobs`; latest: none")
         return self.known[submission_id]
 
     def logs(self, submission_id: str) -> str:

@@ -286,7 +286,7 @@ def engine_of(args: argparse.Namespace) -> str:
 
 def settings() -> argparse.ArgumentParser:
     parser = measure.load(serve.settings(argparse.ArgumentParser(description=__doc__.split("\n")[0])))
-    parser.add_argument("--name", default="", help="name of the batch; an earlier one's: complete it")
+    parser.add_argument("--name", default="", help="name of the batch; that of an earlier batch completes it")
     parser.add_argument("--through", choices=("serve", "data"), default="serve")
     parser.add_argument("--url", default="", help="an endpoint that is there, instead of one of its own")
     parser.add_argument("--give-up", type=float, default=300, help="seconds until a prompt is abandoned")

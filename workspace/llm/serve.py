@@ -169,10 +169,10 @@ def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
         "--storage", default=os.environ.get("RAYLAB_STORAGE", "s3://ray"), help="where runs are"
     )
-    parser.add_argument("--model", default="llm", help="the name that requests give")
+    parser.add_argument("--model", default="llm", help="name by which requests ask for the model")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--slots", type=int, default=16, help="requests that a replica computes at once")
-    parser.add_argument("--context", type=int, default=256, help="most bytes of a prompt and its answer")
+    parser.add_argument("--context", type=int, default=256, help="most bytes of a prompt plus its answer")
     parser.add_argument("--cpus", type=float, default=1, help="logical CPUs of a replica")
     parser.add_argument("--gpus", type=float, default=0, help="GPUs of a replica")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch of a replica")
@@ -189,7 +189,7 @@ def main() -> None:
     from train import newest_of
 
     parser = settings(argparse.ArgumentParser(description="Serve a language model on a Ray cluster."))
-    parser.add_argument("--minutes", type=float, default=60, help="time until it ends by itself")
+    parser.add_argument("--minutes", type=float, default=60, help="minutes until it ends by itself")
     args = parser.parse_args()
     args.kernel = settled(args.kernel)
     ray.init()

@@ -55,7 +55,7 @@ MAX_SEED = 1_000_000_000
     "-p", "pairs", type=values.Text(), multiple=True, metavar="FAULT.NAME=NUMBER",
     help="A parameter of one of the faults; see `labctl fault-inject --list`.",
 )  # fmt: skip
-@click.option("--below-one-worker", is_flag=True, help="Let a fault take the last healthy worker, too.")
+@click.option("--below-one-worker", is_flag=True, help="Let a fault hit the last healthy worker, too.")
 @click.option(
     "--job", "job_id", type=values.Text(), metavar="ID",
     help="Job to disturb. [default: the one that runs]",
@@ -79,8 +79,8 @@ def chaos(
 
     A job must be training. Every fault is undone, and training goes on, before the next one comes.
     Exits with 0 only when the job finished, every fault was survived, no checkpoint was lost and, with
-    --control, the weights are the same; else with 10. Ctrl-C undoes the present fault, and shows what was
-    done so far.
+    --control, the weights are the same; else with 10. Ctrl-C undoes the current fault and shows the results
+    so far.
     """
     from lab.flows.chaos import random_plan, read_schedule, run_chaos
 
@@ -114,7 +114,7 @@ def chaos(
         with Story(app.out, live=False) as story:
             result = run_chaos(lab, plan, story.moment, job=job_id or "", control=control)
     except KeyboardInterrupt:
-        app.out.note("no verdict; the job goes on: labctl jobs; a fault that is left: labctl heal")
+        app.out.note("no verdict: the job goes on (labctl jobs); labctl heal undoes a fault that is left")
         raise
     if not app.out.as_json(plain(result.document())):
         show(app, result)

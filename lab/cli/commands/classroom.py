@@ -374,7 +374,7 @@ def _hand_out(
         return
     trust = " SSL_CERT_FILE=class.pem REQUESTS_CA_BUNDLE=class.pem" if classroom.own_authority else ""
     variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...{trust}"
-    app.out.note(f"a person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
+    app.out.note(f"each person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
 
 
 def _show_lab(app: App, lab: OwnLab, *, hidden: bool) -> None:

@@ -101,7 +101,7 @@ def food11(
         f"{dataset.name}: {'' if made else 'there already: '}{described(dataset)}, in {dataset.folder}"
     )
     if not made:
-        app.out.note("--force makes it again")
+        app.out.note("--force replaces it")
 
 
 def described(dataset: Dataset) -> str:

@@ -56,8 +56,8 @@ def demo(
 
     Exits with 0 only when the verdict is `recovered` or `as-expected` and the undisturbed run did not fail.
     With --json, stdout has two documents, one per line: how the demo went, and
-    last the receipt. JupyterLab, where it is not installed yet, is installed and started last; with --down
-    it is left out.
+    last the receipt. JupyterLab is started last, and installed first if it is missing; --down
+    leaves it out.
     """
     from lab.faults import find_fault
     from lab.flows.demo import DemoRequest, run_demo

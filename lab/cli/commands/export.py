@@ -237,7 +237,7 @@ def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
     except LabDownError:
         current = LabSpec(app.name)
     if current.s3 is not None:
-        app.out.note(f"objects of this lab are in {current.s3}; the exported one has another store")
+        app.out.note(f"objects of this lab are in {current.s3}; the exported lab has a store of its own")
     spec = settings.over(replace(current, s3=None))
     return replace(spec, gpu=GpuPlan(Vendor(gpu) if gpu else spec.gpu.vendor))
 
@@ -248,7 +248,9 @@ def _spec(app: App, settings: Asked, gpu: str | None) -> LabSpec:
 
     spec = _current(app, settings, gpu)
     if spec.gpu.vendor is Vendor.SIMULATED:
-        app.out.note("the lab's GPUs are simulated: its workers have none there; --gpu says which")
+        app.out.note(
+            "the lab's GPUs are simulated: the exported workers get none, unless --gpu names a vendor"
+        )
     return portable(spec)
 
 

@@ -101,7 +101,7 @@ def _list(app: App) -> None:
 )  # fmt: skip
 @click.option(
     "--spare-others", is_flag=True,
-    help="Refuse a node on which, at that moment, a job of another namespace runs, too.",
+    help="Refuse a node on which a job of another namespace is running too.",
 )  # fmt: skip
 @control_option
 @click.option(
@@ -130,8 +130,8 @@ def fault_inject(
 ) -> None:
     """Break something and follow the recovery to its receipt.
 
-    A node, a training process, a checkpoint, the object store, or the head; with --runtime kubernetes a pod
-    of a cluster, through kubectl, followed by the ledger of its job.
+    Breaks a node, a training process, a checkpoint, the object store, or the head. With --runtime kubernetes
+    it breaks a pod of a cluster, through kubectl, and reads the recovery from the ledger of its job.
 
     Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --detach it exits
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included;
@@ -211,8 +211,8 @@ def heal(
 ) -> None:
     """Revert faults left by a crashed labctl.
 
-    Frozen or cut-off nodes, a store that is down, a damaged checkpoint: what was being done on purpose is
-    undone. Exits with 8 when something could not be undone; it can be called again.
+    Undoes what was broken on purpose: frozen or cut-off nodes, a stopped store, a damaged checkpoint.
+    Exits with 8 when something could not be undone; run it again later.
     """
     from lab.flows.recovery.heal import heal as undo
 
@@ -256,7 +256,7 @@ def _not_waited(app: App, outcome: Outcome) -> None:
         app.out.sentence(f"undone {format.seconds(fault.reverted_at - fault.at)} later: {revert}")
     else:
         app.out.sentence(f"not undone yet; {revert}; bring it back: {bring_back}")
-    app.out.note("what became of the job: labctl jobs")
+    app.out.note("to see what became of the job: labctl jobs")
 
 
 def judge(app: App, receipt: Receipt) -> None:

@@ -45,7 +45,7 @@ def gpu_options(command: Callable[..., object]) -> Callable[..., object]:
         ),
         click.option(
             "--share-gpu", is_flag=True,
-            help="Let workers share GPUs where there are too few: without limits, and without NCCL.",
+            help="Let workers share GPUs if there are too few: without memory limits, and without NCCL.",
         ),
     )(with_asked)  # fmt: skip
 
@@ -69,8 +69,8 @@ def say_plan(app: App, plan: GpuPlan) -> None:
 def gpus(app: App, asked: Asked, workers: int | None) -> None:
     """Show the GPUs, and which one each worker gets.
 
-    Of a lab that is up, asks every worker which GPU it really sees. Exits with 17 when one sees none, another
-    than planned, or the same as another worker; with 14 when there is no plan.
+    If the lab is up, asks every worker which GPU it really sees. Exits with 17 when a worker sees none,
+    another than planned, or the same as another worker; with 14 when there is no plan.
     """
     from lab.flows.doctor import pinning
 

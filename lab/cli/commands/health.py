@@ -18,14 +18,14 @@ LONGEST_SILENCE = 7 * 86_400.0
 
 
 @click.group(cls=LabGroup, invoke_without_command=True)
-@click.option("--all", "every", is_flag=True, help="Show every check, also those that pass.")
+@click.option("--all", "every", is_flag=True, help="Show every check, including those that pass.")
 @click.pass_context
 @pass_app
 def health(app: App, ctx: click.Context, every: bool) -> None:
     """Show the health of GPUs and nodes, or the alerts that fire.
 
-    Each node has an agent that checks it and its GPUs all the time. WARN is avoided when there is another
-    place, TESTING takes no new work, EVICT is emptied. docs/health.md has the checks.
+    Each node has an agent that checks it and its GPUs all the time. Jobs avoid what is in state WARN if they
+    can, TESTING takes no new work, and EVICT is emptied. docs/health.md has the checks.
     """
     if ctx.invoked_subcommand is None:
         _show(app, app.open().health.view(), every=every)

@@ -72,9 +72,9 @@ service_argument = click.argument(
 @click.option(
     "--queued-only",
     is_flag=True,
-    help="Jobs only through queues: one that is submitted to Ray past them is stopped.",
+    help="Accept jobs through queues only: stop those that are submitted to Ray directly.",
 )
-@click.option("--plain-names", is_flag=True, help="Containers called ray-head and so on, as in the course.")
+@click.option("--plain-names", is_flag=True, help="Call the containers ray-head and so on, as in the course.")
 @class_options
 @click.option(
     "--dry-run", is_flag=True,
@@ -100,8 +100,8 @@ def up(
 ) -> None:
     """Start the lab and wait until every service is healthy.
 
-    A lab that is up is repaired and keeps its settings: the defaults below are those of one that is down.
-    Ctrl-C leaves nothing running that this call started.
+    If the lab is up, repairs it and keeps its settings: the defaults below are for a lab that is down.
+    Ctrl-C stops everything that this call has started.
     """
     asked = replace(
         asked,
@@ -169,7 +169,7 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
 def down(app: App, volumes: bool, yes: bool) -> None:
     """Stop the lab, even one that is only half up. Stored objects survive, unless --volumes is given.
 
-    Those in a store that is not the lab's own always do.
+    Objects in a store that is not the lab's own always survive.
     """
     from lab.flows.lessons.run import collect
 
@@ -208,7 +208,7 @@ def stored(lab: Lab) -> str:
     try:
         checkpoints = lab.checkpoints(None)
     except LabError:
-        return "every stored object (how many cannot be said: the object store does not answer)"
+        return "every stored object (nobody knows how many: the object store does not answer)"
     amount = format.size(sum(c.size for c in checkpoints))
     return f"{plural(len(checkpoints), 'checkpoint')} ({amount}) and every other stored object"
 
@@ -243,7 +243,7 @@ def also_kept(lab: Lab) -> str:
 )
 @click.option(
     "--addresses", is_flag=True,
-    help="Show what each service is, its address and the file of its secret, instead of nodes and jobs.",
+    help="Show each service's purpose, address and file of its secret, instead of nodes and jobs.",
 )  # fmt: skip
 @click.option("--show-secrets", is_flag=True, help="The same, with the secrets themselves: keys and tokens.")
 @pass_app
@@ -355,14 +355,14 @@ def _service(name: str, state: str, url: str, endpoints: Endpoints | None, revea
 
 @click.command(cls=LabCommand)
 @service_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on as lines come, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
 @click.option(
     "--tail", type=values.WholeNumber(0, MAX_TAIL), metavar="N",
     help=f"Only the last N lines. [default: all; with -f the last {FOLLOW_TAIL}]",
 )  # fmt: skip
 @pass_app
 def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
-    """Print what a service wrote. With --json and -f, a JSON document a line."""
+    """Print what a service wrote. With --json and -f, one JSON document per line."""
     if follow and tail is None:
         tail = FOLLOW_TAIL
     lines = app.open().logs(service, follow=follow, tail=tail)

@@ -43,7 +43,7 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
     """Lose the same rank under six ways of recovery, side by side.
 
     It has a lab of its own, NAME-ladder, which is taken down at the end; yours is left alone. Ctrl-C ends it
-    early, and shows what was measured until then. Progress says how many minutes are left. Exits with 10 if
+    early and shows what was measured so far. Progress says how many minutes are left. Exits with 10 if
     a rung went wrong; what this machine cannot do is not a failure, and is listed with the reason.
     """
     from lab.flows.ladder import LadderRequest, climb, lab_of, picture
@@ -66,7 +66,7 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
     if not app.out.as_json(plain(climbed.document())):
         show(app, climbed)
     if climbed.interrupt is not None:
-        app.out.note("interrupted: the ladder's lab is down; above is what was measured until then")
+        app.out.note("interrupted: the ladder's lab is down; the results so far stand above")
         raise click.exceptions.Exit(exit_code(climbed.interrupt))
     if climbed.failures:
         first = climbed.failures[0]

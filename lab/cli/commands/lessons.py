@@ -217,7 +217,7 @@ def lesson_restore(app: App, number: int) -> None:
     if app.out.as_json(shown):
         return
     kept = f"; yours is now {restored.kept}" if restored.kept else ""
-    app.out.line(f"{restored.notebook} is as it came{kept}")
+    app.out.line(f"{restored.notebook} is restored{kept}")
 
 
 @lesson.command("report")

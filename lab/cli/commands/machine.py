@@ -33,7 +33,7 @@ REPORT = "gpu-acceptance.json"
     "url",
     type=values.Text(),
     metavar="URL",
-    help="Check an S3 server instead: all that Ray and the lab need of it.",
+    help="Check instead that an S3 server has all that Ray and the lab need.",
 )
 @click.option(
     "--s3-credentials",
@@ -43,15 +43,15 @@ REPORT = "gpu-acceptance.json"
 )
 @click.option(
     "--s3-ca", "ca_file", type=values.Place(dir_okay=False),
-    help="Certificates that vouch for its own, as PEM.",
+    help="Certificates of the authority that signed its own, as PEM.",
 )  # fmt: skip
 @click.option(
     "--bucket", type=values.Text(), metavar="BUCKET",
-    help=f"A bucket of it that may be written to. [default: {BUCKET}]",
+    help=f"A bucket there that may be written to. [default: {BUCKET}]",
 )  # fmt: skip
 @click.option(
     "--report", "bug_report", is_flag=True,
-    help="Print versions and checks as JSON for a report of a bug: no secret is in it.",
+    help="Print versions and checks as JSON for a bug report, without any secret.",
 )  # fmt: skip
 @click.option(
     "--gpu-acceptance", is_flag=True,

@@ -88,7 +88,7 @@ def remove(app: App, data: bool, yes: bool) -> None:
         if trace not in gone:
             app.out.line(f"kept, because {'it is yours' if trace.yours else 'a lab uses it'}: {trace.place}")
     itself = UNINSTALL if environment.packaged() else f"rm -r {environment.ROOT}"
-    app.out.sentence(f"labctl itself is left: {itself}")
+    app.out.sentence(f"labctl itself remains; to remove it: {itself}")
 
 
 @self_.command()

@@ -18,7 +18,7 @@ def receipt(app: App, /, job: str, **options: str | None) -> None:
     """Judge a job of any cluster from its ledger alone.
 
     Judges the newest fault on record, as `fault-inject --runtime kubernetes` leaves it, else the last failure
-    that Ray Train noticed. A question that nobody could answer is marked as skipped. Writes nothing; exits
+    that Ray Train noticed. A question without evidence is marked as skipped. Writes nothing; exits
     with 0 only when the verdict is `recovered` or `as-expected`, else with 10.
     """
     from lab.flows.recovery.outside import judge_from_ledger

@@ -129,7 +129,7 @@ def submit(
     A command stands after --: labctl submit -- python train.py --lr 0.1
 
     With --queue the job waits until that queue has room for it; see `labctl queue why`. With --retry-limit or
-    another option of retries it begins again after a failure, with and without a queue.
+    another retry option, the job starts again after a failure, with or without a queue.
 
     Ctrl-C stops following; the job goes on. Exits with 9 when the job fails.
     """

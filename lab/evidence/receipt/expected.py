@@ -62,11 +62,11 @@ TEXTS = {
         "the job gives way to another one, waits for its turn, and resumes from its newest checkpoint"
     ),
     Expected.SICK: (
-        "a health check says EVICT, nothing new is placed there, and the job is reset, no retry charged: it "
-        "resumes from its newest checkpoint on another node"
+        "a health check says EVICT, nothing new is placed there, and the job resumes from its newest "
+        "checkpoint on another node, without losing a retry"
     ),
     Expected.DOUBTED: (
-        "a health check says WARN, the node is avoided while there is another; training goes on, or resumes"
+        "a health check says WARN, and the node is avoided if there is another; training goes on, or resumes"
     ),
 }
 

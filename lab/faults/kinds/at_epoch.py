@@ -84,7 +84,7 @@ class ExceptionAtEpoch(ArmedFault):
         summary="a rank's training function raises a RuntimeError instead of reporting an epoch",
         scope=Scope.RANK,
         parameters=(EPOCH, RANK),
-        revert="a rank that has not got there is told to forget it",
+        revert="a rank that has not reached that epoch is told to forget it",
         expected=Expected.RANK_LOST,
         traits=Traits("had an exception in its training function"),
     )

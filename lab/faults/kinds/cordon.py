@@ -15,7 +15,7 @@ class Cordon(Fault):
 
     kind = FaultKind(
         name="cordon",
-        summary="the machine of a pod takes no new pods, and the pod is deleted, as when it is drained",
+        summary="the machine of a pod is closed to new pods, and the pod is deleted, as in a drain",
         scope=Scope.NODE,
         parameters=(lasting("how long the machine is cordoned (default: until training goes on elsewhere)"),),
         revert="the machine takes pods again",

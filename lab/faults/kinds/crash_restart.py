@@ -20,7 +20,7 @@ class CrashRestart(Fault):
         name="crash-restart",
         summary="every process of the node dies, and its supervisor starts it again at once",
         scope=Scope.NODE,
-        revert="the node is waited for; one that does not come back by itself is started",
+        revert="the node comes back by itself, or is started",
         expected=Expected.NODE_LOST,
         traits=Traits("crashed", ends_node=True),
     )

@@ -54,7 +54,7 @@ class ClockSkew(Ordered):
 
     kind = FaultKind(
         name="clock-skew",
-        summary="the health check of the node's clock finds it wrong: WARN; ordered, no clock is changed",
+        summary="the health check of the node's clock is made to say WARN; no clock is changed",
         scope=Scope.NODE,
         parameters=(lasting("how long the check says so", 20.0),),
         revert="the check decides again",
@@ -69,7 +69,7 @@ class SlowDisk(Ordered):
 
     kind = FaultKind(
         name="slow-disk",
-        summary="the health check of the node's disk finds it slow: WARN; ordered, the disk is not slowed",
+        summary="the health check of the node's disk is made to say WARN; the disk is not slowed",
         scope=Scope.NODE,
         parameters=(lasting("how long the check says so", 20.0),),
         revert="the check decides again",
@@ -88,7 +88,7 @@ class GpuSick(Ordered):
 
     kind = FaultKind(
         name="gpu-sick",
-        summary="a health check of the node's GPU says EVICT; ordered, the GPU is not harmed",
+        summary="a health check of the node's GPU is made to say EVICT; the GPU is not harmed",
         scope=Scope.NODE,
         parameters=(
             lasting("how long the check says so", 20.0),

@@ -45,7 +45,12 @@ Place = tuple[str | int, ...]
 
 def read_schedule(path: Path) -> Plan:
     """The plan in a file; docs/chaos.md has its form. Raises NotFoundError, UsageError with the line."""
-    name, text = named_text(path, "schedule", "name a YAML file with faults or steps", SMALL)
+    name, text = named_text(
+        path,
+        "schedule",
+        "name a YAML file with faults or steps; an example: workspace/chaos/classroom.yaml",
+        SMALL,
+    )
     return parse_schedule(text, name)
 
 

@@ -90,7 +90,7 @@ def platform(facts: Facts) -> Check:
 def memory(facts: Facts, workers: int, *, running: bool = False) -> Check:
     """Checks that there is memory for a lab and training on it. A running lab has its own already."""
     if facts.memory_available is None:
-        return Check("memory", "skipped", "this system does not say how much is available")
+        return Check("memory", "skipped", "this system does not report how much is available")
     needed = memory_needed(workers) - (0 if not running else (workers + 1) * NODE_BYTES)
     nodes = plural(workers, "worker")
     what = f"training on {nodes}" if running else f"a lab with {nodes} and training"
@@ -105,7 +105,7 @@ def shared_memory(facts: Facts, workers: int, *, running: bool = False) -> Check
     if facts.shm_free is None:
         return Check("shared memory", "skipped", "there is no /dev/shm; Ray uses files instead")
     if running:
-        return Check("shared memory", "passed", f"{_gb(facts.shm_free)} free beside the running lab")
+        return Check("shared memory", "passed", f"{_gb(facts.shm_free)} free, besides the running lab's")
     needed = shm_needed(workers)
     detail = (
         f"{_gb(facts.shm_free)} free in /dev/shm; the object stores of {workers + 1} nodes take {_gb(needed)}"
@@ -126,7 +126,7 @@ def disk(facts: Facts) -> Check:
     if facts.home_error:
         return Check("disk", "failed", f"{facts.home} cannot be written: {facts.home_error}", other)
     if facts.disk_free is None or not facts.disk_total:
-        return Check("disk", "skipped", f"no size is known for the disk of {facts.home}")
+        return Check("disk", "skipped", f"the size of the disk of {facts.home} is unknown")
     detail = f"{_gb(facts.disk_free)} free in {facts.home}"
     if facts.disk_free < DISK_BYTES:
         detail += f"; checkpoints and logs want {_gb(DISK_BYTES)}"
@@ -147,7 +147,7 @@ def open_files(facts: Facts) -> Check:
         return Check(
             "open files", "warning", detail, f"raise it as an administrator: ulimit -Hn {OPEN_FILES}"
         )
-    return Check("open files", "passed", f"the limit may go up to {facts.open_files}")
+    return Check("open files", "passed", f"the limit can be raised to {facts.open_files}")
 
 
 def clock(facts: Facts) -> Check:
@@ -156,7 +156,7 @@ def clock(facts: Facts) -> Check:
     if behind > CLOCK_SLACK_SECONDS:
         detail = f"the clock is {behind / 86_400:.0f} days behind labctl's own files"
         return Check("clock", "warning", detail, "set it: certificates and signatures depend on it")
-    return Check("clock", "passed", "not behind labctl's own files")
+    return Check("clock", "passed", "plausible: not earlier than labctl's own files")
 
 
 def local_runtime(facts: Facts) -> Check:

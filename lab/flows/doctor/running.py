@@ -114,7 +114,7 @@ def lab_clock(lab: RunningLab) -> Check:
     """Checks that the lab has this machine's time; in a virtual machine that slept it may not."""
     answer = lab.dashboard if lab.dashboard.date is not None else lab.anonymous
     if answer.date is None:
-        return Check("lab's clock", "skipped", "the dashboard does not say what time it is")
+        return Check("lab's clock", "skipped", "the dashboard does not report its time")
     skew = abs(answer.date - answer.asked_at)
     detail = f"{skew:.0f} s from this machine's"
     if skew > SKEW_LIMIT_SECONDS:

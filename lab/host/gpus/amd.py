@@ -35,7 +35,7 @@ def amd_gpus(
     if not topology.is_dir():
         return Detection(
             problem="AMD's kernel driver is not loaded",
-            hint="load it with `modprobe amdgpu`, or install the ROCm kernel driver (amdgpu with KFD)",
+            hint="load the driver with `modprobe amdgpu`, or install ROCm's (amdgpu with KFD)",
         )
     gpus: list[Gpu] = []
     problems: list[tuple[str, str]] = []

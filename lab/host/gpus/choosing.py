@@ -57,8 +57,9 @@ def _one(name: str, detections: Mapping[Vendor, Detection]) -> Gpu:
         brands = " or ".join(BRANDS[vendor] for vendor in detections)
         if not gpus:
             reasons = "; ".join(d.problem for d in detections.values() if d.problem)
-            hints = "; ".join(d.hint for d in detections.values() if d.hint)
-            raise GpuError(f"--gpus {name}: this machine has no {brands} GPU ({reasons})", hints or SEE)
+            hints = [f"{BRANDS[vendor]}: {d.hint}" for vendor, d in detections.items() if d.hint]
+            hint = "; ".join([*(hints or [SEE]), "or use --gpu simulated, which needs none"])
+            raise GpuError(f"--gpus {name}: this machine has no {brands} GPU ({reasons})", hint)
         there = ", ".join(_shown(gpu) for gpu in gpus)
         raise GpuError(f"--gpus {name}: there is no such {brands} GPU", f"there are {there}; {SEE}")
     same = "; ".join(_shown(gpu) for gpu in matches)

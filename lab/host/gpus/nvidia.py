@@ -53,7 +53,7 @@ def _no_nvml(nvml: ModuleType, error: Exception) -> Detection:
         (
             nvml.NVMLError_DriverNotLoaded,
             "NVIDIA's driver is installed but not loaded",
-            "load it with `modprobe nvidia`, or reboot after installing it",
+            "load the driver with `modprobe nvidia`, or reboot after installing it",
         ),
         (
             nvml.NVMLError_LibRmVersionMismatch,

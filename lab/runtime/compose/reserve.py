@@ -201,7 +201,10 @@ def _may(path: Path, user: tuple[int, int]) -> int:
     try:
         info = path.stat()
     except OSError as error:
-        raise SetupError(f"{path} cannot be read: {error.strerror}", "is the checkout complete?") from error
+        raise SetupError(
+            f"{path} cannot be read: {error.strerror}",
+            "make the checkout complete: `git status` shows what is missing",
+        ) from error
     uid, gid = user
     return info.st_mode >> (6 if info.st_uid == uid else 3 if info.st_gid == gid else 0) & 0o7
 

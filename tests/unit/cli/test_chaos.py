@@ -192,7 +192,9 @@ def test_an_interrupt_of_the_judging_says_what_goes_on(labctl: Labctl) -> None:
     answer(labctl, KeyboardInterrupt())
     shown = labctl("chaos")
     assert shown.exit_code == INTERRUPTED
-    assert "no verdict; the job goes on: labctl jobs; a fault that is left: labctl heal" in shown.stderr
+    assert (
+        "no verdict: the job goes on (labctl jobs); labctl heal undoes a fault that is left" in shown.stderr
+    )
 
 
 def test_without_a_job_it_is_refused_with_the_line_to_type(labctl: Labctl) -> None:

@@ -111,6 +111,10 @@ def test_external_commands_are_echoed_with_verbose(labctl: Labctl) -> None:
     assert not command.log.handlers
 
 
+def test_an_option_without_its_value_names_its_commands_help(labctl: Labctl) -> None:
+    assert "`labctl submit --help`" in labctl("submit", "digits", "-p").stderr
+
+
 def test_an_unexpected_exception_is_a_bug_of_labctl(labctl: Labctl) -> None:
     labctl.stub("up", ZeroDivisionError("by zero"))
     result = labctl("up", "--quiet")

@@ -345,7 +345,7 @@ def test_jobs_are_listed_also_when_it_is_not_known_who_waits(labctl: Labctl) -> 
     labctl.stub("waiting_jobs", ClusterError("no answer"))
     result = labctl("jobs")
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 3)
-    assert "which jobs wait, and why, is not known: no answer" in result.stderr
+    assert "cannot tell which jobs wait, and why: no answer" in result.stderr
     assert labctl.json("jobs")["problem"] == "no answer"
 
 

@@ -291,7 +291,7 @@ def test_a_notebook_is_put_back(labctl: Labctl, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("RAYLAB_WORKSPACE", str(tmp_path))
     labctl.down()
     notebook = tmp_path / "notebooks" / "02-a-job.ipynb"
-    assert labctl.ok("lesson", "restore", "2") == f"{notebook} is as it came\n"
+    assert labctl.ok("lesson", "restore", "2") == f"{notebook} is restored\n"
     assert '"# 2. A job' in notebook.read_text()
     notebook.write_text("mine")
     assert "; yours is now" in labctl.ok("lesson", "restore", "2")

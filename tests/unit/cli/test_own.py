@@ -54,7 +54,7 @@ def test_remove_takes_what_is_a_persons_only_with_data(
     assert remove.call_args.kwargs["yours"] is yours
     assert isinstance(remove.call_args.args[1], Places)
     assert (f"kept, because it is yours: {LAB.place}" in said) is not yours
-    assert "labctl itself is left: rm -r " in said
+    assert "labctl itself remains; to remove it: rm -r " in said
 
 
 def test_images_have_a_size_and_are_counted_apart(written: Labctl) -> None:

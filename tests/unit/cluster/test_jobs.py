@@ -174,7 +174,7 @@ def test_an_unknown_job_names_the_latest_ones() -> None:
 
     with pytest.raises(NotFoundError, match="no job 'nope'") as caught:
         jobs.get("nope")
-    assert caught.value.hint == "latest jobs: j7, j6, j5, j4, j3"
+    assert caught.value.hint == "see `labctl jobs`; latest: j7, j6, j5, j4, j3"
 
 
 def test_a_driver_that_was_not_submitted_is_no_job() -> None:
@@ -183,7 +183,7 @@ def test_a_driver_that_was_not_submitted_is_no_job() -> None:
 
     with pytest.raises(NotFoundError) as caught:
         jobs.get("01000000")
-    assert caught.value.hint == "latest jobs: none"
+    assert caught.value.hint == "see `labctl jobs`; latest: none"
 
 
 def test_a_job_that_may_not_be_there_is_none_without_a_list_of_all() -> None:

@@ -125,11 +125,13 @@ def test_while_a_lab_is_up_nothing_is_removed(machine: Machine) -> None:
 
 
 def test_what_other_labs_use_stays(machine: Machine) -> None:
-    (machine.shared / "ab12" / "session").mkdir(parents=True)
+    empty = machine.shared / "ab12" / "session" / "runtime_resources"
+    empty.mkdir(parents=True)
     (machine.shared / "ab12" / "session" / "socket").touch()
     machine.in_use = True
     assert machine.remove() == ["workspace", "python3.11-0123"]
     assert (machine.shared / "ab12" / "session" / "socket").exists()
+    assert empty.is_dir()
 
 
 def test_an_environment_is_removed_last_because_labctl_may_run_in_it(machine: Machine) -> None:

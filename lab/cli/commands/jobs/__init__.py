@@ -14,8 +14,8 @@ from lab.cli.context import App, LabGroup, pass_app
 def jobs(app: App, ctx: click.Context) -> None:
     """List the jobs and checkpoints; show, follow or stop a job.
 
-    Without a subcommand: the jobs, newest first, then those of an earlier cluster, then those that wait in
-    queues, a line each.
+    Without a subcommand, prints one line per job: newest first, then those of an earlier cluster, then
+    those waiting in queues.
     """
     if ctx.invoked_subcommand is None:
         listing.overview(app)

@@ -62,7 +62,7 @@ def overview(app: App) -> None:
         app.out.line("no jobs yet")
         app.out.note("start one: labctl submit digits")
     if problem and not app.out.json_wanted:
-        app.out.warn(f"which jobs wait, and why, is not known: {problem}")
+        app.out.warn(f"cannot tell which jobs wait, and why: {problem}")
     if missing and not app.out.json_wanted:
         app.out.warn(missing)
 

@@ -114,10 +114,10 @@ def _show_queued(app: App, lab: Lab, queued: Description, job: Job) -> None:
 
 @click.command(cls=LabCommand)
 @job_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, or Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the job ends, or Ctrl-C.")
 @pass_app
 def logs(app: App, job_id: str, follow: bool) -> None:
-    """Print what a job's driver wrote. With --json and -f, a JSON document a line."""
+    """Print what a job's driver wrote. With --json and -f, one JSON document per line."""
     lab = app.open()
     queued, silent = queued_job(lab, job_id)
     if queued is not None:

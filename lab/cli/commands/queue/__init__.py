@@ -14,7 +14,7 @@ from lab.cli.context import App, LabGroup, pass_app
 def queue(app: App, ctx: click.Context) -> None:
     """Show the queues of a lab, and the jobs in them.
 
-    Without a subcommand: the ClusterQueues, and the jobs that have not finished. `check` and `simulate` read
+    Without a subcommand, shows the ClusterQueues and the unfinished jobs. `check` and `simulate` read
     YAML files of Kueue, and need no lab.
     """
     if ctx.invoked_subcommand is None:

@@ -215,7 +215,7 @@ def said(job: Description) -> str:
 def events(app: App, follow: bool, since: int) -> None:
     """Print what was decided: who was admitted, preempted or finished, and why others wait.
 
-    With --json and -f, a JSON document a line.
+    With --json and -f, one JSON document per line.
     """
     queues = app.open().queues
     page: Sequence[QueueEvent] = queues.events(since)

@@ -155,7 +155,7 @@ def stand_ins() -> tuple[ImageNeed, ...]:
     return (
         ImageNeed(S3_STANDIN, f"stands in for {STORE}", S3_STANDIN_IMAGE, own=True),
         ImageNeed(PROMETHEUS_STANDIN, f"stands in for {PROMETHEUS}", PROMETHEUS_STANDIN_IMAGE, own=True),
-        ImageNeed(PROXY_STANDIN, f"stands in for {PROXY}'s", PROXY_STANDIN_IMAGE, own=True),
+        ImageNeed(PROXY_STANDIN, f"stands in for {PROXY}", PROXY_STANDIN_IMAGE, own=True),
     )
 
 

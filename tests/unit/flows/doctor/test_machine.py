@@ -70,7 +70,7 @@ def of_patches(facts: Facts) -> Check:
         (checks.disk, {"home_error": "no permission"}, "failed", "/labs cannot be written: no permission"),
         (checks.disk, {"disk_free": 10**9}, "warning", "1.0 GB free"),
         (checks.disk, {"disk_total": 4000 * 10**9}, "warning", "98% of the disk is used"),
-        (checks.disk, {"disk_free": None}, "skipped", "no size"),
+        (checks.disk, {"disk_free": None}, "skipped", "is unknown"),
         (checks.open_files, {"open_files": 8192}, "passed", "8192"),
         (checks.open_files, {"open_files": 4096}, "warning", "4096"),
         (checks.open_files, {"open_files": None}, "skipped", "no such limit"),

@@ -183,7 +183,7 @@ def test_the_lab_is_checked_when_it_is_up_and_memory_is_judged_for_its_workers(s
     assert {check.outcome for check in answers} == {"passed", "skipped"}
     assert by_name["services"].detail == "8 services are healthy"
     assert "4 workers" in by_name["memory"].detail
-    assert "beside the running lab" in by_name["shared memory"].detail
+    assert "besides the running lab" in by_name["shared memory"].detail
 
 
 def unasked(opened: LabView, status: LabStatus) -> RunningLab:
