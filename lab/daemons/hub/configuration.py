@@ -14,7 +14,7 @@ from lab.daemons.hub.settings import IDLE_SECONDS, WORK, Guesses
 from lab.daemons.hub.sign_in import signing_in
 from lab.errors import SetupError
 from lab.host.files import make_private, write_private
-from lab.host.jupyter import INDEX, write_labctl
+from lab.host.jupyter import ASIDE, INDEX, write_aside, write_labctl
 from lab.host.reading import SMALL, read_text
 from lab.runtime import proxy
 from lab.runtime.local.processes import MARK
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 KEY = "auth_state.key"
 """File with the key of what the hub keeps of a sign-in."""
+
+KERNEL = "lab.daemons.hub.kernels.AsideKernel"
+"""The class of people's kernels, which their servers import."""
 
 CULLER = "idle-culler"
 POLL_SECONDS = 10
@@ -40,6 +43,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     if settings.accounts:
         homes.chmod(0o711)  # people pass through it, each to her own
     write_labctl(Path(settings.tools))
+    write_aside(Path(settings.tools))
     own = f"http://{settings.host}:{settings.api_port}"
     there = f"http://{settings.listen or settings.host}:{settings.port}"
     hub = c.JupyterHub
@@ -78,6 +82,10 @@ def configure(c: Config, settings: HubSettings) -> None:
     c.PeopleAuthenticator.refresh_pre_spawn = True
     c.CryptKeeper.keys = [_key(folder / KEY)]
     c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
+    c.Spawner.args = [
+        f"--ServerApp.terminado_settings={{'shell_command': ['{ASIDE}', 'bash']}}",
+        f"--MappingKernelManager.kernel_manager_class={KERNEL}",
+    ]
     c.Spawner.default_url = f"/lab/tree/{INDEX}"
     c.Spawner.notebook_dir = f"~/{WORK}"
     c.Spawner.poll_interval = POLL_SECONDS
