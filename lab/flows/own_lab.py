@@ -173,7 +173,8 @@ class OwnLabs:
         spec, snapshot = self._lab.runtime.spec(), read(self._lab.api)
         if spec.gpu.shared:
             raise RefusedError(
-                "workers of this class share a GPU, which nobody can have alone", "labctl down"
+                "workers of this class share a GPU, which nobody can have alone",
+                "`labctl down`, then `labctl up --class` without --share-gpu",
             )
         held = {one.service: one.job for one in holdings(snapshot)}
         alive = {node.service for node in snapshot.nodes}

@@ -15,6 +15,7 @@ from lab.host import redaction
 from lab.host.clock import MONOTONIC, WALL, Clock
 from lab.host.quantities import plural
 from lab.lab import Lab
+from lab.runtime import lent
 from lab.topology import Check, Vendor
 from lab.version import __version__
 
@@ -53,6 +54,11 @@ class Acceptance:
             raise RefusedError(
                 f"{plural(len(jobs), 'job')} of lab {lab.name} would be disturbed: {', '.join(jobs)}",
                 "wait until they have ended, or stop them: `labctl jobs stop ID`",
+            )
+        if loans := lent.notes(lab.control.folder()):
+            raise RefusedError(
+                f"workers of lab {lab.name} are away: {'; '.join(loans)}",
+                "`labctl class remove NAME --own-lab` ends such a lab",
             )
         self._lab, self._plan, self._clock = lab, plan, clock
         self._begun, self._at = clock(), wall()

@@ -18,6 +18,8 @@ from lab.errors import RefusedError, StoreError
 from lab.flows import acceptance
 from lab.flows.acceptance import questions
 from lab.lab import Lab
+from lab.runtime import lent
+from lab.runtime.lent import Loan
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.fakes import FakeRuntime
 from tests.fakes.host import FakeClock
@@ -236,6 +238,12 @@ def test_a_lab_without_gpus_is_refused() -> None:
 def test_a_lab_with_a_job_is_refused(lab: Lab) -> None:
     lab.jobs.put(job("job-7", "RUNNING"), job("job-8"))  # type: ignore[attr-defined]
     with pytest.raises(RefusedError, match=r"1 job .*: job-7$"):
+        acceptance.Acceptance(lab)
+
+
+def test_a_class_that_has_lent_a_worker_is_refused(lab: Lab) -> None:
+    lent.write(lab.control.folder(), [Loan("ann", "raylab-ann", ("ray-worker-0",), "w")])
+    with pytest.raises(RefusedError, match="ann's own lab raylab-ann: ray-worker-0"):
         acceptance.Acceptance(lab)
 
 
