@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from lab.api.hub import DROP_IN
+from lab.host.files import make_private
 from lab.people.registry import FOLDER, LINK, Registry
+from lab.services import HUB
 from tests.e2e.browser import Browser
 from tests.e2e.harness import PATIENCE, Shell
 
@@ -44,3 +47,16 @@ def check_jobs(ann: Browser, ben: Browser) -> None:
     assert (code, "this job is ben's" in said) == (11, True), said
     code, said = ben.type(f"labctl jobs stop {job}")
     assert (code, "STOPPED" in said) == (0, True), said
+
+
+def limit_memory(bench: Shell) -> None:
+    """Let the teacher's file give each person 2 GiB."""
+    make_private(bench.folder / HUB).joinpath(DROP_IN).write_text('c.Spawner.mem_limit = "2G"\n')
+
+
+def check_memory(ann: Browser) -> None:
+    """What takes more memory than she may have is killed, and her server goes on."""
+    grow = "import time; kept = b'x' * (9 << 28); time.sleep(600)"
+    code, said = ann.type(f'python -c "{grow}"')
+    assert (code, "Killed" in said) == (137, True), said
+    assert ann.type("echo on") == (0, "on\r\n")

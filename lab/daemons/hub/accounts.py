@@ -129,10 +129,11 @@ def owns(uid: int, pid: int) -> bool:
 def end(uid: int) -> None:
     """Kill all that runs as this person."""
     if uid >= FIRST:
-        processes.kill_all(lambda: _of(uid))
+        processes.kill_all(lambda: processes_of(uid))
 
 
-def _of(uid: int) -> list[psutil.Process]:
+def processes_of(uid: int) -> list[psutil.Process]:
+    """All that runs as this user."""
     return [
         process
         for process in psutil.process_iter(["uids", "status"])

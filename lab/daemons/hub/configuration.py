@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lab.api.hub import HubSettings
 from lab.daemons.hub.routes import leading
 from lab.daemons.hub.servers import serving
-from lab.daemons.hub.settings import IDLE_SECONDS, WORK, Guesses
+from lab.daemons.hub.settings import IDLE_SECONDS, TOGETHER, WORK, Guesses
 from lab.daemons.hub.sign_in import signing_in
 from lab.errors import SetupError
 from lab.host.files import make_private, write_private
@@ -89,6 +89,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     c.Spawner.default_url = f"/lab/tree/{INDEX}"
     c.Spawner.notebook_dir = f"~/{WORK}"
     c.Spawner.poll_interval = POLL_SECONDS
+    c.Spawner.mem_limit = TOGETHER
     c.Spawner.http_timeout = c.Spawner.start_timeout = 120
     if (drop_in := Path(settings.drop_in)).exists():  # any authenticator of JupyterHub, for one
         from traitlets.config.loader import PyFileConfigLoader

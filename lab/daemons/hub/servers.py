@@ -12,7 +12,7 @@ from pathlib import Path
 from jupyterhub.spawner import LocalProcessSpawner, set_user_setuid
 
 from lab.api.hub import HubSettings
-from lab.daemons.hub import accounts
+from lab.daemons.hub import accounts, memory
 from lab.daemons.hub.settings import (
     KEPT,
     MEMORY_BYTES,
@@ -102,7 +102,8 @@ class PersonServer(LocalProcessSpawner):
     async def poll(self) -> int | None:
         """None while it runs. It ends with its token, also when its person leaves or gets another one.
 
-        What it has left of processes ends with it, even if it was killed.
+        What it has left of processes ends with it, even if it was killed. What takes more memory
+        than a person may have ends without it.
         """
         name, ran = self.user.name, bool(self.pid)
         if self.settings.accounts and self.proc is None and not accounts.owns(self.uid, self.pid):
@@ -113,7 +114,13 @@ class PersonServer(LocalProcessSpawner):
             status = 0
         if ran and status is not None:
             await self._end()
+        elif ran and self.mem_limit and (said := await asyncio.to_thread(self._bound_memory)):
+            self.log.warning("what %s runs %s", name, said)
         return status
+
+    def _bound_memory(self) -> str:
+        group = accounts.processes_of(self.uid) if self.settings.accounts else memory.descendants(self.pid)
+        return memory.end_largest(group, self.pid, self.mem_limit)
 
     async def stop(self, now: bool = False) -> None:
         """End it with all that was started in it, and its token."""

@@ -31,7 +31,10 @@ IDLE_SECONDS = 2 * 3600.0
 """Time after which a server that nobody uses is ended."""
 
 MEMORY_BYTES = 8 << 30
-"""Most memory of its own that one process of a person's server may take."""
+"""Most memory of its own that one process of a person's server may ask for."""
+
+TOGETHER = "4G"
+"""Most memory that all of them may take together, if the teacher's file does not say otherwise."""
 
 GUESS = re.compile(r"Failed login for |(?:403|429) (?:GET|POST) /hub/(?:login|invite)\b")
 """Beginning of what JupyterHub logs of each wrong token; the authenticator says how many there were."""

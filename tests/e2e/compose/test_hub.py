@@ -14,7 +14,7 @@ from lab.services import HUB, PROXY
 from tests.e2e.browser import Browser
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import PATIENCE, UP
-from tests.e2e.hubs import check_jobs, check_links
+from tests.e2e.hubs import check_jobs, check_links, check_memory, limit_memory
 from tests.waiting import eventually
 
 FIRST = 20_000
@@ -27,6 +27,7 @@ READ_PROCESSES = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr
 def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None:
     """Ann comes through the class's one address, ben on this machine."""
     bench = make_container_bench()
+    limit_memory(bench)
     address = ("--address", f"localhost:{ports.choose('gateway', None, (), usual=False)}")
     start = (*UP, "--workers", "1", "--class", "--hub", *address)
     said = bench.labctl(*start, timeout=UP_SECONDS)
@@ -43,6 +44,7 @@ def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None
     for person in (ann, ben):
         person.open_lab()
     check_jobs(ann, ben)
+    check_memory(ann)
     _check_addresses(bench)
     uid = _check_walls(bench, ann, tokens)
     _check_kill(bench, ann)
