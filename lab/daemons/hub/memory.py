@@ -1,11 +1,26 @@
-"""Memory of one person: the largest of what she runs ends, while all takes more than she may have."""
+"""Memory of one person: the largest of what she runs ends, while all takes more than she may have.
+
+`python -m lab.daemons.hub.memory PID...` prints the bytes of each, as its own user may read them.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import psutil
+
+from lab.host import command
+from lab.host.reading import parse_json
+from lab.runtime.local import processes
+
+ASK_SECONDS = 30.0
+
+Sizes = Callable[[Sequence[psutil.Process]], Mapping[int, int]]
+"""Bytes of each of these processes, by its id; without those that cannot be told."""
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -16,7 +31,46 @@ def descendants(pid: int) -> list[psutil.Process]:
     return []
 
 
-def own_bytes(process: psutil.Process) -> int:
+def shares(group: Iterable[psutil.Process]) -> dict[int, int]:
+    """The share of each: what forked processes have in common counts once, divided among them."""
+    return {process.pid: processes.memory(process) for process in group}
+
+
+def shares_as(uid: int, group: Iterable[psutil.Process]) -> dict[int, int]:
+    """The same, told by the user whose they are: in its container the hub may not read it."""
+    argv = (sys.executable, "-m", __name__, *(str(process.pid) for process in group))
+    who = {"user": uid, "group": uid, "extra_groups": ()}
+    with command.start(argv, stdout=subprocess.PIPE, text=True, **who) as asked:
+        try:
+            said, _ = asked.communicate(timeout=ASK_SECONDS)
+            return {int(pid): int(size) for pid, size in parse_json(said).items()}
+        except (subprocess.TimeoutExpired, ValueError):
+            asked.kill()
+            return {}
+
+
+def end_largest(group: Sequence[psutil.Process], server: int, most: int, exact: Sizes) -> str:
+    """Kill the largest of these processes, but not that server, where all take more than `most` bytes.
+
+    `exact` is asked only where their own memory would be too much if they had nothing of it in common.
+    Returns what was done, for a log; nothing where nothing was.
+    """
+    if sum(map(_own, group)) <= most:
+        return ""
+    sizes = exact(group)
+    others = [process for process in group if process.pid != server]
+    if sum(sizes.values()) <= most or not others:
+        return ""
+    largest = max(others, key=lambda process: sizes.get(process.pid, 0))
+    with contextlib.suppress(psutil.Error):
+        name = largest.name()
+        largest.kill()
+        took = f"{sum(sizes.values()) / 2**30:.1f} of {most / 2**30:g} GiB"
+        return f"took {took}: ended {name} ({largest.pid}), which had {sizes.get(largest.pid, 0) / 2**30:.1f}"
+    return ""
+
+
+def _own(process: psutil.Process) -> int:
     """Bytes in memory that a process does not have in common with files; 0 when it has ended."""
     try:
         info = process.memory_info()
@@ -25,19 +79,6 @@ def own_bytes(process: psutil.Process) -> int:
     return int(info.rss) - int(getattr(info, "shared", 0))  # Linux alone tells them apart
 
 
-def end_largest(group: Iterable[psutil.Process], server: int, most: int) -> str:
-    """Kill the largest of these processes, but not that server, where all take more than `most` bytes.
-
-    Returns what was done, for a log; nothing where nothing was.
-    """
-    sizes = {process: own_bytes(process) for process in group}
-    others = [process for process in sizes if process.pid != server]
-    if sum(sizes.values()) <= most or not others:
-        return ""
-    largest = max(others, key=lambda process: sizes[process])
-    with contextlib.suppress(psutil.Error):
-        name = largest.name()
-        largest.kill()
-        took = f"{sum(sizes.values()) / 2**30:.1f} of {most / 2**30:g} GiB"
-        return f"took {took}: ended {name} ({largest.pid}), which had {sizes[largest] / 2**30:.1f}"
-    return ""
+if __name__ == "__main__":
+    living = [psutil.Process(int(pid)) for pid in sys.argv[1:] if psutil.pid_exists(int(pid))]
+    sys.stdout.write(json.dumps(shares(living)))

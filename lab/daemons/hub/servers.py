@@ -7,6 +7,7 @@ import contextlib
 import os
 import resource
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 from jupyterhub.spawner import LocalProcessSpawner, set_user_setuid
@@ -119,8 +120,10 @@ class PersonServer(LocalProcessSpawner):
         return status
 
     def _bound_memory(self) -> str:
-        group = accounts.processes_of(self.uid) if self.settings.accounts else memory.descendants(self.pid)
-        return memory.end_largest(group, self.pid, self.mem_limit)
+        if not self.settings.accounts:
+            return memory.end_largest(memory.descendants(self.pid), self.pid, self.mem_limit, memory.shares)
+        group = accounts.processes_of(self.uid)
+        return memory.end_largest(group, self.pid, self.mem_limit, partial(memory.shares_as, self.uid))
 
     async def stop(self, now: bool = False) -> None:
         """End it with all that was started in it, and its token."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -17,11 +22,12 @@ SERVER = 100
 
 @dataclass(eq=False)
 class FakeProcess:
-    """One process. `shared` of its GiB are pages of files."""
+    """One process. `shared` of its GiB are pages of files, `common` what it has in common with others."""
 
     pid: int
     gib: float
     shared: float = 0.0
+    common: float = 0.0
     ended: bool = False
     killed: list[int] = field(default_factory=list)
 
@@ -39,6 +45,14 @@ class FakeProcess:
         self.killed.append(self.pid)
 
 
+def shares(group: Sequence[FakeProcess]) -> dict[int, int]:
+    return {p.pid: int((p.gib - p.shared - p.common) * GIB) for p in group if not p.ended}
+
+
+def end_largest(group: Sequence[FakeProcess], most: int = 4 * GIB) -> str:
+    return memory.end_largest(group, SERVER, most, shares)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("group", "killed"),
     [
@@ -48,25 +62,40 @@ class FakeProcess:
         ((FakeProcess(SERVER, 5),), []),
         ((FakeProcess(SERVER, 1), FakeProcess(1, 9, shared=8), FakeProcess(2, 2)), []),
         ((FakeProcess(SERVER, 1), FakeProcess(1, 9, shared=8), FakeProcess(2, 2.5)), [2]),
+        ((FakeProcess(SERVER, 1), *(FakeProcess(n, 2, common=1.9) for n in range(20))), []),
         ((FakeProcess(SERVER, 1), FakeProcess(1, 9, ended=True), FakeProcess(2, 1)), []),
         ((), []),
     ],
-    ids=["fits", "largest", "never the server", "nothing but it", "files", "own", "ended", "none"],
+    ids=["fits", "largest", "never the server", "nothing but it", "files", "own", "forks", "ended", "none"],
 )
 def test_the_largest_ends_where_all_take_too_much(group: tuple[FakeProcess, ...], killed: list[int]) -> None:
-    said = memory.end_largest(group, SERVER, 4 * GIB)  # type: ignore[arg-type]
+    said = end_largest(group)
     assert [pid for process in group for pid in process.killed] == killed
     assert bool(said) == bool(killed)
 
 
 def test_what_was_done_is_said() -> None:
     group = (FakeProcess(SERVER, 0.5), FakeProcess(7, 4))
-    said = memory.end_largest(group, SERVER, 4 * GIB)  # type: ignore[arg-type]
+    said = end_largest(group)
     assert said == "took 4.5 of 4 GiB: ended python7 (7), which had 4.0"
 
 
 def test_one_that_ended_meanwhile_was_not_ended_by_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = FakeProcess(7, 5)
     monkeypatch.setattr(gone, "name", lambda: (_ for _ in ()).throw(psutil.NoSuchProcess(7)))
-    assert memory.end_largest((gone,), SERVER, 4 * GIB) == ""  # type: ignore[arg-type]
+    assert end_largest((gone,)) == ""
     assert memory.descendants(0x7FFFFFFE) == []
+
+
+def test_a_process_tells_the_sizes_of_those_that_live() -> None:
+    argv = (sys.executable, "-m", "lab.daemons.hub.memory", str(os.getpid()), str(0x7FFFFFFE))
+    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    sizes = json.loads(said.stdout)
+    assert list(sizes) == [str(os.getpid())]
+    assert sizes[str(os.getpid())] > 1_000_000
+
+
+def test_what_cannot_be_told_ends_nothing() -> None:
+    group = (FakeProcess(SERVER, 1), FakeProcess(7, 5))
+    assert memory.end_largest(group, SERVER, 4 * GIB, lambda _: {}) == ""  # type: ignore[arg-type]
+    assert group[1].killed == []
