@@ -100,15 +100,22 @@ def furnish_as(uid: int, home: Path, workspace: Path) -> None:
     Raises SetupError.
     """
     argv = (sys.executable, "-c", FURNISH, str(home), str(workspace))
-    with command.start(argv, user=uid, group=uid, extra_groups=(), umask=0o077) as process:
-        try:
-            code: int | None = process.wait(FURNISH_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = None
+    code, _ = run_as(uid, argv, FURNISH_SECONDS)
     if code != 0:
         why = "it took too long" if code is None else f"exit code {code}"
         raise SetupError(f"the notebooks cannot be copied into {home}: {why}", "labctl logs hub")
+
+
+def run_as(uid: int, argv: Sequence[str], seconds: float) -> tuple[int | None, str]:
+    """Run a command as this user: its exit code, None where it took too long and was killed; what it said."""
+    options = {"user": uid, "group": uid, "extra_groups": (), "umask": 0o077}
+    with command.start(argv, stdout=subprocess.PIPE, text=True, **options) as process:
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, ""
+    return process.returncode, said
 
 
 def limit() -> None:

@@ -30,7 +30,7 @@ KERNEL = "lab.daemons.hub.kernels.AsideKernel"
 
 CULLER = "idle-culler"
 POLL_SECONDS = 10
-"""Pause between two looks at a server, and so the longest time that it outlives its person's token."""
+"""Pause between two looks at a server, at its person's token and at the memory of all that she runs."""
 
 REFRESH_SECONDS = 30
 """Time for which a sign-in is believed before it is looked up in the list of people again."""

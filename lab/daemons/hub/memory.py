@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import psutil
 
-from lab.host import command
+from lab.daemons.hub import accounts
 from lab.host.reading import parse_json
 from lab.runtime.local import processes
 
@@ -39,14 +38,11 @@ def shares(group: Iterable[psutil.Process]) -> dict[int, int]:
 def shares_as(uid: int, group: Iterable[psutil.Process]) -> dict[int, int]:
     """The same, told by the user whose they are: in its container the hub may not read it."""
     argv = (sys.executable, "-m", __name__, *(str(process.pid) for process in group))
-    who = {"user": uid, "group": uid, "extra_groups": ()}
-    with command.start(argv, stdout=subprocess.PIPE, text=True, **who) as asked:
-        try:
-            said, _ = asked.communicate(timeout=ASK_SECONDS)
-            return {int(pid): int(size) for pid, size in parse_json(said).items()}
-        except (subprocess.TimeoutExpired, ValueError):
-            asked.kill()
-            return {}
+    _, said = accounts.run_as(uid, argv, ASK_SECONDS)
+    try:
+        return {int(pid): int(size) for pid, size in parse_json(said).items()}
+    except ValueError:
+        return {}
 
 
 def end_largest(group: Sequence[psutil.Process], server: int, most: int, exact: Sizes) -> str:
