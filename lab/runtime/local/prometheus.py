@@ -62,7 +62,7 @@ def config(plan: ServicePlan) -> str:
     text = (SETTINGS / "prometheus.yml").read_text(encoding="utf-8")
     here = {
         "/run/secrets/": f"{plan.layout.secrets.name}/",  # from the file's own folder
-        "/run/targets/": "targets/",
+        "/run/*.targets.yml": "*.targets.yml",
         "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
         "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
         "metrics:9101": f"{LOOPBACK}:{plan.ports.get('metrics', PORTS['metrics'].usual)}",

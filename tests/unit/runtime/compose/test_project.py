@@ -338,7 +338,7 @@ def test_dcgms_exporter_is_pinned_and_hardened_but_for_its_user_and_is_scraped(c
     jobs = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     (files,) = [job["file_sd_configs"][0]["files"] for job in jobs if "file_sd_configs" in job]
     assert [path for path in mounted for pattern in files if fnmatch(path, pattern)] == [
-        "/run/targets/dcgm.yml"
+        "/run/dcgm.targets.yml"
     ]
 
 

@@ -312,7 +312,7 @@ def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_se
     for container, here in {
         '"/run/secrets/ray.token"': '"secrets/ray.token"',
         '"/run/secrets/s3-metrics.token"': '"secrets/s3-metrics.token"',
-        '"/run/targets/*.yml"': '"targets/*.yml"',
+        '"/run/*.targets.yml"': '"*.targets.yml"',
         '"http://ray-head:8265/api/prometheus/sd"': '"http://127.0.0.1:1/api/prometheus/sd"',
         '["minio:9000"]': '["127.0.0.1:4"]',
         '["metrics:9101"]': '["127.0.0.1:7"]',
