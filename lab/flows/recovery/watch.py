@@ -16,6 +16,12 @@ from lab.lab import Lab
 POLL_SECONDS = 0.25
 """Between two polls of the ledger: the timeline of a recovery is as fine as this."""
 
+REST, LONGEST_REST_SECONDS = 4.0, 2.0
+"""Pause after a read of the ledger, as a multiple of the time that it took, and at most.
+
+A long ledger takes long to list, in the store too: read without a pause it would slow down the training.
+"""
+
 NODES_POLL_SECONDS = 0.5
 """Between two requests to Ray."""
 
@@ -54,19 +60,13 @@ class Watch:
         self.outage = Outage(clock, on_outage)
         self._problems: dict[str, str] = {}
         self._ledger = lab.ledger(submission_id)
-        self._nodes_at = self._looked_at = 0.0
+        self._nodes_at = self._looked_at = self._read_at = self._rest = 0.0
 
     def poll(self) -> None:
         """Read what is new. Raises NotFoundError for a job that never was, LabDownError without the lab."""
-        began, failed = self.clock(), 0
-        try:
-            self._ledger.poll()
-            self._problems.pop("ledger", None)
-        except StoreError as error:
-            failed = 1
-            self._problems["ledger"] = f"the ledger could not be read: {error.message}"
-        now, so_far = self.clock(), self.store_outages
-        self.store_outages = StoreOutages(so_far.refusals + failed, max(so_far.slowest_read, now - began))
+        if not 0 <= self.clock() - self._read_at < self._rest:
+            self._read_ledger()
+        now = self.clock()
         if now - self._nodes_at >= NODES_POLL_SECONDS:
             self._poll_ray(now)
         if self._problems and now - self._looked_at >= GONE_SECONDS:
@@ -76,6 +76,19 @@ class Watch:
                     f"lab {self.lab.name} was taken down meanwhile, and job {self.submission_id} with it",
                     "start it again: `labctl up`",
                 )
+
+    def _read_ledger(self) -> None:
+        began, failed = self.clock(), 0
+        try:
+            self._ledger.poll()
+            self._problems.pop("ledger", None)
+        except StoreError as error:
+            failed = 1
+            self._problems["ledger"] = f"the ledger could not be read: {error.message}"
+        self._read_at, so_far = self.clock(), self.store_outages
+        took = self._read_at - began
+        self._rest = min(REST * took, LONGEST_REST_SECONDS)
+        self.store_outages = StoreOutages(so_far.refusals + failed, max(so_far.slowest_read, took))
 
     def _poll_ray(self, now: float) -> None:
         try:
@@ -111,6 +124,7 @@ class Watch:
         """Poll a few times more once the job has ended, so that its ledger is complete; `look` after each."""
         for _ in range(LAST_POLLS):
             self.clock.sleep(POLL_SECONDS)
+            self._rest = 0.0
             self.poll()
             look()
 
