@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 HELPER = "raylab-helper-"
-"""Prefix of the ids of these jobs, which no list has. Ray keeps them: of one that it was told to forget it soon
-writes down that its actor died (ray 2.60)."""
+"""Prefix of the ids of these jobs, which no list has. Ray keeps them: of one that it was told to forget it
+soon writes down that its actor died (ray 2.60)."""
 
 GIVE_UP = (
     "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("

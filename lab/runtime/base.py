@@ -337,7 +337,8 @@ class Runtime(NodeControl):
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop what runs, whatever half-state it is in; returns the services that were stopped.
 
-        Stored objects survive unless `volumes` is true. Raises what `refuse_down` raises, with nothing changed.
+        Stored objects survive unless `volumes` is true. Raises what `refuse_down` raises, with nothing
+        changed.
         """
 
     def refuse_down(self, *, volumes: bool = False) -> None:
