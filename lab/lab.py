@@ -19,7 +19,7 @@ from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
 from lab.cluster.summary import LabDetails, details, only_running
 from lab.errors import EngineError, LabDownError, LabError, NotFoundError, RefusedError, UsageError
-from lab.runtime import leases, lent
+from lab.runtime import leases
 from lab.runtime.base import LabView, NodeControl, OnProgress, Runtime, control_of, host_of, ignore_progress
 from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus
 
@@ -154,19 +154,14 @@ class Lab:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
 
         Ends labs that have its workers. Forgets faults, but for those of stored objects that survive. Raises
-        what Runtime.down raises; refused in its own JupyterLab, and where it would forget damage elsewhere.
+        what Runtime.down raises; refused, with nothing changed, in its own JupyterLab or that of such a lab,
+        and where it would forget damage elsewhere.
         """
-        from lab.runtime.active_faults import ActiveFaults, refuse_leaving
+        from lab.runtime.stopping import down
 
         runtime = host_of(self.view, "take the lab down", f"down{' --volumes' if volumes else ''}")
         self.forget_connections()
-        if volumes:
-            refuse_leaving(runtime)
-        lent.end_all(runtime.folder(), lambda name: Lab(runtime.kind, name=name).down(), on_progress)
-        stopped = runtime.down(volumes=volumes, on_progress=on_progress)
-        leases.free(runtime.folder())
-        ActiveFaults(runtime.folder()).clear(objects=volumes)
-        return stopped
+        return down(runtime, volumes=volumes, on_progress=on_progress)
 
     def status(self) -> LabStatus:
         """The lab as it is now. Raises StateError when it runs and its state file is damaged or gone."""

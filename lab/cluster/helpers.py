@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+HELPER = "raylab-helper-"
+"""Prefix of the ids of these jobs, which no list has. Ray keeps them: of one that it was told to forget it
+soon writes down that its actor died (ray 2.60)."""
+
 GIVE_UP = (
     "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("
     "'_ray_internal_job_actor_' + sys.argv[1], namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'))"
@@ -16,3 +22,8 @@ RELEASE = (
 )
 """Removes placement groups. Ray (2.60) forgets that of a training which is stopped while its ranks wait:
 it is placed once there is room, and holds that for ever."""
+
+
+def is_helper(job: Mapping[str, object]) -> bool:
+    """True for a job in Ray's list that is one of these."""
+    return str(job.get("submission_id")).startswith(HELPER)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from lab.cluster.api import RayApi, Row, known_shape
-from lab.cluster.helpers import GIVE_UP, RELEASE
+from lab.cluster.helpers import GIVE_UP, HELPER, RELEASE, is_helper
 from lab.cluster.outage import (
     FORGOTTEN,
     LOST_SECONDS,
@@ -57,10 +57,6 @@ START_GRACE_SECONDS = 3.0
 
 INTERACTIVE = "interactive-"
 """Prefix of the names of drivers that were not submitted, here and in their ledgers."""
-
-HELPER = "raylab-helper-"
-"""Prefix of the ids of labctl's helper jobs, which no list has. Ray keeps them: of one that it was told to
-forget it soon writes down that its actor died (ray 2.60)."""
 
 RELEASE_SECONDS = 3.0
 """Time in which Ray may give back by itself what a stopped job has reserved."""
@@ -200,7 +196,7 @@ class Jobs:
     def _list(self, wanted: Callable[[Row], object]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
         with known_shape("Ray's list of jobs"):
-            jobs = [self._read(row) for row in rows if (id := wanted(row)) and not str(id).startswith(HELPER)]
+            jobs = [self._read(row) for row in rows if wanted(row) and not is_helper(row)]
         return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
 
     def get(self, submission_id: str) -> Job:

@@ -197,7 +197,8 @@ class OwnLabs:
             make_private(place.parent)
             copy(workspace(), place)
         except OSError as error:
-            raise SetupError(f"{error.filename or place}: {error.strerror}", "free some space") from error
+            message = f"{error.filename or place}: {error.strerror}"
+            raise SetupError(message, "check its owner and the disk") from error
         self._say(f"starting {loan.lab} with what was {', '.join(loan.workers)}")
         hers.up(
             LabSpec(

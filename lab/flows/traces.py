@@ -28,6 +28,7 @@ from lab.lab import Lab
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.local import temporary
 from lab.runtime.ports import LOCK as PORTS_LOCK
+from lab.runtime.stopping import refuse_down
 
 IMAGES = "raylab/*"
 """The project's own images, as `docker image ls` takes it."""
@@ -150,12 +151,15 @@ def remove_traces(
 ) -> tuple[Trace, ...]:
     """Remove traces, those that are a person's only with `yours`; returns those that are gone.
 
-    Raises RefusedError while a lab is up, before anything is removed, and what `Lab.down` raises.
+    Raises RefusedError while a lab is up, or where its `down --volumes` is refused, before anything is
+    removed; and what `Lab.down` raises.
     """
     listed = tuple(listed)
-    for trace in listed:
-        if trace.lab and places.opener("auto", trace.lab).status().up:
+    for trace in (trace for trace in listed if trace.lab):
+        if places.opener("auto", trace.lab).status().up:
             raise RefusedError(f"lab {trace.lab} is up", f"stop it: labctl down --lab {trace.lab}")
+        for lab in _opened(trace, places) if yours else ():
+            refuse_down(lab.runtime, volumes=True)
     gone = []
     for trace in (trace for trace in listed if yours or not trace.yours):
         if not trace.shared:
@@ -178,12 +182,17 @@ def _remove(trace: Trace, places: Places) -> bool:
         return False
     if trace.shared:
         return _remove_empty(Path(trace.place))
-    if trace.lab:
-        places.opener("local", trace.lab).down(volumes=True)
-        if _answers(places.engine):
-            places.opener("compose", trace.lab).down(volumes=True)
+    for lab in _opened(trace, places) if trace.lab else ():
+        lab.down(volumes=True)
     remove(Path(trace.place))
     return True
+
+
+def _opened(trace: Trace, places: Places) -> Iterator[Lab]:
+    """The lab of a trace on each runtime that may hold something of it."""
+    yield places.opener("local", trace.lab)
+    if _answers(places.engine):
+        yield places.opener("compose", trace.lab)
 
 
 def _answers(engine: DockerEngine) -> bool:

@@ -48,15 +48,27 @@ def of_lab(folder: Path) -> Path:
 
 
 def copy(source: Path, place: Path) -> None:
-    """Copy a workspace for somebody who may change all of it, unless she has one. Raises OSError."""
+    """Copy a workspace for somebody who may change all of it, unless she has one. Raises OSError.
+
+    Links are copied as what they lead to; those that lead nowhere are left out, and so is what is hidden.
+    """
     if place.exists():
         return
     partial = place.with_name(f".{place.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(source, partial, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    for path in (partial, *partial.rglob("*")):  # an installed labctl's files may be read-only
-        path.chmod(path.stat().st_mode | 0o200)
+    for folder, folders, names in os.walk(source, onerror=_raise, followlinks=True):
+        folders[:] = (name for name in folders if name != "__pycache__" and not name.startswith("."))
+        into = partial / Path(folder).relative_to(source)
+        into.mkdir()
+        for path in (Path(folder, name) for name in names if not name.startswith(".")):
+            if path.is_file():
+                shutil.copy2(path, into)  # those of an installed labctl may be read-only
+                (into / path.name).chmod(path.stat().st_mode | 0o200)
     partial.rename(place)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def bring(source: Path, place: Path) -> tuple[str, ...]:

@@ -337,8 +337,13 @@ class Runtime(NodeControl):
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop what runs, whatever half-state it is in; returns the services that were stopped.
 
-        Stored objects survive unless `volumes` is true.
+        Stored objects survive unless `volumes` is true. Raises what `refuse_down` raises, with nothing
+        changed.
         """
+
+    def refuse_down(self, *, volumes: bool = False) -> None:
+        """Refuse what `down` would. Raises RefusedError, EngineError."""
+        del volumes
 
     def refuse_own(self, *services: str) -> None:
         """Refuse to end what the calling process runs in: it would end the call. Raises RefusedError."""

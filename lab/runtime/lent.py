@@ -5,16 +5,14 @@ A file beside the list of the people says which. It is changed under the lock of
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.api.light import restore
 from lab.errors import StateError
 from lab.host.reading import SMALL, read_json
 from lab.people.registry import FOLDER, write_owned
-from lab.topology import Progress, State
 
 FILE = "labs.json"
 SCHEMA = "raylab-own-labs/1"
@@ -72,18 +70,3 @@ def notes(folder: Path) -> tuple[str, ...]:
         for loan in read(folder)
         if loan.workers
     )
-
-
-def end_all(folder: Path, down: Callable[[str], object], on_progress: Callable[[Progress], None]) -> None:
-    """End every lab that has workers of the lab in a folder, before that one ends; `down` takes a lab down.
-
-    Without a list that can be read nothing is known of any. Raises SetupError.
-    """
-    loans: tuple[Loan, ...] = ()
-    with contextlib.suppress(StateError):
-        loans = read(folder)
-    for loan in (loan for loan in loans if loan.workers):
-        down(loan.lab)
-        on_progress(Progress(loan.lab, State.EXITED, f"{loan.person}'s own lab: stopped, objects kept"))
-    if any(loan.workers for loan in loans):
-        write(folder, [replace(loan, workers=(), workload="") for loan in loans])

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
+from lab.cluster.helpers import is_helper
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, job_path, workload_path
 from lab.daemons.gateway.upstream import Reply, TooLongError, UnansweredError, document
@@ -90,7 +91,8 @@ class RayJobs:
         rows: list[Row] = []
         if not asked.attempts:
             rows = good(await access.queue.ask("GET", "/workloads?status=all")).json()["workloads"]
-        known = good(await access.ray.ask("GET", "/api/jobs/")).json()
+        rays = good(await access.ray.ask("GET", "/api/jobs/")).json()
+        known = [job for job in rays if not is_helper(job)]
         attempts = {job["submission_id"]: job for job in known if job.get("submission_id")}
         shown = []
         queued = {row["workload"] for row in rows}

@@ -121,14 +121,19 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             else:
                 yield self._reserve(spec, containers, fetch), True
 
+    def refuse_down(self, *, volumes: bool = False) -> None:
+        """Refuse to where the project, or with `volumes` one of its volumes, is somebody else's."""
+        if self._folder.exists() or shutil.which(self._engine.call[0]) is not None:
+            self._holdings.containers()
+            if volumes:
+                self._holdings.check_volumes()
+
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop the lab by the labels of its containers, so that no file of it is needed."""
         if not self._folder.exists() and shutil.which(self._engine.call[0]) is None:
             return ()
-        containers = self._holdings.containers()
-        if volumes:
-            self._holdings.check_volumes()
-        if not (containers or self._folder.exists()):
+        self.refuse_down(volumes=volumes)
+        if not (self._folder.exists() or self._holdings.containers()):
             if volumes:
                 self._holdings.remove_volumes()
             return ()

@@ -109,13 +109,8 @@ class LocalRuntime(HostedRuntime[LabState]):
             self._refuse_ending()
             return self.status()
 
-    def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
-        """Stop the lab, and processes that carry its mark but stand in no state file.
-
-        Raises RefusedError in a process of the lab, such as a notebook's: half of it would be left.
-        """
-        if not self._folder.exists() and not processes.services_of(self._folder):
-            return ()
+    def refuse_down(self, *, volumes: bool = False) -> None:
+        """Refuse to in a process of the lab, such as a notebook's: half of it would be left."""
         if os.environ.get(processes.MARK, "").startswith(f"{self._folder}:"):
             raise RefusedError(
                 f"this process runs in lab {self.lab} and would end with it",
@@ -126,6 +121,12 @@ class LocalRuntime(HostedRuntime[LabState]):
                 f"lab {self.lab} was started in containers, which hold its objects",
                 "`labctl down --volumes --runtime compose`, with Docker running",
             )
+
+    def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
+        """Stop the lab, and processes that carry its mark but stand in no state file."""
+        if not self._folder.exists() and not processes.services_of(self._folder):
+            return ()
+        self.refuse_down(volumes=volumes)
         with self._alone(f"stopping lab {self.lab}", on_progress, ending=True):
             try:
                 current = state.load(self._folder)

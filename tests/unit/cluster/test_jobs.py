@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.cluster import helpers
 from lab.cluster import jobs as jobs_module
 from lab.cluster.api import ApiReply, RayApi
 from lab.cluster.jobs import Jobs
@@ -366,11 +367,11 @@ def test_a_job_that_waits_for_resources_gives_up_its_place_when_it_is_stopped() 
     assert jobs.stop("j1").status == "FAILED"
     assert clock.now == jobs_module.START_GRACE_SECONDS
     assert [body["entrypoint"].split()[-1] for body in api.bodies("POST /api/jobs/")] == ["j1"]
-    assert api.bodies("POST /api/jobs/")[0]["submission_id"].startswith(jobs_module.HELPER)
+    assert api.bodies("POST /api/jobs/")[0]["submission_id"].startswith(helpers.HELPER)
 
 
 def test_helpers_are_not_listed() -> None:
-    jobs, _, _ = jobs_with({"GET /api/jobs/": [job(f"{jobs_module.HELPER}1"), job("j1")]})
+    jobs, _, _ = jobs_with({"GET /api/jobs/": [job(f"{helpers.HELPER}1"), job("j1")]})
     assert [one.submission_id for one in jobs.list()] == ["j1"]
     assert [one.submission_id for one in jobs.everything()] == ["j1"]
 

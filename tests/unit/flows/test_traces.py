@@ -15,6 +15,8 @@ from lab.host.environment.venv import LOCK
 from lab.host.workspace import bring
 from lab.lab import Lab
 from lab.runtime.compose.engine import DockerEngine
+from lab.runtime.local.runtime import LocalRuntime
+from lab.runtime.statefile import COMPOSE_FILE
 
 
 class Machine:
@@ -54,7 +56,8 @@ class Machine:
         def down(**_: Any) -> None:
             self.down.append((runtime, name))
 
-        return cast("Lab", SimpleNamespace(status=lambda: SimpleNamespace(up=self.up), down=down))
+        status, host = SimpleNamespace(up=self.up), LocalRuntime(name, self.home / name)
+        return cast("Lab", SimpleNamespace(status=lambda: status, down=down, runtime=host))
 
     def ask(self, *words: str) -> str:
         if words[:2] == ("image", "rm"):
@@ -122,6 +125,16 @@ def test_while_a_lab_is_up_nothing_is_removed(machine: Machine) -> None:
         machine.remove(yours=True)
     assert caught.value.hint == "stop it: labctl down --lab lab"
     assert len(machine.places_of()) == 5
+
+
+def test_where_a_down_would_be_refused_nothing_is_removed(machine: Machine) -> None:
+    machine.files("other/lock", b"4711 starting lab other")
+    machine.files(f"other/{COMPOSE_FILE}", b"{}")
+    with pytest.raises(RefusedError, match="lab other was started in containers"):
+        machine.remove(yours=True)
+    assert (machine.home / "lab" / "objects" / "checkpoint").exists()
+    assert machine.down == []
+    assert machine.remove() == ["workspace", "raylab-0", "ray:1", "python3.11-0123"], "labs stay"
 
 
 def test_what_other_labs_use_stays(machine: Machine) -> None:

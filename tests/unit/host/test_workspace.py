@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from lab.errors import SetupError
 from lab.host import workspace as module
-from lab.host.workspace import bring, changed, workspace
+from lab.host.workspace import bring, changed, copy, workspace
 
 
 @pytest.fixture
@@ -67,6 +70,44 @@ def test_what_was_deleted_stays_away(package: Path) -> None:
     (package / "workspace" / "new.py").write_text("new")
     workspace(package)
     assert not (place / "digits" / "train.py").exists()
+
+
+def test_a_copy_has_what_links_lead_to_and_not_what_is_hidden_or_leads_nowhere(
+    package: Path, tmp_path: Path
+) -> None:
+    source = package / "workspace"
+    (source / "digits" / "train.py").chmod(0o444)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.csv").write_text("rows")
+    (source / "data").symlink_to(tmp_path / "data")
+    (source / "again.py").symlink_to("digits/train.py")
+    (source / "gone.py").symlink_to("nowhere.py")
+    for name in (".checkpoints", "__pycache__"):
+        (source / name).mkdir()
+        (source / name / "x").touch()
+    copy(source, place := tmp_path / "hers")
+    files = sorted(path for path in place.rglob("*") if path.is_file())
+    assert [str(path.relative_to(place)) for path in files] == [
+        "again.py",
+        "data/rows.csv",
+        "digits/train.py",
+    ]
+    assert not any(path.is_symlink() for path in place.rglob("*"))
+    assert all(path.stat().st_mode & 0o200 for path in files)
+    assert not (tmp_path / ".hers.partial").exists()
+
+
+def test_a_copy_that_fails_says_what_of_and_why(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: str, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source)
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
+        copy(package / "workspace", tmp_path / "hers")
+    assert (caught.value.errno, Path(caught.value.filename).name) == (errno.ENOSPC, "train.py")
+    assert not (tmp_path / "hers").exists()
 
 
 def test_a_home_that_cannot_be_written_is_named(package: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from lab.runtime.base import Runtime
 from lab.runtime.compose import project
 from lab.runtime.lent import Loan
 from lab.services import worker
-from lab.topology import GpuPlan, LabSpec, Progress
+from lab.topology import GpuPlan, LabSpec
 from tests.fakes import FakeHost, FakeRuntime
 from tests.unit.runtime.compose.fake_docker import lab_state
 from tests.unit.runtime.test_leases import GPUS, plan
@@ -47,16 +47,6 @@ def test_a_damaged_list_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(StateError, match=str(path)):
         lent.read(tmp_path)
-    lent.end_all(tmp_path, lambda _: pytest.fail("of which nothing is known"), lambda _: None)
-    assert path.read_text() == text
-
-
-def test_labs_end_with_the_class(tmp_path: Path) -> None:
-    lent.write(tmp_path, [ANN, Loan("ben", "raylab-ben")])
-    ended, steps = list[str](), list[Progress]()
-    lent.end_all(tmp_path, ended.append, steps.append)
-    assert (ended, [step.service for step in steps]) == (["raylab-ann"], ["raylab-ann"])
-    assert lent.read(tmp_path) == (Loan("ann", "raylab-ann"), Loan("ben", "raylab-ben"))
 
 
 def is_lent(runtime: Runtime, spec: LabSpec) -> None:

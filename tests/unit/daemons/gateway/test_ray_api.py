@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.cluster.helpers import HELPER
 from lab.daemons.gateway.upstream import Reply
 from lab.host.http import REFUSED_HEADER
 from tests.unit.daemons.gateway.classes import Class
@@ -148,6 +149,12 @@ def test_jobs_past_the_queues_are_the_labs(school: Class) -> None:
         assert (reply.status, reply.text.startswith("this job is the lab's")) == (403, True)
         school.ok("tom", method, f"/api/jobs/sub-1{path}")
     assert school.ok("ann", "GET", "/api/jobs/sub-1")["entrypoint"] == ""
+
+
+def test_helper_jobs_of_labctl_are_in_no_list(school: Class) -> None:
+    helper = {"type": "SUBMISSION", "submission_id": f"{HELPER}0123", "status": "SUCCEEDED"}
+    school.ray.more = {f"{HELPER}0123": {**helper, "entrypoint": "python -c ..."}}
+    assert school.ok("tom", "GET", "/api/jobs/") == []
 
 
 def forgotten(school: Class) -> dict[str, Any]:

@@ -374,7 +374,9 @@ def test_a_project_of_that_name_that_is_no_lab_is_never_touched(
     runtime: ComposeRuntime, docker: FakeDocker
 ) -> None:
     docker.add("lab", "", "web", "running", theirs="1")
-    for action in (lambda: runtime.up(spec()), runtime.down, lambda: runtime.down(volumes=True)):
+    for action in (
+        lambda: runtime.up(spec()), runtime.refuse_down, runtime.down, lambda: runtime.down(volumes=True),
+    ):  # fmt: skip
         with pytest.raises(RefusedError, match="raylab-lab exists already"):
             action()
     assert docker.journal == []
@@ -532,6 +534,7 @@ def test_volumes_of_somebody_else_are_neither_used_nor_deleted(
     for action in (
         lambda: runtime.up(spec()),
         lambda: runtime.prepare(spec()),
+        lambda: runtime.refuse_down(volumes=True),
         lambda: runtime.down(volumes=True),
     ):
         with pytest.raises(RefusedError, match=words) as caught:
