@@ -9,25 +9,33 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import psutil
 
 from lab.daemons.hub import accounts
+from lab.host.clock import MONOTONIC
 from lab.host.reading import parse_json
 from lab.runtime.local import processes
 
 ASK_SECONDS = 30.0
 
+LOOK_SECONDS = 5.0
+
 Sizes = Callable[[Sequence[psutil.Process]], Mapping[int, int]]
 """Bytes of each of these processes, by its id; without those that cannot be told."""
 
 
-def descendants(pid: int) -> list[psutil.Process]:
-    """A process and all that descends from it; nothing where it has ended."""
-    with contextlib.suppress(psutil.Error):
-        leader = psutil.Process(pid)
-        return [leader, *leader.children(recursive=True)]
-    return []
+def marked(mark: str) -> list[psutil.Process]:
+    """All that carries this mark, as of a look at the machine LOOK_SECONDS ago at most."""
+    return _look(MONOTONIC() // LOOK_SECONDS).get(mark, [])
+
+
+@lru_cache(maxsize=1)
+def _look(number: float) -> dict[str, list[psutil.Process]]:
+    """The look of that number: one for all people, since it reads every environment."""
+    del number
+    return processes.by_mark()
 
 
 def shares(group: Iterable[psutil.Process]) -> dict[int, int]:

@@ -121,7 +121,8 @@ class PersonServer(LocalProcessSpawner):
 
     def _bound_memory(self) -> str:
         if not self.settings.accounts:
-            return memory.end_largest(memory.descendants(self.pid), self.pid, self.mem_limit, memory.shares)
+            group = memory.marked(mark_of(self.settings, self.user.name))
+            return memory.end_largest(group, self.pid, self.mem_limit, memory.shares)
         group = accounts.processes_of(self.uid)
         return memory.end_largest(group, self.pid, self.mem_limit, partial(memory.shares_as, self.uid))
 
