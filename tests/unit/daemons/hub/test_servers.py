@@ -41,3 +41,13 @@ def test_what_left_the_tree_of_a_server_is_bound_too(server: Any, monkeypatch: p
         assert asyncio.run(server.poll()) is None
     assert bound == [(["server", "fled"], os.getpid(), 2 << 30, memory.shares)] * 2
     assert looks == [1]
+
+
+def test_what_stays_as_it_is_is_logged_once(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(server.log, "warning", lambda line, *words: lines.append(line % words))
+    for said in ("takes more", "takes more", "", "takes more", "took 3: ended a", "took 3: ended b"):
+        monkeypatch.setattr(server, "_bound_memory", lambda said=said: said)
+        assert asyncio.run(server.poll()) is None
+    wanted = ("takes more", "takes more", "took 3: ended a", "took 3: ended b")
+    assert lines == [f"what ann runs {said}" for said in wanted]
