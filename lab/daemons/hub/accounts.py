@@ -107,9 +107,16 @@ def furnish_as(uid: int, home: Path, workspace: Path) -> None:
 
 
 def run_as(uid: int, argv: Sequence[str], seconds: float) -> tuple[int | None, str]:
-    """Run a command as this user: its exit code, None where it took too long and was killed; what it said."""
+    """Run a command as this user: its exit code, None where it took too long and was killed; what it said.
+
+    She may read its environment, which has nothing of the hub's secrets, and Python loads nothing of hers.
+    """
+    from lab.daemons.hub.settings import KEPT  # which takes longer to import than what this module runs
+
+    kept = {name: os.environ[name] for name in (*KEPT, "PATH", "PYTHONPATH") if name in os.environ}
     options = {"user": uid, "group": uid, "extra_groups": (), "umask": 0o077}
-    with command.start(argv, stdout=subprocess.PIPE, text=True, **options) as process:
+    env = {**kept, "PYTHONNOUSERSITE": "1"}
+    with command.start(argv, stdout=subprocess.PIPE, text=True, env=env, **options) as process:
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
