@@ -66,6 +66,27 @@ def test_a_user_who_is_there_is_not_made_again_and_one_that_cannot_be_made_is_an
         accounts.account("ann", NOBODYS, Path("/homes/ann"), fail)
 
 
+def test_a_user_who_takes_too_long_to_make_is_an_error() -> None:
+    def hang(argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    with pytest.raises(SetupError, match="the Unix user ann: it took more than 30 s"):
+        accounts.account("ann", NOBODYS, Path("/homes/ann"), hang)
+
+
+def test_a_lower_bound_of_processes_stays() -> None:
+    lower = (64, 64)
+    code = (
+        "import os, resource; from lab.daemons.hub import accounts; "
+        f"resource.setrlimit(resource.RLIMIT_NPROC, {lower}); "
+        "os.getuid() or os.setuid(65534); "  # root alone may raise it
+        "accounts.limit(); print(resource.getrlimit(resource.RLIMIT_NPROC))"
+    )
+    argv = (sys.executable, "-c", code)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{lower}\n", "")
+
+
 def test_what_runs_as_a_person_has_none_of_the_hubs_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     start = command.start
 
