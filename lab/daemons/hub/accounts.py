@@ -79,9 +79,13 @@ def account(person: str, uid: int, home: Path, run: Run = command.run) -> str:
         return pwd.getpwuid(uid).pw_name
     name = f"class-{person}" if _known(person) else person
     who = ("--uid", str(uid), "--user-group", "--home-dir", str(home), "--no-create-home")
-    done = run((USERADD, *who, "--shell", "/bin/bash", name), timeout=USERADD_SECONDS)
+    fails, hint = f"cannot make the Unix user {name}", "labctl restart hub"
+    try:
+        done = run((USERADD, *who, "--shell", "/bin/bash", name), timeout=USERADD_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise SetupError(f"{fails}: it took more than {error.timeout:g} s", hint) from error
     if done.returncode:
-        raise SetupError(f"cannot make the Unix user {name}: {done.stderr.strip()}", "labctl restart hub")
+        raise SetupError(f"{fails}: {done.stderr.strip()}", hint)
     return name
 
 
@@ -107,9 +111,16 @@ def furnish_as(uid: int, home: Path, workspace: Path) -> None:
 
 
 def run_as(uid: int, argv: Sequence[str], seconds: float) -> tuple[int | None, str]:
-    """Run a command as this user: its exit code, None where it took too long and was killed; what it said."""
+    """Run a command as this user: its exit code, None where it took too long and was killed; what it said.
+
+    She may read its environment, which has nothing of the hub's secrets, and Python loads nothing of hers.
+    """
+    from lab.daemons.hub.settings import KEPT  # which takes longer to import than what this module runs
+
+    kept = {name: os.environ[name] for name in (*KEPT, "PATH", "PYTHONPATH") if name in os.environ}
     options = {"user": uid, "group": uid, "extra_groups": (), "umask": 0o077}
-    with command.start(argv, stdout=subprocess.PIPE, text=True, **options) as process:
+    env = {**kept, "PYTHONNOUSERSITE": "1"}
+    with command.start(argv, stdout=subprocess.PIPE, text=True, env=env, **options) as process:
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -120,7 +131,8 @@ def run_as(uid: int, argv: Sequence[str], seconds: float) -> tuple[int | None, s
 
 def limit() -> None:
     """Bound the number of processes of the user that this process becomes, and offer it to the OOM killer."""
-    resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
+    with contextlib.suppress(ValueError, OSError):  # a lower limit is there already
+        resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
     with contextlib.suppress(OSError):  # a kernel without it
         Path("/proc/self/oom_score_adj").write_text(BADNESS)
 

@@ -9,25 +9,34 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import psutil
 
+from lab.api.light import restore
 from lab.daemons.hub import accounts
+from lab.host.clock import MONOTONIC
 from lab.host.reading import parse_json
 from lab.runtime.local import processes
 
-ASK_SECONDS = 30.0
+ASK_SECONDS = 10.0
+
+LOOK_SECONDS = 5.0
 
 Sizes = Callable[[Sequence[psutil.Process]], Mapping[int, int]]
-"""Bytes of each of these processes, by its id; without those that cannot be told."""
+"""Bytes of each of these processes, by its id."""
 
 
-def descendants(pid: int) -> list[psutil.Process]:
-    """A process and all that descends from it; nothing where it has ended."""
-    with contextlib.suppress(psutil.Error):
-        leader = psutil.Process(pid)
-        return [leader, *leader.children(recursive=True)]
-    return []
+def marked(mark: str) -> list[psutil.Process]:
+    """All that carries this mark, as of a look at the machine LOOK_SECONDS ago at most."""
+    return _look(MONOTONIC() // LOOK_SECONDS).get(mark, [])
+
+
+@lru_cache(maxsize=1)
+def _look(number: float) -> dict[str, list[psutil.Process]]:
+    """The look of that number: one for all people, since it reads every environment."""
+    del number
+    return processes.by_mark()
 
 
 def shares(group: Iterable[psutil.Process]) -> dict[int, int]:
@@ -35,28 +44,33 @@ def shares(group: Iterable[psutil.Process]) -> dict[int, int]:
     return {process.pid: processes.memory(process) for process in group}
 
 
-def shares_as(uid: int, group: Iterable[psutil.Process]) -> dict[int, int]:
-    """The same, told by the user whose they are: in its container the hub may not read it."""
+def shares_as(uid: int, group: Sequence[psutil.Process]) -> dict[int, int]:
+    """The same, told by the user whose they are: in its container the hub may not read it.
+
+    She may keep it from being told: then what they have in common counts in each.
+    """
     argv = (sys.executable, "-m", __name__, *(str(process.pid) for process in group))
-    _, said = accounts.run_as(uid, argv, ASK_SECONDS)
     try:
-        return {int(pid): int(size) for pid, size in parse_json(said).items()}
-    except ValueError:
-        return {}
+        sizes = restore(dict[str, int], parse_json(accounts.run_as(uid, argv, ASK_SECONDS)[1]))
+    except (OSError, ValueError):
+        sizes = {}
+    return {process.pid: sizes.get(str(process.pid), _own(process)) for process in group}
 
 
 def end_largest(group: Sequence[psutil.Process], server: int, most: int, exact: Sizes) -> str:
     """Kill the largest of these processes, but not that server, where all take more than `most` bytes.
 
-    `exact` is asked only where their own memory would be too much if they had nothing of it in common.
-    Returns what was done, for a log; nothing where nothing was.
+    Where the server alone does, none ends: it would not help. `exact` is asked only where their own memory
+    would be too much if they had nothing of it in common. Returns what to log; nothing where all is well.
     """
     if sum(map(_own, group)) <= most:
         return ""
     sizes = exact(group)
-    others = [process for process in group if process.pid != server]
-    if sum(sizes.values()) <= most or not others:
+    if sum(sizes.values()) <= most:
         return ""
+    if sizes.get(server, 0) > most:
+        return f"takes more than {most / 2**30:g} GiB in the server alone, which is not ended"
+    others = [process for process in group if process.pid != server]
     largest = max(others, key=lambda process: sizes.get(process.pid, 0))
     with contextlib.suppress(psutil.Error):
         name = largest.name()

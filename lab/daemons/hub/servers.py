@@ -50,6 +50,8 @@ class PersonServer(LocalProcessSpawner):
     """Number of the Unix user that it runs as, where the hub has users of its own."""
     account = ""
     """The name of that user."""
+    remark = ""
+    """What was said last of the memory of all that she runs."""
 
     async def start(self) -> tuple[str, int]:
         """Make her folder, give the server a token, and start it."""
@@ -115,13 +117,16 @@ class PersonServer(LocalProcessSpawner):
             status = 0
         if ran and status is not None:
             await self._end()
-        elif ran and self.mem_limit and (said := await asyncio.to_thread(self._bound_memory)):
-            self.log.warning("what %s runs %s", name, said)
+        elif ran and self.mem_limit:
+            said, self.remark = self.remark, await asyncio.to_thread(self._bound_memory)
+            if self.remark not in ("", said):
+                self.log.warning("what %s runs %s", name, self.remark)
         return status
 
     def _bound_memory(self) -> str:
         if not self.settings.accounts:
-            return memory.end_largest(memory.descendants(self.pid), self.pid, self.mem_limit, memory.shares)
+            group = memory.marked(mark_of(self.settings, self.user.name))
+            return memory.end_largest(group, self.pid, self.mem_limit, memory.shares)
         group = accounts.processes_of(self.uid)
         return memory.end_largest(group, self.pid, self.mem_limit, partial(memory.shares_as, self.uid))
 

@@ -129,6 +129,33 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
     A descendant with another service's mark is that one's, and so is what descends from it: a node that was
     started from a notebook belongs to itself.
     """
+    living, children = _living()
+    session = _session_since(leader) if leader else None
+    pids = [pid for pid, process in living.items() if _belongs(process, session, mark)]
+    for pid in pids:  # grows while it is walked: descendants of descendants
+        descended = [child for child in children.get(pid, ()) if _mark(living[child]) in ("", mark)]
+        pids += [
+            relative for relative in (*descended, *_fork_of(living[pid], living)) if relative not in pids
+        ]
+    return [living[pid] for pid in pids]
+
+
+def by_mark() -> dict[str, list[psutil.Process]]:
+    """Mark -> every living process that carries it, and what descends from one and carries none."""
+    living, children = _living()
+    marks = {pid: mark for pid, process in living.items() if (mark := _mark(process))}
+    for pid in (pids := list(marks)):  # grows while it is walked, as above
+        new = [child for child in children.get(pid, ()) if child not in marks]
+        marks.update(dict.fromkeys(new, marks[pid]))
+        pids += new
+    groups: dict[str, list[psutil.Process]] = {}
+    for pid, mark in marks.items():
+        groups.setdefault(mark, []).append(living[pid])
+    return groups
+
+
+def _living() -> tuple[dict[int, psutil.Process], dict[int, list[int]]]:
+    """This user's processes, but not this one, and the children of each."""
     own, me = os.getuid(), os.getpid()
     living: dict[int, psutil.Process] = {}
     children: dict[int, list[int]] = {}
@@ -139,14 +166,7 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
             continue
         living[process.pid] = process
         children.setdefault(info["ppid"], []).append(process.pid)
-    session = _session_since(leader) if leader else None
-    pids = [pid for pid, process in living.items() if _belongs(process, session, mark)]
-    for pid in pids:  # grows while it is walked: descendants of descendants
-        descended = [child for child in children.get(pid, ()) if _mark(living[child]) in ("", mark)]
-        pids += [
-            relative for relative in (*descended, *_fork_of(living[pid], living)) if relative not in pids
-        ]
-    return [living[pid] for pid in pids]
+    return living, children
 
 
 def _fork_of(process: psutil.Process, living: Mapping[int, psutil.Process]) -> tuple[int, ...]:

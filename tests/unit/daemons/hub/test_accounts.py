@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.daemons.hub import accounts
 from lab.daemons.hub.__main__ import keep
+from lab.daemons.hub.settings import KEPT
 from lab.errors import SetupError
+from lab.host import command
 
 NOBODYS = 987_654
 """A number that no user of a machine has."""
@@ -59,6 +64,49 @@ def test_a_user_who_is_there_is_not_made_again_and_one_that_cannot_be_made_is_an
     assert accounts.account("ann", 0, Path("/homes/ann"), fail) == "root"
     with pytest.raises(SetupError, match="UID 987654 is not unique"):
         accounts.account("ann", NOBODYS, Path("/homes/ann"), fail)
+
+
+def test_a_user_who_takes_too_long_to_make_is_an_error() -> None:
+    def hang(argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    with pytest.raises(SetupError, match="the Unix user ann: it took more than 30 s"):
+        accounts.account("ann", NOBODYS, Path("/homes/ann"), hang)
+
+
+def test_a_lower_bound_of_processes_stays() -> None:
+    lower = (64, 64)
+    code = (
+        "import os, resource; from lab.daemons.hub import accounts; "
+        f"resource.setrlimit(resource.RLIMIT_NPROC, {lower}); "
+        "os.getuid() or os.setuid(65534); "  # root alone may raise it
+        "accounts.limit(); print(resource.getrlimit(resource.RLIMIT_NPROC))"
+    )
+    argv = (sys.executable, "-c", code)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{lower}\n", "")
+
+
+def test_what_runs_as_a_person_has_none_of_the_hubs_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = command.start
+
+    def start_here(
+        argv: Sequence[str], *, user: int, group: int, extra_groups: tuple[int, ...], **options: Any
+    ) -> Any:
+        assert (user, group, extra_groups) == (NOBODYS, NOBODYS, ())
+        return start(argv, **options)
+
+    monkeypatch.setattr(command, "start", start_here)
+    for name in ("OAUTH_CLIENT_SECRET", "HOME", "TZ"):
+        monkeypatch.setenv(name, "UTC")
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    code, said = accounts.run_as(NOBODYS, (sys.executable, "-c", show), 60)
+    assert code == 0
+    ran = json.loads(said)
+    assert {name: ran.get(name) for name in ("TZ", "PATH", "PYTHONNOUSERSITE")} == {
+        "TZ": "UTC", "PATH": os.environ["PATH"], "PYTHONNOUSERSITE": "1",
+    }  # fmt: skip
+    assert ran.keys() <= {*KEPT, "PATH", "PYTHONPATH", "PYTHONNOUSERSITE", "LC_CTYPE"}  # Python adds the last
 
 
 def test_whose_a_process_is() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
-from lab.daemons.hub import memory
+from lab.daemons.hub import accounts, memory
 
 Info = namedtuple("Info", ("rss", "shared"))
 GIB = 2**30
@@ -59,14 +59,13 @@ def end_largest(group: Sequence[FakeProcess], most: int = 4 * GIB) -> str:
         ((FakeProcess(SERVER, 1), FakeProcess(1, 2), FakeProcess(2, 1)), []),
         ((FakeProcess(SERVER, 1), FakeProcess(1, 2), FakeProcess(2, 1.5)), [1]),
         ((FakeProcess(SERVER, 3), FakeProcess(1, 1), FakeProcess(2, 1.5)), [2]),
-        ((FakeProcess(SERVER, 5),), []),
         ((FakeProcess(SERVER, 1), FakeProcess(1, 9, shared=8), FakeProcess(2, 2)), []),
         ((FakeProcess(SERVER, 1), FakeProcess(1, 9, shared=8), FakeProcess(2, 2.5)), [2]),
         ((FakeProcess(SERVER, 1), *(FakeProcess(n, 2, common=1.9) for n in range(20))), []),
         ((FakeProcess(SERVER, 1), FakeProcess(1, 9, ended=True), FakeProcess(2, 1)), []),
         ((), []),
     ],
-    ids=["fits", "largest", "never the server", "nothing but it", "files", "own", "forks", "ended", "none"],
+    ids=["fits", "largest", "never the server", "files", "own", "forks", "ended", "none"],
 )
 def test_the_largest_ends_where_all_take_too_much(group: tuple[FakeProcess, ...], killed: list[int]) -> None:
     said = end_largest(group)
@@ -84,7 +83,6 @@ def test_one_that_ended_meanwhile_was_not_ended_by_the_hub(monkeypatch: pytest.M
     gone = FakeProcess(7, 5)
     monkeypatch.setattr(gone, "name", lambda: (_ for _ in ()).throw(psutil.NoSuchProcess(7)))
     assert end_largest((gone,)) == ""
-    assert memory.descendants(0x7FFFFFFE) == []
 
 
 def test_a_process_tells_the_sizes_of_those_that_live() -> None:
@@ -95,7 +93,33 @@ def test_a_process_tells_the_sizes_of_those_that_live() -> None:
     assert sizes[str(os.getpid())] > 1_000_000
 
 
-def test_what_cannot_be_told_ends_nothing() -> None:
-    group = (FakeProcess(SERVER, 1), FakeProcess(7, 5))
-    assert memory.end_largest(group, SERVER, 4 * GIB, lambda _: {}) == ""  # type: ignore[arg-type]
-    assert group[1].killed == []
+@pytest.mark.parametrize("others", [(), (FakeProcess(1, 1), FakeProcess(2, 3))])
+def test_where_the_server_alone_takes_too_much_nothing_ends(others: tuple[FakeProcess, ...]) -> None:
+    said = end_largest((FakeProcess(SERVER, 4.5), *others))
+    assert said == "takes more than 4 GiB in the server alone, which is not ended"
+    assert [process for process in others if process.killed] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "sizes"),
+    [
+        ((0, json.dumps({SERVER: GIB, 7: 2 * GIB})), {SERVER: GIB, 7: 2 * GIB}),
+        ((0, json.dumps({SERVER: GIB})), {SERVER: GIB, 7: 4 * GIB}),
+        ((None, ""), {SERVER: 2 * GIB, 7: 4 * GIB}),
+        ((-9, '{"100": 1'), {SERVER: 2 * GIB, 7: 4 * GIB}),
+        ((0, "[]"), {SERVER: 2 * GIB, 7: 4 * GIB}),
+        (OSError("no process is left"), {SERVER: 2 * GIB, 7: 4 * GIB}),
+    ],
+    ids=["all", "one", "late", "killed", "no sizes", "not started"],
+)
+def test_what_is_not_told_counts_without_its_files(
+    monkeypatch: pytest.MonkeyPatch, answer: object, sizes: dict[int, int]
+) -> None:
+    def run_as(*_: object) -> object:
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(accounts, "run_as", run_as)
+    group = (FakeProcess(SERVER, 2), FakeProcess(7, 5, shared=1))
+    assert memory.shares_as(20_000, group) == sizes  # type: ignore[arg-type]

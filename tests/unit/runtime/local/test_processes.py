@@ -229,6 +229,19 @@ def test_without_a_known_leader_the_mark_alone_decides(table: Table) -> None:
     assert table.pids(processes.members(None, SERVICE)) == {100, 101, 102}
 
 
+def test_by_mark_are_the_marked_and_what_descends_from_them_without_a_mark(table: Table) -> None:
+    fled = Entry(105, 54.0, 105, SERVICE, parent=1)
+    plain = (Entry(106, 55.0, 105, "", parent=105), Entry(107, 56.0, 105, "", parent=106))
+    other = (Entry(110, 60.0, 110, JUPYTER, parent=106), Entry(111, 61.0, 110, "", parent=110))
+    theirs, me = Entry(300, 60.0, 1, SERVICE, uid=UID + 1), Entry(os.getpid(), 60.0, 1, SERVICE)
+    table.add(*other, *plain, fled, Entry(100, 50.0, 100, SERVICE), theirs, me, Entry(201, 60.0, 200))
+    groups = processes.by_mark()
+    assert {mark: table.pids(group) for mark, group in groups.items()} == {
+        SERVICE: {100, 105, 106, 107},
+        JUPYTER: {110, 111},
+    }
+
+
 def test_the_session_of_whoever_has_the_leaders_id_now_is_not_the_services(table: Table) -> None:
     table.add(Entry(100, 900.0, 100), Entry(105, 901.0, 100, parent=100), Entry(102, 52.0, 102, SERVICE))
 
