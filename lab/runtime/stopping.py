@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.errors import StateError
-from lab.runtime import leases, lent
+from lab.runtime import leases, lent, select
 from lab.runtime.active_faults import ActiveFaults, refuse_leaving
 from lab.runtime.base import OnProgress, Runtime, host_of, ignore_progress
 from lab.runtime.lent import Loan
-from lab.runtime.select import choose, lab_name
 from lab.topology import Progress, State
 
 
@@ -48,4 +47,4 @@ def _lent(runtime: Runtime) -> Sequence[Loan]:
 
 
 def _own_lab(runtime: Runtime, loan: Loan) -> Runtime:
-    return host_of(choose(runtime.kind, lab_name(loan.lab)).view, "take the lab down", "down")
+    return host_of(select.choose(runtime.kind, select.lab_name(loan.lab)).view, "take the lab down", "down")
