@@ -15,6 +15,7 @@ from lab.runtime.compose import project
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import worker
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from tests.conftest import ROOT
 from tests.docker import needs_docker
 
 ASK_SECONDS = 60.0
@@ -54,15 +55,10 @@ def docker() -> None:
     needs_docker()
 
 
-def config(folder: Path, plan: GpuPlan, workers: int) -> dict[str, Any]:
-    """The services as Compose would start them."""
-    spec = LabSpec(gpu=plan, workers=workers)
-    state = ComposeState(spec, {}, project.files(spec), {})
-    (folder / OVERRIDE_FILE).write_text(json.dumps(project.override(state)))
-    env = folder / ENV_FILE
-    env.write_text(project.env_text(project.env(state, folder, (1000, 1000), {})))
-    named = [part for file in project.paths(state, folder) for part in ("--file", str(file))]
-    ended = subprocess.run(
+def compose_config(env: Path, *files: Path) -> subprocess.CompletedProcess[str]:
+    """`docker compose config` of files, with the variables of a file and no others of the lab's."""
+    named = [part for file in files for part in ("--file", str(file))]
+    return subprocess.run(
         ["docker", "compose", "--env-file", str(env), *named, "config", "--format", "json"],
         capture_output=True,
         text=True,
@@ -70,8 +66,24 @@ def config(folder: Path, plan: GpuPlan, workers: int) -> dict[str, Any]:
         check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith("LAB_")},
     )
+
+
+def read(env: Path, *files: Path) -> dict[str, Any]:
+    """The services that Compose reads in files."""
+    ended = compose_config(env, *files)
     assert ended.returncode == 0, ended.stderr
     services: dict[str, Any] = json.loads(ended.stdout)["services"]
+    return services
+
+
+def config(folder: Path, plan: GpuPlan, workers: int) -> dict[str, Any]:
+    """The services as Compose would start them."""
+    spec = LabSpec(gpu=plan, workers=workers)
+    state = ComposeState(spec, {}, project.files(spec), {})
+    (folder / OVERRIDE_FILE).write_text(json.dumps(project.override(state)))
+    env = folder / ENV_FILE
+    env.write_text(project.env_text(project.env(state, folder, (1000, 1000), {})))
+    services = read(env, *project.paths(state, folder))
     assert [name for name in sorted(services) if "worker" in name] == [worker(i) for i in range(workers)]
     return services
 
@@ -146,6 +158,21 @@ def test_a_shared_gpu_is_in_every_worker_and_said_to_be_shared(tmp_path: Path, w
         assert services[name]["environment"]["RAYLAB_GPU_SHARED"] == "1"
 
 
+def test_the_pages_file_for_a_shared_gpu_reaches_what_trains_on_it(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "gpus.md").read_text(), re.M | re.S)
+    (tmp_path / "shared.yaml").write_text(block)
+    (tmp_path / ENV_FILE).write_text("".join(f"LAB_WORKER_{i}_GPU={UUIDS[0]}\n" for i in range(2)))
+    page = (project.COMPOSE / "lab.yaml", project.COMPOSE / "gpu-nvidia.yaml", tmp_path / "shared.yaml")
+    services = read(tmp_path / ENV_FILE, *page)
+    shared = {
+        name: service["environment"]["RAYLAB_GPU_SHARED"]
+        for name, service in services.items()
+        if "RAYLAB_GPU_SHARED" in service.get("environment", {})
+    }
+    assert shared == dict.fromkeys(("ray-head", "jupyter", worker(0), worker(1)), "1")
+    assert [devices(services[worker(i)])[0]["device_ids"] for i in range(2)] == [[UUIDS[0]]] * 2
+
+
 @pytest.mark.parametrize("workers", WORKERS)
 def test_simulated_workers_offer_a_gpu_and_get_no_device(tmp_path: Path, workers: int) -> None:
     plan = GpuPlan(Vendor.SIMULATED, tuple(GpuAssignment(worker(i)) for i in range(workers)))
@@ -175,14 +202,6 @@ def test_workers_differ_in_nothing_but_name_and_gpu(tmp_path: Path) -> None:
 def test_plain_compose_says_which_variable_is_missing(tmp_path: Path, file: str, said: str) -> None:
     env = tmp_path / "empty.env"
     env.touch()
-    named = ["--file", str(project.COMPOSE / "lab.yaml"), "--file", str(project.COMPOSE / file)]
-    ended = subprocess.run(
-        ["docker", "compose", "--env-file", str(env), *named, "config", "--quiet"],
-        capture_output=True,
-        text=True,
-        timeout=ASK_SECONDS,
-        check=False,
-        env={name: value for name, value in os.environ.items() if not name.startswith("LAB_")},
-    )
+    ended = compose_config(env, project.COMPOSE / "lab.yaml", project.COMPOSE / file)
     assert ended.returncode != 0
     assert re.search(said, ended.stderr), ended.stderr

@@ -250,8 +250,11 @@ def test_two_labs_run_beside_each_other_on_gpus_of_their_own(
     lab: GpuBench, other: GpuBench, machine: Machine
 ) -> None:
     machine.has(*GPUS)
-    other.labctl(*UP, timeout=UP_SECONDS)
+    other.labctl(*UP, "--plain-names", timeout=UP_SECONDS)
     assert [view["planned"] for view in other.gpus()["lab"]["workers"]] == list(GPUS[2:4])
+    typed = (("exec",), ("compose", "--project-name", other.project, "exec", "-T"))
+    for words in typed:  # as docs/lessons.md has them
+        assert GPUS[3] in docker(*words, W1, "nvidia-smi", "-L")
     assert {gpu["uuid"]: gpu["lab"] for gpu in lab.gpus()["gpus"]} == {
         **dict.fromkeys(GPUS[:2], lab.name),
         **dict.fromkeys(GPUS[2:4], other.name),
