@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lab.runtime.local import processes
+
 pytest.importorskip("jupyterhub", reason="needs the group `hub`: JupyterHub is not installed")
 
 
@@ -18,7 +20,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Any:
     from lab.daemons.hub import servers
 
     monkeypatch.setattr(servers, "keeps_server", lambda *_: True)
-    server = servers.PersonServer(user=SimpleNamespace(name="ann"), mem_limit="2G")
+    server: Any = servers.PersonServer(user=SimpleNamespace(name="ann"), mem_limit="2G")
     server.settings = SimpleNamespace(accounts=False, mark="/labs/raylab:hub")
     server.registry, server.pid = None, os.getpid()
     return server
@@ -27,15 +29,20 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_what_left_the_tree_of_a_server_is_bound_too(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from lab.daemons.hub import memory
 
-    looks, bound = [], []
+    looks: list[int] = []
+    bound: list[tuple[object, ...]] = []
 
     def by_mark() -> dict[str, list[str]]:
         looks.append(1)
         return {"/labs/raylab:hub-ann": ["server", "fled"], "/labs/raylab:hub-ben": ["other"]}
 
-    monkeypatch.setattr(memory.processes, "by_mark", by_mark)
+    def end_largest(*asked: object) -> str:
+        bound.append(asked)
+        return ""
+
+    monkeypatch.setattr(processes, "by_mark", by_mark)
     monkeypatch.setattr(memory, "MONOTONIC", lambda: 1e6)
-    monkeypatch.setattr(memory, "end_largest", lambda *asked: bound.append(asked) or "")
+    monkeypatch.setattr(memory, "end_largest", end_largest)
     memory._look.cache_clear()
     for _ in range(2):
         assert asyncio.run(server.poll()) is None
