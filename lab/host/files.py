@@ -188,11 +188,32 @@ def remove(path: Path) -> None:
     """Remove a file, or what stands in its place, if there is anything. Raises SetupError."""
     try:
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            delete_tree(path)
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise SetupError(f"cannot remove {path}: {error.strerror}", "check its owner") from error
+
+
+def delete_tree(folder: Path) -> None:
+    """Delete a folder and all in it, also in folders that are read-only, such as Go's of modules.
+
+    What is written into it meanwhile is deleted in a second go. Raises OSError, also for a link to a folder.
+    """
+    if not folder.is_symlink():
+        _make_writable(folder)
+        for parent, names, _ in os.walk(folder):
+            for name in names:
+                _make_writable(Path(parent, name))
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
+
+
+def _make_writable(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # somebody else's, or gone
+        if not folder.is_symlink():
+            folder.chmod(0o700)
 
 
 def take_lock(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import time
-from itertools import chain
 from pathlib import Path
 
 from lab.errors import StateError
+from lab.host.files import delete_tree
 
 
 class Homes:
@@ -37,19 +34,7 @@ class Homes:
                 place.rename(place.with_name(f".{person}.removed-{time.time_ns()}"))
             for left in self._folder.glob(f".{person}.removed*"):
                 place = left
-                _delete(place)
+                delete_tree(place)
         except OSError as error:
             message = f"cannot delete {place}: {error.strerror or error}"
             raise StateError(message, "check the owner of all in it; then try again") from error
-
-
-def _delete(folder: Path) -> None:
-    """Delete a folder, with those in it that are read-only, such as Go's of modules. Raises OSError."""
-    for parent, names, _ in chain([(str(folder.parent), [folder.name], [""])], os.walk(folder)):
-        for path in (Path(parent, name) for name in names):
-            with contextlib.suppress(OSError):  # somebody else's, or gone
-                if not path.is_symlink():
-                    path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-    if os.path.lexists(folder):  # what was written meanwhile, or cannot be deleted
-        shutil.rmtree(folder)

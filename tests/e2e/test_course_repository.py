@@ -38,7 +38,7 @@ TRIALS, TRIAL_EPOCHS = 16, 20
 """Those of the branch `tune`, and what each of them may train at most."""
 
 PICTURES = 1
-"""Of each class. A rank needs 2.3 GB for 44 of them at once on a CPU, and the search has four ranks."""
+"""Of each class. A rank needs 2.3 GB for 44 of them at once on a CPU, and the search has two ranks."""
 
 TRAINING_SECONDS = 12 * PATIENCE
 """Six epochs of MobileNetV2 on a CPU, after packages of 10 MB: 3 minutes, 18 at a load of 100."""

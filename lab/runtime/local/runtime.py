@@ -14,7 +14,7 @@ import psutil
 
 from lab.errors import RefusedError, SetupError, StateError, WaitTimeoutError
 from lab.host import command, environment
-from lab.host.files import remove
+from lab.host.files import delete_tree, remove
 from lab.runtime import lent, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
@@ -164,7 +164,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         try:
             for entry in self._folder.iterdir():
                 if entry.name not in (LOCK, ENDING):
-                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                    delete_tree(entry) if entry.is_dir() else entry.unlink()
             (self._folder / ENDING).unlink(missing_ok=True)
             self._remove_folder()
         except OSError as error:
