@@ -21,6 +21,7 @@ from benchmarks import (
     soak,
     start,
     startup,
+    states,
     steady,
 )
 from benchmarks.checkouts import Side
@@ -34,6 +35,7 @@ PLAIN = {
     "cli": startup.cli,
     "submit": startup.submit,
     "queue": queue.run,
+    "states": states.run,
 }
 IN_TURN = {"demos": startup.demos, "start": start.run, "steady": steady.run}
 OTHERS = ("checkpoints", "recovery", "growth", "false-deaths", "soak")

@@ -25,10 +25,10 @@ from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
+    from lab.cluster.checkpoints import CheckpointInfo, JobLedger
     from lab.cluster.explain import Explanation
     from lab.cluster.health import HealthClient
     from lab.cluster.queues import Queues
-    from lab.evidence.checkpoints import CheckpointInfo, JobLedger
     from lab.evidence.ledger import History
     from lab.store import Store
 
@@ -328,7 +328,7 @@ class Lab:
 
     def ledger(self, submission_id: str) -> JobLedger:
         """The ledger of a job, read incrementally: nothing is read twice."""
-        from lab.evidence.checkpoints import JobLedger
+        from lab.cluster.checkpoints import JobLedger
 
         if submission_id not in self._ledgers:
             self._ledgers[submission_id] = JobLedger(self.store, submission_id)
@@ -340,7 +340,7 @@ class Lab:
 
     def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
         """The checkpoints in the object store, of one job or of all."""
-        from lab.evidence.checkpoints import list_checkpoints
+        from lab.cluster.checkpoints import list_checkpoints
 
         if job is not None:
             self.job(job)

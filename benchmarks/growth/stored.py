@@ -102,10 +102,11 @@ def training(seconds: int, *, each_reports: bool) -> Iterator[dict[str, object]]
     plan = {"storage_path": f"s3://{BUCKET}", "num_workers": 1, "max_failures": 3, "num_to_keep": 1}
     yield _controller("run_started", 0, 0.0, **plan, config={"steps": steps})
     for attempt, first, last, delay in ((1, 1, lost, 5.0), (2, kept + 1, steps, 10.0 + CHECKPOINT_SECONDS)):
-        yield from _beginning(attempt, first / STEPS_A_SECOND + delay, _uri(kept) if attempt == 2 else None)
+        yield from _beginning(attempt, first / STEPS_A_SECOND + delay, kept if attempt == 2 else 0)
         for step in range(first, last + 1):
             at = step / STEPS_A_SECOND + delay
-            yield from _step(attempt, step, step - first + 1, at, reports=each_reports)
+            number = step - first + 1 if each_reports else step // EVERY - (first - 1) // EVERY
+            yield from _step(attempt, step, step - first + 1, at, number, reports=each_reports)
         taken = last - first + 1 if each_reports else last // EVERY - (first - 1) // EVERY
         if attempt == 1:
             yield _controller("failure_detected", 1, at + 1, decision="RETRY", reports=taken)
@@ -113,8 +114,9 @@ def training(seconds: int, *, each_reports: bool) -> Iterator[dict[str, object]]
     yield _controller("run_finished", 2, at + 2.0, error=None)
 
 
-def _beginning(attempt: int, at: float, begun: str | None) -> Iterator[dict[str, object]]:
-    """The events of an attempt whose first step is at this time, from a checkpoint or none."""
+def _beginning(attempt: int, at: float, kept: int) -> Iterator[dict[str, object]]:
+    """The events of an attempt whose first step is at this time, from a checkpoint of a step or none."""
+    begun = _uri(kept) if kept else None
     node = f"node-{attempt}"
     yield _controller("attempt_scheduled", attempt, at - 2.0, num_workers=1)
     yield _rank("rank_ready", attempt, at - 1.5, launched_at=BEGIN + at - 1.8, service=f"ray-{node}")
@@ -125,17 +127,23 @@ def _beginning(attempt: int, at: float, begun: str | None) -> Iterator[dict[str,
     yield _rank("get_checkpoint", attempt, at - 1.1, uri=begun)
     if begun:
         yield _rank("checkpoint_loaded", attempt, at - 1.0, uri=begun, files=_files(), tensors=["b"])
-    yield _rank("weights", attempt, at - 0.9, tensors=["b" if begun else "a"])
+    state = _state(kept if begun else 0)
+    yield _rank("state_begun", attempt, at - 0.9, optimizer=0, steps=0, gradients=True, state=state)
 
 
-def _step(attempt: int, step: int, done: int, at: float, *, reports: bool) -> Iterator[dict[str, object]]:
+def _step(
+    attempt: int, step: int, done: int, at: float, number: int, *, reports: bool
+) -> Iterator[dict[str, object]]:
     """The events of one step, which reports, or is one of those that are recorded together."""
     uri = _uri(step) if step % EVERY == 0 else None
     metrics = {"step": step, "loss": 1 / step}
     if uri:
-        yield _rank("checkpoint_saved", attempt, at, uri=uri, files=_files(), metrics=metrics)
+        both = {"report": number, "metrics": metrics}
+        yield _rank("state_handed", attempt, at, handed=True, state=_state(step), changed=[], **both)
+        yield _rank("checkpoint_saved", attempt, at, uri=uri, files=_files(), **both)
     if uri or reports:
-        yield _rank("report", attempt, at, metrics=metrics, checkpoint=uri, optimizer_steps=done)
+        said = {"metrics": metrics, "optimizer_steps": done, "report": number}
+        yield _rank("report", attempt, at, checkpoint=uri, **said)
     if uri:
         yield _controller("checkpoint_committed", attempt, at, uri=uri, metrics=metrics)
     if not reports and step % TOGETHER == 0:
@@ -146,6 +154,10 @@ def _step(attempt: int, step: int, done: int, at: float, *, reports: bool) -> It
 
 def _uri(step: int) -> str:
     return f"s3://{BUCKET}/{RUN}/checkpoint_{step:09d}"
+
+
+def _state(step: int) -> dict[str, object]:
+    return {"tensors": {"0.weight": f"x{step:016x}:4"}, "order": [["0.weight"]]}
 
 
 def _files() -> dict[str, object]:

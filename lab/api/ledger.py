@@ -14,14 +14,17 @@ from typing import Annotated, cast, get_type_hints
 
 from lab.api.ledger_fields import (
     Amounts,
+    DigestOf,
+    Digests,
     Facts,
-    Fingerprints,
     Flag,
     Integer,
+    Integers,
     Kept,
     Milliseconds,
     Names,
     Ranks,
+    RankState,
     Real,
     SavedFiles,
     Text,
@@ -85,6 +88,8 @@ class RunStarted(Payload, event="run_started"):
 
     storage_path: Text
     num_workers: Ranks
+    trial: Text
+    """Id of the trial of Ray Tune that it is of."""
     replica_groups: Flag
     """Each rank is replaced alone (torchft)."""
     resources_per_worker: Amounts
@@ -155,6 +160,12 @@ class RunFinished(Payload, event="run_finished"):
     """Empty if there was none."""
 
 
+class TrialStopped(Payload, event="trial_stopped"):
+    """Ray Tune ends a trial: its scheduler has decided so, or it is over anyway."""
+
+    trial: Text
+
+
 class RankGivenUp(_WithWorkers, event="rank_given_up"):
     """A lost rank is to be replaced; the others train on."""
 
@@ -171,8 +182,6 @@ class RankReady(Payload, event="rank_ready"):
 
     launched_at: Real
     """Time at which Ray began to start it, in seconds since the epoch."""
-    service: Text
-    """The lab's service, or the pod, that it runs in."""
 
 
 class FunctionStarted(Payload, event="function_started"):
@@ -187,19 +196,43 @@ class CheckpointGiven(Payload, event="get_checkpoint"):
 
 
 class CheckpointLoaded(Payload, event="checkpoint_loaded"):
-    """Files were read from a checkpoint."""
+    """Files were read from a checkpoint, or could not be."""
 
     uri: Text
     files: SavedFiles
-    tensors: Fingerprints
+    tensors: Digests
+    error: Text
 
 
-class FirstWeights(Payload, event="weights"):
-    """Parameters right before the first step of an optimizer."""
+class StateBegun(Payload, event="state_begun"):
+    """The state before a step that does not begin with what the one before it has left."""
 
-    tensors: Fingerprints
-    why: Text
-    """Reason for which they were not looked at."""
+    state: RankState
+    optimizer: Whole
+    """The number of the one that makes the step."""
+    steps: Whole
+    """Steps with gradients in this process before it."""
+    gradients: Flag
+    """The step had gradients."""
+    loaded: DigestOf
+    """What was loaded into tensors that are something else by now."""
+    rounds: Whole
+    planned: Whole
+    """Rounds of boosted trees so far, and those that the training is to add."""
+
+
+class StateHanded(WithMetrics, event="state_handed"):
+    """The state at a report, which may not have returned any more."""
+
+    state: RankState
+    report: Whole
+    """Number of the report in its process, from 1."""
+    handed: Flag
+    """A checkpoint came with it."""
+    changed: Integers
+    """Optimizers whose parameters are not those that their last step has left, before the first report."""
+    seconds: Real
+    """Time that it took to look."""
 
 
 class CheckpointSaved(WithMetrics, event="checkpoint_saved"):
@@ -207,6 +240,10 @@ class CheckpointSaved(WithMetrics, event="checkpoint_saved"):
 
     uri: Text
     files: SavedFiles
+    report: Whole
+    """Number of the report that they came with."""
+    sizes: Integers
+    """Of the tensors in them, in bytes."""
 
 
 class Reported(WithMetrics, event="report"):
@@ -214,8 +251,16 @@ class Reported(WithMetrics, event="report"):
 
     checkpoint: Text
     """URI of the checkpoint that came with it."""
+    handed: Flag
+    """A checkpoint came with it, be it still on its way."""
+    report: Whole
+    """Its number in this process, from 1."""
     optimizer_steps: Whole
-    """Steps in this process so far."""
+    """Steps with gradients in this process so far."""
+    empty_steps: Whole
+    """Steps without."""
+    rounds: Whole
+    """Rounds of boosted trees so far, those that were loaded among them."""
 
 
 class StepsTaken(Payload, event="steps"):
@@ -286,7 +331,7 @@ class StateGiven(Payload, event="state_given"):
 
     step: Whole
     sha256: Text
-    tensors: Fingerprints
+    tensors: Digests
     source: Text
     """The node that kept it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from lab.api.base import Number
@@ -18,6 +18,8 @@ class Worker:
     """Empty if unknown."""
     pid: int | None
     """Its process on that node."""
+    service: str = ""
+    """The lab's service, or the pod, that the node is; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,45 @@ class SavedFile:
     """Bytes."""
 
 
+@dataclass(frozen=True)
+class LiveState:
+    """The state of a rank, each tensor by its key: parameters of optimizers, the rest of their modules,
+    trees."""
+
+    tensors: Mapping[str, str]
+    """Digests."""
+    order: tuple[tuple[str, ...], ...] = ()
+    """Keys of the parameters of each optimizer, in its order."""
+    halves: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Digests of a parameter in half precision: rounded, or of one that is looked at before a step, in
+    those that hold it without rounding."""
+    moments: Mapping[str, str] = field(default_factory=dict)
+    """Number of an optimizer -> digest of its own state; an empty text where it has none."""
+    counters: Mapping[str, Number] = field(default_factory=dict)
+    """The numbers in buffers that count."""
+    sharded: bool = False
+    """Each rank has a part of it."""
+    why: str = ""
+    """Reason for which it was not looked at."""
+
+
+def _state(value: object) -> LiveState:
+    known = mapping(value)
+    return LiveState(
+        _digests(known.get("tensors")),
+        _order(known.get("order")),
+        _many_digests(known.get("halves")),
+        _digests(known.get("moments")),
+        _amounts(known.get("counters")),
+        is_true(known.get("sharded")),
+        words(known.get("why")),
+    )
+
+
 def _workers(value: object) -> Mapping[int, Worker]:
     rows = [mapping(row) for row in value] if isinstance(value, list) else []
     return {
-        rank: Worker(words(row.get("node_id")), integer(row.get("pid")))
+        rank: Worker(words(row.get("node_id")), integer(row.get("pid")), words(row.get("service")))
         for row in rows
         if (rank := integer(row.get("rank"))) is not None
     }
@@ -52,6 +89,22 @@ def _ranks(value: object) -> tuple[int | None, int | None]:
 
 def _amounts(value: object) -> Mapping[str, Number]:
     return {str(name): n for name, amount in mapping(value).items() if (n := number(amount)) is not None}
+
+
+def _digests(value: object) -> Mapping[str, str]:
+    return {str(key): digest for key, digest in mapping(value).items() if isinstance(digest, str)}
+
+
+def _many_digests(value: object) -> Mapping[str, frozenset[str]]:
+    return {str(key): known for key, row in mapping(value).items() if (known := texts(row)) is not None}
+
+
+def _order(value: object) -> tuple[tuple[str, ...], ...]:
+    return (
+        tuple(tuple(map(str, row)) for row in value if isinstance(row, list))
+        if isinstance(value, list)
+        else ()
+    )
 
 
 def _names(value: object) -> tuple[str, ...] | None:
@@ -84,5 +137,9 @@ Workers: TypeAlias = Annotated[Mapping[int, Worker], _workers]
 """By rank."""
 SavedFiles: TypeAlias = Annotated[Mapping[str, SavedFile] | None, _files]
 """Path relative to the checkpoint -> the file; None where it is not known."""
-Fingerprints: TypeAlias = Annotated[frozenset[str] | None, texts]
+Digests: TypeAlias = Annotated[frozenset[str] | None, texts]
 """Of tensors; None where they were not looked at."""
+DigestOf: TypeAlias = Annotated[Mapping[str, str], _digests]
+"""Key of a tensor -> its digest."""
+RankState: TypeAlias = Annotated[LiveState, _state]
+Integers: TypeAlias = Annotated[tuple[Number, ...] | None, numbers]

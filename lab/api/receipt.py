@@ -24,12 +24,14 @@ class Verdict(str, Enum):
     NOT_VERIFIED = "not-verified"
     AS_EXPECTED = "as-expected"
     """The outcome that the fault should have came about, and nothing had to resume."""
+    RESUMED = "resumed"
+    """All but the state, which could not be compared, shows that training went on from its checkpoint."""
     RECOVERED = "recovered"
 
     @property
     def good(self) -> bool:
-        """True if what should happen after such a fault did happen."""
-        return self in (Verdict.AS_EXPECTED, Verdict.RECOVERED)
+        """True if what should happen after such a fault did happen, as far as could be compared."""
+        return self in (Verdict.AS_EXPECTED, Verdict.RESUMED, Verdict.RECOVERED)
 
 
 class Described:
@@ -225,7 +227,19 @@ class CheckDocument(Described):
     passed: bool
     skipped: bool = field(default=False, kw_only=True)
     """True where nobody could be asked, by design: neither passed nor failed."""
+    known: bool = field(default=True, kw_only=True)
+    """False where evidence is missing: neither passed nor wrong."""
     detail: str
+
+
+@dataclass(frozen=True)
+class DifferenceDocument(Described):
+    """A value that two runs do not share."""
+
+    metric: str
+    epoch: Number
+    relative: Number | None
+    """To the larger of both values; None where one of them is no number."""
 
 
 @dataclass(frozen=True)
@@ -243,6 +257,8 @@ class CurvesDocument(Described):
     detail: str
     metrics: Mapping[str, tuple[tuple[Number, Number | None, Number | None], ...]]
     """Metric -> (epoch, value of the job, value of the control run); None for what is no number."""
+    first: DifferenceDocument | None = None
+    """The first difference beyond the tolerance."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +270,16 @@ class ControlDocument(Described):
     weights: Literal["equal", "different", "unknown"]
     detail: str
     curves: CurvesDocument
+
+
+@dataclass(frozen=True)
+class OtherRun(Described):
+    """A run of the job that the fault was not aimed at."""
+
+    run: str
+    verdict: Verdict | None
+    """None for one that the fault did not hit."""
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,3 +328,5 @@ class ReceiptDocument(Described):
     """Evidence that could not be read."""
     control: ControlDocument | None
     """None when it was not asked for."""
+    others: tuple[OtherRun, ...] = ()
+    """The other runs of the job, such as trials and validations."""

@@ -260,9 +260,10 @@ class ShownPlacement(TypedDict):
 
 
 class ShownCheckpoint(TypedDict):
-    """One checkpoint; `files` is their number."""
+    """One checkpoint; `files` is their number. Of one that is not `in_store` its ledger tells, alone."""
 
     uri: str
+    in_store: bool
     run: str
     job: str | None
     name: str

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from lab.api.lesson import ResultDocument
     from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.api import Node
+    from lab.cluster.checkpoints import CheckpointInfo
     from lab.cluster.explain import Explanation
     from lab.cluster.jobs import Job
     from lab.cluster.placement import Placement
     from lab.cluster.recipes import Recipe
     from lab.datasets import Dataset
-    from lab.evidence.checkpoints import CheckpointInfo
     from lab.evidence.receipt import FaultRecord
     from lab.faults import FaultKind
     from lab.flows.doctor.pinning import WorkerView
@@ -180,7 +180,8 @@ def placement(item: Placement) -> shown.ShownPlacement:
 def checkpoint(item: CheckpointInfo) -> shown.ShownCheckpoint:
     """One checkpoint. Size in bytes, time in seconds since the epoch."""
     return {
-        "uri": item.uri, "run": item.run, "job": item.job, "name": item.name, "epoch": item.epoch,
+        "uri": item.uri, "in_store": item.in_store, "run": item.run, "job": item.job,
+        "name": item.name, "epoch": item.epoch,
         "files": len(item.files), "size": item.size, "modified": format.epoch_seconds(item.modified),
         "sha256": item.sha256,
     }  # fmt: skip

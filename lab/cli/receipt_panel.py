@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lab.cli import format
 from lab.cli.live import after
 from lab.cli.output import PANEL_WIDTH, Output, encodable
-from lab.evidence.labels import HEADLINES, moment_label
+from lab.evidence.labels import moment_label
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.panel import Panel
     from rich.table import Table
 
-    from lab.api.receipt import AttemptDocument, CheckDocument, ReceiptDocument
+    from lab.api.receipt import AttemptDocument, CheckDocument, OtherRun, ReceiptDocument
 
 COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
 """Tone of a headline -> colour."""
@@ -43,11 +43,11 @@ def panel(receipt: ReceiptDocument, *, unicode: bool) -> Panel:
     from rich.panel import Panel
     from rich.text import Text
 
-    from lab.evidence.receipt import headline
+    from lab.evidence.receipt import words
 
-    words = HEADLINES[headline(receipt)]
-    colour = COLOURS[words.tone]
-    head = Text.assemble((words.word, f"bold {colour}"), f"  {words.short}")
+    summary = words(receipt)
+    colour = COLOURS[summary.tone]
+    head = Text.assemble((summary.word, f"bold {colour}"), f"  {summary.short}")
     parts: list[RenderableType] = [head]
     if receipt.reason:
         parts.append(Text(receipt.reason))
@@ -57,6 +57,7 @@ def panel(receipt: ReceiptDocument, *, unicode: bool) -> Panel:
         ("Where they went", _breakdown(receipt.breakdown or {})),
         ("Checks", _checks(receipt.checks, unicode)),
         ("Attempts", _attempts(receipt.attempts, unicode)),
+        ("Other runs of the job", _others(receipt.others)),
         ("Problems", _problems(receipt.problems)),
     ):
         if body is not None:
@@ -86,6 +87,8 @@ def _facts(receipt: ReceiptDocument) -> Table:
     grid.add_row("fault", f"{fault.kind} {fault.target} at {when}{until}")
     grid.add_row("expected", receipt.expected.text)
     grid.add_row("job", f"{job.submission_id} {job.status}".strip())
+    if receipt.others:
+        grid.add_row("run", receipt.run or "unknown")
     if job.resubmitted_as:
         why = (
             "preempted"
@@ -159,9 +162,11 @@ def _checks(checks: Sequence[CheckDocument], unicode: bool) -> Table | None:
     if not checks:
         return None
     grid = _grid(4, 22, None)
-    good, bad, skipped = ("✓", "✗", "–") if unicode else ("ok", "FAIL", "skip")
+    good, bad, open_, skipped = ("✓", "✗", "?", "–") if unicode else ("ok", "FAIL", "?", "skip")
     for check in checks:
         mark = Text(good, style="green") if check.passed else Text(bad, style="bold red")
+        if not check.known and not check.passed:
+            mark = Text(open_, style="yellow")
         if check.skipped:
             mark = Text(skipped, style="dim")
         mark.justify = "right"
@@ -180,6 +185,16 @@ def _attempts(attempts: Sequence[AttemptDocument], unicode: bool) -> Table | Non
         began, ended = attempt.started_at, attempt.ended_at
         lasted = format.seconds(ended - began) if began is not None and ended is not None else ""
         grid.add_row(f"{attempt.attempt:>4}", ", ".join(attempt.nodes), span, lasted)
+    return grid
+
+
+def _others(others: Sequence[OtherRun]) -> Table | None:
+    if not others:
+        return None
+    grid = _grid(None, None)
+    for other in others:
+        verdict = f"{other.verdict.value}: " if other.verdict is not None else ""
+        grid.add_row(other.run, f"{verdict}{other.reason}")
     return grid
 
 

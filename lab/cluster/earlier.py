@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from lab.api.ledger import RunFinished
+from lab.cluster.checkpoints import ledgers
 from lab.cluster.jobs import EARLIER, INTERACTIVE, Job
-from lab.evidence.checkpoints import ledgers
 from lab.evidence.ledger import Event, of_kind, parse_events
 from lab.store import Store, StoredObject
 from lab.topology import LEDGER_PREFIX

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.cluster.api import Node, RayApi
+from lab.cluster.checkpoints import JobLedger, ledgers
 from lab.cluster.earlier import earlier_jobs
 from lab.cluster.jobs import Job, Jobs
 from lab.errors import NotFoundError, StoreError
-from lab.evidence.checkpoints import JobLedger, ledgers
 from lab.evidence.ledger import History
 from lab.store import Store
 

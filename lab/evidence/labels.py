@@ -60,6 +60,16 @@ HEADLINES: Mapping[str, Headline] = {
         "It went on from the state in a neighbour's memory. Every check passed.",
         "RECOVERED", "training went on from a neighbour's memory",
     ),
+    "recovered, not equal": Headline(
+        "good", "✔", "Training recovered, but not as if nothing had happened",
+        "It went on from its checkpoint. Its metrics are not those of the undisturbed run.",
+        "RECOVERED", "but not equal to the undisturbed run",
+    ),
+    "resumed": Headline(
+        "good", "✔", "Training resumed, its weights were not compared",
+        "It went on behind its checkpoint. There was no state that could be compared.",
+        "RESUMED", "weights not compared",
+    ),
     "as-expected": Headline(
         "good", "✔", "It went as it should",
         "Nothing had to resume: the fault had exactly the outcome that it should have.",

@@ -33,6 +33,8 @@ class LoggedFault:
     store_refusals: int = 0
     slowest_read: float = 0.0
     """These two are of a fault of the store; see FaultRecord."""
+    run: str = ""
+    """The run that it was aimed at, of several in a job."""
 
 
 class FaultLog:

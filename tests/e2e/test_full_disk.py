@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lab.cluster.checkpoints import stored_manifest
 from lab.errors import StoreError
-from lab.evidence.checkpoints import stored_manifest
 from lab.services import STORE
 from tests.e2e.harness import PATIENCE, Bench
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import PATIENCE, Bench
-from tests.e2e.receipts import WEIGHTS, assert_recovered, assert_valid
+from tests.e2e.receipts import STATE, assert_recovered, assert_valid
 
 VERDICT = 10
 TIMEOUT = 7
@@ -51,7 +51,7 @@ def test_a_script_that_starts_from_scratch_is_exposed_although_its_job_succeeds(
     ("script", "key", "last", "skipped"),
     [
         pytest.param("resumes.py", "epoch", 18, (), marks=pytest.mark.long),
-        ("step_based.py", "step", 450, (WEIGHTS,)),
+        ("step_based.py", "step", 450, (STATE,)),
     ],
 )
 def test_a_script_that_resumes_is_recognised_without_knowing_labctl(

@@ -33,7 +33,7 @@ from tests.e2e.receipts import assert_valid
 from tests.e2e.truths_table import write_verdicts
 from tests.waiting import eventually
 
-GOOD = ("recovered", "as-expected")
+GOOD = ("recovered", "resumed", "as-expected")
 EPOCHS = 40
 STRIKE = 6
 """The fault comes once a training has reported this epoch, or all have that share it."""

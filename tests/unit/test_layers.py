@@ -44,6 +44,7 @@ PROBE = (
     ("raylab_compat", "raylab_health"),
     ("raylab_forks",),
     ("raylab_faults",),
+    ("raylab_survivors",),
     ("raylab_ledger",),
     ("raylab_liveness",),
     ("raylab_patches",),

@@ -9,7 +9,7 @@ import click
 
 from lab.api.base import plain
 from lab.cli import receipt_panel, render, values
-from lab.cli.commands.faults import judge, warn_of_broken
+from lab.cli.commands.faults import judge, strict_option, warn_of_broken
 from lab.cli.commands.gpus import gpu_options
 from lab.cli.commands.lab import prepare
 from lab.cli.complete import fault_names
@@ -42,6 +42,7 @@ MAX_EPOCHS = 1000
     "--control/--no-control", default=True,
     help="Train once more without a fault and compare the weights, or do not. [default: control]",
 )  # fmt: skip
+@strict_option
 @pass_app
 def demo(
     app: App,
@@ -51,11 +52,12 @@ def demo(
     epochs: int | None,
     down: bool,
     control: bool,
+    strict: bool,
 ) -> None:
     """Start the lab, train, lose a node, and prove the recovery.
 
-    Exits with 0 only when the verdict is `recovered` or `as-expected` and the undisturbed run did not fail.
-    With --json, stdout has two documents, one per line: how the demo went, and
+    Exits with 0 only when the verdict is `recovered`, `resumed` or `as-expected` and the undisturbed run did
+    not fail; see --strict. With --json, stdout has two documents, one per line: how the demo went, and
     last the receipt. JupyterLab is started last, and installed first if it is missing; --down
     leaves it out.
     """
@@ -78,7 +80,7 @@ def demo(
         _show(app, result, "" if down else dashboard(lab), down=down)
         if not down:
             _start_the_rest(app, lab)
-        judge(app, result.receipt)
+        judge(app, result.receipt, strict=strict)
         if result.problem is not None:
             app.fail(result.problem)
     finally:

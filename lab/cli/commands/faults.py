@@ -15,6 +15,7 @@ from lab.cli.live import ProgressLines, Story
 from lab.errors import ServiceError, UsageError, VerdictError
 
 if TYPE_CHECKING:
+    from lab.api.receipt import ReceiptDocument
     from lab.evidence.receipt import Receipt
     from lab.flows.recovery import FaultRequest, Outcome
     from lab.lab import Lab
@@ -24,11 +25,22 @@ NOT_WHOLE = {
     "as-expected, lab not whole": "training went as it should, but the lab is not whole",
 }
 """Headline of a receipt (see lab.evidence.receipt.headline) -> what is wrong."""
+NOT_STRICT = {
+    "resumed": "training resumed, but its state was not compared",
+    "recovered, not equal": "training recovered, but not as if nothing had happened",
+}
+"""Headline of a good receipt -> what it leaves open."""
 MAX_EPOCH = 10_000_000
 
 control_option = click.option(
     "--control/--no-control", default=False,
     help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
+)  # fmt: skip
+
+strict_option = click.option(
+    "--strict", is_flag=True,
+    help="Exit with 10, too, where the state could not be compared (`resumed`), or where the training "
+    "differs from its control run.",
 )  # fmt: skip
 
 
@@ -104,6 +116,7 @@ def _list(app: App) -> None:
     help="Refuse a node on which a job of another namespace is running too.",
 )  # fmt: skip
 @control_option
+@strict_option
 @click.option(
     "--list", "listing", is_flag=True,
     help="Break nothing: list the faults, what -p can set, and what should happen after each.",
@@ -125,6 +138,7 @@ def fault_inject(
     leave_down: bool,
     spare_others: bool,
     control: bool,
+    strict: bool,
     listing: bool,
     **place: str | None,
 ) -> None:
@@ -133,9 +147,10 @@ def fault_inject(
     Breaks a node, a training process, a checkpoint, the object store, or the head. With --runtime kubernetes
     it breaks a pod of a cluster, through kubectl, and reads the recovery from the ledger of its job.
 
-    Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --detach it exits
-    with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included;
-    with --leave-down the node stays down, as after `docker stop`, until `labctl restart` or `labctl up`.
+    Exits with 0 only when the verdict is `recovered`, `resumed` or `as-expected`, else with 10; see --strict.
+    With --detach it exits with 0 once the fault has been injected and undone. The fault is undone whatever
+    happens, Ctrl-C included; with --leave-down the node stays down, as after `docker stop`, until
+    `labctl restart` or `labctl up`.
     """
     from lab.flows.recovery import FaultRequest, inject, inject_and_repeat
 
@@ -169,7 +184,7 @@ def fault_inject(
         )
     lab = open_lab(app, LedgerPlace.of(**place))
     if lab.view.person:
-        _ask_gateway(app, lab, request, wait=not detach, control=control)
+        _ask_gateway(app, lab, request, wait=not detach, control=control, strict=strict)
         return
     with Story(app.out) as story:
         if control:
@@ -181,10 +196,12 @@ def fault_inject(
         return
     if not app.out.as_json(outcome.receipt.to_json()):
         receipt_panel.show(app.out, outcome.receipt.document())
-    judge(app, outcome.receipt)
+    judge(app, outcome.receipt, strict=strict)
 
 
-def _ask_gateway(app: App, lab: Lab, request: FaultRequest, *, wait: bool, control: bool) -> None:
+def _ask_gateway(
+    app: App, lab: Lab, request: FaultRequest, *, wait: bool, control: bool, strict: bool
+) -> None:
     """A person of a class has its gateway inject the fault; what labctl says there is said here."""
     from lab.flows.recovery.asked import ask
 
@@ -199,6 +216,8 @@ def _ask_gateway(app: App, lab: Lab, request: FaultRequest, *, wait: bool, contr
         app.out.line(f"{request.kind} {asked.node}: {again}")
     if asked.code:
         raise click.exceptions.Exit(asked.code)
+    if asked.receipt is not None and strict:
+        _be_strict(app, asked.receipt)
 
 
 @click.command(cls=LabCommand)
@@ -259,14 +278,25 @@ def _not_waited(app: App, outcome: Outcome) -> None:
     app.out.note("to see what became of the job: labctl jobs")
 
 
-def judge(app: App, receipt: Receipt) -> None:
-    """Exit with 10 unless the receipt says what should have happened."""
+def judge(app: App, receipt: Receipt, *, strict: bool = False) -> None:
+    """Exit with 10 unless the receipt says what should have happened; with `strict`, if it leaves anything
+    open."""
     from lab.evidence.receipt import headline
 
+    document = receipt.document()
     if not receipt.survived:
         other = f"recovery was not proven: {receipt.verdict.value}"
-        wrong = NOT_WHOLE.get(headline(receipt.document()), other)
+        wrong = NOT_WHOLE.get(headline(document), other)
         app.fail(VerdictError(wrong, receipt.reason or "the receipt says which check failed"))
+    elif strict:
+        _be_strict(app, document)
+
+
+def _be_strict(app: App, receipt: ReceiptDocument) -> None:
+    from lab.evidence.receipt import headline, words
+
+    if opened := NOT_STRICT.get(headline(receipt)):
+        app.fail(VerdictError(f"--strict: {opened}", words(receipt).short))
 
 
 COMMANDS = (fault_inject, heal)

@@ -206,7 +206,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
 def stored(lab: Lab) -> str:
     """Name what --volumes would delete, and how much, as far as the object store can be asked."""
     try:
-        checkpoints = lab.checkpoints(None)
+        checkpoints = [checkpoint for checkpoint in lab.checkpoints(None) if checkpoint.in_store]
     except LabError:
         return "every stored object (nobody knows how many: the object store does not answer)"
     amount = format.size(sum(c.size for c in checkpoints))

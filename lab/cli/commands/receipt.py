@@ -6,20 +6,21 @@ import click
 
 from lab.cli import receipt_panel, values
 from lab.cli.clusters import LedgerPlace, ledger_options
-from lab.cli.commands.faults import judge
+from lab.cli.commands.faults import judge, strict_option
 from lab.cli.context import App, LabCommand, pass_app
 
 
 @click.command(cls=LabCommand)
 @click.argument("job", type=values.Text(), help="The submission id; of a RayJob its status.jobId.")
+@strict_option
 @ledger_options(required=True)
 @pass_app
-def receipt(app: App, /, job: str, **options: str | None) -> None:
+def receipt(app: App, /, job: str, strict: bool, **options: str | None) -> None:
     """Judge a job of any cluster from its ledger alone.
 
     Judges the newest fault on record, as `fault-inject --runtime kubernetes` leaves it, else the last failure
     that Ray Train noticed. A question without evidence is marked as skipped. Writes nothing; exits
-    with 0 only when the verdict is `recovered` or `as-expected`, else with 10.
+    with 0 only when the verdict is `recovered`, `resumed` or `as-expected`, else with 10; see --strict.
     """
     from lab.flows.recovery.outside import judge_from_ledger
 
@@ -27,7 +28,7 @@ def receipt(app: App, /, job: str, **options: str | None) -> None:
     judged = judge_from_ledger(place.store(), place.storage, job)
     if not app.out.as_json(judged.to_json()):
         receipt_panel.show(app.out, judged.document())
-    judge(app, judged)
+    judge(app, judged, strict=strict)
 
 
 COMMANDS = (receipt,)

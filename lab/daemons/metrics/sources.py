@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.cluster.api import Node, RayApi
+from lab.cluster.checkpoints import JobLedger
 from lab.cluster.jobs import INTERACTIVE, Job, Jobs
-from lab.evidence.checkpoints import JobLedger
 from lab.evidence.ledger import Number, Run, number
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
 from lab.host.clock import MONOTONIC, Clock

@@ -9,12 +9,12 @@ from dataclasses import replace
 from lab.api.ledger import CheckpointCommitted
 from lab.cluster.allocation import Snapshot, holdings, read, waiting
 from lab.cluster.api import Node, RayApi
+from lab.cluster.checkpoints import JobLedger
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.node_sizes import NodeSizes
 from lab.cluster.submission import Submission
 from lab.daemons.queue.steering import Look
 from lab.errors import NotFoundError
-from lab.evidence.checkpoints import JobLedger
 from lab.evidence.ledger import of_kind
 from lab.store import Store
 

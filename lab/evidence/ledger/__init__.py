@@ -10,6 +10,7 @@ from lab.api.lenient import number
 from lab.evidence.ledger.counts import began, in_steps, warm_up
 from lab.evidence.ledger.epochs import epochs_of
 from lab.evidence.ledger.events import Event, in_order, of_kind, parse_events
+from lab.evidence.ledger.fields import COUNTED, ROUND
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
 from lab.evidence.ledger.model import (
     CommittedCheckpoint,
@@ -20,13 +21,15 @@ from lab.evidence.ledger.model import (
     Report,
     Run,
     RunAttempt,
-    Weights,
+    State,
     manifest_sha256,
 )
 from lab.evidence.ledger.steps import Gap, Healing, Process, RecordedSteps, Stretch, steps_of
 
 __all__ = [
+    "COUNTED",
     "EPOCH_KEYS",
+    "ROUND",
     "STEP_KEYS",
     "CommittedCheckpoint",
     "Event",
@@ -43,8 +46,8 @@ __all__ = [
     "Report",
     "Run",
     "RunAttempt",
+    "State",
     "Stretch",
-    "Weights",
     "began",
     "epochs_of",
     "in_order",

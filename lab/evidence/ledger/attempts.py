@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
+from typing import TypeVar
 
 from lab.api.base import Number
 from lab.api.ledger import (
@@ -14,7 +15,6 @@ from lab.api.ledger import (
     CheckpointGiven,
     CheckpointLoaded,
     FailureDetected,
-    FirstWeights,
     FitEnded,
     FunctionStarted,
     RankGivenUp,
@@ -22,7 +22,9 @@ from lab.api.ledger import (
     RankReplaced,
     Reported,
     Resized,
+    StateBegun,
     StateGiven,
+    StateHanded,
     TakenUp,
     TrainingStarted,
     WithMetrics,
@@ -36,15 +38,19 @@ from lab.evidence.ledger.model import (
     Replacement,
     Report,
     RunAttempt,
-    Weights,
+    State,
 )
 
+V = TypeVar("V")
 
-def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool, steps: bool) -> RunAttempt:
+
+def attempt_of(
+    n: int, events: Sequence[Event], key: str | None, *, groups: bool, steps: bool, reached: Number | None
+) -> RunAttempt:
     """Return attempt `n` of the run that has these events, whose progress is the metric `key`.
 
     `groups`: any rank may report, and an attempt goes on after the loss of one. `steps`: those of optimizers
-    are counted.
+    are counted. `reached`: the progress of the newest checkpoint before it.
     """
     mine = [e for e in events if e.attempt == n]
     kinds = Kinds(mine)
@@ -55,7 +61,7 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool
         last = failures[-1] if failures and ended is not None else None
         failed = None if last is None or any(r.given_up_at >= last for r in replacements) else last
     over = min((at for at in (failed, ended) if at is not None), default=inf)
-    reports = [(rank, _report(e.at, said, key, steps)) for rank, e, said in kinds.of_ranks(Reported)]
+    reports = _reports(kinds, key, steps, reached)
     placed = [*kinds.all(AttemptStarted)[:1], *kinds.all(RankReplaced)]
     workers = {rank: worker for _, said in placed for rank, worker in said.workers.items()}
     return RunAttempt(
@@ -71,7 +77,7 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool
             CheckpointRequest(e.at, rank, said.uri) for rank, e, said in kinds.of_ranks(CheckpointGiven)
         ),
         loads=tuple(
-            Load(e.at, rank, said.uri, manifest_of(said.files), said.tensors)
+            Load(e.at, rank, said.uri, manifest_of(said.files), said.tensors, said.error or "")
             for rank, e, said in kinds.of_ranks(CheckpointLoaded)
             if said.uri is not None
         ),
@@ -81,14 +87,12 @@ def attempt_of(n: int, events: Sequence[Event], key: str | None, *, groups: bool
             rank: said.launched_at for rank, _, said in kinds.of_ranks(RankReady) if said.launched_at
         },
         ready_at=kinds.first_of_ranks(RankReady),
-        services={rank: said.service for rank, _, said in kinds.of_ranks(RankReady) if said.service},
+        services={rank: worker.service for rank, worker in workers.items() if worker.service},
         function_started_at=kinds.first_of_ranks(FunctionStarted),
         resized_at=kinds.first(Resized),
-        by_rank={
-            rank: tuple(report for other, report in reports if other == rank)
-            for rank in sorted({rank for rank, _ in reports})
-        },
-        weights=_weights(kinds.of_ranks(FirstWeights)),
+        by_rank=_by_rank(reports),
+        begun=_by_rank((rank, _begun(e.at, said)) for rank, e, said in kinds.of_ranks(StateBegun)),
+        handed=_by_rank((rank, _handed(e.at, said, key)) for rank, e, said in kinds.of_ranks(StateHanded)),
         writers=frozenset(e.rank for e in mine if e.rank is not None),
         taken_up=_taken_up(kinds),
         heard_at=max((e.at for e in mine if e.rank == 0), default=None),
@@ -105,21 +109,46 @@ def _furthest(kinds: Kinds, key: str | None, over: float) -> Number | None:
     return max((progress for progress in reached if progress is not None), default=None)
 
 
-def _report(at: float, said: Reported, key: str | None, steps: bool) -> Report:
-    trained = not steps or said.optimizer_steps != 0
-    return Report(at, progress_of(said, key), said.metrics, said.checkpoint, said.optimizer_steps, trained)
+def _reports(kinds: Kinds, key: str | None, steps: bool, reached: Number | None) -> list[tuple[int, Report]]:
+    """Return the reports of all ranks.
+
+    One before the first step is an evaluation if no rank handed a checkpoint over with it, or if it is no
+    further than the checkpoint before; a training may begin without steps, too.
+    """
+    everything = kinds.of_ranks(Reported)
+    saves = {said.report for _, _, said in everything if said.checkpoint or said.handed}
+    reports = []
+    for rank, e, said in everything:
+        progress = progress_of(said, key)
+        repeats = progress is not None and reached is not None and progress <= reached
+        trained = not steps or said.optimizer_steps != 0 or not (repeats or said.report not in saves)
+        report = Report(
+            e.at, progress, said.metrics, said.checkpoint, said.optimizer_steps, trained,
+            said.empty_steps or 0, said.rounds, said.report or 0, said.handed or said.checkpoint is not None,
+        )  # fmt: skip
+        reports.append((rank, report))
+    return reports
 
 
-def _weights(events: Iterable[tuple[int, Event, FirstWeights]]) -> dict[int, Weights]:
-    """Return rank -> parameters of all its optimizers; the reason where one of them was not looked at."""
-    begun: dict[int, Weights] = {}
-    for rank, event, said in events:
-        tensors, why = said.tensors, said.why or ""
-        if tensors is None and not why:
-            why = "they were not recorded"
-        before = begun.get(rank, Weights(event.at, frozenset()))
-        begun[rank] = Weights(before.at, before.tensors | (tensors or frozenset()), before.why or why)
-    return begun
+def _begun(at: float, said: StateBegun) -> State:
+    return State(
+        **vars(said.state), at=at, optimizer=said.optimizer or 0, gradients=said.gradients,
+        loaded=said.loaded, rounds=said.rounds, planned=said.planned, steps=said.steps or 0,
+    )  # fmt: skip
+
+
+def _handed(at: float, said: StateHanded, key: str | None) -> State:
+    progress = progress_of(said, key)
+    return State(
+        **vars(said.state), at=at, report=said.report or 0, changed=said.changed, progress=progress
+    )  # fmt: skip
+
+
+def _by_rank(pairs: Iterable[tuple[int, V]]) -> dict[int, tuple[V, ...]]:
+    by_rank: dict[int, list[V]] = {}
+    for rank, value in pairs:
+        by_rank.setdefault(rank, []).append(value)
+    return {rank: tuple(by_rank[rank]) for rank in sorted(by_rank)}
 
 
 def _taken_up(kinds: Kinds) -> int | None:

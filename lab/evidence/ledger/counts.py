@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.api.base import Number
+from lab.evidence.ledger.fields import COUNTED
 from lab.evidence.ledger.history import STEP_KEYS
 from lab.evidence.ledger.model import Run, RunAttempt
 
 
 def in_steps(run: Run | None) -> bool:
     """Tell whether a run counts steps, of which a report may stand for many."""
-    return run is not None and run.progress_key in STEP_KEYS
+    return run is not None and run.progress_key in (*STEP_KEYS, COUNTED)
 
 
 def _counted(run: Run) -> bool:
@@ -35,8 +36,8 @@ def began(run: Run | None, attempt: RunAttempt, rank: int = 0) -> Number | None:
 
 
 def warm_up(run: Run, attempt: RunAttempt, rank: int) -> int | None:
-    """Return how many steps more a rank had made before its first report than before every other one of its,
-    in any attempt: those are not of the work that it reports. None where that is not known."""
+    """Return how many steps more than before every other report, in any attempt, a rank had made before
+    its first one, from those on that begin with what it goes on with. None where that is not known."""
     mine = [
         [r.optimizer_steps for r in a.by_rank.get(rank, ()) if r.optimizer_steps is not None]
         for a in run.attempts
@@ -45,5 +46,6 @@ def warm_up(run: Run, attempt: RunAttempt, rank: int) -> int | None:
     first = next((r.optimizer_steps for r in attempt.by_rank.get(rank, ()) if r.trained), None)
     if len(grown) != 1 or first is None:
         return None
-    more = first - grown.pop()
+    begins = {state.optimizer: state.steps for state in attempt.begun.get(rank, ())}
+    more = first - min(begins.values(), default=0) - grown.pop()
     return more if more >= 0 else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lab.api.base import Number
 from lab.api.lenient import number
+from lab.evidence.ledger.fields import ROUND
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS
 from lab.evidence.ledger.model import Run
 
@@ -28,7 +29,7 @@ class Epochs:
     @property
     def word(self) -> str:
         """Its unit: `step` or `epoch`."""
-        return "step" if self.key in STEP_KEYS else "epoch"
+        return "step" if self.key in STEP_KEYS else ROUND if self.key == ROUND else "epoch"
 
     @property
     def from_zero(self) -> bool:
@@ -50,16 +51,20 @@ class Epochs:
 
 
 def epochs_of(run: Run) -> Epochs | None:
-    """Return the epochs or steps that a run has reported; None where it has reported none."""
-    reports = [[r.metrics for r in a.reports if r.trained] for a in run.attempts]
-    reports = [attempt for attempt in reports if attempt]
-    everything = [metrics for attempt in reports for metrics in attempt]
+    """Return the epochs, steps or rounds that a run has reported; None where it has reported none."""
+    attempts = [mine for a in run.attempts if (mine := [r for r in a.reports if r.trained])]
+    everything = [report.metrics for mine in attempts for report in mine]
     key = next((k for k in EPOCH_KEYS if any(number(m.get(k)) is not None for m in everything)), None)
     planned, steps = (run.plan.epochs, run.plan.steps) if run.plan else (None, None)
-    if run.progress_key in STEP_KEYS and steps is not None and (key is None or planned is None):
+    if run.progress_key == ROUND:
+        key, planned = ROUND, _planned_rounds(run)
+    elif run.progress_key in STEP_KEYS and steps is not None and (key is None or planned is None):
         key, planned = run.progress_key, steps
-    epochs = [[n for m in attempt if key and (n := number(m.get(key))) is not None] for attempt in reports]
-    if key is None or not any(epochs):
+    if key is None:
+        return None
+    values = [[r.progress if key == ROUND else number(r.metrics.get(key)) for r in mine] for mine in attempts]
+    epochs = [[value for value in mine if value is not None] for mine in values]
+    if not any(epochs):
         return None
     return Epochs(
         key=key,
@@ -67,3 +72,9 @@ def epochs_of(run: Run) -> Epochs | None:
         last=max(epochs[-1], default=None),
         planned=planned,
     )
+
+
+def _planned_rounds(run: Run) -> Number | None:
+    """Return the rounds of boosted trees that the first training was to end with."""
+    states = [s for a in run.attempts[:1] for mine in a.begun.values() for s in mine if s.planned is not None]
+    return (states[-1].rounds or 0) + (states[-1].planned or 0) if states else None

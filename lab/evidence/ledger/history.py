@@ -8,18 +8,26 @@ belong to one run, as Ray Train has it too, as long as the ones before did not e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 
 from lab.api.base import Number
-from lab.api.ledger import Reported, RunFinished, RunStarted
+from lab.api.ledger import (
+    CheckpointCommitted,
+    CheckpointLoaded,
+    Reported,
+    RunFinished,
+    RunStarted,
+    TrialStopped,
+)
 from lab.api.lenient import number
 from lab.evidence.ledger.attempts import attempt_of, states_given
 from lab.evidence.ledger.commits import committed, perhaps_committed, saves_of
 from lab.evidence.ledger.events import Event, Kinds, in_order, of_kind
-from lab.evidence.ledger.fields import progress_of
-from lab.evidence.ledger.model import Run, RunAttempt, TrainingPlan
+from lab.evidence.ledger.fields import COUNTED, ROUND, progress_of
+from lab.evidence.ledger.model import CommittedCheckpoint, Report, Run, RunAttempt, State, TrainingPlan
 
 PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global_step")
 """Metrics that can say how far a run is, the preferred one first."""
@@ -50,11 +58,40 @@ class History:
         Events that name no run are left out.
         """
         groups: dict[tuple[str, str], list[Event]] = {}
+        trials: dict[str, str] = {}  # of Ray Tune -> its run
         for event in in_order(_once(events)):
-            if event.run:
-                groups.setdefault((event.job, event.run), []).append(event)
-        runs = [run for group in groups.values() for run in _runs(group)]
+            said = event.payload
+            if isinstance(said, RunStarted) and said.trial:
+                trials[said.trial] = event.run
+            run = event.run or (trials.get(said.trial or "", "") if isinstance(said, TrialStopped) else "")
+            if run:
+                groups.setdefault((event.job, run), []).append(event)
+        runs = [run for group in _continued(groups) for run in _runs(group)]
         return cls(tuple(run for _, run in sorted(runs, key=lambda pair: pair[0])))
+
+
+def _continued(groups: Mapping[tuple[str, str], list[Event]]) -> Iterable[list[Event]]:
+    """Return the events of each run. A driver may begin one of another name with the checkpoint of one
+    that ended with an error: that is the same run."""
+    merged: list[list[Event]] = []
+    for mine in groups.values():
+        first = min((e.attempt for e in mine if e.attempt > 0), default=0)
+        begin = next((e.at for e, _ in of_kind(mine, Reported) if e.attempt == first), inf)
+        loads = {s.uri for e, s in of_kind(mine, CheckpointLoaded) if e.attempt == first and e.at <= begin}
+        other = next((part for part in merged if _failed(part) and loads & _committed(part)), None)
+        if other is None:
+            merged.append(mine)
+        else:
+            other += [replace(e, run=other[0].run) for e in mine]
+    return merged
+
+
+def _failed(events: Iterable[Event]) -> bool:
+    return any(said.error for _, said in of_kind(events, RunFinished)) and not _ended_well(events)
+
+
+def _committed(events: Iterable[Event]) -> set[str | None]:
+    return {said.uri for _, said in of_kind(events, CheckpointCommitted)}
 
 
 def _once(events: Iterable[Event]) -> Iterable[Event]:
@@ -113,27 +150,39 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
     started = next((said for _, said in kinds.all(RunStarted)), None)
     groups = started is not None and started.replica_groups
     reports = kinds.all(Reported)
-    key, repeats = _progress_key([(e, said) for e, said in reports if groups or e.rank == 0])
+    leading = [(e, said) for e, said in reports if groups or e.rank == 0]
+    key, repeats = _progress_key(leading)
+    if key is None or repeats:
+        key, repeats = _counted_by_itself(leading) or key, repeats and not _counted_by_itself(leading)
     steps = any(said.optimizer_steps for _, said in reports)
+    commits = [(e.attempt, progress_of(said, key)) for e, said in kinds.all(CheckpointCommitted)]
     attempts = tuple(
-        replace(attempt_of(n, part, key, groups=groups, steps=steps), controller=number)
+        replace(
+            attempt_of(n, part, key, groups=groups, steps=steps, reached=_reached(commits, n)),
+            controller=number,
+        )
         for number, part in enumerate(parts)
         for n in sorted({e.attempt for e in part if e.attempt > 0})
     )
     saves = saves_of(kinds)
     perhaps = perhaps_committed(kinds, saves)
+    checkpoints = _with_states(committed(kinds, saves, perhaps, key), attempts)
+    if key == COUNTED:
+        attempts, checkpoints = _counted_through(attempts, checkpoints)
     finished_at, finished = next(((e.at, said) for e, said in of_kind(last, RunFinished)), (None, None))
+    stopped_at = None if finished else next((e.at for e, _ in kinds.all(TrialStopped)), None)
     return Run(
         job=events[0].job,
         name=events[0].run,
         plan=_plan(started) if started else None,
-        finished_at=finished_at,
+        finished_at=finished_at or stopped_at,
+        stopped=stopped_at is not None,
         error=finished.error or None if finished else None,
         progress_key=key,
         progress_repeats=repeats,
         stride=_stride(attempts),
         attempts=attempts,
-        checkpoints=committed(kinds, saves, perhaps, key),
+        checkpoints=checkpoints,
         given=states_given(kinds),
         perhaps_committed=perhaps,
         patches=started.patches if started else None,
@@ -172,6 +221,63 @@ def _without_controller(controllers: Iterable[Iterable[Event]]) -> Iterable[str]
     for mine in controllers:
         if not any(True for _ in of_kind(mine, RunStarted)):
             yield "a controller has not recorded its start"
+
+
+def _reached(commits: Iterable[tuple[int, Number | None]], n: int) -> Number | None:
+    """Return the progress of the newest checkpoint before attempt `n`."""
+    return max((p for attempt, p in commits if attempt < n and p is not None), default=None)
+
+
+def _with_states(
+    checkpoints: Iterable[CommittedCheckpoint], attempts: Iterable[RunAttempt]
+) -> tuple[CommittedCheckpoint, ...]:
+    """Return the checkpoints with the states that were handed over with them."""
+    handed: dict[tuple[int, int], dict[int, State]] = {}
+    for attempt in attempts:
+        for rank, states in attempt.handed.items():
+            for state in states:
+                handed.setdefault((attempt.number, state.report), {})[rank] = state
+    return tuple(replace(c, states=handed.get((c.attempt, c.report), {})) for c in checkpoints)
+
+
+def _counted_by_itself(reports: Sequence[tuple[Event, Reported]]) -> str | None:
+    """Return what the recorder has counted, for a script that does not say how far it is."""
+    for key in (ROUND, COUNTED):
+        values = [progress_of(said, key) for _, said in reports]
+        if values and any(values) and None not in values:
+            return key
+    return None
+
+
+def _counted_through(
+    attempts: Sequence[RunAttempt], checkpoints: Sequence[CommittedCheckpoint]
+) -> tuple[tuple[RunAttempt, ...], tuple[CommittedCheckpoint, ...]]:
+    """Count the steps of each attempt on from the newest checkpoint before it: each process counts from 1."""
+    behind: dict[int, Number] = {}
+    made: list[CommittedCheckpoint] = []
+    for attempt in attempts:
+        earlier = [c.progress for c in made if c.progress is not None]
+        more = behind[attempt.number] = earlier[-1] if earlier else 0
+        made += [
+            replace(c, progress=None if c.progress is None else c.progress + more)
+            for c in checkpoints
+            if c.attempt == attempt.number
+        ]
+    return tuple(_ahead(attempt, behind[attempt.number]) for attempt in attempts), tuple(made)
+
+
+def _ahead(attempt: RunAttempt, more: Number) -> RunAttempt:
+    """Return an attempt with so much more progress in its reports."""
+
+    def further(report: Report) -> Report:
+        return replace(report, progress=None if report.progress is None else report.progress + more)
+
+    return replace(
+        attempt,
+        reports=tuple(map(further, attempt.reports)),
+        by_rank={rank: tuple(map(further, mine)) for rank, mine in attempt.by_rank.items()},
+        furthest=None if attempt.furthest is None else attempt.furthest + more,
+    )
 
 
 def _plan(started: RunStarted) -> TrainingPlan:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lab.api.base import Number
+from lab.api.ledger_fields import LiveState
 
 Files = Mapping[str, str]
 """A manifest: path relative to the checkpoint -> SHA-256 of the file, in hex."""
@@ -57,9 +58,17 @@ class Report:
     metrics: Mapping[str, object]
     checkpoint: str | None
     optimizer_steps: int | None = None
-    """Steps of an optimizer that its rank had done in this attempt; None where the ledger does not say."""
+    """Steps with gradients of its rank in this attempt; None where the ledger does not say."""
     trained: bool = True
-    """False if none had been done, in a run that counts them: a script may evaluate before it trains."""
+    """False for an evaluation before the first step of an attempt."""
+    empty_steps: int = 0
+    """Steps without gradients."""
+    rounds: int | None = None
+    """Rounds of boosted trees, those that were loaded among them; None for a training of another kind."""
+    number: int = 0
+    """Its number in its process, from 1; 0 if unknown."""
+    handed: bool = False
+    """A checkpoint was handed over with it, which may still be on its way."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +89,45 @@ class Load:
     uri: str
     files: Files | None
     tensors: frozenset[str] | None = None
-    """Fingerprints of the tensors in these files; None when they are not known."""
+    """Digests of the tensors in these files; None when they are not known."""
+    error: str = ""
+    """The error by which it could not read them; empty if there was none."""
 
 
 @dataclass(frozen=True)
-class Weights:
-    """The parameters that a rank had right before its first step, by their fingerprints."""
+class State(LiveState):
+    """The live state of a rank at a time: before a step, or at a report."""
 
-    at: float
-    tensors: frozenset[str]
-    why: str = ""
-    """Reason for which they were not looked at; empty where they were."""
+    at: float = 0.0
+    optimizer: int = 0
+    """Of a state before a step: who makes it."""
+    gradients: bool = True
+    loaded: Mapping[str, str] = field(default_factory=dict)
+    steps: int = 0
+    """Steps of its rank in this attempt before it."""
+    rounds: int | None = None
+    planned: int | None = None
+    report: int = 0
+    """Of a state at a report: the number of that report in its process, from 1."""
+    changed: tuple[Number, ...] | None = None
+    """Optimizers whose parameters their last step had not left so; None where it was not looked at."""
+    progress: Number | None = None
+    """Of a state at a report: that report's, also where it did not return any more."""
+
+    @property
+    def trained(self) -> frozenset[str]:
+        """Keys of the parameters that optimizers change, and of boosted trees."""
+        return frozenset(key for keys in self.order for key in keys)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Those alone: key -> digest."""
+        return {key: self.tensors[key] for key in self.trained if key in self.tensors}
+
+    def own(self) -> dict[str, str]:
+        """Return the parameters of the optimizer that makes the step: key -> digest."""
+        keys = self.order[self.optimizer] if self.optimizer < len(self.order) else ()
+        return {key: self.tensors[key] for key in keys if key in self.tensors}
 
 
 @dataclass(frozen=True)
@@ -116,7 +153,7 @@ class Remembered:
     source: str
     """The node that kept it."""
     tensors: frozenset[str]
-    """Fingerprints of the tensors in it."""
+    """Digests of the tensors in it."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +177,10 @@ class RunAttempt:
     """The highest progress that was reported, saved or committed before the attempt was over."""
     by_rank: Mapping[int, tuple[Report, ...]] = field(default_factory=dict)
     """Rank -> its reports, in order."""
-    weights: Mapping[int, Weights] = field(default_factory=dict)
-    """Rank -> its parameters right before its first step; none of a training without an optimizer of PyTorch
-    and without trees of XGBoost or LightGBM."""
+    begun: Mapping[int, tuple[State, ...]] = field(default_factory=dict)
+    """Rank -> its states before steps that did not begin with what the one before them had left, in order."""
+    handed: Mapping[int, tuple[State, ...]] = field(default_factory=dict)
+    """Rank -> its states at reports, in order."""
     writers: frozenset[int] = frozenset()
     """Ranks of which anything is in the ledger."""
     taken_up: int | None = None
@@ -160,7 +198,7 @@ class RunAttempt:
     function_started_at: Mapping[int, float] = field(default_factory=dict)
     """Rank -> when its training function began, with its imports done."""
     services: Mapping[int, str] = field(default_factory=dict)
-    """Rank -> service that its node is, or pod; empty in ledgers that do not record it."""
+    """Rank -> service that its node is, or pod."""
     resized_at: float | None = None
     """Time of Ray Train's decision to end it for another number of ranks: an elastic run, no failure."""
     failures: tuple[float, ...] = ()
@@ -184,6 +222,11 @@ class RunAttempt:
     def first_of(self, rank: int) -> Report | None:
         """Return the first report of a rank that has trained, with a progress value."""
         return next((r for r in self.by_rank.get(rank, ()) if r.trained and r.progress is not None), None)
+
+    @property
+    def trained_at(self) -> float | None:
+        """Time of the first report that is not of an evaluation before training; None while there is none."""
+        return next((r.at for r in self.reports if r.trained), None)
 
     def lacking(self, rank: int) -> int:
         """Return how many reports that Ray Train took up a rank has not left."""
@@ -211,6 +254,14 @@ class CommittedCheckpoint:
     be what was stored. None when what was saved is not known."""
     saved_by: frozenset[int]
     """The ranks whose part of `files` is known."""
+    report: int = 0
+    """Number of the report that it was handed over with, in the processes of its attempt; 0 if unknown."""
+    sizes: tuple[Number, ...] = ()
+    """Of the tensors in its files, in bytes, as far as they are known."""
+    states: Mapping[int, State] = field(default_factory=dict)
+    """Rank -> its state when the checkpoint was handed over."""
+    job: str = ""
+    """The earlier job that made it, where it is of another one."""
 
     def accepts(self, files: Files) -> bool:
         """Tell whether `files` can be exactly what was saved."""
@@ -234,6 +285,7 @@ class Run:
     plan: TrainingPlan | None
     """None when the ledger does not hold the start of the run."""
     finished_at: float | None
+    """Its end, or that of its trial; None if neither is known."""
     error: str | None
     progress_key: str | None
     """The one of PROGRESS_KEYS that counts: the first that grows with every report, else the first there."""
@@ -246,6 +298,8 @@ class Run:
     """Checkpoints in the order of their commits."""
     patches: tuple[str, ...] | None = None
     """The lab's patches of Ray in it; None in ledgers that do not record them."""
+    stopped: bool = False
+    """True if Ray Tune has ended its trial before it was finished."""
     given: tuple[Remembered, ...] = ()
     """States that it was given from a neighbour's memory, in order."""
     perhaps_committed: frozenset[tuple[int, str]] = frozenset()

@@ -1,8 +1,8 @@
 """The receipt: whether training recovered from a fault, proven from evidence. No input or output here."""
 
 from lab.api.receipt import Preemption, Steering, Verdict
-from lab.evidence.receipt.compare import Comparison, Curves, compare_curves, compare_runs
-from lab.evidence.receipt.headline import done_twice, headline
+from lab.evidence.receipt.compare import Comparison, compare_curves, compare_runs
+from lab.evidence.receipt.headline import done_twice, headline, words
 from lab.evidence.receipt.judge import judge
 from lab.evidence.receipt.model import (
     Evidence,
@@ -13,7 +13,6 @@ from lab.evidence.receipt.model import (
 
 __all__ = [
     "Comparison",
-    "Curves",
     "Evidence",
     "FaultRecord",
     "NodeRecord",
@@ -26,4 +25,5 @@ __all__ = [
     "done_twice",
     "headline",
     "judge",
+    "words",
 ]

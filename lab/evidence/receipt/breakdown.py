@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from math import inf
 
 from lab.evidence.ledger import Run, RunAttempt
 from lab.host.quantities import rounded
@@ -54,7 +55,8 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
 
     None while `new` has not reported, and when it was not the fault that ended `hit`.
     """
-    if not new.reports or hit.failure_detected_at is None or hit.failure_detected_at < at:
+    first = new.trained_at
+    if first is None or hit.failure_detected_at is None or hit.failure_detected_at < at:
         return None
     scheduled = new.scheduled_at
     launched = _last(new.launched_at, new.nodes)
@@ -69,7 +71,6 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
     ]
     stages: list[float | None] = []
     begin = at
-    first = new.reports[0].at
     for end in ends:
         if end is None:
             stages.append(None)
@@ -83,7 +84,8 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
 
 def stepped_at(attempt: RunAttempt) -> float | None:
     """Return the time when the last rank had taken its first step; None if not all are known."""
-    return _last({rank: weights.at for rank, weights in attempt.weights.items()}, attempt.nodes)
+    steps = {rank: [s.at for s in states if s.gradients] for rank, states in attempt.begun.items()}
+    return _last({rank: times[0] for rank, times in steps.items() if times}, attempt.nodes)
 
 
 def _last(times: Mapping[int, float], ranks: Iterable[int]) -> float | None:
@@ -95,5 +97,5 @@ def _last(times: Mapping[int, float], ranks: Iterable[int]) -> float | None:
 def _loaded(run: Run, new: RunAttempt) -> float | None:
     """Return the time when the last rank had read the checkpoint of this run that it began with."""
     uris = {c.uri for c in run.checkpoints} | {r.uri for r in new.requests if r.uri}
-    first = new.reports[0].at
+    first = new.trained_at or inf
     return max((load.at for load in new.loads if load.uri in uris and load.at <= first), default=None)

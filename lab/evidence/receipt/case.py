@@ -78,7 +78,8 @@ class Case:
         step, base = began(self.run, attempt), self.newest_for(attempt)
         given = [s for s in self.run.given if step in (None, s.step + 1)]
         if step is None:
-            given = [s for s in given if all(w.tensors <= s.tensors for w in attempt.weights.values())]
+            mine = {d for states in attempt.begun.values() for s in states for d in s.own().values()}
+            given = [s for s in given if mine <= s.tensors]
         timely = [state for state in given if self.in_time(state, attempt)]
         if timely or step is None or (base is not None and base.progress == step - 1):
             return timely[-1] if timely else None
@@ -242,14 +243,23 @@ class Case:
     def trained(self, attempt: RunAttempt) -> bool:
         """True if there is any sign that an attempt trained."""
         saved = self.run is not None and any(c.attempt == attempt.number for c in self.run.checkpoints)
-        return bool(attempt.by_rank or attempt.taken_up or attempt.weights or saved)
+        return bool(attempt.by_rank or attempt.taken_up or attempt.begun or saved)
 
     @cached_property
     def before_fault(self) -> tuple[CommittedCheckpoint, ...]:
-        return tuple(c for c in self.run.checkpoints if c.at <= self.fault.at) if self.run else ()
+        """The checkpoints from before the fault, with the one of an earlier job that the run began with."""
+        earlier = self._stranger(self.attempts[0]) if self.attempts else None
+        own = tuple(c for c in self.run.checkpoints if c.at <= self.fault.at) if self.run else ()
+        return own if earlier is None or not earlier.job else (earlier, *own)
 
     def newest_for(self, attempt: RunAttempt) -> CommittedCheckpoint | None:
-        """Return the newest intact checkpoint of the attempts before this one, whatever their clocks say."""
+        """Return the newest intact checkpoint of the attempts before this one, whatever their clocks say.
+
+        Where Ray gave it one of which the ledger knows no commit, it is that: of an earlier job, or the last
+        act of a controller that was lost.
+        """
+        if (stranger := self._stranger(attempt)) is not None:
+            return stranger
         times = (attempt.started_at, attempt.scheduled_at, attempt.training_started_at)
         start = next((at for at in times if at is not None), None)
         if self.run is None or start is None:
@@ -257,6 +267,15 @@ class Case:
         made = (c for c in self.run.checkpoints if c.attempt < attempt.number)
         known = [c for c in made if not self._damaged(c, start)]
         return known[-1] if known else None
+
+    def _stranger(self, attempt: RunAttempt) -> CommittedCheckpoint | None:
+        """Return the checkpoint that Ray gave an attempt before its first report, if no attempt had made
+        it."""
+        made = {c.uri for c in self.run.checkpoints if c.attempt < attempt.number} if self.run else set()
+        first = min((mine[0].at for mine in attempt.by_rank.values() if mine), default=inf)
+        uris = [r.uri for r in attempt.requests if r.uri and r.uri not in made and r.at <= first]
+        known = {c.uri: c for c in self.evidence.earlier}
+        return next((known.get(uri, unknown_checkpoint(uri)) for uri in uris), None)
 
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
         """Tell whether it was damaged on purpose by then, by this fault or by another one of the same job.
@@ -302,7 +321,7 @@ class Case:
         by_rank = {}
         for load in attempt.loads:
             reports = attempt.by_rank.get(load.rank)
-            if load.uri in uris and (not reports or load.at <= reports[0].at):
+            if load.uri in uris and not load.error and (not reports or load.at <= reports[0].at):
                 by_rank[load.rank] = load
         return tuple(by_rank[rank] for rank in sorted(by_rank))
 
@@ -360,12 +379,18 @@ class Case:
 
     def label(self, checkpoint: CommittedCheckpoint) -> str:
         """Return a checkpoint for a person, such as `checkpoint_3 (epoch 3)`."""
-        return f"{name(checkpoint.uri)} ({self.place(checkpoint)})"
+        by = f", of job {checkpoint.job}" if checkpoint.job else ""
+        return f"{name(checkpoint.uri)} ({self.place(checkpoint)}{by})"
 
     def names(self, attempt: RunAttempt) -> str:
         """Return the services that an attempt ran on."""
         ran = (self.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes))
         return " and ".join(dict.fromkeys(ran))
+
+
+def unknown_checkpoint(uri: str) -> CommittedCheckpoint:
+    """Return a checkpoint of which nothing but its name is known."""
+    return CommittedCheckpoint(uri, 0.0, 0, None, None, frozenset())
 
 
 def name(uri: str) -> str:

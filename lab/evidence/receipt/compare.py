@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.api.receipt import CurvesDocument
+from lab.api.receipt import CurvesDocument, DifferenceDocument
 from lab.evidence.ledger import History, Number, Report, Run, number
 from lab.host.quantities import plural
 
@@ -21,64 +23,60 @@ CLOCKED = re.compile(
 
 Likeness = Literal["equal", "different", "unknown"]
 
-
-@dataclass(frozen=True)
-class Compared:
-    """One value of both runs' last reports, None where a run does not have it."""
-
-    name: str
-    a: object
-    b: object
-
-    @property
-    def likeness(self) -> Likeness:
-        """`unknown` where a run does not have the value."""
-        if self.a is None or self.b is None:
-            return "unknown"
-        return "equal" if self.a == self.b else "different"
+Curve = Sequence[tuple[Number, float | None, float | None]]
+"""A metric of two runs: epoch, and the value of each, None where it did not report it."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The last reports of two runs side by side."""
+    """The ends of two runs side by side."""
 
-    progress: Likeness
     weights: Likeness
-    """Likeness of the weights' SHA-256: equal means bit for bit."""
-    values: tuple[Compared, ...]
-    """All that was compared: the progress, the metrics named `val...`, the weights' SHA-256."""
-
-    @property
-    def detail(self) -> str:
-        """The values, for a person: one when both runs share it, else both."""
-        return ", ".join(
-            f"{c.name} {_short(c.a)}"
-            if c.likeness == "equal"
-            else f"{c.name} {_short(c.a)} and {_short(c.b)}"
-            for c in self.values
-        )
+    """Likeness of the weights, bit for bit: of every rank's live state at its last report, or of the SHA-256
+    that the script reports."""
+    detail: str
+    """What both reported last: the progress, the metrics named `val...`, the weights."""
 
 
 def compare_runs(a: History, b: History) -> Comparison:
-    """Compare the last report of the last run of `a` with that of `b`; what a history lacks is unknown."""
-    left, right = _last(a), _last(b)
-    name = next((h.runs[-1].progress_key for h in (a, b) if h.runs), None) or "progress"
-    progress = Compared(name, left.progress if left else None, right.progress if right else None)
+    """Compare the end of the last run of `a` with that of `b`; what a history lacks is unknown."""
+    runs = [h.runs[-1] if h.runs else None for h in (a, b)]
+    last = [run.last if run else None for run in runs]
+    left, right = (dict(report.metrics) if report else {} for report in last)
+    key = next((run.progress_key for run in runs if run), None) or "progress"
+    names = sorted(name for name in {*left, *right} if name.startswith("val"))
+    far, other_far = (report.progress if report else None for report in last)
+    values: list[tuple[str, object, object]] = [(key, far, other_far)]
+    values += [(name, left.get(name), right.get(name)) for name in names]
+    mine, other = left.get(WEIGHTS), right.get(WEIGHTS)
+    one, two = (_ends(run) for run in runs)
+    ranks = sorted(one.keys() & two.keys())
+    if ranks:
+        mine, other = (_sha256([ends[rank] for rank in ranks]) for ends in (one, two))
+    likeness: Likeness = "unknown" if None in (mine, other) else "equal" if mine == other else "different"
+    if mine is not None or other is not None:
+        values.append(("weights" if ranks else WEIGHTS, mine, other))
+    return Comparison(likeness, ", ".join(_said(*value) for value in values))
 
-    def compared(metric: str) -> Compared:
-        return Compared(metric, _metrics(left).get(metric), _metrics(right).get(metric))
 
-    names = sorted(n for n in {*_metrics(left), *_metrics(right)} if n.startswith("val"))
-    weights = compared(WEIGHTS)
-    return Comparison(progress.likeness, weights.likeness, (progress, *map(compared, names), weights))
+def _ends(run: Run | None) -> dict[int, list[list[str | None]]]:
+    """Return rank -> digests of its weights at its last report, as far as they are known."""
+    attempt = next((a for a in reversed(run.attempts) if a.reports), None) if run else None
+    ends = {}
+    for rank, reports in attempt.by_rank.items() if attempt else ():
+        for state in attempt.handed.get(rank, ())[-1:] if attempt else ():
+            if state.report == reports[-1].number and state.order:
+                ends[rank] = [[state.tensors.get(key) for key in keys] for keys in state.order]
+    return ends
 
 
-def _last(history: History) -> Report | None:
-    return history.runs[-1].last if history.runs else None
+def _sha256(digests: object) -> str:
+    return hashlib.sha256(repr(digests).encode()).hexdigest()
 
 
-def _metrics(report: Report | None) -> dict[str, object]:
-    return dict(report.metrics) if report else {}
+def _said(name: str, a: object, b: object) -> str:
+    """Return a value for a person: once when both runs share it, else both."""
+    return f"{name} {_short(a)}" if a == b and a is not None else f"{name} {_short(a)} and {_short(b)}"
 
 
 def _short(value: object) -> str:
@@ -87,109 +85,7 @@ def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)[:16]
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """One metric after one epoch in both runs; None where a run did not report it."""
-
-    epoch: Number
-    a: float | None
-    b: float | None
-
-    @property
-    def difference(self) -> float | None:
-        """The difference, relative to the larger of both; None where a run lacks it. NaN equals NaN."""
-        if self.a is None or self.b is None:
-            return None
-        if self.a == self.b or (math.isnan(self.a) and math.isnan(self.b)):
-            return 0.0
-        if not (math.isfinite(self.a) and math.isfinite(self.b)):
-            return math.inf
-        return abs(self.a - self.b) / max(abs(self.a), abs(self.b))
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One metric over the epochs of both runs."""
-
-    name: str
-    points: tuple[CurvePoint, ...]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A difference of two curves. `relative` is to the larger of both values."""
-
-    metric: str
-    epoch: Number
-    relative: float
-
-
-@dataclass(frozen=True)
-class Curves:
-    """The metrics of two runs, epoch by epoch. Epochs that only one of them reported make them unequal."""
-
-    key: str
-    """Metric that counts the epochs, such as `epoch`."""
-    curves: tuple[Curve, ...]
-    tolerance: float
-    """The greatest relative difference that counts as equal; 0.0: equal bit for bit."""
-    first: Difference | None
-    """The first that is beyond the tolerance."""
-    greatest: Difference | None
-    """The greatest there is, None where no value differs."""
-    missing: tuple[Number, ...]
-    """Epochs that one of the runs did not report."""
-
-    @property
-    def comparable(self) -> bool:
-        """True if the runs share any value."""
-        return any(p.difference is not None for c in self.curves for p in c.points)
-
-    @property
-    def likeness(self) -> Likeness:
-        """True if the curves are equal within the tolerance; unknown where there is nothing to compare."""
-        if not self.comparable:
-            return "unknown"
-        return "different" if self.first or self.missing else "equal"
-
-    @property
-    def exact(self) -> bool:
-        """True if they are equal bit for bit."""
-        return self.likeness == "equal" and self.greatest is None
-
-    @property
-    def detail(self) -> str:
-        """The result in one sentence."""
-        names, epochs = len(self.curves), {p.epoch for c in self.curves for p in c.points}
-        if self.likeness == "unknown":
-            return "the runs share no metric that could be compared"
-        compared = f"{plural(names, 'metric')} over {len(epochs)} {self.key}s"
-        if self.exact:
-            return f"{compared}: equal bit for bit"
-        if self.missing:
-            return f"{compared}: {self.key} {self.missing[0]} was reported by one of the runs only"
-        far = self.greatest
-        assert far is not None
-        apart = (
-            f"the greatest relative difference is {far.relative:.2g} ({far.metric}, {self.key} {far.epoch})"
-        )
-        if self.first:
-            return f"{compared}: {self.first.metric} differs from {self.key} {self.first.epoch} on; {apart}"
-        return f"{compared}: equal within the tolerance of {self.tolerance:g}; {apart}"
-
-    def document(self) -> CurvesDocument:
-        """Return it as receipts have it; a value that is no number is None."""
-        return CurvesDocument(
-            self.key,
-            {"equal": True, "different": False}.get(self.likeness),
-            self.exact,
-            self.tolerance,
-            self.detail,
-            {c.name: tuple((p.epoch, _finite(p.a), _finite(p.b)) for p in c.points) for c in self.curves},
-        )
-
-
-def compare_curves(a: History, b: History, tolerance: float = 0.0) -> Curves:
+def compare_curves(a: History, b: History, tolerance: float = 0.0) -> CurvesDocument:
     """Compare every numeric metric of the last runs of `a` and `b`, epoch by epoch.
 
     Of an epoch that was done twice the later report counts: that is what training went on from. Metrics
@@ -203,27 +99,48 @@ def compare_curves(a: History, b: History, tolerance: float = 0.0) -> Curves:
     left, right = (by_epoch(run) for run in runs)
     names = sorted({name for side in (left, right) for values in side.values() for name in values} - {key})
     epochs = sorted({*left, *right})
-    curves = tuple(
-        Curve(
-            name, tuple(CurvePoint(e, left.get(e, {}).get(name), right.get(e, {}).get(name)) for e in epochs)
-        )
-        for name in names
-    )
-    apart = [
-        Difference(curve.name, point.epoch, difference)
-        for curve in curves
-        for point in curve.points
-        if (difference := point.difference)
-    ]
-    beyond = [d for d in apart if d.relative > tolerance]
-    return Curves(
+    curves: dict[str, Curve] = {
+        name: [(e, left.get(e, {}).get(name), right.get(e, {}).get(name)) for e in epochs] for name in names
+    }
+    values = [(name, e, _apart(x, y)) for name, points in curves.items() for e, x, y in points]
+    known = [(name, e, relative) for name, e, relative in values if relative is not None]
+    missing = tuple(e for e in epochs if (e in left) != (e in right))
+    beyond = [DifferenceDocument(name, e, number(far)) for name, e, far in known if far > tolerance]
+    first = min(beyond, key=lambda difference: difference.epoch, default=None)
+    greatest = max(known, key=lambda value: value[2], default=("", 0, 0.0))
+    exact = bool(known) and not missing and not greatest[2]
+    detail = f"{plural(len(names), 'metric')} over {len(epochs)} {key}s: "
+    if not known:
+        detail = "the runs share no metric that could be compared"
+    elif exact:
+        detail += "equal bit for bit"
+    elif missing:
+        detail += f"{key} {missing[0]} was reported by one of the runs only"
+    else:
+        where = f"{first.metric} differs from {key} {first.epoch} on" if first else ""
+        name, epoch, far = greatest
+        detail += where or f"equal within the tolerance of {tolerance:g}"
+        detail += f"; the greatest relative difference is {far:.2g} ({name}, {key} {epoch})"
+    return CurvesDocument(
         key=key,
-        curves=curves,
+        equal=None if not known else first is None and not missing,
+        exact=exact,
         tolerance=tolerance,
-        first=min(beyond, key=lambda d: d.epoch, default=None),
-        greatest=max(apart, key=lambda d: d.relative, default=None),
-        missing=tuple(e for e in epochs if (e in left) != (e in right)),
+        detail=detail,
+        metrics={
+            name: tuple((e, _finite(x), _finite(y)) for e, x, y in mine) for name, mine in curves.items()
+        },
+        first=first,
     )
+
+
+def _apart(a: float | None, b: float | None) -> float | None:
+    """Return the difference, relative to the larger of both; None where a run lacks it. NaN equals NaN."""
+    if a is None or b is None:
+        return None
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return 0.0
+    return abs(a - b) / max(abs(a), abs(b)) if math.isfinite(a) and math.isfinite(b) else math.inf
 
 
 def by_epoch(run: Run | None) -> dict[Number, dict[str, float]]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lab.api.base import Number
 from lab.api.receipt import ReceiptDocument, Verdict
+from lab.evidence.labels import HEADLINES, Headline
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import NOT_REVERTED
-from lab.evidence.receipt.questions import WHOLE
+from lab.evidence.receipt.questions import STATE, WHOLE
+from lab.evidence.receipt.questions.state import NEW_MOMENTS, OTHER_MOMENTS
 
 RECOVERED_NOT_WHOLE = "recovered, lab not whole"
 AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
 WENT_ON = "went on"
 FROM_MEMORY = "recovered from memory"
+NOT_EQUAL = "recovered, not equal"
 
 OPEN = (Verdict.FAILED, Verdict.NOT_VERIFIED)
 
@@ -19,10 +24,13 @@ OPEN = (Verdict.FAILED, Verdict.NOT_VERIFIED)
 def headline(receipt: ReceiptDocument) -> str:
     """Return the headline of a receipt: its verdict, or one of the texts above.
 
-    Those are more exact than `recovered`: from no checkpoint; and than `failed` and `not-verified`: the lab
-    alone is not whole; or training went on to the job's end after the fault, and something else is wrong.
+    Those are more exact than `recovered`: from no checkpoint, or on another way than the undisturbed run; and
+    than `failed` and `not-verified`: the lab alone is not whole; or training went on to the job's end after
+    the fault, and something else is wrong.
     """
     verdict = receipt.verdict
+    if verdict is Verdict.RECOVERED and differs_from(receipt):
+        return NOT_EQUAL
     if verdict is Verdict.RECOVERED and receipt.expected.outcome == Expected.REMEMBERED.value:
         return FROM_MEMORY
     if verdict not in OPEN:
@@ -34,6 +42,33 @@ def headline(receipt: ReceiptDocument) -> str:
         return RECOVERED_NOT_WHOLE if resumed else AS_EXPECTED_NOT_WHOLE
     succeeded = receipt.job.status == "SUCCEEDED"
     return WENT_ON if verdict is Verdict.FAILED and succeeded and resumed else verdict.value
+
+
+def words(receipt: ReceiptDocument) -> Headline:
+    """Return the words that head a receipt, with what they are about."""
+    head = HEADLINES[headline(receipt)]
+    state = next((check.detail for check in receipt.checks if check.name == STATE), "")
+    if receipt.verdict is Verdict.RESUMED:
+        return replace(head, short=state)
+    if (difference := differs_from(receipt)) and receipt.verdict is Verdict.RECOVERED:
+        new = [part for part in state.split("; ") if part in (NEW_MOMENTS, OTHER_MOMENTS)]
+        return replace(head, short="; ".join([f"{head.short}: {difference}", *new]))
+    return head
+
+
+def differs_from(receipt: ReceiptDocument) -> str:
+    """Return from which epoch on which metric differs from the control run's; empty where none does.
+
+    Only a difference that begins with the attempt that took over is one of the recovery.
+    """
+    curves = receipt.control.curves if receipt.control is not None else None
+    later = [a.first_epoch for a in receipt.attempts if (a.started_at or 0.0) > receipt.fault.at]
+    resumed = next((epoch for epoch in later if epoch is not None), None)
+    first = curves.first if curves is not None else None
+    if curves is None or first is None or resumed is None or first.epoch < resumed:
+        return ""
+    far = "" if first.relative is None else f" ({first.relative:.2g})"
+    return f"{first.metric} differs from {curves.key} {first.epoch} on{far}"
 
 
 def done_twice(receipt: ReceiptDocument) -> tuple[Number | None, str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from lab.api.receipt import AttemptDocument, CheckpointProof, Timeline, Verdict
-from lab.evidence.ledger import Files, History, RunAttempt, began, manifest_sha256
+from dataclasses import replace
+
+from lab.api.receipt import AttemptDocument, CheckpointProof, OtherRun, Timeline, Verdict
+from lab.evidence.ledger import Files, History, RunAttempt, began, epochs_of, manifest_sha256
 from lab.evidence.receipt import work
 from lab.evidence.receipt.breakdown import breakdown, stepped_at
 from lab.evidence.receipt.case import Case, name
 from lab.evidence.receipt.model import NOT_REVERTED, CheckResult, Evidence, Receipt
-from lab.evidence.receipt.questions import RESUMED, SURVIVED, WEIGHTS, WENT_ON, WHOLE, run_checks
+from lab.evidence.receipt.questions import RESUMED, STATE, SURVIVED, WENT_ON, WHOLE, run_checks
 from lab.evidence.receipt.questions.resume import likely_reason
 from lab.host.quantities import plural
 from lab.topology import JOB_FINAL
@@ -20,15 +22,33 @@ def judge(evidence: Evidence) -> Receipt:
     A question that could not be asked by design, as that for the lab where there is none, takes nothing from
     a verdict on the training; any other one that was skipped counts as not known.
 
-    Only the ledger of that job counts. Of several runs that the fault hit, the worst is judged. A control run
-    counts where both jobs have one run: which of several would be the same one is not known.
+    Only the ledger of that job counts. Of several runs the one is judged that the fault was aimed at, or
+    where that is not known, the worst of those that it hit. A control run counts where both jobs have one
+    run: which of several would be the same one is not known.
     """
     history = History.of(e for e in evidence.events if e.job == evidence.submission_id)
     alike = evidence.control is not None and len(history.runs) == len(evidence.control.runs) == 1
     control = evidence.control.runs[0] if evidence.control is not None and alike else None
     cases = [Case(evidence, run, control) for run in history.runs]
-    chosen = [case for case in cases if case.hit] or cases[-1:] or [Case(evidence, None)]
-    return min((_receipt(case) for case in chosen), key=lambda r: list(Verdict).index(r.verdict))
+    aimed = [case for case in cases if case.run and case.run.name == evidence.fault.run]
+    chosen = aimed or [case for case in cases if case.hit] or cases[-1:] or [Case(evidence, None)]
+    receipt = min((_receipt(case) for case in chosen), key=lambda r: list(Verdict).index(r.verdict))
+    others = tuple(_other(case) for case in cases if case.run and case.run.name != receipt.run)
+    return replace(receipt, others=others)
+
+
+def _other(case: Case) -> OtherRun:
+    """Return the line of a run that is not the one that was judged."""
+    assert case.run is not None
+    if case.hit is not None:
+        receipt = _receipt(case)
+        return OtherRun(case.run.name, receipt.verdict, receipt.reason)
+    done = epochs_of(case.run)
+    where = f" at {done.position(done.last)}" if done and done.last is not None else ""
+    ended = (
+        "it was stopped by Tune" if case.run.stopped else "it ended" if case.run.finished_at else "it trains"
+    )
+    return OtherRun(case.run.name, None, f"not hit: {ended}{where}")
 
 
 def _receipt(case: Case) -> Receipt:
@@ -36,7 +56,7 @@ def _receipt(case: Case) -> Receipt:
     verdict, reason = _verdict(case, checks, missing)
     for check in checks:
         if check.skipped:
-            reason += f"; {check.detail}" if check.name == WEIGHTS else f"; not asked: {check.name}"
+            reason += f"; {check.detail}" if check.name == STATE else f"; not asked: {check.name}"
     return Receipt(
         verdict=verdict,
         reason=reason,
@@ -65,7 +85,7 @@ def _receipt(case: Case) -> Receipt:
     )
 
 
-MAY_BE_SKIPPED = (WHOLE, WEIGHTS)
+MAY_BE_SKIPPED = (WHOLE, STATE)
 """Questions that take no verdict from the training where they could not be asked; the receipt says so."""
 
 
@@ -118,13 +138,20 @@ def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
     details = {c.name: c.detail for c in checks}
     ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
     if RESUMED in details and ended_well:
-        return Verdict.RECOVERED, details[RESUMED]
+        return Verdict.RECOVERED if STATE in details else Verdict.RESUMED, details[RESUMED]
     return Verdict.AS_EXPECTED, details.get(SURVIVED) or details.get(WENT_ON) or checks[0].detail
 
 
 def _went_well(case: Case, checks: tuple[CheckResult, ...]) -> str:
     verdict, why = _good(case, checks)
-    return f"{'training recovered' if verdict is Verdict.RECOVERED else 'training went as it should'} ({why})"
+    return f"{WENT_WELL[verdict]} ({why})"
+
+
+WENT_WELL = {
+    Verdict.RECOVERED: "training recovered",
+    Verdict.RESUMED: "training resumed",
+    Verdict.AS_EXPECTED: "training went as it should",
+}
 
 
 def _timeline(case: Case) -> Timeline:
@@ -139,7 +166,7 @@ def _timeline(case: Case) -> Timeline:
         attempt_started=after(new.started_at) if new else None,
         restored=after(min((load.at for load in loads), default=None)),
         first_step=after(stepped_at(new)) if new else None,
-        first_report=after(new.reports[0].at) if new and new.reports else None,
+        first_report=after(new.trained_at) if new else None,
         node_rejoined=after(back.started_at) if back else None,
     )
 
@@ -220,5 +247,6 @@ def _perhaps_committed(case: Case, attempt: RunAttempt) -> str:
     asked = [a.number for a in case.attempts if a.requests and a.number <= attempt.number]
     for maker, uri in sorted(case.run.perhaps_committed if case.run else (), reverse=True):
         if maker < attempt.number and not any(maker < number for number in asked):
-            return f"whether {name(uri)} was committed before its controller was lost is not in it"
+            which = name(uri) or "a checkpoint that was being uploaded"
+            return f"whether {which} was committed before its controller was lost is not in it"
     return ""

@@ -17,6 +17,7 @@ from lab.api.receipt import (
     FaultDocument,
     JobDocument,
     LostWork,
+    OtherRun,
     Preemption,
     ReceiptDocument,
     Steering,
@@ -24,7 +25,7 @@ from lab.api.receipt import (
     Verdict,
     WorldSize,
 )
-from lab.evidence.ledger import Event, Files, History, Number
+from lab.evidence.ledger import CommittedCheckpoint, Event, Files, History, Number
 from lab.evidence.receipt.breakdown import Breakdown
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.evidence.receipt.survival import Survival
@@ -74,6 +75,8 @@ class FaultRecord:
     """Right after it had acted: after the last signal, say; None if unknown."""
     pid: int = 0
     """Process id, as its node counts, of the one rank that it hit; 0 where it hit none, or if unknown."""
+    run: str = ""
+    """The run that it was aimed at, of several in a job; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,8 @@ class Evidence:
     """Further faults that the job went through, as in a chaos run."""
     control: History | None = None
     """The ledger of the control run: the same job, repeated undisturbed."""
+    earlier: tuple[CommittedCheckpoint, ...] = ()
+    """Checkpoints of earlier jobs that runs of this one were given."""
     not_asked: Mapping[Source, str] = field(default_factory=dict)
     """Sources out of reach by design, as for a cluster of which only the ledger is known -> the reason. It
     takes no verdict from the training: what the ledger alone cannot prove stays unproven."""
@@ -175,6 +180,8 @@ class Receipt:
     """As in Evidence."""
     control: ControlDocument | None = None
     """Result of the control run and its comparison with this run; None where none was asked for."""
+    others: tuple[OtherRun, ...] = ()
+    """The other runs of the job."""
 
     @property
     def survived(self) -> bool:
@@ -208,13 +215,17 @@ class Receipt:
             preemption=None if self.preemption is None else _preemption(self.preemption),
             health=None if self.health is None else _steering(self.health),
             survivors=None if self.survival is None else self.survival.document(),
-            checks=tuple(CheckDocument(c.name, c.passed, c.detail, skipped=c.skipped) for c in self.checks),
+            checks=tuple(
+                CheckDocument(c.name, c.passed, c.detail, skipped=c.skipped, known=c.known)
+                for c in self.checks
+            ),
             not_asked={source.value: why for source, why in self.not_asked.items()},
             run=self.run,
             epoch_key=self.epoch_key,
             patches=self.patches,
             problems=self.problems,
             control=self.control,
+            others=self.others,
         )
 
     def to_json(self) -> Plain:

@@ -59,7 +59,8 @@ def unseen(case: Case) -> Number | None:
 
 def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     """Return what `unseen` tells as a number of reports."""
-    if hit.taken_up is not None:  # the last report of a rank whose reports are missing may not have been
+    waits = any(report.handed and report.checkpoint is None for report in hit.reports)  # for its upload
+    if hit.taken_up is not None and not waits:  # the last one of a rank that lacks some may not have been
         return 1 if len(hit.reports) < hit.taken_up else 0
     paced = [hit] if _keeps_pace(case, hit) else case.attempts
     signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in paced]
@@ -92,6 +93,24 @@ def _stopped_at(case: Case, hit: RunAttempt) -> float:
     health = case.evidence.health
     ends = [case.over_at(hit), health.reset_at if health and health.reset_at is not None else inf]
     return max(case.fault.at, min(ends)) if min(ends) < inf else case.fault.at
+
+
+def uploads(case: Case) -> int:
+    """Return how many checkpoints the attempt that was hit handed over after the newest that was
+    committed."""
+    hit, right = case.hit, case.right
+    if hit is None or right is None or case.run is None:
+        return 0
+    made = case.run.checkpoints
+    later = [c for c in made[made.index(right) + 1 :] if c.attempt == hit.number] if right in made else []
+    last = right.report if right.attempt == hit.number else 0
+    handed = sum(report.handed and report.number > last for report in hit.reports)
+    return max(0, handed - len(later))
+
+
+def in_flight(case: Case) -> Number:
+    """Return the work of those checkpoints, in the unit of `lost_work`."""
+    return _in_unit(case, uploads(case) * _interval(case))
 
 
 def lost_work(case: Case) -> LostWork | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lab.cluster.checkpoints import JobLedger
 from lab.errors import RefusedError
-from lab.evidence.checkpoints import JobLedger
 from lab.evidence.ledger import EPOCH_KEYS, Run, epochs_of
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, rank_on_target
 from lab.faults.kinds._probe import tell, tell_if_up
@@ -100,7 +100,10 @@ class NanAtEpoch(ArmedFault):
         name="nan-at-epoch",
         summary="a rank's model gets NaN (not a number) as weights before an epoch; the script has to notice",
         parameters=(replace(EPOCH, low=2), RANK),
-        traits=Traits("got NaN as weights"),
+        traits=Traits(
+            "got NaN as weights",
+            too_short="the script trained on with NaN in its weights: nothing in it looks for that",
+        ),
     )
     word = "nan"
     before = 1

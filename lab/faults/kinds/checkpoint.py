@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.api.ledger import CheckpointRefused
+from lab.cluster.checkpoints import JobLedger
 from lab.errors import LabError, RefusedError, ServiceError
-from lab.evidence.checkpoints import JobLedger
 from lab.evidence.ledger import of_kind
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits
 from lab.faults.kinds._probe import signal, tell_if_up

@@ -185,7 +185,7 @@ def recover(lab: Lab, workers: int, seconds: float) -> tuple[bool | None, str]:
     part = seconds / 3
     settings = {"workers": "1", "epochs": str(EPOCHS), "gpus": "1"}
     job = lab.submit_recipe(RECIPE, settings).submission_id
-    request = FaultRequest(job=job, after_epoch=BREAK_AFTER_EPOCH, timeout=part, ending=part)
+    request = FaultRequest(job=job, after_epoch=BREAK_AFTER_EPOCH, timeout=part)
     try:
         receipt = inject(lab, request, lambda _: None).receipt
     finally:

@@ -62,7 +62,7 @@ def lost_checkpoints(
     Training that keeps only the newest deletes the older ones; one that a fault has put back afterwards says
     nothing about those that came after it. Nor does an older one in a run that keeps the best.
     """
-    from lab.evidence.checkpoints import stored_manifest
+    from lab.cluster.checkpoints import stored_manifest
 
     put_back = {uri for step in done if step.record for uri in step.record.damaged}
     lost = []

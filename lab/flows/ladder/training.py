@@ -23,7 +23,7 @@ CHECKPOINTS = 1
 """Number of checkpoints after which the rank is lost: some seconds of training."""
 
 EACH_STEP = "RAYLAB_EACH_STEP"
-"""Environment variable of a job that lets the ledger have every step (raylab_ledger.survivors)."""
+"""Environment variable of a job that lets the ledger have every step (raylab_survivors.steps)."""
 
 START_SECONDS = 600.0
 """Deadline for a training to come so far."""

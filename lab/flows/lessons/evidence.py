@@ -16,8 +16,8 @@ from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import RayApi, Row
 from lab.cluster.jobs import Job, Jobs
 from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
-from lab.evidence import inference
 from lab.evidence.ledger import History, number
+from lab.flows.inference import receipt as inference
 from lab.flows.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
 from lab.host.reading import parse_json
 from lab.host.secrets import key_from

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lab.errors import LabError
-from lab.evidence.ledger import Files, History
+from lab.evidence.ledger import CommittedCheckpoint, Files, History
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, Receipt, Steering
 from lab.evidence.receipt.model import Source
 from lab.flows.recovery.resubmit import joined
 from lab.flows.recovery.usage_samples import Samples
 from lab.flows.recovery.watch import Watch
+from lab.lab import Lab
 from lab.store.base import Store
 from lab.topology import RECEIPTS_PREFIX, ServiceStatus
+
+MOST_EARLIER = 50
+"""Jobs whose ledgers are looked through for a checkpoint that an earlier one has made, the newest first."""
 
 
 def receipt_name(record: FaultRecord, job: str) -> str:
@@ -72,8 +77,31 @@ def gather(
         health=health,
         others=tuple(others),
         control=control,
+        earlier=_earlier(lab, history, all_problems),
         not_asked=not_asked,
     )
+
+
+def _earlier(lab: Lab, history: History, problems: list[str]) -> tuple[CommittedCheckpoint, ...]:
+    """Return the checkpoints of earlier jobs that Ray gave to runs of this one, as those jobs' ledgers
+    know them."""
+    from lab.cluster.checkpoints import ledgers
+
+    given = {r.uri for run in history.runs for attempt in run.attempts for r in attempt.requests if r.uri}
+    left = given - {c.uri for run in history.runs for c in run.checkpoints}
+    mine = {run.job for run in history.runs}
+    checkpoints: list[CommittedCheckpoint] = []
+    try:
+        jobs = [job for job in ledgers(lab.store) if job not in mine] if left else []
+        for job in jobs[-MOST_EARLIER:][::-1]:
+            if not left:
+                break
+            made = [c for run in lab.history(job).runs for c in run.checkpoints if c.uri in left]
+            checkpoints += [replace(c, attempt=0, job=job) for c in made]
+            left -= {c.uri for c in made}
+    except LabError as error:
+        problems.append(f"the job that made {sorted(left)[0]} is not known: {error.message}")
+    return tuple(checkpoints)
 
 
 def keep(store: Store, receipt: Receipt) -> str:
@@ -110,7 +138,7 @@ def _stored(
 
     `read` holds earlier reads.
     """
-    from lab.evidence.checkpoints import stored_manifest
+    from lab.cluster.checkpoints import stored_manifest
 
     uris = judged_by(history, record)
     for uri in uris:

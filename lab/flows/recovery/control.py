@@ -6,14 +6,14 @@ import contextlib
 import re
 from dataclasses import dataclass
 
-from lab.api.receipt import ControlDocument
+from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.recipes import recipe_folder
 from lab.cluster.submission import RESUME_VARIABLE
 from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import History
-from lab.evidence.receipt import Comparison, Curves, compare_curves, compare_runs
+from lab.evidence.receipt import Comparison, compare_curves, compare_runs
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import Moment, OnMoment, outages
 from lab.flows.recovery.watch import Watch, progress_name
@@ -36,8 +36,8 @@ class Control:
     job: str
     submission_id: str
     comparison: Comparison
-    """The last reports compared: progress, metrics, SHA-256 of the weights."""
-    curves: Curves
+    """The last reports compared: progress, metrics, weights."""
+    curves: CurvesDocument
     """All epochs compared; `a` is the job, `b` the control run."""
     seconds: float
     history: History
@@ -50,7 +50,7 @@ class Control:
             round(self.seconds, 3),
             self.comparison.weights,
             self.comparison.detail,
-            self.curves.document(),
+            self.curves,
         )
 
 

@@ -6,6 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from math import inf
 
 from lab.api.ledger import FaultFired
 from lab.cluster.api import places
@@ -26,7 +27,7 @@ from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, OnMoment
 from lab.flows.recovery.revert import Revert
 from lab.flows.recovery.timeline import LiveTimeline
-from lab.flows.recovery.trigger import Aim
+from lab.flows.recovery.trigger import Aim, ended
 from lab.flows.recovery.watch import POLL_SECONDS, StoreOutages, Watch, progress_name
 from lab.host.clock import settle
 from lab.runtime.active_faults import LEFT_DOWN, ActiveFault, ActiveFaults, myself
@@ -168,6 +169,7 @@ class Injection:
             store_refusals=self._store_outages.refusals,
             slowest_read=self._store_outages.slowest_read,
             pid=rank_on_target(self._scene).pid if kind.scope in (Scope.RANK, Scope.CHECKPOINT) else 0,
+            run=self._watch.focus,
         )
 
     # Injection
@@ -184,19 +186,30 @@ class Injection:
             struck = self._fault.inject(self._scene)
             self._began(struck or Struck(first, self._clock()))
         except UNSURE as error:
+            refusal = self._ended()
             if self._took():
                 self.happened = not self._fault.fires
                 said = f"{self.target} is under it although its injection failed: {error.message}"
                 self.timeline.emit("note", None, said)
                 return
+            if refusal is not None:
+                raise refusal from error
             self.missed = error
             self._disturbed = (f"the fault could not be injected: {error.message}",)
             self.timeline.emit("note", None, f"{self.target} is restored: {self._disturbed[0]}")
-        except LabError:
-            raise
+        except LabError as error:
+            raise self._ended() or error from error
         except BaseException:
             self.happened = not self._fault.fires
             raise
+
+    def _ended(self) -> LabError | None:
+        """Return what to say if the job has ended meanwhile: there was nothing left to break."""
+        self._watch.poll()
+        job, before = self._watch.job, f"{self._fault.kind.name} could hit it"
+        if job is None or not self._watch.over:
+            return None
+        return ended(self._watch.lab, job, "inject earlier, or train longer", before)
 
     def _began(self, struck: Struck) -> None:
         """Note when it acted, for the record and for whoever has to undo it."""
@@ -219,7 +232,7 @@ class Injection:
 
     def _fired(self) -> float:
         """Wait until the fault that was armed has acted; the time, by the ledger. Raises WaitTimeoutError."""
-        patience, why = Patience(self._watch, self._request.timeout), ""
+        patience, why = Patience(self._watch, self._timeout), ""
         for _ in patience.polls():
             self._look()
             fired = [e.at for e, _ in of_kind(self._watch.events, FaultFired) if e.at >= self.at - 1.0]
@@ -251,7 +264,7 @@ class Injection:
         where none was given, when the job makes no progress.
         """
         revert, timeline, watch = self._revert, self.timeline, self._watch
-        patience = Patience(watch)
+        patience = Patience(watch, silence=self._timeout)
         while True:
             watch.poll()
             self._look()
@@ -280,12 +293,14 @@ class Injection:
 
     def _too_late(self, now: float, patience: Patience) -> bool:
         """True when the wait for the job to go on, or to end, is to be given up."""
-        if self._request.timeout is None:
-            if patience.over:
-                self.timeline.emit("note patience", now, f"{patience.over}: {patience.phase.text}")
-            return bool(patience.over)
-        more = self._request.ending if self._goes_on() else 0.0
-        return now >= self.at + (self._duration or 0.0) + self._request.timeout + more
+        why = patience.over
+        if not why and now >= self.at + (self._duration or 0.0) + self._timeout and not self._goes_on():
+            why = f"training has not gone on for {self._timeout:g} s"
+        if why:
+            said = f"{why}: {patience.phase.text}"
+            self._disturbed += (f"labctl waited no longer for the job, which was still running: {said}",)
+            self.timeline.emit("note patience", now, said)
+        return bool(why)
 
     def _goes_on(self) -> bool:
         """True once training has gone on: in a new attempt, or after the revert in the one that was hit."""
@@ -299,6 +314,10 @@ class Injection:
         self.timeline.look()
 
     # Revert
+
+    @property
+    def _timeout(self) -> float:
+        return inf if self._request.timeout is None else self._request.timeout
 
     @property
     def _duration(self) -> float | None:

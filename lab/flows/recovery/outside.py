@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lab.cluster.checkpoints import JobLedger, stored_manifest
 from lab.cluster.from_ledger import LedgerJobs, LedgerNodes
 from lab.errors import RefusedError, UsageError
-from lab.evidence.checkpoints import JobLedger, stored_manifest
 from lab.evidence.ledger import Files, History
 from lab.evidence.receipt import FaultRecord, Receipt, judge
 from lab.evidence.receipt.expected import Expected, Traits

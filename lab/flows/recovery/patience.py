@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 from lab.cluster.jobs import Job
 from lab.cluster.outage import LOST_SECONDS
@@ -45,11 +46,11 @@ class Patience:
     """Says when a wait for a job is over. It counts from its construction, and observes each poll.
 
     Signs of life are: its status, new events in its ledger, the cluster's nodes, and growth of its output.
-    With a `limit` (seconds) that alone counts.
+    A `limit` of the whole wait, and a longest `silence` (both in seconds), only shorten it.
     """
 
-    def __init__(self, watch: Watch, limit: float | None = None) -> None:
-        self._watch, self._clock, self._limit = watch, watch.clock, limit
+    def __init__(self, watch: Watch, limit: float = inf, silence: float = inf) -> None:
+        self._watch, self._clock, self._limit, self._silence = watch, watch.clock, limit, silence
         self._begin = self._moved = self._further = self._clock()
         self._signs: object = None
         self._reached: tuple[float, ...] = ()
@@ -80,7 +81,7 @@ class Patience:
     def observe(self) -> None:
         """Note what has changed since the last time."""
         now, watch = self._clock(), self._watch
-        if self._limit is None and now - self._log_at >= LOG_SECONDS:
+        if now - self._log_at >= LOG_SECONDS:
             self._log, self._log_at = len(self._output()), now
         nodes = tuple(sorted(node.node_id for node in watch.nodes if node.alive))
         status = watch.job.status if watch.job else ""
@@ -107,12 +108,12 @@ class Patience:
     @property
     def over(self) -> str:
         """Reason to wait no longer; empty as long as there is none."""
-        if self._limit is not None:
-            return f"{self._limit:g} s have passed" if self.waited >= self._limit else ""
+        if self.waited >= self._limit:
+            return f"{self._limit:g} s have passed"
         still, same = self._clock() - self._moved, self._clock() - self._further
         if min(self._watch.outage.seconds, still) >= LOST_SECONDS:
             return f"the head has been down for {self._watch.outage.seconds:.0f} s"
-        if still >= self.phase.stall:
+        if still >= min(self.phase.stall, self._silence):
             return f"nothing has moved for {still:.0f} s"
         return f"it has made no progress for {same:.0f} s" if same >= BOUND_SECONDS else ""
 

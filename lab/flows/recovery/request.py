@@ -24,10 +24,8 @@ class FaultRequest:
     duration: float | None = None
     """Duration of the fault, its parameter `for`; None: the fault's own default."""
     timeout: float | None = None
-    """Deadline for the wait before the fault, and again for the first report after it; None: as long as the
-    job makes progress, see lab.flows.recovery.patience."""
-    ending: float = 3600.0
-    """Deadline for the job to end once it has recovered, where a timeout is given."""
+    """Deadline for the wait before the fault, and again for training to go on after it, and then the longest
+    silence; it only shortens the wait while the job makes progress, see lab.flows.recovery.patience."""
     spare_others: bool = False
     """Refuse, at the moment of injection, a node on which a job of another namespace holds something."""
     leave_down: bool = False

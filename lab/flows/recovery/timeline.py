@@ -58,13 +58,11 @@ class LiveTimeline:
                 continue
             where = ", ".join(dict.fromkeys(services.get(n, n[:8]) for n in attempt.nodes.values()))
             self.emit("attempt_started", attempt.started_at, f"attempt {attempt.number} on {where}")
-            if attempt.loads:
-                load = attempt.loads[0]
+            if (load := next((mine for mine in attempt.loads if not mine.error), None)) is not None:
                 self.emit("restored", load.at, f"read {load.uri.rsplit('/', 1)[-1]}")
             if (stepped := stepped_at(attempt)) is not None:
                 self.emit("first_step", stepped, "every rank has taken a step")
-            if attempt.reports:
-                first = attempt.reports[0]
+            if (first := next((mine for mine in attempt.reports if mine.trained), None)) is not None:
                 known = first.progress is not None
                 what = f"reports {progress_name(run)} {first.progress}" if known else "reports again"
                 self.emit("first_report", first.at, what)

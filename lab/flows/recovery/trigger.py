@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from lab.cluster.allocation import holdings, read
 from lab.cluster.api import Node, infeasible
@@ -10,6 +11,7 @@ from lab.cluster.jobs import Job
 from lab.cluster.placement import Placement, place
 from lab.cluster.queues import WORKLOAD
 from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError, WaitTimeoutError
+from lab.evidence.ledger import EPOCH_KEYS, STEP_KEYS, Run
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
@@ -78,7 +80,7 @@ def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_mo
     """
     watch.target = request.target
     after = request.after_seconds or 0.0
-    limit = None if request.timeout is None else request.timeout + after
+    limit = inf if request.timeout is None else request.timeout + after
     patience = Patience(watch, limit)
     wanted = _trigger_text(request, watch)
     on_moment(Moment("waiting", None, f"waiting for {wanted} in job {watch.submission_id}"))
@@ -94,14 +96,18 @@ def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_mo
             on_moment(
                 Moment("progress", None, f"checkpoint of {progress_name(watch.run)} {shown} is complete")
             )
+        watch.focus = ""
         aim = take_aim(watch, request.target, kind)
-        if aim is not None and _triggered(request, watch, patience.waited):
-            return aim
+        if aim is not None and (run := _due(request, watch.live_runs, patience.waited)) is not None:
+            watch.focus = run.name
+            aim = take_aim(watch, request.target, kind)
+            if aim is not None:
+                return aim
     raise WaitTimeoutError(
         f"waited {patience.waited:.0f} s for {wanted}; "
         f"job {watch.submission_id} is {watch.status}, {_reached(watch)}; {patience.describe()}",
         f"labctl jobs logs {watch.submission_id}; "
-        + ("labctl status" if limit is None else "a longer wait: --timeout 10m, or none"),
+        + ("labctl status" if limit == inf else "a longer wait: --timeout 10m, or none"),
     )
 
 
@@ -198,13 +204,31 @@ def _reached(watch: Watch) -> str:
     return f"the newest checkpoint is of {progress_name(run)} {progress}"
 
 
-def _triggered(request: FaultRequest, watch: Watch, waited: float) -> bool:
+def _due(request: FaultRequest, runs: tuple[Run, ...], waited: float) -> Run | None:
+    """Return the live run whose moment has come: one that has that checkpoint, or after a time any, of
+    those with a checkpoint the newest. Raises RefusedError for an epoch where no run counts any."""
     if request.after_seconds is not None:
-        return waited >= request.after_seconds
-    if watch.run is None or not watch.run.checkpoints:
-        return False
-    progress = watch.run.checkpoints[-1].progress
-    return request.after_epoch is None or (progress is not None and progress >= request.after_epoch)
+        able = [run for run in runs if run.checkpoints] or list(runs)
+        return able[-1] if able and waited >= request.after_seconds else None
+    reported = [run for run in runs if run.last is not None]
+    if request.after_epoch is not None and reported and not any(_counts(run) for run in runs):
+        metrics = ", ".join(reported[-1].last.metrics) if reported[-1].last else ""
+        raise RefusedError(
+            f"run {reported[-1].name} reports no epoch or step to wait for, only: {metrics or 'nothing'}",
+            "name a time instead: --after 10s",
+        )
+    saved = [(run, run.checkpoints[-1].progress) for run in runs if run.checkpoints]
+    if request.after_epoch is None:
+        return saved[-1][0] if saved else None
+    least = request.after_epoch
+    return next(
+        (run for run, reached in saved if _counts(run) and reached is not None and reached >= least), None
+    )
+
+
+def _counts(run: Run) -> bool:
+    """Tell whether a script says itself how far it is, as far as it is known."""
+    return run.last is None or run.progress_key in (*EPOCH_KEYS, *STEP_KEYS)
 
 
 def _trigger_text(request: FaultRequest, watch: Watch) -> str:

@@ -53,6 +53,8 @@ class Watch:
         self.lab, self.submission_id, self.clock = lab, submission_id, clock
         self.target = ""
         """The service that a fault is meant for, once that is known."""
+        self.focus = ""
+        """Name of the run that a fault is aimed at, once that is known."""
         self.store_outages = StoreOutages()
         """Since it was last reset to this."""
         self.nodes: tuple[Node, ...] = ()
@@ -155,14 +157,20 @@ class Watch:
 
     @property
     def run(self) -> Run | None:
-        """The newest run; of several that go on at once, as under Ray Tune, the newest on the target."""
+        """The run in focus, else the newest; of several at once, as under Ray Tune, the newest on the
+        target."""
         runs = self.history.runs
-        node = self.node_of(self.target) if self.target else None
-        on_target = [
-            run for run in runs if node and (attempt := _live(run)) and node.node_id in attempt.nodes.values()
-        ]
-        candidates = on_target or list(runs)
+        focus = [run for run in runs if run.name == self.focus]
+        candidates = focus or (self.target and self.live_runs) or runs
         return candidates[-1] if candidates else None
+
+    @property
+    def live_runs(self) -> tuple[Run, ...]:
+        """The runs that train now; only those on the target, where there are any."""
+        node = self.node_of(self.target) if self.target else None
+        live = [(run, attempt) for run in self.history.runs if (attempt := _live(run)) is not None]
+        on_target = [run for run, attempt in live if node and node.node_id in attempt.nodes.values()]
+        return tuple(on_target or (run for run, _ in live))
 
     @property
     def attempt(self) -> RunAttempt | None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab.api.receipt import AttemptDocument, CheckDocument, CheckpointProof, FaultDocument, ReceiptDocument
+from lab.api.receipt import (
+    AttemptDocument,
+    CheckDocument,
+    CheckpointProof,
+    CurvesDocument,
+    FaultDocument,
+    ReceiptDocument,
+)
 from lab.evidence.ledger import History, Number, RecordedSteps
-from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
 
@@ -37,7 +43,7 @@ class ReportEvidence:
     """Faults on record for the job."""
     control_job: str = ""
     control: History | None = None
-    curves: Curves | None = None
+    curves: CurvesDocument | None = None
     services: Mapping[str, str] = field(default_factory=dict)
     """Id of a node -> the service that it was."""
     workers: tuple[str, ...] = ()
@@ -157,7 +163,7 @@ class ReportData:
     repeated: tuple[Number, Number] | None = None
     """The first and the last of the epochs that were done twice."""
     control_job: str = ""
-    curves: Curves | None = None
+    curves: CurvesDocument | None = None
     parts: tuple[Part, ...] = ()
     ranks: tuple[tuple[float, int], ...] = ()
     """(time, number of ranks from then on); empty where it never changed."""

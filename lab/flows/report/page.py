@@ -14,7 +14,7 @@ from lab.host.quantities import plural
 from lab.host.web import templates
 from lab.version import __version__
 
-LIKENESS = {"equal": "same curves", "different": "other curves", "unknown": "not comparable"}
+LIKENESS = {True: "same curves", False: "other curves", None: "not comparable"}
 
 Rows = Iterator[tuple[str, ...]]
 """Rows of a table, cell by cell."""
@@ -53,7 +53,7 @@ def _facts(data: ReportData) -> Rows:
         passed = sum(check.passed for check in asked)
         yield "checks passed", f"{passed} of {len(asked)}", "each is listed below"
     if data.curves is not None:
-        value = "equal bit for bit" if data.curves.exact else LIKENESS[data.curves.likeness]
+        value = "equal bit for bit" if data.curves.exact else LIKENESS[data.curves.equal]
         yield "against the control run", value, "the same training without a fault"
     if data.status:
         yield "the job", data.status, "as Ray says"

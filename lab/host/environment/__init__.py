@@ -67,6 +67,7 @@ MODULES: dict[str, dict[str, str]] = {
         "sklearn": "scikit-learn",
         "torch": "torch",
         "xgboost": "xgboost",
+        "xxhash": "xxhash",
     },
     "jupyter": {
         "ipywidgets": "ipywidgets",

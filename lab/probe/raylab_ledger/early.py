@@ -8,12 +8,12 @@ Nothing is imported, and nothing changed, for a script that uses none of them.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
+from raylab_compat.around import around
 from raylab_compat.import_hooks import after_import
 
 Record = Callable[..., None]
@@ -46,46 +46,30 @@ def _fit_change(record: Record, by: str, name: str, sign: str) -> Callable[[Modu
 
 
 def watch_fit(owner: Any, sign: str, by: str, record: Record) -> None:
-    """Let this class record the end of its fits; once is enough, also for a module under two names."""
-    fit = owner.fit
-    if hasattr(fit, "raylab"):
-        return
+    """Let this class record the end of its fits."""
 
-    @functools.wraps(fit)
-    def watched_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = fit(self, *args, **kwargs)
+    def fit(method: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+        result = method(model, *args, **kwargs)
         with suppress(Exception):  # whatever a class of the script's own does: the fit has returned
-            record("fit_ended", by=by, early=getattr(self, sign, False) is True)
+            record("fit_ended", by=by, early=getattr(model, sign, False) is True)
         return result
 
-    watched_fit.raylab = True  # type: ignore[attr-defined]
-    owner.fit = watched_fit
+    around(owner, "fit", fit)
 
 
 def watch_rounds(container: Any, record: Record) -> None:
     """Let XGBoost's callbacks record the end of a training: early if one of them has said stop."""
-    after_training = container.after_training
-    if hasattr(after_training, "raylab"):
-        return
-    stopped = "raylab_stopped"
 
-    def watched(ask: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(ask)
-        def watched_ask(self: Any, *args: Any, **kwargs: Any) -> Any:
-            answer = ask(self, *args, **kwargs)
-            if answer:
-                setattr(self, stopped, True)
-            return answer
+    def ask(method: Callable[..., Any], callbacks: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = method(callbacks, *args, **kwargs)
+        callbacks.raylab_stopped = answer or getattr(callbacks, "raylab_stopped", False)
+        return answer
 
-        return watched_ask
-
-    @functools.wraps(after_training)
-    def watched_end(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = after_training(self, *args, **kwargs)
-        record("fit_ended", by=XGBOOST, early=getattr(self, stopped, False))
+    def end(method: Callable[..., Any], callbacks: Any, *args: Any, **kwargs: Any) -> Any:
+        result = method(callbacks, *args, **kwargs)
+        record("fit_ended", by=XGBOOST, early=bool(getattr(callbacks, "raylab_stopped", False)))
         return result
 
-    watched_end.raylab = True  # type: ignore[attr-defined]
-    container.before_iteration = watched(container.before_iteration)
-    container.after_iteration = watched(container.after_iteration)
-    container.after_training = watched_end
+    around(container, "before_iteration", ask)
+    around(container, "after_iteration", ask)
+    around(container, "after_training", end)

@@ -13,8 +13,8 @@ import os
 import ray
 
 from raylab_ledger.recorder import Recorder, open_recorder
+from raylab_ledger.tensors import in_bytes
 from raylab_ledger.train import FLUSH_SECONDS, submission_id
-from raylab_ledger.weights import in_bytes
 
 
 def record_given(run: str, step: int, data: bytes, source: str) -> None:

@@ -91,26 +91,22 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
         return f"<{type(value).__name__}: {type(error).__name__}>"
 
 
-def manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """Relative path -> size in bytes and SHA-256, for every file below `folder`."""
-    files = {}
-    root = Path(folder)
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        with path.open("rb") as stream:
-            digest = hashlib.sha256()
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
-        files[path.relative_to(root).as_posix()] = {"size": path.stat().st_size, "sha256": digest.hexdigest()}
-    return files
-
-
-def try_manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]] | None:
-    """Like `manifest`, but None, with a warning, when something cannot be read."""
+def manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]] | None:
+    """Relative path -> size in bytes and SHA-256, for every file below `folder`; None, with a warning, when
+    something cannot be read."""
+    files, root = {}, Path(folder)
     try:
-        return manifest(folder)
+        for path in sorted(p for p in root.rglob("*") if p.is_file()):
+            digest = hashlib.sha256()
+            with path.open("rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    digest.update(chunk)
+            name, size = path.relative_to(root).as_posix(), path.stat().st_size
+            files[name] = {"size": size, "sha256": digest.hexdigest()}
     except OSError as error:
         logger.warning("raylab: %s cannot be hashed for the ledger: %s", folder, error)
         return None
+    return files
 
 
 def can_wait(entry: dict[str, Any]) -> bool:

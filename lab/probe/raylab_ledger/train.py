@@ -7,45 +7,18 @@ FLUSH_SECONDS for a checkpoint's SHA-256 to be stored. Only where a fault was ar
 (raylab_faults.armed) does `report` carry it out. The classes used here are internal to Ray, as those of the
 patches are.
 
-Events (each with `at` in seconds since the epoch, `job`, `run`, `run_id`, `attempt`, its `stream` and its
-number `n` there):
-
-| event | written by | says |
-| --- | --- | --- |
-| run_started | controller | the plan: workers, resources, what is kept, train_loop_config, storage; patches |
-| attempt_scheduled | controller | a new attempt is about to start, with how many ranks |
-| attempt_started | controller | rank, node and process of every worker |
-| training_started | controller | the training function was started on every rank |
-| failure_detected | controller | Ray Train noticed a failure; its decision, and what it had taken up |
-| resized | controller | an elastic run ends this attempt to go on with another number of ranks |
-| attempt_ended | controller | the worker group was shut down or aborted; what it had taken up |
-| checkpoint_committed | controller | Ray registered this checkpoint: from here on it would resume from it |
-| checkpoint_refused | controller | a damaged checkpoint was passed over (checkpoint_guard.py) |
-| run_finished | controller | error or none |
-| rank_ready | rank | its process has its Train context; when Ray began to start it; its service, or pod |
-| function_started | rank | the training function begins, its imports are done |
-| get_checkpoint | rank | the script asked for a checkpoint, which one it was given |
-| checkpoint_loaded | rank | files were read from it: their SHA-256, the tensors in them (weights.py) |
-| weights | rank | the parameters right before the first step of an optimizer |
-| checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
-| report | rank | `ray.train.report` returned: metrics, the checkpoint's URI if any, the optimizer's steps |
-| steps | rank | with torchft, or where the job asks: steps, and how many ranks took part (survivors.py) |
-| step_discarded | rank | a step that did not count, and why |
-| healed | rank | it was given the state of a neighbour |
-| state_given | keeper | the state of a step that it kept in memory, as it gave it back (memory.py) |
-| state | rank | SHA-256 of weights and optimizer after a step |
-| rank_given_up | controller | a lost rank of such a training is to be replaced; the others train on |
-| rank_replaced | controller | rank, node and process of the new one |
-| fit_ended | rank | a fit of Lightning, Keras or XGBoost returned, and whether it stopped early (early.py) |
-| fault_armed | rank | it was told to fail on purpose at an epoch (armed.py) |
-| fault_fired | rank | it did so: the epoch, and for NaN the parameter |
+docs/recovery.md lists the events, and who writes them.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import platform
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import ray
@@ -57,17 +30,18 @@ from ray.train.v2._internal.execution.callback import (
     WorkerCallback,
     WorkerGroupCallback,
 )
+from raylab_survivors.steps import EACH_STEP
+from raylab_survivors.steps import Steps as TakenSteps
 
-from raylab_ledger.rank import quietly, uri_of, watch_start, watch_worker
+from raylab_compat.around import around
+from raylab_ledger.chain import Chain
+from raylab_ledger.rank import quietly, watch_start, watch_worker
+from raylab_ledger.reads import uri_of
 from raylab_ledger.recorder import Recorder, open_recorder, plain
-from raylab_ledger.steps import Steps
-from raylab_ledger.survivors import EACH_STEP
-from raylab_ledger.survivors import Steps as TakenSteps
-from raylab_ledger.versions import environment
 from raylab_switches import in_training
 
-SERVICE_VARIABLE = "RAYLAB_SERVICE_NAME"
-"""Environment variable of a node with the name of its service; on Kubernetes that of its pod."""
+PACKAGES = ("ray", "torch", "pytorch-lightning")
+"""Those whose versions are recorded."""
 
 FLUSH_SECONDS = 2.0
 """Longest wait of a rank, once per checkpoint, for its SHA-256 to be stored."""
@@ -91,6 +65,9 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
 
     def __init__(self) -> None:
         self.job = submission_id()
+        self.trial = trial_of_tune()
+        if self.trial:
+            watch_stop(self.trial, self.job)
         self.run = ""
         self.run_id = ""
         self.attempt = 0
@@ -123,6 +100,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
             node_id=ray.get_runtime_context().get_node_id(),
             storage_path=str(run.storage_path),
             num_workers=scaling.num_workers,
+            trial=self.trial,
             replica_groups=has_groups(getattr(train_run_context, "backend_config", None)),
             resources_per_worker=dict(scaling._resources_per_worker_not_none),
             max_failures=run.failure_config.max_failures if run.failure_config else 0,
@@ -199,17 +177,15 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
         common = {"rank": context.get_world_rank(), "node_id": runtime.get_node_id(), "pid": os.getpid()}
         self._recorder = open_recorder(self.job, f"rank{common['rank']}", common)
         if self._recorder is not None:
-            steps = Steps()
+            chain = Chain(self._record)
             config = getattr(context.train_run_context, "backend_config", None)
             if os.environ.get(EACH_STEP) and not has_groups(config):  # torchft's are recorded anyway
                 taken, ranks = TakenSteps(self._record), context.get_world_size()
                 self._taken = taken
-                steps = Steps(lambda step: taken.committed(step, ranks))
-            watch_worker(self._record, self._flush, steps)
-            runner = context.execution_context.training_thread_runner
-            watch_start(runner, self._record, steps, self._taken)
-            service = os.environ.get(SERVICE_VARIABLE)
-            self._record("rank_ready", launched_at=launched_at(), service=service)
+                chain = Chain(self._record, lambda step: taken.committed(step, ranks))
+            watch_worker(self._record, self._flush, chain)
+            watch_start(context.execution_context.training_thread_runner, self._record, self._taken)
+            self._record("rank_ready", launched_at=launched_at())
 
     @quietly
     def before_worker_shutdown(self) -> None:
@@ -218,34 +194,80 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
         self._flush()
 
 
+def trial_of_tune() -> str:
+    """Id of the trial of Ray Tune that this process runs; empty outside of Tune."""
+    if "ray.tune" not in sys.modules:
+        return ""
+    from ray.tune.trainable.trainable_fn_utils import _in_tune_session
+
+    return str(sys.modules["ray.tune"].get_context().get_trial_id()) if _in_tune_session() else ""
+
+
+def watch_stop(trial: str, job: str) -> None:
+    """Record that Tune ends the trial of this process: its training is killed, and says nothing more
+    itself."""
+    from ray.tune.trainable.function_trainable import FunctionTrainable
+
+    def cleanup(method: Callable[..., Any], trainable: Any) -> None:
+        recorder = open_recorder(job, "trial", {"pid": os.getpid()})
+        if recorder is not None:
+            recorder.record("trial_stopped", trial=trial)
+            recorder.flush(FLUSH_SECONDS)
+        method(trainable)
+
+    around(FunctionTrainable, "cleanup", cleanup)
+
+
 def has_groups(backend_config: Any) -> bool:
     """Tell whether the ranks of a training are replica groups, each of which is replaced alone."""
     return bool(getattr(getattr(backend_config, "backend_cls", None), "has_replica_groups", False))
 
 
 def workers_of(group: Any) -> list[dict[str, Any]]:
-    """Rank, node and process of each worker of a group."""
+    """Rank, node, service or pod, and process of each worker of a group."""
+    workers = group.get_workers()
+    services = services_of(frozenset(worker.metadata.node_id for worker in workers))
     return [
         {
             "rank": worker.distributed_context.world_rank,
             "node_id": worker.metadata.node_id,
+            "service": services.get(worker.metadata.node_id),
             "pid": worker.metadata.pid,
         }
-        for worker in group.get_workers()
+        for worker in workers
     ]
+
+
+@functools.lru_cache(maxsize=8)
+def services_of(nodes: frozenset[str]) -> dict[str, str]:
+    """Return node id -> its name in Ray, which is the lab's service, or its host's, which is a pod; of
+    these at least.
+
+    Ray is asked: a variable of the process may be that of another node, which a script has copied.
+    """
+    services = {}
+    for node in ray.nodes():
+        name, address = node["NodeName"], node["NodeManagerAddress"]
+        services[node["NodeID"]] = str(node["NodeManagerHostname"] if name == address else name)
+    return services
 
 
 def launched_at() -> float | None:
     """Time at which Ray began to start this process (seconds since the epoch); None where it does not say."""
-    milliseconds = argument("--worker-launch-time-ms", sys.argv)
-    return int(milliseconds) / 1000 if milliseconds.isdigit() else None
+    said = re.search(r"--worker-launch-time-ms[=\0](\d+)", "\0".join(sys.argv))
+    return int(said[1]) / 1000 if said else None
 
 
-def argument(name: str, argv: Sequence[str]) -> str:
-    """The value of Ray's argument `--name=value` or `--name value` of this worker process, or nothing."""
-    for position, word in enumerate(argv):
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-        if word == name and position + 1 < len(argv):
-            return argv[position + 1]
-    return ""
+def environment() -> dict[str, Any]:
+    """Versions of Python and of PACKAGES, cores, memory in bytes; what cannot be learned is left out."""
+    facts: dict[str, Any] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            facts[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    if cores := os.cpu_count():
+        facts["cores"] = cores
+    if hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names):
+        facts["memory_bytes"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return facts

@@ -30,7 +30,8 @@ from ray.train.v2._internal.exceptions import CheckpointManagerInitializationErr
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
 
-from raylab_ledger.rank import quietly, uri_of
+from raylab_ledger.rank import quietly
+from raylab_ledger.reads import uri_of
 from raylab_ledger.recorder import LEDGER_VARIABLE, open_recorder
 from raylab_ledger.train import submission_id
 from raylab_switches import active

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from lab.api.base import plain
-from lab.evidence.inference import judge
+from lab.flows.inference.receipt import judge
 from tests.unit.cli.fakes import Labctl
-from tests.unit.evidence.test_inference import evidence, shape
+from tests.unit.flows.inference.test_receipt import evidence, shape
 
 
 def keep(labctl: Labctl, document: Any) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from lab.errors import INTERRUPTED, JobError, LabError, RefusedError, SetupError, WaitTimeoutError
 from lab.evidence.ledger import History
-from lab.evidence.receipt import Comparison, Curves
-from lab.evidence.receipt.compare import Compared
+from lab.evidence.receipt import Comparison, compare_curves
 from lab.flows.demo import DemoRequest, DemoResult
 from lab.flows.recovery import Control, OnMoment
 from lab.lab import Lab
@@ -18,8 +17,6 @@ from lab.runtime.base import OnProgress
 from lab.topology import LabSpec, Progress, State
 from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
 from tests.unit.fakes import job
-
-COMPARED = (Compared("epoch", 20, 20), Compared("weights_sha256", "3f3f", "3f3f"))
 
 
 def ends_with(labctl: Labctl, verdict: str = "recovered", problem: LabError | None = None) -> Any:
@@ -31,9 +28,9 @@ def ends_with(labctl: Labctl, verdict: str = "recovered", problem: LabError | No
         lab.up(spec, on_progress)
         for moment in MOMENTS:
             on_moment(moment)
-        same = Comparison("equal", "equal", COMPARED)
-        curves = Curves("epoch", (), 0.0, None, None, ())
-        control = Control("job-1", "job-2", same, curves, 50.0, History(()))
+        same = Comparison("equal", "epoch 20, weights_sha256 3f3f")
+        none = History(())
+        control = Control("job-1", "job-2", same, compare_curves(none, none), 50.0, none)
         seconds = {"up": 9.25, "train and recover": 60.0}
         compared = control if request.control and problem is None else None
         return DemoResult(receipt(verdict), compared, seconds, problem)

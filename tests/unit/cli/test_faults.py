@@ -21,6 +21,7 @@ from tests.unit.fakes import AT
 
 VERDICTS = [
     ("recovered", 0),
+    ("resumed", 0),
     ("as-expected", 0),
     ("restarted-from-scratch", 10),
     ("failed", 10),
@@ -113,6 +114,16 @@ def test_only_what_should_happen_is_success(labctl: Labctl, verdict: str, code: 
 def test_the_json_document_is_the_receipt_itself(labctl: Labctl, verdict: str, code: int) -> None:
     ends_with(labctl, receipt(verdict))
     assert labctl.json("fault-inject", "ray-worker-0", code=code) == receipt(verdict).to_json()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"), [("recovered", 0), ("as-expected", 0), ("resumed", 10), ("failed", 10)]
+)
+def test_strictly_a_state_that_nobody_compared_is_no_success(labctl: Labctl, verdict: str, code: int) -> None:
+    ends_with(labctl, receipt(verdict))
+    result = labctl("fault-inject", "ray-worker-0", "--strict")
+    assert result.exit_code == code
+    assert ("error: --strict: training resumed" in result.stderr) is (verdict == "resumed")
 
 
 def test_a_lab_that_is_not_whole_after_a_training_that_recovered_is_named_as_what_is_wrong(

@@ -11,10 +11,10 @@ import pytest
 
 from lab.cli.output import Output
 from lab.cluster.allocation import Holding, Waiting
+from lab.cluster.checkpoints import CheckpointInfo
 from lab.cluster.jobs import EARLIER
 from lab.cluster.placement import Placement
 from lab.errors import INTERRUPTED, ClusterError, StoreError
-from lab.evidence.checkpoints import CheckpointInfo
 from tests.unit.cli.fakes import Labctl
 from tests.unit.fakes import AT, job
 
@@ -459,6 +459,7 @@ def test_checkpoints_as_json(labctl: Labctl) -> None:
         "checkpoints": [
             {
                 "uri": "s3://ray/run-1/checkpoint_000004",
+                "in_store": True,
                 "run": "run-1",
                 "job": "job-1",
                 "name": "checkpoint_000004",

@@ -55,12 +55,16 @@ class Teams(QueueLab):
         if loads is not None:
             self.write("get_checkpoint", job, attempt=1, rank=0, uri=uri(loads))
             self.write("checkpoint_loaded", job, attempt=1, rank=0, uri=uri(loads), files=files(loads))
-        for epoch in epochs:
+        mine = {"attempt": 1, "rank": 0}
+        self.write("state_begun", job, **mine, optimizer=0, gradients=True, state=state(loads or 0))
+        for number, epoch in enumerate(epochs, 1):
             self.pass_time(1.0)
             saved = {"uri": uri(epoch), "metrics": {"epoch": epoch}}
-            self.write("checkpoint_saved", job, attempt=1, rank=0, files=files(epoch), **saved)
+            reported = {**mine, "report": number, "metrics": {"epoch": epoch}}
+            self.write("state_handed", job, **reported, handed=True, state=state(epoch))
+            self.write("checkpoint_saved", job, **mine, files=files(epoch), report=number, **saved)
             self.write("checkpoint_committed", job, attempt=1, **saved)
-            self.write("report", job, attempt=1, rank=0, metrics={"epoch": epoch})
+            self.write("report", job, **reported, handed=True)
 
     def preempt(self) -> str:
         """Let red take its GPU back for ten seconds; returns its job."""
@@ -79,6 +83,10 @@ class Teams(QueueLab):
 
 def uri(epoch: int) -> str:
     return f"s3://ray/run/checkpoint_{epoch}"
+
+
+def state(epoch: int) -> dict[str, Any]:
+    return {"tensors": {"w": f"x{epoch}"}, "order": [["w"]]}
 
 
 def files(epoch: int) -> dict[str, Any]:

@@ -21,13 +21,13 @@ CHECKS = (
     "a real fault",
     "moved",
     "right checkpoint",
-    "right weights",
+    "same state",
     "resumed, not restarted",
     "little lost",
     "lab whole again",
 )
 DATA = Path(__file__).parent
-FINISHED, FAULT, MOVED, RIGHT, WEIGHTS, RESUMED, LOST, WHOLE = CHECKS
+FINISHED, FAULT, MOVED, RIGHT, STATE, RESUMED, LOST, WHOLE = CHECKS
 AFTER_FAULT = set(CHECKS) - {FINISHED, WHOLE}
 AT = 7.0
 """When the fault comes: in the first attempt, after its third report."""
@@ -64,9 +64,31 @@ def later(entry: Event, by: float) -> Event:
     return replace(entry, at=entry.at + by, fields={**entry.fields, **began})
 
 
+KEYS = ("0.layer1", "0.layer2")
+"""Keys of the tensors of a model."""
+
+
 def tensors(place: float) -> list[str]:
-    """Fingerprints of the weights of a checkpoint; of 0, of those that training begins with."""
+    """Digests of the weights of a checkpoint; of 0, of those that training begins with."""
     return [f"layer 1 of {place}", f"layer 2 of {place}"]
+
+
+def state(place: float) -> dict[str, Any]:
+    """The state of a rank that has these weights, as events tell it."""
+    digests = tensors(place)
+    return {"state": {"tensors": dict(zip(KEYS, digests, strict=True)), "order": [list(KEYS)]}}
+
+
+def begun(at: float, attempt: int, rank: int, place: float) -> Event:
+    """A rank makes the first step of an attempt with these weights."""
+    return event("state_begun", at, attempt, rank, **state(place), optimizer=0, gradients=True, steps=0)
+
+
+def handed(
+    at: float, attempt: int, rank: int, place: float, number: int, metrics: Mapping[str, Any]
+) -> Event:
+    """A rank has these weights at its report of this number."""
+    return event("state_handed", at, attempt, rank, **state(place), report=number, metrics=metrics)
 
 
 def files(manifest: Mapping[str, str]) -> dict[str, Any]:
@@ -127,10 +149,7 @@ class Story:
                 loaded: dict[str, Any] = {"uri": uri(place), "files": given, "tensors": tensors(place)}
                 events += [event("checkpoint_loaded", 10.2, 2, rank, **loaded)]
             if self.weights is not None:
-                events += [
-                    event("weights", 10.3, 2, rank, tensors=tensors(self._begun(rank)))
-                    for rank in range(len(self.nodes[1]))
-                ]
+                events += [begun(10.3, 2, rank, self._begun(rank)) for rank in range(len(self.nodes[1]))]
         last = 2 if self.takes_over else 1
         events += [
             event("attempt_ended", 30, last),
@@ -154,19 +173,30 @@ class Story:
             *(event("rank_ready", at + 1, n, rank) for rank in range(len(workers))),
         ]
         if n == 1 and self.weights is not None:
-            events += [
-                event("weights", at + 1.1, n, rank, tensors=tensors(0)) for rank in range(len(workers))
-            ]
+            events += [begun(at + 1.1, n, rank, 0) for rank in range(len(workers))]
         for i, place in enumerate(places):
             when, metrics = begin + 2 * i, {} if place is None else {self.key: place}
-            if (i + 1) % self.every == 0:
+            saves = (i + 1) % self.every == 0
+            if self.weights is not None and place is not None:
+                events += [
+                    handed(when - 0.01, n, rank, place, i + 1, metrics) for rank in range(len(workers))
+                ]
+            if saves:
                 saved: dict[str, Any] = {"uri": uri(place), "metrics": metrics}
-                events += [event("checkpoint_saved", when, n, 0, files=files(content(place)), **saved)]
+                events += [
+                    event("checkpoint_saved", when, n, 0, files=files(content(place)), report=i + 1, **saved)
+                ]
                 events += [event("checkpoint_committed", when + 0.2, n, **saved)]
             done: dict[str, Any] = {"optimizer_steps": self.counted[n - 1][i]} if self.counted[n - 1] else {}
             events += [
-                event("report", when + 0.1, n, rank, metrics=metrics, **done) for rank in range(len(workers))
+                event("report", when + 0.1, n, rank, metrics=metrics, report=i + 1, **done)
+                for rank in range(len(workers))
             ]
+            if saves:
+                first = events[-len(workers)]
+                events[-len(workers)] = replace(
+                    first, fields={**first.fields, "handed": True, "checkpoint": uri(place)}
+                )
         return events
 
 
@@ -211,14 +241,15 @@ def third_attempt(*places: int, loads: int = 5) -> tuple[Event, ...]:
     start = [event("attempt_scheduled", 20, 3), event("attempt_started", 21, 3, workers=workers)]
     start += [
         load(21.5, content(loads), place=loads, attempt=3),
-        event("weights", 21.6, 3, 0, tensors=tensors(loads)),
+        begun(21.6, 3, 0, loads),
     ]
     return (*start, *(report(22 + i, 3, place) for i, place in enumerate(places)))
 
 
 def saved_by(rank: int, place: int, manifest: Mapping[str, str] | None, epoch: int | None = 3) -> Event:
     given = None if manifest is None else files(manifest)
-    return event("checkpoint_saved", 6.1, 1, rank, uri=uri(place), files=given, metrics={"epoch": epoch})
+    more: dict[str, Any] = {"metrics": {"epoch": epoch}, "report": 3 if epoch is not None else None}
+    return event("checkpoint_saved", 6.1, 1, rank, uri=uri(place), files=given, **more)
 
 
 @dataclass(frozen=True)
@@ -300,22 +331,35 @@ RECOVERED = [
         evidence(stored={uri(3): {}})),
     Row("two ranks saved the same path differently",
         proof(more=(saved_by(1, 3, CHANGED),), loaded=CHANGED)),
+    Row("the load was not seen, and the state shows it",
+        proof(loads=(), weights=3)),
+    Row("other files were loaded than those that were saved, and the state shows it",
+        proof(loaded=CHANGED)),
+    Row("the files are stored otherwise now, and the state shows what was loaded",
+        evidence(stored={uri(3): CHANGED})),
+    Row("what was saved is not known, but for the state",
+        proof(without=("checkpoint_saved",))),
     Row("another job's ledger is among the events",
         evidence(events=(*Story().events(), replace(report(50, 9, 1), job="other")))),
 ]
+RESUMED_ONLY = [
+    Row("no state could be compared",
+        proof(weights=None), {STATE}, "rank 0 of attempt 2 has no optimizer of PyTorch"),
+]
 RESTARTED = [
     Row("get_checkpoint is never called",
-        proof(second=ALL_AGAIN, asks=False, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST},
+        proof(second=ALL_AGAIN, asks=False, loads=()), {RIGHT, STATE, RESUMED, LOST},
         "never called ray.train.get_checkpoint()"),
     Row("the checkpoint is asked for, but not opened",
-        proof(second=ALL_AGAIN, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST}, "never opened"),
+        proof(second=ALL_AGAIN, loads=()), {RIGHT, STATE, RESUMED, LOST},
+        "labctl saw no read of the checkpoint"),
     Row("the checkpoint is opened, but the loop begins anew",
         proof(second=ALL_AGAIN), {RESUMED, LOST}, "began with epoch 1 anyway"),
     Row("Ray gives no checkpoint",
-        proof(second=ALL_AGAIN, **NONE_TO_LOAD), {RIGHT, WEIGHTS, RESUMED, LOST}, "gave the script none"),
+        proof(second=ALL_AGAIN, **NONE_TO_LOAD), {RIGHT, STATE, RESUMED, LOST}, "gave the script none"),
     Row("a restart is known while the job still runs",
         evidence(Story(second=(1, 2), asks=False, loads=(), without=("run_finished",)), job_status="RUNNING"),
-        {FINISHED, RIGHT, WEIGHTS, RESUMED, LOST}, "began again with epoch 1"),
+        {FINISHED, RIGHT, STATE, RESUMED, LOST}, "began again with epoch 1"),
     Row("a restart is known although the job failed",
         evidence(Story(second=(1, 2)), job_status="FAILED"), {FINISHED, RESUMED, LOST},
         "began again with epoch 1"),
@@ -341,22 +385,25 @@ FAILED = [
     Row("one rank comes back on the node that was hit",
         evidence(replace(TWO, nodes=(("a", "b"), ("b", "a")))), {MOVED}, "the very node"),
     Row("an older checkpoint is loaded",
-        proof(second=(3, 4, 5), loads=(2,)), {RIGHT, RESUMED}, "checkpoint_2, not the newest, checkpoint_3"),
+        proof(second=(3, 4, 5), loads=(2,)), {RIGHT, STATE, RESUMED},
+        "checkpoint_2, not the newest, checkpoint_3"),
     Row("one rank loads an older checkpoint",
-        evidence(replace(TWO, loads=(3, 2))), {RIGHT}, "rank 1 loaded checkpoint_2"),
+        evidence(replace(TWO, loads=(3, 2))), {RIGHT, STATE}, "rank 1 loaded checkpoint_2"),
     Row("the ranks load different content",
-        evidence(replace(TWO, more=(saved_by(1, 3, CHANGED), load(10.3, CHANGED, rank=1)))), {RIGHT},
-        "different content"),
+        evidence(replace(TWO, more=(saved_by(1, 3, CHANGED), load(10.3, CHANGED, rank=1)), weights=None)),
+        {RIGHT, STATE}, "different content"),
     Row("what is loaded is not what was saved",
-        proof(loaded=CHANGED), {RIGHT}, f"saved {SAVED_3[:8]}, loaded {manifest_sha256(CHANGED)[:8]}"),
+        proof(loaded=CHANGED, weights=None), {RIGHT, STATE},
+        f"saved {SAVED_3[:8]}, loaded {manifest_sha256(CHANGED)[:8]}"),
     Row("a known file differs, and a rank's part is not known",
-        evidence(replace(TWO, loads=(3,), loaded=CHANGED)), {RIGHT}, "SHA-256"),
+        evidence(replace(TWO, loads=(3,), loaded=CHANGED, weights=None)), {RIGHT, STATE}, "SHA-256"),
     Row("a file is missing from what is loaded",
-        proof(loaded={}), {RIGHT}, "SHA-256"),
+        proof(loaded={}, weights=None), {RIGHT, STATE}, "SHA-256"),
     Row("a file is loaded that no rank saved",
-        proof(loaded={**content(3), "odd": sha("odd")}), {RIGHT}, "SHA-256"),
+        proof(loaded={**content(3), "odd": sha("odd")}, weights=None), {RIGHT, STATE}, "SHA-256"),
     Row("what is stored is not what was loaded",
-        evidence(stored={uri(3): CHANGED}), {RIGHT}, f"stored {manifest_sha256(CHANGED)[:8]}"),
+        evidence(Story(weights=None), stored={uri(3): CHANGED}), {RIGHT, STATE},
+        f"stored {manifest_sha256(CHANGED)[:8]}"),
     Row("epochs are left out",
         proof(second=(5,)), {RESUMED}, "began with epoch 5"),
     Row("epochs are done twice",
@@ -407,34 +454,43 @@ NOT_VERIFIED = [
     Row("progress repeats within an attempt",
         proof(first=(1, 2, 2), second=(3, 5), loads=(2,)), {RESUMED, LOST}, "does not grow"),
     Row("no checkpoint before the fault",
-        proof(every=9, second=ALL_AGAIN, **NONE_TO_LOAD), {FAULT, RIGHT, WEIGHTS, RESUMED, LOST},
+        proof(every=9, second=ALL_AGAIN, **NONE_TO_LOAD), {FAULT, RIGHT, STATE, RESUMED, LOST},
         "no checkpoint had been committed"),
     Row("the checkpoint's progress is not known",
-        proof(loads=(9,), more=(event("checkpoint_committed", 6.9, uri=uri(9)),
+        proof(loads=(9,), weights=None, more=(event("checkpoint_committed", 6.9, uri=uri(9)),
                                saved_by(0, 9, content(9), epoch=None))),
-        {RESUMED}, "how far the checkpoint"),
-    Row("the load was not seen",
-        proof(loads=(), weights=3), {RIGHT, WEIGHTS}, "never opened the checkpoint it was given"),
+        {RESUMED, STATE}, "how far the checkpoint"),
+    Row("neither a load nor a state was seen",
+        proof(loads=(), weights=None), {RIGHT, STATE}, "labctl saw no read of the checkpoint"),
     Row("a load after the first report does not count",
-        proof(loads=(), more=(load(20, content(3)),), weights=3), {RIGHT, WEIGHTS}, "loaded nothing"),
+        proof(loads=(), more=(load(20, content(3)),), weights=None), {RIGHT, STATE}, "labctl saw no read"),
     Row("some other checkpoint was loaded",
-        proof(more=(load(10, {}, place="base"),), **NONE_TO_LOAD, weights=3), {RIGHT, WEIGHTS},
+        proof(more=(load(10, {}, place="base"),), **NONE_TO_LOAD, weights=None), {RIGHT, STATE},
         "ray.train.get_checkpoint() gave the script none"),
+    Row("opening the checkpoint failed",
+        proof(loads=(), weights=None, more=(
+            event("checkpoint_loaded", 10.2, 2, 0, uri=uri(3), error="OSError('gone')"),)), {RIGHT, STATE},
+        "opening its checkpoint failed: OSError('gone')"),
     Row("what was saved is not known",
-        proof(without=("checkpoint_saved",)), {RIGHT}, "as saved is not known"),
+        proof(without=("checkpoint_saved",), weights=None), {RIGHT, STATE}, "as saved is not known"),
     Row("what one rank saved is not known",
-        evidence(replace(TWO, more=(saved_by(1, 3, None),))), {RIGHT}, "as saved is not known"),
+        evidence(replace(TWO, more=(saved_by(1, 3, None),), weights=None)), {RIGHT, STATE},
+        "as saved is not known"),
     Row("what was loaded is not known",
-        proof(loads=(), more=(load(10, None),), weights=3), {RIGHT}, "as loaded is not known"),
+        proof(loads=(), more=(load(10, None),), weights=None), {RIGHT, STATE}, "as loaded is not known"),
     Row("a rank's part of the checkpoint was not recorded",
-        evidence(replace(TWO, loads=(3,), loaded={**content(3), "rank1.pt": sha("one")})), {RIGHT},
-        "not every rank's part"),
+        evidence(replace(TWO, loads=(3,), loaded={**content(3), "rank1.pt": sha("one")}, weights=None)),
+        {RIGHT, STATE}, "not every rank's part"),
+    Row("the state at the checkpoint was not recorded",
+        proof(without=("state_handed",)), {STATE}, "checkpoint_3 (epoch 3) is not in the ledger"),
+    Row("only the first attempt has a state",
+        proof(weights=None, more=(begun(1.6, 1, 0, 0),)), {STATE}, "made no step of an optimizer"),
     Row("progress repeats, and had not grown when the fault came",
         proof(first=(1, 1, 1), second=(1, 2, 5), loads=(1,)), {RESUMED, LOST}, "does not grow"),
     Row("the only checkpoint was committed after the fault",
         proof(every=9, second=ALL_AGAIN, **NONE_TO_LOAD, more=(
             event("checkpoint_committed", 7.5, uri=uri(3), metrics={"epoch": 3}),)),
-        {FAULT, RIGHT, WEIGHTS, RESUMED}, "no checkpoint had been committed"),
+        {FAULT, RIGHT, STATE, RESUMED}, "no checkpoint had been committed"),
     Row("the fault came while the next attempt was being started",
         evidence(Story(without=("failure_detected", "attempt_ended")), fault=replace(FAULT_KILL, at=8.3)),
         AFTER_FAULT, "already over"),
@@ -481,6 +537,7 @@ ROWS = [
     replace(row, verdict=verdict)
     for verdict, rows in (
         ("recovered", RECOVERED),
+        ("resumed", RESUMED_ONLY),
         ("restarted-from-scratch", RESTARTED),
         ("failed", FAILED),
         ("not-verified", NOT_VERIFIED),

@@ -108,6 +108,7 @@ class Training:
     """Of the run; empty: one of its own for each job."""
     attempt: int = 0
     done: int = 0
+    reports: int = 0
     nodes: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,10 +134,13 @@ class Training:
         size = min(self.ranks, len(services)) if self.least else self.ranks
         ranks = [services[rank % len(services)] for rank in range(size)]
         self.write("attempt_scheduled")
-        workers = [{"rank": rank, "node_id": self.nodes[service]} for rank, service in enumerate(ranks)]
+        workers = [
+            {"rank": rank, "node_id": self.nodes[service], "service": service}
+            for rank, service in enumerate(ranks)
+        ]
         self.write("attempt_started", workers=workers)
-        for rank, service in enumerate(ranks):
-            self.write("rank_ready", rank=rank, service=service)
+        for rank in range(len(ranks)):
+            self.write("rank_ready", rank=rank)
         if self.attempt > 1 and self.resumes:
             for rank in range(len(ranks)):
                 self.write("get_checkpoint", rank=rank, uri=self.uri(self.done))
@@ -150,7 +154,8 @@ class Training:
         elif self.attempt > 1:
             self.done = self.first - 1
         for rank in range(len(ranks)):
-            self.write("weights", rank=rank, tensors=self.tensors(self.done))
+            self.write("state_begun", rank=rank, **self.state(self.done), optimizer=0, gradients=True)
+        self.reports = 0
         self.world.clock.after(1.0, self.epoch)
 
     def epoch(self) -> None:
@@ -178,10 +183,15 @@ class Training:
         uri = self.uri(self.done)
         key = uri.removeprefix("s3://ray/")
         self.world.store.buckets["ray"][f"{key}/data"] = (self.data(self.done), self.world.clock())
-        self.write("checkpoint_saved", rank=0, uri=uri, files=self.files(self.done), metrics=metrics)
+        self.reports += 1
+        number: dict[str, Any] = {"metrics": metrics, "report": self.reports}
+        for rank in range(self.ranks):
+            self.write("state_handed", rank=rank, **self.state(self.done), **number)
+        self.write("checkpoint_saved", rank=0, uri=uri, files=self.files(self.done), **number)
         self.write("checkpoint_committed", uri=uri, metrics=metrics)
         for rank in range(self.ranks):
-            self.write("report", rank=rank, metrics=metrics, checkpoint=uri if rank == 0 else None)
+            saved = {"checkpoint": uri, "handed": True} if rank == 0 else {}
+            self.write("report", rank=rank, **saved, **number)
 
     def again(self) -> None:
         lab = self.world.host.labs["raylab"]
@@ -212,6 +222,9 @@ class Training:
 
     def tensors(self, epoch: int) -> list[str]:
         return [hashlib.sha256(self.data(epoch)).hexdigest()[:16]]
+
+    def state(self, epoch: int) -> dict[str, Any]:
+        return {"state": {"tensors": {"0.weight": self.tensors(epoch)[0]}, "order": [["0.weight"]]}}
 
     def files(self, epoch: int) -> dict[str, Any]:
         data = self.data(epoch)

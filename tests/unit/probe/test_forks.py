@@ -89,7 +89,7 @@ def test_what_the_queues_tell_a_job_does_not_keep_it_from_being_forked() -> None
 
 
 def test_recording_every_step_does_not_keep_a_job_from_being_forked() -> None:
-    from raylab_ledger import survivors
+    from raylab_survivors import steps
 
-    assert survivors.EACH_STEP == EACH_STEP
+    assert steps.EACH_STEP == EACH_STEP
     assert EACH_STEP in forks.READ_LATER

@@ -38,7 +38,7 @@ def receipt(app: App, job_id: str) -> None:
     The job must have ended. Exits with 0 when the verdict is `recovered` (a node was lost) or `as-expected`
     (none was), else with 10.
     """
-    from lab.evidence import inference
+    from lab.flows.inference import receipt as inference
 
     _show(app, inference.judge(inference.read(app.open().store, job_id)))
 

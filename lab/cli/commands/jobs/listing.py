@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from lab.cli import documents, format, queue_words, render, values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cluster.jobs import Job
 from lab.errors import LabError, RefusedError, StoreError, UnsupportedError
+from lab.host.quantities import plural
 
 if TYPE_CHECKING:
     from lab.api.shown import ShownJobs
@@ -95,7 +97,11 @@ def waiting_of(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
 )
 @pass_app
 def checkpoints(app: App, job_id: str | None) -> None:
-    """List the checkpoints of one job or of all; on a narrow terminal run by run."""
+    """List the checkpoints of one job or of all; on a narrow terminal run by run.
+
+    Those that were committed elsewhere than in the lab's object store, as in a folder of the nodes, are
+    listed as their jobs recorded them: whether they are still there is not asked.
+    """
     stored = app.open().checkpoints(job_id)
     if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in stored]}):
         return
@@ -110,11 +116,14 @@ def checkpoints(app: App, job_id: str | None) -> None:
     whole = render.table(columns, rows)
     if whole.width <= app.out.width():
         app.out.show(whole)
-        return
+        rows = ()
     for (run, job), below in groupby(rows, key=lambda row: (row[0], row[-1])):
         app.out.line(f"run {run}" + (f" of job {job}" if job else ""))
         short = ((name, epoch, size, saved[-8:], digest) for _, name, epoch, size, saved, digest, _ in below)
         app.out.show(render.table(columns[1:-1], short))
+    elsewhere = [checkpoint.uri.rpartition("/")[0] for checkpoint in stored if not checkpoint.in_store]
+    for folder, count in Counter(elsewhere).items():
+        app.out.note(f"{plural(count, 'checkpoint')} not in the lab's object store, but in {folder}")
 
 
 COMMANDS = (checkpoints,)

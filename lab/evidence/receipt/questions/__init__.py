@@ -10,10 +10,20 @@ from collections.abc import Callable, Mapping
 from lab.evidence.receipt.case import SKIPPED, Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import CheckResult
-from lab.evidence.receipt.questions import ending, health, hit, queues, resume, survivors, weights, whole
+from lab.evidence.receipt.questions import (
+    ending,
+    health,
+    hit,
+    progress,
+    queues,
+    resume,
+    state,
+    survivors,
+    whole,
+)
 
 FINISHED, FAULT = "job finished", "a real fault"
-RIGHT, WEIGHTS = "right checkpoint", "right weights"
+RIGHT, STATE = "right checkpoint", "same state"
 RESUMED, LOST = "resumed, not restarted", "little lost"
 WENT_ON = "went on"
 SURVIVED = "survivors went on"
@@ -57,9 +67,9 @@ def _without(questions: Questions, name: str) -> Questions:
 
 RESUME: Questions = {
     RIGHT: resume.right_checkpoint,
-    WEIGHTS: weights.right_weights,
-    RESUMED: resume.resumed,
-    LOST: resume.little_lost,
+    STATE: state.same_state,
+    RESUMED: progress.resumed,
+    LOST: progress.little_lost,
 }
 """Asked of every training that had to start again, whatever the fault was."""
 
@@ -109,7 +119,7 @@ QUESTIONS: Mapping[Expected, Questions] = {
         SURVIVED: survivors.went_on,
         "rejoined": survivors.rejoined,
         "nothing repeated": survivors.nothing_repeated,
-        "same state": survivors.same_state,
+        "equal ranks": survivors.same_state,
         WHOLE: whole.lab_whole,
     },
     Expected.REMEMBERED: {

@@ -66,6 +66,10 @@ def _finished(case: Case) -> Answer:
     if run.finished_at is None or run.plan is None:
         lacks = "start" if run.plan is None else "end"
         return None, f"the job SUCCEEDED, but its ledger lacks the {lacks} of the run"
+    if run.stopped and run.last is not None:
+        done = epochs_of(run)
+        where = f" at {done.position(done.last)}" if done and done.last is not None else ""
+        return True, f"the job SUCCEEDED; its run was stopped by Tune{where}"
     if run.last is None:
         return None, "the job SUCCEEDED, but its ledger lacks every report"
     return _ended_where_it_should(case, run)
@@ -119,11 +123,14 @@ def _ended_where_it_should(case: Case, run: Run) -> Answer:
             else f"names no number of {done.word if done else 'epoch'}s"
         )
         return True, f"the job SUCCEEDED and its run ended without an error; the script {what}"
-    if done.last > done.final - (run.stride if done.key == run.progress_key else 1):
-        return (
-            True,
-            f"the job SUCCEEDED; the last {done.word} reported is {done.last}, the planned one {done.final}",
-        )
+    last = f"the job SUCCEEDED; the last {done.word} reported is {done.last}, the planned one {done.final}"
+    if done.last > done.final:
+        return None, f"{last}: it did more than was planned"
+    # One that goes on with an earlier job's checkpoint does not show whether it counts from 0 or 1.
+    unsure = any(request.uri for request in run.attempts[0].requests)
+    least = done.final - unsure - (run.stride if done.key == run.progress_key else 1)
+    if done.last > least:
+        return True, last
     here = done.position(done.last)
     if by := run.attempts[-1].ended_early:
         return True, f"the job SUCCEEDED; it ended by itself at {here}: {by} stopped early"
@@ -151,6 +158,6 @@ def _against(other: Run, run: Run) -> Answer | None:
     if not by:
         return False, both
     curves = compare_curves(History((run,)), History((other,)))
-    if curves.comparable and curves.first is None:
+    if curves.equal is not None and curves.first is None:
         return False, f"{both}, with equal metrics until then: what it stops by was not restored"
     return True, f"{both}; it decided by metrics that differ from that run's"

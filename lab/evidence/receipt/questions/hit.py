@@ -13,6 +13,9 @@ from lab.topology import JOB_FINAL
 SLOW_SHARE = 0.5
 """Share of a slow store's delay for which it must have kept labctl waiting at least."""
 
+NO_NUMBERS = ("nan", "inf", "-inf")
+"""Values of a metric as the ledger has them."""
+
 
 def node_fault(case: Case) -> Answer:
     """A node that ran the attempt died, froze or was cut off after at least one checkpoint."""
@@ -66,7 +69,7 @@ def rank_fault(case: Case) -> Answer:
     if case.driver_restarted:
         again = case.over_at(hit) - case.fault.at
         return True, f"{detail}; its driver was started again after {again:.1f} s"
-    return None, f"attempt {hit.number} went on undisturbed; nothing had to recover"
+    return None, _went_on(case, hit)
 
 
 def checkpoint_fault(case: Case) -> Answer:
@@ -162,8 +165,14 @@ def _not_hit(case: Case) -> str:
 
 
 def _went_on(case: Case, hit: RunAttempt) -> str:
-    reported = any(r.at > case.fault.at for r in hit.reports)
-    if not reported and case.evidence.job_status not in JOB_FINAL:
+    """Explain why nothing recovered from a fault that ended no attempt."""
+    later = [report for report in hit.reports if report.at > case.fault.at]
+    if not later and case.evidence.job_status not in JOB_FINAL:
         return NO_TAKEOVER
+    values = ((key, value, r.progress) for r in later for key, value in r.metrics.items())
+    for key, value, progress in values:
+        if value in NO_NUMBERS:
+            where = f"{case.word} {progress}"
+            return f"attempt {hit.number} trained on with {key} {value} from {where} on, and nothing ended it"
     undisturbed = f"attempt {hit.number} went on undisturbed; nothing had to recover"
     return case.fault.traits.too_short or undisturbed

@@ -1,4 +1,4 @@
-"""The questions how training went on: where, from which checkpoint, and with how much work done again.
+"""The questions how training went on: where, and from which checkpoint.
 
 Every rank of every attempt that trained afterwards is asked, since each of them had to resume.
 """
@@ -12,17 +12,15 @@ from lab.api.ledger import CheckpointRefused
 from lab.evidence.ledger import (
     CommittedCheckpoint,
     Load,
-    Number,
+    Remembered,
     RunAttempt,
-    began,
     in_steps,
     manifest_sha256,
     of_kind,
     steps_of,
 )
-from lab.evidence.receipt import work
 from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, name
-from lab.evidence.receipt.questions.weights import same_as_loaded
+from lab.evidence.receipt.questions.state import continues
 from lab.host.quantities import plural
 from lab.topology import JOB_FINAL
 
@@ -63,12 +61,13 @@ def new_processes(case: Case) -> Answer:
 
 
 def right_checkpoint(case: Case) -> Answer:
-    """Every rank loaded the newest committed checkpoint, with the SHA-256 it was saved with; or its attempt
-    was given a newer state from memory.
+    """Every rank went on from the newest committed checkpoint, with the SHA-256 it was saved with; or its
+    attempt was given a newer state from memory.
 
-    One that loaded none may have been given the state by another, if its weights show that.
+    One that is not known to have loaded any may have been given the state by another, if its state shows
+    that.
     """
-    return _worst(_given_newest(case, attempt) for attempt in case.resumed)
+    return worst(_went_on_from_newest(case, attempt) for attempt in case.resumed)
 
 
 def intact_checkpoint(case: Case) -> Answer:
@@ -85,41 +84,6 @@ def intact_checkpoint(case: Case) -> Answer:
     if silent:
         return False, f"{detail}; but nobody said that {name(silent[0])} is damaged"
     return True, f"{detail}; {name(case.fault.damaged[0])} was refused, and the job's log says so"
-
-
-def resumed(case: Case) -> Answer:
-    """Every rank of the new attempt, and of every later one, began right after its checkpoint."""
-    run, new = case.run, case.new
-    if run is None or new is None:
-        return None, NO_TAKEOVER
-    if run.progress_key is None:
-        return None, "the script reports no progress value, such as `epoch`"
-    if run.progress_repeats and case.restarted is None:
-        return (
-            None,
-            f"`{run.progress_key}` does not grow with every report, so no report marks a place in the run",
-        )
-    reported = [attempt for attempt in case.resumed if attempt.first]
-    if not reported:
-        return None, f"attempt {new.number} reported no progress"
-    return _worst((_began_right(case, attempt) for attempt in reported), every=True)
-
-
-def little_lost(case: Case) -> Answer:
-    """Work repeated is at most one checkpoint interval."""
-    if case.new is None:
-        return None, NO_TAKEOVER
-    again = work.lost_work(case)
-    if again is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
-        return None, f"how much work attempt {case.new.number} repeated is not known"
-    unseen, little = work.unseen(case), again.amount <= again.checkpoint_interval
-    if little and unseen is None:
-        return None, f"how many {again.unit}s were done before the fault is not known"
-    if little and unseen and again.checkpoint_interval < work.with_unseen(case, again, unseen):
-        return None, f"whether {plural(unseen, again.unit)} more were done before the fault is not known"
-    more = f", and at most {again.unreported} that were not reported" if again.unreported else ""
-    detail = f"{plural(again.amount, again.unit)} repeated{more}; "
-    return little, f"{detail}checkpoints are {again.checkpoint_interval} apart"
 
 
 def went_on(case: Case) -> Answer:
@@ -175,7 +139,7 @@ def _reported(case: Case, attempt: RunAttempt, rank: int, since: float) -> bool:
     return any(since < r.at < case.until for r in attempt.by_rank.get(rank, ()))
 
 
-def _worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
+def worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
     """Return the first answer that is wrong, else the first that is not known, else the first of all.
 
     With `every` the details of all stand in it, up to the one that is wrong.
@@ -192,91 +156,41 @@ def _worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
     return known[place or 0]
 
 
-def _loaded_newest(case: Case, attempt: RunAttempt) -> Answer:
-    right = case.newest_for(attempt)
+def _went_on_from_newest(case: Case, attempt: RunAttempt) -> Answer:
+    proven = [rank for rank in attempt.nodes if continues(case, attempt, rank)[0] is True]
+    right, kept = case.newest_for(attempt), case.remembered(attempt)
+    if kept is not None and in_steps(case.run):
+        return _from_memory(case, attempt, kept, len(proven) == len(attempt.nodes))
     if right is None:
         return None, f"no checkpoint is known to have been committed before attempt {attempt.number} started"
     loads = {load.rank: load for load in case.restores(attempt)}
+    files = _same_files(case, right, tuple(load for load in loads.values() if load.uri == right.uri))
+    if attempt.nodes and len(proven) == len(attempt.nodes):
+        seen = loads and files[0] is True
+        return True, files[1] if seen else f"every rank went on from {case.label(right)}, the newest"
     if not loads:
         began_again = case.restarted is not None and case.restarted[0] is attempt
-        return (False if began_again else None), (
-            f"attempt {attempt.number} loaded nothing: {likely_reason(case, attempt, 0)}"
-        )
+        return (
+            False if began_again else None
+        ), f"attempt {attempt.number}: {likely_reason(case, attempt, 0)}"
     wrong = next((load for load in loads.values() if load.uri != right.uri), None)
     if wrong is not None:
         loaded = name(wrong.uri)
         return False, f"rank {wrong.rank} loaded {loaded}, not the newest, {case.label(right)}"
-    yes, detail = _same_files(case, right, tuple(loads.values()))
-    without = [rank for rank in sorted(attempt.nodes) if rank not in loads]
-    if yes and without and (unproven := _not_given(case, attempt, without)):
-        return None, unproven
-    if yes and without:
-        detail += f"; rank {' and '.join(map(str, without))} was given its state by another rank"
-    return yes, detail
+    unseen = [rank for rank in sorted(attempt.nodes) if rank not in loads and rank not in proven]
+    if files[0] is not True or not unseen:
+        return files
+    return None, f"rank {unseen[0]} of attempt {attempt.number}: {likely_reason(case, attempt, unseen[0])}"
 
 
-def _not_given(case: Case, attempt: RunAttempt, ranks: Iterable[int]) -> str:
-    """Return a sentence on the first of these ranks that may have its state from elsewhere."""
-    for rank in ranks:
-        if same_as_loaded(case, attempt, rank)[0] is not True:
-            why = likely_reason(case, attempt, rank)
-            return f"rank {rank} of attempt {attempt.number} loaded nothing: {why}"
-    return ""
-
-
-def _given_newest(case: Case, attempt: RunAttempt) -> Answer:
-    state, right = case.remembered(attempt), case.newest_for(attempt)
-    if state is None or not in_steps(case.run):
-        return _loaded_newest(case, attempt)
+def _from_memory(case: Case, attempt: RunAttempt, state: Remembered, proven: bool) -> Answer:
+    right = case.newest_for(attempt)
     detail = f"attempt {attempt.number} got the state of step {state.step} from the memory of {state.source}"
     if right is None or right.progress is None:
         return None, f"{detail}; how far the newest checkpoint had come is not known"
-    taken = all(same_as_loaded(case, attempt, rank)[0] is True for rank in attempt.nodes)
-    if not taken and not case.in_time(state, attempt):
+    if not proven and not case.in_time(state, attempt):
         return None, f"{detail}, which was given at another time"
     return state.step >= right.progress, f"{detail}; the newest checkpoint is {case.label(right)}"
-
-
-def _began_right(case: Case, attempt: RunAttempt) -> Answer:
-    """Answer for rank 0, unless another rank that says how far it is began elsewhere."""
-    answers = [
-        _rank_began_right(case, attempt, rank)
-        for rank in (sorted(attempt.by_rank) if case.restarted is None else _restarted_first(case, attempt))
-        if attempt.first_of(rank) is not None
-    ]
-    return _worst(answers) if answers else _rank_began_right(case, attempt, 0)
-
-
-def _restarted_first(case: Case, attempt: RunAttempt) -> list[int]:
-    """Return the ranks of an attempt, the one that began again before the others."""
-    again = case.restarted[1] if case.restarted is not None and case.restarted[0] is attempt else -1
-    return sorted(attempt.by_rank, key=lambda rank: (rank != again, rank))
-
-
-def _rank_began_right(case: Case, attempt: RunAttempt, rank: int) -> Answer:
-    who = f"rank {rank} of attempt {attempt.number}" if rank else f"attempt {attempt.number}"
-    step = began(case.run, attempt, rank)
-    if (state := case.remembered(attempt)) is not None:
-        if step is None:
-            return None, f"the optimizer's steps of {who} were not counted"
-        detail = f"{who} began with {case.word} {step}, its state is of {state.step}"
-        return step == state.step + 1, detail
-    base, report = case.newest_for(attempt), attempt.first_of(rank) if rank else attempt.first
-    first = report.progress if report else None
-    if base is None or base.progress is None or first is None or case.run is None:
-        return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"
-    detail = f"{who} {_beginning(case, first, step)}, its checkpoint is of {case.place(base)}"
-    apart = first - base.progress - case.run.stride if step is None else step - base.progress - 1
-    return abs(apart) <= 1e-6 * case.run.stride, detail
-
-
-def _beginning(case: Case, first: Number, step: Number | None) -> str:
-    """Return how an attempt began: its first step if that is known, else its first report."""
-    if step is not None:
-        return f"began with {case.word} {step}"
-    if in_steps(case.run) and case.run and case.run.stride != 1:
-        return f"first reported {case.word} {first}, of every {case.run.stride}"
-    return f"began with {case.word} {first}"
 
 
 def likely_reason(case: Case, attempt: RunAttempt, rank: int) -> str:
@@ -285,9 +199,11 @@ def likely_reason(case: Case, attempt: RunAttempt, rank: int) -> str:
         report = attempt.first_of(rank)
         first = report.progress if report else None
         return f"the script opened the checkpoint, but began with {case.word} {first} anyway"
+    if error := next((load.error for load in attempt.loads if load.rank == rank and load.error), ""):
+        return f"opening its checkpoint failed: {error}"
     requests = [request for request in attempt.requests if request.rank == rank]
     if any(request.uri for request in requests):
-        return "the script called ray.train.get_checkpoint(), but never opened the checkpoint it was given"
+        return "labctl saw no read of the checkpoint that ray.train.get_checkpoint() gave it"
     if requests:
         return "ray.train.get_checkpoint() gave the script none"
     return "the script never called ray.train.get_checkpoint()"
@@ -296,7 +212,7 @@ def likely_reason(case: Case, attempt: RunAttempt, rank: int) -> str:
 def _same_files(case: Case, right: CommittedCheckpoint, loads: tuple[Load, ...]) -> Answer:
     manifests = [load.files for load in loads if load.files is not None]
     where = case.label(right)
-    if right.files is None or len(manifests) < len(loads):
+    if right.files is None or not manifests or len(manifests) < len(loads):
         return None, f"the SHA-256 of {where} as {'saved' if right.files is None else 'loaded'} is not known"
     loaded = manifests[0]
     if any(files != loaded for files in manifests):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lab.api.receipt import Verdict
-from lab.evidence import inference
 from lab.flows.inference import lose_node
+from lab.flows.inference import receipt as inference
 from lab.flows.lessons.catalogue.breaking import breaks, wait_for_job
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (

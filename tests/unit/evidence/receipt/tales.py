@@ -46,6 +46,19 @@ class Script:
     """Every rank says in its metrics how far it is, not only rank 0."""
     keeps: bool = False
     """It counts steps, and neighbours keep its states in memory; one gives back the newest."""
+    unseen: bool = False
+    """It reads its checkpoint by a client of its own, which nobody sees."""
+    own: bool = False
+    """Each rank has a state of its own, such as an expert."""
+    saves: str = "live"
+    """Its files hold the state that it has when it hands them over; or `before`, that of the report
+    before; or the
+    `oldest` of all."""
+    order: str = "right"
+    """It puts what it has loaded in its place; or `swapped`, layers in each other's; or `partial`, not all
+    of it; or, with `foreign`, what another rank has."""
+    resets: bool = False
+    """It begins with new weights after its first step."""
 
 
 HONEST = (
@@ -56,6 +69,8 @@ HONEST = (
     Script("and finds it by itself", asks=False),
     Script("goes on from a neighbour's state", keeps=True, loads="state"),
     Script("is given a state, and goes on from its checkpoint", keeps=True),
+    Script("reads its checkpoint unseen", unseen=True),
+    Script("each rank has a state of its own", own=True),
 )
 NOTHING: dict[str, Any] = {"loads": "nothing", "takes": False}
 LIARS = (
@@ -76,6 +91,15 @@ LIARS = (
     Script("rank 1 loads an older one", loads="older", liars="some"),
     Script("begins anew without PyTorch", **NOTHING, says="newest", compares=False),
     Script("loads an older one without PyTorch", loads="older", says="newest", compares=False),
+    Script("saves what it had a report before", saves="before"),
+    Script("saves the oldest state it had", saves="oldest"),
+    Script("loads layers in another order", order="swapped"),
+    Script("loads only a part", order="partial"),
+    Script("rank 1 loads only a part", order="partial", liars="some"),
+    Script("rank 1 loads the state of rank 0", order="foreign", own=True, liars="some"),
+    Script("begins anew after its first step", resets=True),
+    Script("reads nothing, says that it goes on", **NOTHING, says="newest", unseen=True),
+    Script("reads an older one unseen", loads="older", says="newest", unseen=True),
 )
 """Scripts that do not go on from their newest checkpoint; some of them say that they do."""
 
@@ -122,6 +146,10 @@ class Tale:
     """Weights that nobody loaded are those that the first attempt began with."""
     warms: int = 0
     """Steps of an optimizer that each rank makes before it has loaded anything; their work is thrown away."""
+    lag: int = 0
+    """Reports after which a checkpoint is committed, whose upload goes on meanwhile."""
+    beside: bool = False
+    """Another run of the job trains beside it, and is not hit."""
     late: bool = False
     """Rank 0 loads once the others have begun to train."""
     saves_until: int = 99
@@ -149,14 +177,22 @@ class Tale:
         return self.script in HONEST and self.saves_until >= self.epochs
 
     @property
+    def compares(self) -> bool:
+        """True if there are states that can be compared: each rank's own, or that of all."""
+        then = self.then if self.fails_again or not self.resized else 0
+        sizes = {self.ranks, then or self.ranks}
+        return self.script.compares and (not self.script.own or len(sizes) == 1)
+
+    @property
     def clear(self) -> bool:
         """True if all evidence is there: weights, what each process wrote last, and who got which checkpoint.
 
         Of a controller that dies also how long a report takes: one that begins amid an epoch takes less.
         """
-        known = self.script.compares and self.script.asks and not (self.unwritten or self.unrecorded)
-        known = known and not self.warms
-        return known and not (self.script.keeps and self.ends_driver == "dies")
+        known = self.script.asks and not (self.unwritten or self.unrecorded)
+        known = known and not (self.script.own and self.then and 1 in (self.ranks, self.then))
+        unpaced = self.script.keeps or self.fault < 2
+        return known and not (unpaced and self.ends_driver == "dies")
 
     @property
     def ends_driver(self) -> str:
@@ -194,6 +230,8 @@ def draw(random: Random) -> Tale:
         harmless=random.choice((0.0, 0.0, 0.0, random.uniform(0.2, 3.0))),
         short=short,
         clocks=tuple(random.choice((0.0, random.uniform(-SKEW, SKEW))) for _ in range(4)),
+        lag=0 if script.keeps else random.choice((0, 0, 0, 1, 3)),
+        beside=kind in ("kill", "rank-kill", "rank-hang") and random.random() < 0.2,
     )
     if not (script.keeps or tale.evaluates) and random.random() < 0.1:
         tale = replace(tale, warms=random.choice((1, 3, 10)))

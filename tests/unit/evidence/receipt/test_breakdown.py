@@ -42,7 +42,7 @@ COLD = [
     event("function_started", 7.75, rank=0),
     event("get_checkpoint", 7.8, rank=0, uri=URI),
     event("checkpoint_loaded", 8.25, rank=0, uri=URI, files={}),
-    event("weights", 8.375, rank=0, tensors=["w"]),
+    event("state_begun", 8.375, rank=0, gradients=True),
     report(9.25, 4),
     report(9.5, 5),
 ]
@@ -79,7 +79,7 @@ def test_a_stage_of_several_ranks_ends_with_the_last() -> None:
         event("rank_ready", 4.75, rank=1, launched_at=AT - 30),
         event("function_started", 7.0, rank=1),
         event("checkpoint_loaded", 8.5, rank=1, uri=URI, files={}),
-        event("weights", 9.0, rank=1, tensors=["w"]),
+        event("state_begun", 9.0, rank=1, gradients=True),
     ]
     assert of(more) == Breakdown(1.0, 0.25, 0.5, 3.0, 3.0, 0.75, 0.5, 0.25)
 
@@ -91,7 +91,7 @@ def test_a_stage_of_several_ranks_ends_with_the_last() -> None:
         ("rank_ready", {"place", "start"}),
         ("function_started", {"import"}),
         ("checkpoint_loaded", {"load"}),
-        ("weights", {"first_step"}),
+        ("state_begun", {"first_step"}),
     ],
 )
 def test_seconds_of_an_unknown_stage_are_in_the_next(missing: str, unknown: set[str]) -> None:

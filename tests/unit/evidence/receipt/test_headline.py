@@ -67,8 +67,9 @@ def test_a_gap_in_the_evidence_leaves_the_recovery_unproven() -> None:
     [
         (Story(), "SUCCEEDED", ("recovered", "recovered")),
         (Story(second=(5,)), "SUCCEEDED", ("failed", "went on")),
+        (Story(weights=None), "SUCCEEDED", ("resumed", "resumed")),
         (Story(), "FAILED", ("failed", "failed")),
-        (Story(loads=(), weights=3), "SUCCEEDED", ("not-verified", "not-verified")),
+        (Story(loads=(), weights=None), "SUCCEEDED", ("not-verified", "not-verified")),
         (Story(loads=()), "SUCCEEDED", ("failed", "went on")),
     ],
 )

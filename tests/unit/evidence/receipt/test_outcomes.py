@@ -109,6 +109,19 @@ def test_a_rank_fault_that_nobody_noticed_is_not_verified() -> None:
     assert "went on undisturbed" in receipt.reason
 
 
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_training_that_goes_on_with_what_is_no_number_is_not_undisturbed(value: str) -> None:
+    calm = [
+        replace(e, fields={**e.fields, "metrics": {**e.fields["metrics"], "loss": value}})  # type: ignore[dict-item]
+        if e.event == "report" and e.at > rank_lost().fault.at
+        else e
+        for e in located(Story(takes_over=False, first=(1, 2, 3, 4, 5)))
+    ]
+    receipt = judge(rank_lost(events=counted(calm)))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert f"attempt 1 trained on with loss {value} from epoch 4 on, and nothing ended it" in receipt.reason
+
+
 @pytest.mark.parametrize(
     ("name", "over", "verdict"),
     [

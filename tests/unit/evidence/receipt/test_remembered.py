@@ -14,7 +14,7 @@ from lab.evidence.receipt import Receipt, Verdict, headline, judge
 from lab.evidence.receipt.expected import Expected
 from lab.faults import find_fault
 from tests.fakes.ledger import counted
-from tests.unit.data.stories import FAULT_KILL, Story, event, evidence, tensors
+from tests.unit.data.stories import FAULT_KILL, Story, event, evidence, state, tensors
 
 
 def story(done: tuple[int, int] = (7, 17)) -> Story:
@@ -49,8 +49,8 @@ def _named(event: Event, step: int, begun: Any) -> Event:
     if event.event == "report" and event.attempt == 2:
         memory = {"resumed_step": step, "resumed_from": "memory of ray-worker-1"}
         fields["metrics"] = {**fields["metrics"], **memory}
-    if event.event == "weights" and event.attempt == 2:
-        fields["tensors"] = tensors(begun)
+    if event.event == "state_begun" and event.attempt == 2:
+        fields |= state(begun)
     if event.event == "attempt_started":
         fields["workers"] = [{**row, "pid": event.attempt} for row in fields["workers"]]
     return replace(event, fields=fields)
@@ -75,7 +75,7 @@ def test_training_recovered_from_memory_and_no_checkpoint_is_claimed(kind: str) 
     assert checks["newest state"].startswith(
         "attempt 2 got the state of step 33 from the memory of ray-worker-1"
     )
-    assert checks["right weights"].startswith("attempt 2 began with the weights in the state from ray-w")
+    assert checks["same state"].startswith("rank 0 of attempt 2 began with the state from ray-worker-1")
     assert checks["resumed, not restarted"] == "attempt 2 began with step 34, its state is of 33"
     assert "right checkpoint" not in checks
     assert document["lost_work"]["amount"] == 0
@@ -107,7 +107,7 @@ def test_a_script_that_says_so_and_was_given_nothing_is_judged_by_its_checkpoint
 def test_a_state_that_was_given_and_not_taken_is_found(weights: int, verdict: Verdict) -> None:
     judged = receipt(recorded(story(), weights=weights))
     assert judged.verdict is verdict
-    assert "right weights" in {check.name for check in judged.checks if not check.passed}
+    assert "same state" in {check.name for check in judged.checks if not check.passed}
 
 
 def test_an_attempt_that_was_given_nothing_goes_on_from_its_checkpoint() -> None:

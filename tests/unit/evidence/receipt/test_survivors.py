@@ -74,9 +74,9 @@ def stopped(events: list[Event]) -> list[Event]:
     ("happened", "not_passed"),
     [
         (stopped, {"survivors went on"}),
-        (without("healed"), {"rejoined", "same state"}),
-        (without("state", 0), {"same state"}),
-        (changed("state", 0, AT + 2.1, sha256="6" * 64), {"same state"}),
+        (without("healed"), {"rejoined", "equal ranks"}),
+        (without("state", 0), {"equal ranks"}),
+        (changed("state", 0, AT + 2.1, sha256="6" * 64), {"equal ranks"}),
         (changed("steps", 0, AT + 2.1, first=90), {"nothing repeated"}),
     ],
 )

@@ -90,9 +90,8 @@ def worn(evidence: Evidence, random: Random) -> Evidence:
 
 def true(world: Truth, receipt: Receipt) -> bool:
     """Whether a good verdict is what happened."""
-    if receipt.verdict is Verdict.RECOVERED:
-        honest = world.tale.script.compares or "weights not compared" in receipt.reason
-        return world.recovered() and honest
+    if receipt.verdict in (Verdict.RECOVERED, Verdict.RESUMED):
+        return world.recovered(compared=receipt.verdict is Verdict.RECOVERED)
     return receipt.verdict is not Verdict.AS_EXPECTED or world.went_on()
 
 
@@ -104,11 +103,13 @@ def check(seed: int) -> None:
     whole = judge(world.evidence)
     where = f"seed {seed}: {world.tale}\n{whole.reason}"
     assert true(world, whole), f"not sound: {where}"
-    if world.tale.honest and (world.recovered() or world.went_on()):
+    compares = world.tale.compares
+    honest = world.recovered(compared=compares)
+    if world.tale.honest and (honest or world.went_on()):
         assert whole.verdict not in BAD, f"accused: {where}"
         if world.tale.clear:
-            wanted = Verdict.RECOVERED if world.recovered() else Verdict.AS_EXPECTED
-            assert whole.verdict is wanted, f"not useful: {where}"
+            proven = Verdict.RECOVERED if compares else Verdict.RESUMED
+            assert whole.verdict is (proven if honest else Verdict.AS_EXPECTED), f"not useful: {where}"
     for _ in range(3):
         part = judge(worn(world.evidence, random))
         assert true(world, part), f"not sound with less: {where}\n{part.reason}"
@@ -143,7 +144,10 @@ def test_no_training_whose_survivors_wait_or_come_back_otherwise_is_as_expected(
         check_rescue(seed)
 
 
-@pytest.mark.parametrize("seed", [7582, 7633, 8258, 19306, 30276, 35636, 36839, 58195, 66062, 72452, 303195])
+@pytest.mark.parametrize(
+    "seed",
+    [166, 335, 395, 590, 1440, 1916, 2761, 5285, 7677, 12826, 13092, 13314, 23213, 31249, 33637, 49213],
+)
 def test_what_was_once_judged_wrongly_is_not_so_again(seed: int) -> None:
     check(seed)
 

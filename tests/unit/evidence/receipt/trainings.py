@@ -7,6 +7,8 @@ the axioms of docs/recovery.md, asked of what happened; the judge sees only the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -15,7 +17,7 @@ from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, 
 from lab.faults import Scope, find_fault
 from lab.topology import ServiceStatus, State
 from tests.fakes.ledger import changed, counted
-from tests.unit.data.stories import content, files, tensors
+from tests.unit.data.stories import KEYS, Story, content, files, tensors
 from tests.unit.evidence.receipt.tales import HONEST, SKEW, TARGETS, Script, Tale
 from tests.unit.evidence.receipt.worlds import Begin, Saved, Truth
 
@@ -29,6 +31,22 @@ evaluation takes, and that pass while a rank opens a checkpoint."""
 
 STEPS = 10
 """Steps of an optimizer in an epoch."""
+
+
+def elsewhere(event: Event) -> Event:
+    """The same, with its checkpoint in a folder of its own."""
+    uri = event.fields.get("uri")
+    fields = (
+        {**event.fields, "uri": uri.replace("/run/", "/beside/")} if isinstance(uri, str) else event.fields
+    )
+    return changed(event, fields=fields)
+
+
+BESIDE = tuple(
+    elsewhere(e)
+    for e in Story(nodes=(("c",), ("d",)), run="beside", takes_over=False, config={"epochs": 3}).events()
+)
+"""Another run of the job, on nodes of its own."""
 
 
 def live(tale: Tale) -> Truth:
@@ -48,7 +66,9 @@ class _Player:
         self.damaged: list[Saved] = []
         self.states: list[Saved] = []
         self.others: list[FaultRecord] = []
-        self.reached = 0
+        self.reached, self.reports, self.fresh = 0, 0, 0
+        self.flying: list[Saved] = []  # handed over in this attempt, and not committed
+        self.waiting: list[tuple[Saved | None, Any, int]] = []  # reports that are not taken up
         self.taken_up: dict[str, Any] = {}
         self.written: list[Event] = []
 
@@ -87,6 +107,7 @@ class _Player:
         tale = self.tale
         if tale.kind == "checkpoint-corrupt" and self.commits:
             self.damaged = self.commits[-1:]
+        self.world.flying = len(self.flying)
         for rank in range(tale.ranks):
             self._forget(tale.unwritten, rank)
         self.clock = self.at + EPOCH * tale.later + 0.5
@@ -159,20 +180,40 @@ class _Player:
         loaded = there.get(script.loads)
         behind = {"loaded": loaded, "newest": right, "anew": None, "state": state or right}[script.says]
         start = behind.epoch - script.back if behind else 0.0
+        kept = state if state is not None and loaded is state else None
+        handed = self._weights(state.number if state else right.live if right else 0, rank)
+        handed = self._weights(right.live, rank) if right and kept is None else handed
+        begun = self._begun(rank, loaded if script.takes else None)
         return Begin(
-            self.processes + 1,
-            self.clock,
-            loaded,
-            loaded if script.takes else None,
-            right,
-            state,
-            max(0.0, start),
-        )
+            self.processes + 1, self.clock, loaded, begun, handed, right, state, max(0.0, start)
+        )  # fmt: skip
+
+    def _weights(self, number: int, rank: int) -> dict[str, str]:
+        """The weights of a state: key -> digest."""
+        digests = tensors(number + rank / 10 if self.tale.script.own and number > 0 else number)
+        return dict(zip(KEYS, digests, strict=True))
+
+    def _new(self, rank: int) -> dict[str, str]:
+        """Weights that nobody loaded, in an attempt that is about to begin."""
+        return self._weights(0 if self.tale.seeded else -10 * (self.processes + 1) - rank, rank)
+
+    def _begun(self, rank: int, loaded: Saved | None) -> dict[str, str]:
+        """What a rank goes on with."""
+        script, fresh = self._script(rank), self._new(rank)
+        if loaded is None or script.resets:
+            return fresh
+        mine = self._weights(loaded.number, 0 if script.order == "foreign" else rank)
+        first, second = KEYS
+        if script.order == "swapped":
+            return {first: mine[second], second: mine[first]}
+        return {first: mine[first], second: fresh[second]} if script.order == "partial" else mine
 
     def _attempt(self, begins: list[Any], lasts: float | None) -> None:
         """Train on, to the end or until an attempt of `lasts` epochs is lost."""
         tale = self.tale
         self.attempt, self.taken_up, self.reached = self.attempt + 1, {"reports": 0}, 0
+        self.reports, self.flying, self.waiting = 0, [], []
+        self.fresh = 0 if tale.seeded else -10 * (self.processes + 1)
         self.processes += 1
         back = "a2" if tale.kind == "kill" else "b"
         self.nodes = [*(("a", "b") if self.processes == 1 else ("b", back)), "b", "b"][: len(begins)]
@@ -211,54 +252,102 @@ class _Player:
     def _open(self, rank: int, begin: Begin | None) -> None:
         """What a rank asks for, loads, and begins to train with."""
         script, warms = self._script(rank), self.tale.warms
-        fresh = 0 if self.tale.seeded else -10 * self.processes - rank
+        fresh = self._weights(self.fresh - rank if self.fresh else 0, rank)
         if script.compares and warms:
-            self._write("weights", rank, tensors=tensors(fresh))
+            self._step(rank, fresh, 0)
             self.clock += OPEN
         if begin is not None:
             newest = begin.right
             if script.asks:
                 self._write("get_checkpoint", rank, uri=newest.uri if newest else None)
-            if begin.state is not None and rank == 0:
-                step = round(begin.state.epoch * STEPS)
-                self._write(
-                    "state_given", attempt=0, step=step, source="b", tensors=tensors(begin.state.number)
-                )
-            given = newest if script.loads == "garbage" else begin.read
-            if given is not None and given.uri and not (script.shares and rank > 0):
-                bad = {"model.pt": "0" * 64} if script.loads == "garbage" else content(given.number)
-                held = tensors(given.number)
-                self._write("checkpoint_loaded", rank, uri=given.uri, files=files(bad), tensors=held)
-        if script.compares and not warms:
-            took = begin.took if begin is not None else None
-            self._write("weights", rank, tensors=tensors(took.number if took else fresh))
+            if begin.kept is not None and rank == 0:
+                step = round(begin.kept.epoch * STEPS)
+                given = tensors(begin.kept.number)
+                self._write("state_given", attempt=0, step=step, source="b", tensors=given)
+            read = newest if script.loads == "garbage" else begin.read
+            seen = not (script.unseen or (script.shares and rank > 0))
+            if read is not None and read.uri and seen:
+                bad = {"model.pt": "0" * 64} if script.loads == "garbage" else content(read.number)
+                held = tensors(read.number)
+                self._write("checkpoint_loaded", rank, uri=read.uri, files=files(bad), tensors=held)
+        if not script.compares:
+            return
+        right = begin.handed if begin is not None and script.resets and script.takes else None
+        state = begin.state if begin is not None else fresh
+        if right is not None:
+            self._step(rank, right, warms)
+            self._step(rank, state, warms + 1)
+        elif not (warms and begin is None):
+            self._step(rank, state, warms)
+
+    def _step(self, rank: int, weights: Mapping[str, str], steps: int) -> None:
+        """A step that does not begin with what the one before it has left."""
+        state = {"tensors": dict(weights), "order": [list(KEYS)]}
+        self._write("state_begun", rank, optimizer=0, state=state, gradients=True, steps=steps)
 
     def _report(self, progress: float, trained: float, end: float, ahead: list[float], over: float) -> None:
         """A report of all ranks, `trained` epochs after they began; of one that is trained, a checkpoint."""
         if end > over:
             return
-        tale, self.clock = self.tale, end
+        tale, self.clock, self.reports = self.tale, end, self.reports + 1
         self.world.reports.append((self.processes, end))
         self.world.trained += [(self.processes, end)] if trained else []
         saves = trained > 0 and progress % tale.every == 0
         saves = saves and (self.processes > 1 or progress <= tale.saves_until)
-        number, metrics = len(self.commits) + 1, self._metrics(progress)
+        metrics, live = self._metrics(progress), 1000 * self.processes + int(progress)
+        number = len(self.commits) + len(self.flying) + 1
         uri = f"s3://ray/run/checkpoint_{progress if tale.names_by_epoch else 100 + number}"
-        if saves:
-            self._write("checkpoint_saved", 0, uri=uri, files=files(content(number)), metrics=metrics)
+        saved = Saved(self._saved(live, progress), progress, uri=uri, live=live)
+        self.reached = max(self.reached, int(progress) if trained else 0)
         done = round(trained * STEPS) + tale.warms if tale.script.compares else None
         for rank, more in enumerate(ahead):
             reported = self._metrics(progress + more) if tale.script.tells or rank == 0 else {"loss": 0.5}
-            checkpoint = uri if saves and rank == 0 else None
-            self._write("report", rank, metrics=reported, checkpoint=checkpoint, optimizer_steps=done)
+            if tale.script.compares and trained:
+                state = {"tensors": self._weights(live, rank), "order": [list(KEYS)]}
+                self._write(
+                    "state_handed",
+                    rank,
+                    state=state,
+                    report=self.reports,
+                    metrics=reported,
+                    handed=saves and rank == 0,
+                )
+            if saves and rank == 0 and not tale.lag:
+                self._save(saved, metrics, self.reports)
+            checkpoint = uri if saves and rank == 0 and not tale.lag else None
+            self._write(
+                "report", rank, metrics=reported, report=self.reports, handed=saves and rank == 0,
+                checkpoint=checkpoint, optimizer_steps=done,
+            )  # fmt: skip
+        self.flying += [saved] if saves else []
+        self.waiting.append((saved if saves else None, metrics, self.reports))
         if end + COMMIT > over:
             return
         self.clock = end + COMMIT
+        while len(self.waiting) > tale.lag:
+            self._take_up(*self.waiting.pop(0))
+
+    def _saved(self, live: int, progress: float) -> int:
+        """The state that a checkpoint's files hold."""
+        saves = self.tale.script.saves
+        if saves == "oldest" and self.commits:
+            return self.commits[0].number
+        before = 1000 * self.processes + int(progress) - 1
+        return before if saves == "before" and self.reports > 1 else live
+
+    def _save(self, saved: Saved, metrics: Any, report: int) -> None:
+        there = files(content(saved.number))
+        self._write("checkpoint_saved", 0, uri=saved.uri, files=there, metrics=metrics, report=report)
+
+    def _take_up(self, saved: Saved | None, metrics: Any, report: int) -> None:
+        """Ray Train takes up a report, whose checkpoint has been uploaded."""
         self.taken_up = {"reports": self.taken_up["reports"] + 1, "metrics": metrics}
-        self.reached = max(self.reached, int(progress) if trained else 0)
-        if saves:
-            self.commits.append(Saved(number, progress, self.clock, uri))
-            self._write("checkpoint_committed", uri=uri, metrics=metrics)
+        if saved is not None:
+            if self.tale.lag:
+                self._save(saved, metrics, report)
+            self.flying.remove(saved)
+            self.commits.append(replace(saved, at=self.clock))
+            self._write("checkpoint_committed", uri=saved.uri, metrics=metrics)
             self._count_before()
 
     def _metrics(self, progress: float) -> dict[str, Any]:
@@ -312,7 +401,7 @@ class _Player:
             job_message="OSError: no answer from s3" if tale.fails else "",
             fault=fault,
             others=tuple(self.others),
-            events=self._shown(),
+            events=(*self._shown(), *(BESIDE if tale.beside else ())),
             nodes=self._nodes(),
             stored={c.uri: content(c.number) for c in self.commits},
             services=HEALTHY,

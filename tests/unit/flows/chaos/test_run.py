@@ -526,7 +526,7 @@ def test_a_checkpoint_that_cannot_be_read_back_is_a_problem_and_not_lost(
         raise StoreError("the store does not answer")
 
     Training(world, epochs=30)
-    monkeypatch.setattr("lab.evidence.checkpoints.stored_manifest", away)
+    monkeypatch.setattr("lab.cluster.checkpoints.stored_manifest", away)
 
     result = chaos(world, steps("kill"))
 

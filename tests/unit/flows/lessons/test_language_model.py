@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from lab.errors import WaitTimeoutError
-from lab.evidence.inference import judge
 from lab.evidence.ledger import History, Run, parse_events
+from lab.flows.inference.receipt import judge
 from lab.flows.lessons.catalogue import breaking, lesson_13
 from lab.flows.lessons.catalogue.lesson_13 import LESSON, break_each
 from lab.flows.lessons.model import Evidence, HostTask
 from tests.fakes.host import FakeClock
-from tests.unit.evidence.test_inference import evidence as batch_evidence
-from tests.unit.evidence.test_inference import shape
+from tests.unit.flows.inference.test_receipt import evidence as batch_evidence
+from tests.unit.flows.inference.test_receipt import shape
 from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name
 
 DATA = Path(__file__).resolve().parents[2] / "data"

@@ -56,8 +56,9 @@ def test_the_same_job_is_trained_again_and_compared(
 
     assert submitted == [(ORIGINAL, {CONTROL_OF: ORIGINAL}, None)]
     assert (result.job, result.submission_id) == (ORIGINAL, "control-1")
-    assert (result.comparison.progress, result.comparison.weights) == ("equal", "equal")
-    assert result.curves.missing == ()
+    assert result.comparison.weights == "equal"
+    assert result.comparison.detail.startswith("epoch 4, ")
+    assert "reported by one of the runs only" not in result.curves.detail
     assert 4 < result.seconds < 10
     assert result.document().weights == "equal"
     assert [m.text for m in world.moments if m.key == "progress"][-1] == "control run: epoch 4"
@@ -68,8 +69,8 @@ def test_the_same_job_is_trained_again_and_compared(
 def test_a_run_that_differs_is_said(world: Drill, original: Training, submitted: Submitted) -> None:
     world.write("report", ORIGINAL, run=original.run, attempt=2, rank=0, metrics={"epoch": 5, "loss": 1.0})
     result = control(world)
-    assert result.comparison.progress == "different"
-    assert result.curves.missing == (5,)
+    assert result.comparison.detail.startswith("epoch 5 and 4, ")
+    assert result.curves.metrics["loss"][-1] == (5, 1, None)
 
 
 def test_a_job_that_still_runs_is_refused(world: Drill, submitted: Submitted) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -37,7 +38,7 @@ class Slow(Training):
         super().start_on(services)
 
 
-def waited(world: Drill, limit: float | None = None, until: float = 1e5) -> tuple[float, Patience]:
+def waited(world: Drill, limit: float = inf, until: float = 1e5) -> tuple[float, Patience]:
     """Wait for the job in vain; seconds that it took."""
     watch = Watch(world.lab, JOB, world.clock)
     patience = Patience(watch, limit)
@@ -146,9 +147,10 @@ def test_an_explicit_limit_holds_although_the_job_gets_on(world: Drill) -> None:
     assert "--timeout 10m, or none" in caught.value.hint
 
 
-def test_an_explicit_limit_holds_although_nothing_moves_for_long(world: Drill) -> None:
+def test_an_explicit_limit_only_shortens_the_wait_for_a_job_in_which_nothing_moves(world: Drill) -> None:
     world.jobs.become("RUNNING")
-    assert waited(world, limit=2000.0)[0] == pytest.approx(2000.0, abs=1)
+    assert waited(world, limit=2000.0)[0] == pytest.approx(patience.START_SECONDS, abs=1)
+    assert waited(world, limit=100.0)[0] == pytest.approx(100.0, abs=1)
 
 
 def grows(world: Drill, every: float, sign: Callable[[int], None], times: int = 10_000) -> None:

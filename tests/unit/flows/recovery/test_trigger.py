@@ -250,7 +250,7 @@ def test_an_epoch_numbered_zero_is_a_checkpoint(world: Drill) -> None:
     ("key", "start_after", "reached"),
     [
         ("epoch", 60.0, "no checkpoint and no ledger: it runs no Ray Train, or its ledger cannot be written"),
-        (None, 1.0, "3 checkpoints"),
+        ("epoch", 1.0, "the newest checkpoint is of epoch 3"),
     ],
 )
 def test_a_wait_in_vain_says_what_there_is(

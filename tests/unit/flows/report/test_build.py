@@ -41,7 +41,7 @@ def test_a_bar_ends_with_the_fault_where_the_node_was_lost(full: ReportData) -> 
     assert (first.service, first.attempt, first.end) == ("ray-worker-0", 1, 0.0)
     assert first.begin < 0
     assert (second.service, second.attempt) == ("ray-worker-1", 2)
-    assert second.begin == pytest.approx(0.63, abs=0.01)
+    assert second.begin == pytest.approx(0.83, abs=0.01)
     assert len(second.reports) == 14
     assert full.services == ("ray-worker-0", "ray-worker-1")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from raylab_ledger import recorder
-from raylab_ledger.recorder import LEDGER_VARIABLE, Recorder, manifest, open_recorder, plain, try_manifest
+from raylab_ledger.recorder import LEDGER_VARIABLE, Recorder, manifest, open_recorder, plain
 
 PATIENCE = 10.0
 
@@ -262,7 +262,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_known_instead_of_an_error(
 
     monkeypatch.setattr(Path, "open", denied)
 
-    assert try_manifest(tmp_path) is None
+    assert manifest(tmp_path) is None
 
 
 def test_without_the_variable_no_ledger_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,24 +65,23 @@ def test_a_process_says_when_it_was_launched(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
     from raylab_ledger.rank import watch_start
-    from raylab_ledger.steps import Steps
 
     journal: list[str] = []
     runner = SimpleNamespace(run=lambda target: target())
-    watch_start(runner, lambda event, **fields: journal.append(event), Steps())
+    watch_start(runner, lambda event, **fields: journal.append(event))
     runner.run(lambda: journal.append("the function"))
     assert journal == ["function_started", "the function"]
 
 
 def test_the_steps_of_a_function_that_fails_are_written() -> None:
-    from raylab_ledger import survivors
+    from raylab_survivors import steps
+
     from raylab_ledger.rank import watch_start
-    from raylab_ledger.steps import Steps
 
     journal: list[tuple[str, Any]] = []
-    taken = survivors.Steps(lambda event, **fields: journal.append((event, fields.get("first"))))
+    taken = steps.Steps(lambda event, **fields: journal.append((event, fields.get("first"))))
     runner = SimpleNamespace(run=lambda target: target())
-    watch_start(runner, lambda event, **fields: None, Steps(), taken)
+    watch_start(runner, lambda event, **fields: None, taken)
 
     def fails() -> None:
         taken.committed(7, 2)
@@ -103,6 +103,81 @@ def ledger_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tuple[str, int
         ledger, "_record", lambda event, **fields: recorded.append((event, ledger.attempt, fields))
     )
     return ledger, recorded
+
+
+@pytest.fixture(autouse=True)
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ray's nodes: one that the lab has named, and one of a cluster that leaves Ray to name it."""
+    import ray
+
+    from raylab_ledger import train
+
+    listed = [
+        {
+            "NodeID": "n",
+            "NodeName": "ray-worker-0",
+            "NodeManagerAddress": "10.0.0.1",
+            "NodeManagerHostname": "h",
+        },
+        {
+            "NodeID": "p",
+            "NodeName": "10.0.0.2",
+            "NodeManagerAddress": "10.0.0.2",
+            "NodeManagerHostname": "pod-a",
+        },
+    ]
+    monkeypatch.setattr(ray, "nodes", lambda: listed)
+    yield
+    train.services_of.cache_clear()
+
+
+def test_where_a_rank_ran_is_asked_of_ray_whatever_its_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAYLAB_SERVICE_NAME", "ray-head")
+    ledger, recorded = ledger_of(monkeypatch)
+    start(ledger, 1)
+    (workers,) = [fields["workers"] for event, _, fields in recorded if event == "attempt_started"]
+    assert workers == [{"rank": 0, "node_id": "n", "service": "ray-worker-0", "pid": 1}]
+
+
+def test_a_node_that_nobody_has_named_is_a_pod() -> None:
+    from raylab_ledger.train import services_of
+
+    assert services_of(frozenset({"p"}))["p"] == "pod-a"
+
+
+def test_a_trial_that_tune_ends_is_recorded_before_its_process_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray.tune.trainable import function_trainable
+
+    from raylab_ledger import train
+
+    journal: list[Any] = []
+
+    class Recorder:
+        def record(self, event: str, **fields: Any) -> None:
+            journal.append((event, fields))
+
+        def flush(self, timeout: float) -> None:
+            journal.append("written")
+
+    class Trainable:
+        def cleanup(self) -> None:
+            journal.append("ended")
+
+    monkeypatch.setattr(function_trainable, "FunctionTrainable", Trainable)
+    monkeypatch.setattr(train, "open_recorder", lambda job, role, common: Recorder())
+    train.watch_stop("t_00001", "j")
+    Trainable().cleanup()
+    assert journal == [("trial_stopped", {"trial": "t_00001"}), "written", "ended"]
+
+
+def test_a_driver_outside_of_tune_is_no_trial() -> None:
+    from raylab_ledger.train import trial_of_tune
+
+    assert trial_of_tune() == ""
 
 
 def group(ranks: int) -> Any:

@@ -7,7 +7,7 @@ import json
 import platform
 import socket
 
-from raylab_ledger.versions import environment
+from raylab_ledger.train import environment
 
 
 def test_versions_and_size_are_told_but_no_name_and_no_path() -> None:

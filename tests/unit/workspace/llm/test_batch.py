@@ -14,8 +14,8 @@ from pyarrow import fs
 
 from lab.api.base import parse, plain
 from lab.api.inference import BatchEvidence
-from lab.evidence import inference
 from lab.flows.inference import LOST
+from lab.flows.inference import receipt as inference
 
 SHA256 = "ab" * 32
 """Of a checkpoint."""

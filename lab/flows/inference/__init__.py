@@ -14,7 +14,7 @@ from lab.api.inference import BatchReceipt
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
-from lab.evidence import inference
+from lab.flows.inference import receipt as inference
 from lab.host.clock import WALL, Clock, poll
 from lab.lab import Lab
 from lab.services import is_worker

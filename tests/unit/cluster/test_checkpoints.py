@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.cluster.checkpoints import JobLedger, ledgers, list_checkpoints, stored_manifest
 from lab.errors import StoreError
-from lab.evidence.checkpoints import JobLedger, ledgers, list_checkpoints, stored_manifest
 from lab.evidence.ledger import manifest_sha256
 from lab.store import StoredObject
 from tests.fakes.store import FakeObjectStore
@@ -75,6 +75,26 @@ def test_a_checkpoint_that_was_saved_but_never_committed_is_known(store: FakeObj
     ledger(store, saved(1, "checkpoint_b", {"model.pt": "cc"}, 7))
     second = list_checkpoints(store)[1]
     assert (second.epoch, second.sha256, second.job) == (7, manifest_sha256({"model.pt": "cc"}), "job-1")
+
+
+@pytest.mark.parametrize("folder", ["/shared/run-1", "s3://other/run-1"])
+def test_a_checkpoint_that_was_committed_elsewhere_is_told_by_its_ledger(
+    store: FakeObjectStore, folder: str
+) -> None:
+    uri = f"{folder}/checkpoint_e"
+    ledger(
+        store,
+        line("checkpoint_saved", 1, uri=uri, rank=0, files={"model.pt": {"size": 7, "sha256": "ee"}}),
+        line("checkpoint_saved", 1, uri=f"{folder}/checkpoint_f", rank=0, files={}),
+        line("checkpoint_committed", 2, uri=uri, metrics={"epoch": 4}),
+        report(3, 4),
+    )
+    assert [c.name for c in list_checkpoints(store)] == ["checkpoint_e", "checkpoint_a", "checkpoint_b"]
+    (checkpoint,) = list_checkpoints(store, "job-1")
+    assert (checkpoint.uri, checkpoint.run, checkpoint.in_store) == (uri, RUN, False)
+    assert (checkpoint.files, checkpoint.size) == (("model.pt",), 7)
+    assert (checkpoint.modified, checkpoint.epoch) == (2, 4)
+    assert checkpoint.sha256 == manifest_sha256({"model.pt": "ee"})
 
 
 def test_a_save_without_manifest_has_no_sum(store: FakeObjectStore) -> None:

@@ -6,7 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from raylab_ledger.survivors import Steps, source, state_sha256, watch_manager, watch_optimizer
+from raylab_survivors.steps import Steps, source, state_sha256, watch_manager, watch_optimizer
+
 from tests.fakes.host import FakeClock
 
 

@@ -15,7 +15,7 @@ from lab.errors import NotFoundError, RefusedError
 from lab.flows.inference import batch_of, lose_node
 from tests.fakes.host import FakeClock
 from tests.fakes.store import FakeObjectStore
-from tests.unit.evidence.test_inference import evidence
+from tests.unit.flows.inference.test_receipt import evidence
 from tests.unit.flows.lessons.world import NODES, job
 
 

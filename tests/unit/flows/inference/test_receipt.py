@@ -12,7 +12,7 @@ from lab.api.base import parse
 from lab.api.inference import BatchEvidence, Tail
 from lab.api.receipt import Verdict
 from lab.errors import NotFoundError, StoreError
-from lab.evidence import inference
+from lab.flows.inference import receipt as inference
 from tests.fakes.store import FakeObjectStore
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from lab.api.ledger import CheckpointSaved
 from lab.evidence.ledger import (
@@ -26,7 +26,11 @@ CHECKPOINT = re.compile(r"(?P<folder>.+?)/(?P<name>checkpoint_[^/]+)/(?P<file>.+
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """A checkpoint as it lies in the store. Fields that come from a ledger are None without one."""
+    """A checkpoint as it lies in the store. Fields that come from a ledger are None without one.
+
+    One that was committed elsewhere, as in a folder of its nodes, is told by its ledger alone: whether it is
+    still there is not known.
+    """
 
     uri: str
     run: str
@@ -36,11 +40,13 @@ class CheckpointInfo:
     size: int
     """Bytes of all files."""
     modified: float
-    """Time at which its newest file was stored, in seconds since the epoch."""
+    """Time at which its newest file was stored, in seconds since the epoch; elsewhere, of its commit."""
     epoch: Number | None = None
     sha256: str | None = None
     """SHA-256 of the files before the upload (`lab.evidence.ledger.manifest_sha256`)."""
     job: str | None = None
+    in_store: bool = True
+    """False for one that was committed elsewhere."""
 
 
 class JobLedger:
@@ -113,6 +119,23 @@ def list_checkpoints(store: Store, job: str | None = None) -> tuple[CheckpointIn
                 job=recorded.job,
             )
         )
+    begin = f"s3://{store.bucket}/"
+    checkpoints += [
+        CheckpointInfo(
+            uri=uri,
+            run=recorded.run or "",
+            name=uri.rstrip("/").rsplit("/", 1)[-1],
+            files=tuple(sorted(recorded.sizes)),
+            size=sum(recorded.sizes.values()),
+            modified=recorded.committed_at,
+            epoch=recorded.epoch,
+            sha256=recorded.sha256,
+            job=recorded.job,
+            in_store=False,
+        )
+        for uri, recorded in known.items()
+        if recorded.committed_at is not None and not uri.startswith(begin)
+    ]
     return tuple(sorted(checkpoints, key=lambda c: (c.run, c.modified, c.name)))
 
 
@@ -147,6 +170,10 @@ class _Known:
     run: str | None = None
     epoch: Number | None = None
     sha256: str | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Path -> bytes of each file, as it was saved."""
+    committed_at: float | None = None
+    """None for one that was never committed."""
 
 
 def _known(store: Store, job: str) -> dict[str, _Known]:
@@ -155,6 +182,7 @@ def _known(store: Store, job: str) -> dict[str, _Known]:
     history = ledger.poll()
     known: dict[str, _Known] = {}
     files: dict[str, dict[str, str]] = {}
+    sizes: dict[str, dict[str, int]] = {}
     for event, said in of_kind(ledger.events, CheckpointSaved):
         uri = said.uri
         if uri is None:
@@ -162,6 +190,8 @@ def _known(store: Store, job: str) -> dict[str, _Known]:
         for path, file in (said.files or {}).items():
             if file.sha256 is not None:
                 files.setdefault(uri, {})[path] = file.sha256
+            if file.size is not None:
+                sizes.setdefault(uri, {})[path] = int(file.size)
         epochs = (number(said.metrics.get(key)) for key in EPOCH_KEYS)
         epoch = next((value for value in epochs if value is not None), None)
         sha256 = manifest_sha256(files[uri]) if uri in files else None
@@ -169,7 +199,9 @@ def _known(store: Store, job: str) -> dict[str, _Known]:
     for run in history.runs:
         for checkpoint in run.checkpoints:
             epoch = checkpoint.progress if run.progress_key in EPOCH_KEYS else None
-            known[checkpoint.uri] = _Known(run.job, run.name, epoch, checkpoint.sha256())
+            known[checkpoint.uri] = _Known(
+                run.job, run.name, epoch, checkpoint.sha256(), sizes.get(checkpoint.uri, {}), checkpoint.at
+            )
     return known
 
 

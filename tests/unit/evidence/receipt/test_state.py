@@ -1,0 +1,380 @@
+"""Whether the training that goes on is the training that was there: by its states, and what else they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from lab.evidence.ledger import Event
+from lab.evidence.receipt import Receipt, Verdict, judge
+from tests.fakes.ledger import counted
+from tests.unit.data.stories import KEYS, Story, begun, event, evidence, tensors
+
+ONE, TWO = KEYS
+TRAINED = [list(KEYS)]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A story whose states are told otherwise: those handed over with report 3, and the beginning after
+    it."""
+
+    handed: Mapping[str, Any] = field(default_factory=dict)
+    """What the state of epoch 3 has beside its parameters, by part."""
+    went_on: tuple[Mapping[str, Any], ...] = ({},)
+    """Parts of each beginning of attempt 2, where they are not what was handed over; `fields` are its
+    event's."""
+    first: tuple[Mapping[str, Any], ...] = ({},)
+    """The same of attempt 1, which begins with the weights of epoch 0."""
+    more: tuple[Event, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def receipt(self, **story: Any) -> Receipt:
+        events = [e for e in Story(**story).events() if e.event not in ("state_begun", *self.without)]
+        events = [self._with(e) if e.event == "state_handed" else e for e in events]
+        for attempt, at, place, parts in ((1, 1.6, 0, self.first), (2, 10.3, 3, self.went_on)):
+            events += [self._begins(attempt, at + n / 100, place, part) for n, part in enumerate(parts)]
+        entries = sorted((*events, *self.more), key=lambda e: e.at)
+        return judge(evidence(events=counted(replace(e, stream="", number=0) for e in entries)))
+
+    def _with(self, entry: Event) -> Event:
+        if entry.fields["report"] != 3 or entry.attempt != 1:
+            return entry
+        parts = {k: v for k, v in self.handed.items() if k not in ("changed",)}
+        return replace(entry, fields={**entry.fields, **_changed(self.handed), "state": _state(3, parts)})
+
+    def _begins(self, attempt: int, at: float, place: int, parts: Mapping[str, Any]) -> Event:
+        entry = begun(at, attempt, 0, place)
+        state = _state(place, {**(self.handed if attempt == 2 else {}), **parts})
+        return replace(entry, fields={**entry.fields, **parts.get("fields", {}), "state": state})
+
+
+def _state(place: int, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of a checkpoint, with other or further tensors, and other parts."""
+    digests = dict(zip(KEYS, tensors(place), strict=True)) | dict(parts.get("tensors", {}))
+    return {
+        "tensors": digests, "order": parts.get("order", TRAINED), "halves": parts.get("halves", {}),
+        "moments": parts.get("moments", {}), "counters": parts.get("counters", {}),
+    }  # fmt: skip
+
+
+def _changed(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {"changed": parts["changed"]} if "changed" in parts else {}
+
+
+def weights(place: int, *keys: str) -> dict[str, Any]:
+    """A beginning with the parameters of another place; only with some of them."""
+    other = dict(zip(KEYS, tensors(place), strict=True))
+    return {"tensors": {key: other[key] for key in keys or KEYS}}
+
+
+def again(*parts: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    return ({}, *parts)
+
+
+MEAN, COUNT = "0.norm.mean", "0.norm.batches"
+MOVING = {"tensors": {MEAN: "mean of 3", COUNT: "c3"}, "counters": {COUNT: 30}}
+EARLIER = {"tensors": {MEAN: "mean of 0", COUNT: "c0"}, "counters": {COUNT: 0}}
+
+RECOVERED = {
+    "the same state": Told(),
+    "steps to warm up before it was loaded": Told(went_on=({**weights(0)}, {"fields": {"steps": 5}})),
+    "a beginning of a framework's own, with gradients of 0": Told(
+        went_on=({**weights(0), "fields": {"gradients": False}}, {})
+    ),
+    "keys of another wrapper, in the same order": Told(
+        went_on=({"tensors": {"9.a": tensors(3)[0], "9.b": tensors(3)[1]}, "order": [["9.a", "9.b"]]},)
+    ),
+    "a mean that a batch has moved since it was loaded": Told(
+        MOVING, ({"tensors": {MEAN: "moved", COUNT: "c4"}, "counters": {COUNT: 31}},), (EARLIER,)
+    ),
+    "a mean that was loaded, without a count": Told(
+        {"tensors": {MEAN: "mean of 3"}},
+        ({"tensors": {MEAN: "moved"}, "fields": {"loaded": {MEAN: "mean of 3"}}},),
+        (EARLIER,),
+    ),
+    "weights that a script changes before each step, as a rule": Told(
+        went_on=(
+            {**weights(9), "fields": {"loaded": dict(zip(KEYS, tensors(3), strict=True))}},
+            *[weights(9)] * 8,
+        ),
+        first=({},) * 9,
+    ),
+}
+
+
+@pytest.mark.parametrize("story", RECOVERED.values(), ids=RECOVERED)
+def test_a_training_goes_on_from_the_state_that_was_handed_over(story: Told) -> None:
+    receipt = story.receipt(loads=())
+    assert receipt.verdict is Verdict.RECOVERED, receipt.reason
+
+
+@pytest.mark.parametrize(("moments", "words"), [("", "is new"), ("m9", "is another one")])
+def test_an_optimizer_without_its_own_state_is_said(moments: str, words: str) -> None:
+    receipt = Told({"moments": {"0": "m3"}}, ({"moments": {"0": moments}},)).receipt()
+    assert receipt.verdict is Verdict.RECOVERED
+    (check,) = [check for check in receipt.checks if check.name == "same state"]
+    assert check.detail.endswith(f"; the optimizer's state {words}")
+
+
+OTHERWISE: dict[str, tuple[Told, Verdict, str]] = {
+    "weights of long before": (
+        Told(went_on=(weights(1),)),
+        Verdict.FAILED,
+        "those of epoch 1, not of checkpoint_3",
+    ),
+    "weights of the report before": (Told(went_on=(weights(2),)), Verdict.NOT_VERIFIED, "those of epoch 2"),
+    "weights of the beginning": (Told(went_on=(weights(0),)), Verdict.FAILED, "that training had begun with"),
+    "a part of those": (
+        Told(went_on=(weights(0, TWO),)), Verdict.FAILED, "1 of 2 tensors, those that training had begun with"
+    ),
+    "weights that nobody knows": (Told(went_on=(weights(9),)), Verdict.NOT_VERIFIED, "others than those"),
+    "layers in each other's place": (
+        Told(went_on=({"tensors": {ONE: tensors(3)[1], TWO: tensors(3)[0]}},)), Verdict.NOT_VERIFIED,
+        "other tensors of checkpoint_3 than those",
+    ),
+    "a frozen part that is new": (
+        Told({"tensors": {"0.body": "b"}}, ({"tensors": {"0.body": "new"}},)), Verdict.NOT_VERIFIED,
+        "0.body of rank 0 of attempt 2 are new",
+    ),
+    "a part that joins the optimizer later": (
+        Told({}, ({**weights(9, TWO), "order": [[ONE]]},)), Verdict.NOT_VERIFIED, "1 of 2 tensors, others"
+    ),
+    "parameters that are not seen again": (
+        Told({"tensors": {"1.x": "x"}, "order": [[*KEYS, "1.x"]]}, ({"tensors": {}, "order": TRAINED},)),
+        Verdict.NOT_VERIFIED,
+        "1 of 3 parameters that were handed over with checkpoint_3 (epoch 3) were not seen",
+    ),
+    "a mean that began anew": (
+        Told(MOVING, ({"tensors": {MEAN: "moved", COUNT: "c1"}, "counters": {COUNT: 1}},), (EARLIER,)),
+        Verdict.NOT_VERIFIED, "began anew, by the count beside it",
+    ),
+    "a mean that is not counted": (
+        Told({"tensors": {MEAN: "mean of 3"}}, ({"tensors": {MEAN: "moved"}},), (EARLIER,)), Verdict.RESUMED,
+        "every batch changes 0.norm.mean",
+    ),
+    "new weights after the first step": (
+        Told(went_on=again({**weights(9), "fields": {"steps": 1}})), Verdict.NOT_VERIFIED,
+        "and then changed it other than by a step",
+    ),
+    "steps without gradients": (
+        Told(went_on=({"fields": {"gradients": False}},)), Verdict.NOT_VERIFIED,
+        "made no step of an optimizer",
+    ),
+    "no steps at all": (Told(went_on=()), Verdict.NOT_VERIFIED, "made no step of an optimizer"),
+    "half precision": (
+        Told(
+            {"halves": {key: ["half"] for key in KEYS}},
+            ({**weights(9), "halves": {key: ["half"] for key in KEYS}},),
+        ),
+        Verdict.RESUMED,
+        "in half precision",
+    ),
+    "half precision of one layer alone": (
+        Told({"halves": {key: ["half"] for key in KEYS}}, ({**weights(9), "halves": {ONE: ["half"]}},)),
+        Verdict.NOT_VERIFIED, "others than those",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("story", "verdict", "words"), OTHERWISE.values(), ids=OTHERWISE)
+def test_another_state_is_told_apart_by_what_it_is_instead(story: Told, verdict: Verdict, words: str) -> None:
+    receipt = story.receipt()
+    assert receipt.verdict is verdict, receipt.reason
+    assert words in receipt.reason
+
+
+def test_steps_whose_parameters_nothing_trains_are_counted() -> None:
+    empty = [event("report", 11.05, 2, 0, metrics={"epoch": 4}, report=1, optimizer_steps=0, empty_steps=10)]
+    story = Told(went_on=({"fields": {"gradients": False}},), more=tuple(empty), without=("none",))
+    assert "10 steps of rank 0 of attempt 2 had no gradients" in story.receipt().reason
+
+
+def test_weights_that_are_changed_right_before_a_report_are_not_those_of_its_steps() -> None:
+    def changed(entry: Event) -> Event:
+        late = entry.event == "state_handed" and (entry.attempt, entry.fields["report"]) == (2, 1)
+        return replace(entry, fields={**entry.fields, "changed": [0]}) if late else entry
+
+    receipt = judge(evidence(events=tuple(map(changed, Story().events()))))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "before its first report" in receipt.reason
+
+
+def test_a_decoy_has_the_optimizer_where_most_of_the_checkpoint_belongs_to_nothing() -> None:
+    def sized(entry: Event) -> Event:
+        return (
+            replace(entry, fields={**entry.fields, "sizes": [4, 4096]})
+            if entry.event == "checkpoint_saved"
+            else entry
+        )
+
+    def decoy(entry: Event) -> Event:
+        state = entry.fields.get("state")
+        if not isinstance(state, dict):
+            return sized(entry)
+        return replace(
+            entry,
+            fields={
+                **entry.fields,
+                "state": {"tensors": {"d": f"{state['tensors'][ONE]}:4"}, "order": [["d"]]},
+            },
+        )
+
+    receipt = judge(evidence(events=tuple(map(decoy, Story().events()))))
+    assert receipt.verdict is Verdict.RESUMED
+    assert "most of checkpoint_3 belongs to no optimizer" in receipt.reason
+
+
+# More ranks than one
+
+NODES: dict[str, Any] = {"nodes": (("a", "b"), ("b", "a2")), "loads": (3, 3)}
+Change = Callable[[Event], Event | None]
+
+
+def changed(change: Change, **story: Any) -> Receipt:
+    events = [entry for e in Story(**{**NODES, **story}).events() if (entry := change(e)) is not None]
+    return judge(evidence(events=counted(replace(e, stream="", number=0) for e in events)))
+
+
+def apart(entry: Event) -> Event:
+    """Each rank has a state of its own."""
+    state = entry.fields.get("state")
+    if not isinstance(state, dict):
+        return entry
+    own = {key: f"{digest} of rank {entry.rank}" for key, digest in state["tensors"].items()}
+    return replace(entry, fields={**entry.fields, "state": {**state, "tensors": own}})
+
+
+def test_each_rank_goes_on_from_its_own_state() -> None:
+    assert changed(apart).verdict is Verdict.RECOVERED
+
+
+def test_a_rank_with_the_state_of_another_one_is_named() -> None:
+    def wrong(entry: Event) -> Event:
+        swapped = replace(entry, rank=0) if entry.event == "state_begun" and entry.attempt == 2 else entry
+        return replace(apart(swapped), rank=entry.rank)
+
+    receipt = changed(wrong)
+    assert receipt.verdict is Verdict.FAILED
+    assert "rank 1 of attempt 2 went on with those of rank 0, not its own" in receipt.reason
+
+
+def silent(entry: Event) -> Event | None:
+    """Rank 1 had no time to look at its state at report 3, and had at the others."""
+    late = entry.event == "state_handed" and (entry.attempt, entry.fields["report"]) == (1, 3)
+    return None if late and entry.rank == 1 else entry
+
+
+def test_a_rank_that_was_always_like_another_one_is_compared_with_that() -> None:
+    assert changed(silent).verdict is Verdict.RECOVERED
+
+
+def test_of_one_that_was_not_the_state_is_unknown() -> None:
+    def both(entry: Event) -> Event | None:
+        kept = silent(entry)
+        return None if kept is None else apart(kept)
+
+    receipt = changed(both)
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "the state of rank 1 with checkpoint_3 (epoch 3) is not in the ledger" in receipt.reason
+
+
+@pytest.mark.parametrize(("change", "verdict"), [(lambda e: e, Verdict.RECOVERED), (apart, Verdict.RESUMED)])
+def test_with_fewer_ranks_only_a_state_that_all_had_can_be_compared(change: Change, verdict: Verdict) -> None:
+    receipt = changed(change, nodes=(("a", "b"), ("b",)), loads=(3,))
+    assert receipt.verdict is verdict, receipt.reason
+
+
+# Continuity of work
+
+
+def steps(*counts: tuple[int, ...]) -> dict[str, Any]:
+    return {"counted": counts}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((10, 20, 30), (10, 20), ""),
+        ((10, 20, 30), (11, 21), "1 steps more than the usual 10 came before its first report"),
+        ((10, 20, 30), (4, 14), ""),
+    ],
+)
+def test_more_steps_before_the_first_report_than_usual_are_another_work(
+    first: tuple[int, ...], second: tuple[int, ...], words: str
+) -> None:
+    receipt = judge(evidence(Story(counted=(first, second))))
+    assert receipt.verdict is (Verdict.NOT_VERIFIED if words else Verdict.RECOVERED)
+    assert words in receipt.reason
+
+
+def test_far_fewer_steps_for_each_report_are_another_work() -> None:
+    story = Story(second=(4, 5, 6), config={"epochs": 6}, counted=((10, 20, 30), (2, 4, 6)))
+    receipt = judge(evidence(story))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "attempt 2 makes 2 steps for each report, where 10 were usual" in receipt.reason
+
+
+def test_a_second_count_that_falls_back_contradicts_the_first_one() -> None:
+    def with_steps(entry: Event) -> Event:
+        epoch = entry.payload.metrics.get("epoch") if hasattr(entry.payload, "metrics") else None
+        if not isinstance(epoch, int):
+            return entry
+        done = 10 * (epoch if entry.attempt == 1 else epoch - 3)
+        return replace(entry, fields={**entry.fields, "metrics": {"epoch": epoch, "global_step": done}})
+
+    receipt = judge(evidence(events=tuple(map(with_steps, Story().events()))))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "its first report says global_step 10, and that of its checkpoint said 30" in receipt.reason
+
+
+def test_more_epochs_than_planned_are_not_the_end_that_was_to_come() -> None:
+    receipt = judge(evidence(Story(config={"epochs": 4})))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "the last epoch reported is 5, the planned one 4: it did more than was planned" in receipt.reason
+
+
+def test_an_evaluation_before_the_first_step_is_no_beginning() -> None:
+    early = event("report", 10.35, 2, 0, metrics={"epoch": 3}, report=1, optimizer_steps=0)
+    receipt = judge(evidence(Story(counted=((10, 20, 30), (10, 20)), more=(early,))))
+    assert receipt.verdict is Verdict.RECOVERED, receipt.reason
+    assert receipt.timeline.first_report == 4.1
+
+
+def test_a_beginning_without_steps_that_hands_over_what_is_new_is_one() -> None:
+    receipt = judge(evidence(Story(counted=((10, 20, 30), (0, 10)))))
+    assert receipt.verdict is Verdict.RECOVERED, receipt.reason
+
+
+# Counted by the recorder alone
+
+
+@pytest.mark.parametrize("places", [((None, None, None), (None, None)), ((1, 1, 2), (2, 3))])
+def test_a_script_that_does_not_say_how_far_it_is_is_judged_by_its_steps(places: tuple[Any, Any]) -> None:
+    def stated(entry: Event) -> Event:
+        number = entry.fields.get("report")
+        if entry.event != "state_handed" or not isinstance(number, int):
+            return entry
+        place = number if entry.attempt == 1 else 3 + number
+        return replace(entry, fields={**entry.fields, "state": _state(place, {})})
+
+    first, second = places
+    story = Story(first=first, second=second, loads=(3,), counted=((10, 20, 30), (10, 20)), config={})
+    handed = [e for e in Story(counted=((10, 20, 30), (10, 20))).events() if e.event == "state_handed"]
+    events = [e for e in story.events() if e.event != "state_handed"] + handed
+    entries = [replace(stated(e), stream="", number=0) for e in sorted(events, key=lambda e: e.at)]
+    for n, entry in enumerate(entries):
+        if "uri" in entry.fields and entry.event.startswith("checkpoint_"):
+            number = entry.fields.get("report") or sum(e.event == entry.event for e in entries[: n + 1])
+            entries[n] = replace(entry, fields={**entry.fields, "uri": f"s3://ray/run/checkpoint_{number}"})
+    receipt = judge(evidence(events=counted(entries)))
+    assert receipt.epoch_key == "optimizer step"
+    assert "went on with step 31 of its optimizer" in receipt.reason
+
+
+def test_a_load_that_nobody_saw_is_no_act_of_the_script() -> None:
+    receipt = judge(evidence(Story(loads=(), weights=None)))
+    assert "labctl saw no read of the checkpoint that ray.train.get_checkpoint() gave it" in receipt.reason
