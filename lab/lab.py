@@ -368,9 +368,13 @@ class Lab:
         return self.waiting_jobs().get(submission_id)
 
     def why_failed(self, job: Job) -> Explanation | None:
-        """Cause of a failed job, if its last error is a known one; None for any other job."""
+        """Cause of a failed job, if its last error is known, and of one that trained nothing; else None."""
         from lab.cluster.explain import why_failed
+        from lab.cluster.untrained import trained_nothing
 
+        if job.status == "SUCCEEDED":
+            with contextlib.suppress(LabError):  # the store is out of reach, or the ledger
+                return trained_nothing(self.history(job.submission_id), self.store)
         return why_failed(job, self.jobs.logs)
 
     @cached_property

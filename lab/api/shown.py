@@ -145,6 +145,7 @@ class DescribedJob(ListedJob):
     lost_attempts: Sequence[str]
     problem: str
     explanation: ShownExplanation | None
+    last_lines: Sequence[str]
 
 
 class QueuedJob(DescribedJob):

@@ -94,6 +94,7 @@ def described_job(
     lost: Sequence[str] = (),
     problem: str = "",
     why: Explanation | None = None,
+    last_lines: Sequence[str] = (),
 ) -> shown.DescribedJob:
     """One job, whether it waits, where it runs, and the attempts that it lost without a recorded fault."""
     return {
@@ -103,6 +104,7 @@ def described_job(
         "lost_attempts": lost,
         "problem": problem,
         "explanation": explanation(why),
+        "last_lines": last_lines,
     }
 
 
@@ -112,7 +114,7 @@ def explanation(item: Explanation | None) -> shown.ShownExplanation | None:
         return None
     cause = item.cause
     return {
-        "cause": cause.name, "title": cause.title, "todo": cause.todo, "docs": cause.docs, "line": item.line
+        "cause": cause.name, "title": item.title, "todo": cause.todo, "docs": cause.docs, "line": item.line
     }  # fmt: skip
 
 

@@ -90,9 +90,19 @@ def harmless(shown: str, *, colours: bool = False) -> str:
     return HOSTILE.sub(lambda match: ascii(match[0])[1:-1], shown)
 
 
+ANNOUNCED = re.compile(r", last available logs \([^)]*\):$")
+"""Words of Ray's (2.60) before the lines of the log in a message."""
+
+
 def first_line(message: str) -> str:
     """The first line with content."""
-    return next((line.strip() for line in message.splitlines() if line.strip()), "")
+    line = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return ANNOUNCED.sub("", line)
+
+
+def at_rest(line: str) -> str:
+    """A line of a log as a terminal shows it in the end: of a progress bar only the last state."""
+    return next((part for part in reversed(line.split("\r")) if part.strip()), "")
 
 
 def waits(item: Waiting) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from lab.api.base import plain
-from lab.cli.format import HOSTILE, harmless, shortened
+from lab.cli.format import HOSTILE, at_rest, harmless, shortened
 from lab.cli.tables import Grid
 from lab.errors import LabError
 from lab.host.wrapping import wrapped
@@ -133,7 +133,9 @@ class Output:
         )  # fmt: skip
 
     def log_line(self, line: str) -> None:
-        """Print a line of a log that is followed; with --json it is progress."""
+        """Print a line of a log; with --json it is progress. A progress bar moves only on a terminal."""
+        stream = sys.stderr if self.json_wanted else sys.stdout
+        line = line if stream.isatty() else at_rest(line)
         if not self.json_wanted:
             self.raw_line(line)
             sys.stdout.flush()

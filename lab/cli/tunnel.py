@@ -1,13 +1,17 @@
-"""How a person who is here by ssh opens the lab's pages on the machine that she sits at."""
+"""How a person uses the lab from elsewhere: its pages from the machine that she sits at, Ray from a shell."""
 
 from __future__ import annotations
 
 import getpass
+import shlex
+import sys
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from lab.services import GATEWAY, GRAFANA, HEAD, HUB, JUPYTER, STORE
-from lab.topology import ServiceStatus
+from lab.topology import Endpoints, ServiceStatus
 
 PAGES = (HEAD, JUPYTER, STORE, GRAFANA, GATEWAY, HUB)
 """Services with pages that people open."""
@@ -29,3 +33,17 @@ def tunnel(services: Iterable[ServiceStatus], environ: Mapping[str, str]) -> tup
         "to open these pages on the machine that you sit at, type there, and leave it open:",
         f"  ssh {forwards}{port} {getpass.getuser()}@{connection[2]}",
     )
+
+
+def ray_commands(endpoints: Endpoints | None) -> dict[str, str]:
+    """What a shell of this machine has to say for Ray's own clients to reach the lab; empty in a class."""
+    if endpoints is None or not endpoints.ray_token_file:
+        return {}
+    folder = Path(sys.executable).parent if find_spec("ray") else Path()
+    token = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={shlex.quote(endpoints.ray_token_file)}"
+    python, ray = (f"{token} {shlex.quote(str(folder / program))}" for program in ("python", "ray"))
+    job = f"job submit --address {endpoints.dashboard} --working-dir . -- python train.py"
+    submit = {"ray_job_submit": f"{ray} {job}"}
+    if not endpoints.ray_client:
+        return submit
+    return {"ray_init": f"{python} -c 'import ray; ray.init(\"{endpoints.ray_client}\")'", **submit}

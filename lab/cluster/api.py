@@ -99,7 +99,7 @@ class RayApi:
         Of a `gateway` both are what a person of a class has; its jobs are Ray's own, the `attempts` of those
         in the queues, or else the latter, from their submission on.
         """
-        self.url, self._gateway = url.rstrip("/"), gateway
+        self.url, self.gateway = url.rstrip("/"), gateway
         self._headers = {
             **http.bearer(token),
             **({http.ATTEMPTS_HEADER: "1"} if gateway and attempts else {}),
@@ -121,7 +121,7 @@ class RayApi:
                 method, self.url + path, body=body, headers=headers, timeout=timeout, pool=self._pool
             )
         except http.NoAnswerError as error:
-            if self._gateway:
+            if self.gateway:
                 raise ClusterError(*words.silent(self.url, error)) from error
             if error.nobody:
                 raise HeadDownError(
@@ -134,7 +134,7 @@ class RayApi:
             ) from error
         if http.REFUSED_HEADER in reply.headers:
             raise RefusedError(reply.data[:300].decode(errors="replace"))
-        if reply.status in (401, 403) and self._gateway:
+        if reply.status in (401, 403) and self.gateway:
             raise ClusterError(*words.refused(self.url, reply.status))
         if reply.status in (401, 403):
             raise ClusterError(
@@ -171,6 +171,17 @@ class RayApi:
     def alive(self, service: str) -> Node | None:
         """The living node of a service, or None. Of two the newer: Ray learns late that the older is gone."""
         return next((n for n in reversed(self.nodes()) if n.alive and n.service == service), None)
+
+
+def job_path(submission_id: str) -> str:
+    """The page of a job."""
+    return f"/api/jobs/{quote(submission_id, safe='')}"
+
+
+def last_line(data: bytes) -> str:
+    """The last line of an answer: the reason, below a traceback of Ray's."""
+    lines = [line for line in data.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "no reason given"
 
 
 def _node(row: Row) -> Node:

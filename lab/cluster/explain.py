@@ -7,6 +7,7 @@ each row, with an example that works.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import re
 from collections.abc import Callable
@@ -34,7 +35,11 @@ class Cause:
     name: str
     title: str
     todo: str
-    says: re.Pattern[str]
+    says: re.Pattern[str] = re.compile(r"(?!)")
+    beside: re.Pattern[str] | None = None
+    """What other lines of the log must say, too."""
+    names: Callable[[str], str] | None = None
+    """Gives the title from the words of the job."""
 
     @property
     def docs(self) -> str:
@@ -49,11 +54,13 @@ class Explanation:
 
     cause: Cause
     line: str
+    title: str
+    """That of the cause, or a more exact one."""
 
     @property
     def summary(self) -> str:
         """The cause, and the words of the job that tell it."""
-        return f"{self.cause.title} ({self.line})"
+        return f"{self.title} ({self.line})" if self.line else self.title
 
     @property
     def advice(self) -> str:
@@ -61,9 +68,37 @@ class Explanation:
         return f"{self.cause.todo}; {self.cause.docs}"
 
 
-def _cause(name: str, title: str, todo: str, *says: str) -> Cause:
-    return Cause(name, title, todo, re.compile("|".join(says)))
+def _cause(
+    name: str,
+    title: str,
+    todo: str,
+    *says: str,
+    beside: str = "",
+    names: Callable[[str], str] | None = None,
+) -> Cause:
+    return Cause(name, title, todo, re.compile("|".join(says)), re.compile(beside) if beside else None, names)
 
+
+MERGE = re.compile(
+    r"Failed to merge the Job's runtime env (\{.*\}) with a ray\.init's runtime env (\{.*\}) because "
+)
+
+
+def _colliding(text: str) -> str:
+    """Say what Ray cannot merge: keys, or variables, that a job and ray.init both name."""
+    title = "ray.init and the job both name "
+    try:
+        match = MERGE.search(text)
+        job, own = (ast.literal_eval(part) for part in match.groups()) if match else ({}, {})
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # not only plain values in it
+        job = own = {}
+    variables = set(job.pop("env_vars", None) or {}) & set(own.pop("env_vars", None) or {})
+    both = [*sorted(set(job) & set(own)), *(f"env_vars.{name}" for name in sorted(variables))]
+    return title + (" and ".join(both) or "the same key of the runtime environment")
+
+
+GROUP = r"Training failed due to worker errors:[\s\S]*"
+CRASHED = r"The actor is dead because its worker process has died\. Worker exit type: SYSTEM_ERROR"
 
 INFEASIBLE = _cause(
     "infeasible",
@@ -96,6 +131,13 @@ CAUSES = (
         r"|object_store_memory|_system_config|_enable_object_reconstruction) must not be provided\.",
     ),
     _cause(
+        "runtime-env-conflict",
+        "ray.init and the job both name the same key of the runtime environment",
+        "leave it out of ray.init: the job has it already; or submit without it",
+        MERGE.pattern,
+        names=_colliding,
+    ),
+    _cause(
         "cpu-build",
         "the lab has GPUs, and its PyTorch is a build for the CPU",
         "`labctl images build --gpu nvidia` (or amd) builds the right image; `--gpu simulated` needs none",
@@ -117,6 +159,14 @@ CAUSES = (
         "a Python module is missing where the job ran",
         "name its package in a runtime environment (--runtime-env), or send its file along (--working-dir)",
         r"ModuleNotFoundError: No module named '[^']+'",
+    ),
+    _cause(
+        "program",
+        "a program is missing where the job ran",
+        "nodes have the programs of the lab's image, or of this machine where they are plain processes",
+        r"Job entrypoint command failed with exit code 127\b",
+        r"in _execute_child\n(?:[ \t].*\n){1,2}FileNotFoundError: \[Errno 2\] No such file or directory: ",
+        r"ValueError: Could not find Conda executable at ",
     ),
     _cause(
         "path",
@@ -141,10 +191,18 @@ CAUSES = (
         r"Memory on the node \(IP: [^)]+\) was [\d.]+GB used / [\d.]+GB limit",
     ),
     _cause(
+        "no-failures",
+        "training lost a rank, and its RunConfig allows no failure (max_failures 0, Ray's default)",
+        "FailureConfig(max_failures=3) in its RunConfig lets it start again",
+        rf"{GROUP}The actor (?:died|is dead) because its node has died\.",
+        rf"{GROUP}{CRASHED}",
+        beside=r"\[FailurePolicy\] RAISE\n.*: worker group\n.*\(max allowed: 0\)(?![\s\S]*\[FailurePolicy)",
+    ),
+    _cause(
         "killed",
         "a process of the job was killed or crashed, as when Linux is out of memory",
         "`labctl top` shows the memory of each node while it runs; FailureConfig lets training start again",
-        r"The actor is dead because its worker process has died\. Worker exit type: SYSTEM_ERROR",
+        CRASHED,
         r"The worker died unexpectedly while executing this task\.",
         r"Job entrypoint command failed with exit code (?:-9|137)\b",
     ),
@@ -172,7 +230,7 @@ CAUSES = (
         "node-lost",
         "training lost a node, and was not allowed to start again",
         "FailureConfig(max_failures=3) in its RunConfig allows it; Ray's default is 0",
-        r"Training failed due to worker errors:[\s\S]*The actor (?:died|is dead) because its node has died\.",
+        rf"{GROUP}The actor (?:died|is dead) because its node has died\.",
     ),
     _cause(
         "versions",
@@ -248,6 +306,7 @@ _OF_OTHERS = re.compile(r"\((?:.* pid=\d+|raylet|autoscaler)[^)]*\)")
 
 _ERROR = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?:\(\w+\))?(?::|$)")
 _AFTER_FRAMES = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:\(\w+\))?(?::|$)")
+_FRAME = re.compile(r'  File "[^"]+", line \d+, in ')
 _CANNOT_OPEN = re.compile(r"\S*python[\d.]*: can't open file ")
 _ABOUT_ANOTHER = re.compile(
     r"TuneError: .*Trials did not complete|No best trial found for the given metric"
@@ -264,7 +323,7 @@ def explain(message: str, log: str = "") -> Explanation | None:
     if not message.startswith(_ENTRYPOINT):  # Ray's own last word: the log, if any, was not the end
         return _match(message)
     first, _, end = message.partition("\n")
-    return _match(first) or _match(_last_error(log or end))
+    return _match(first.partition(", last available logs")[0]) or _match(_last_error(log or end), log or end)
 
 
 def why_failed(job: Job, logs: Callable[[str], str]) -> Explanation | None:
@@ -279,26 +338,37 @@ def why_failed(job: Job, logs: Callable[[str], str]) -> Explanation | None:
 
 def of_waiting(reason: str) -> Explanation:
     """Explanation of a job that waits for what no node can ever give."""
-    return Explanation(INFEASIBLE, reason)
+    return Explanation(INFEASIBLE, reason, INFEASIBLE.title)
 
 
 def _last_error(log: str) -> str:
-    """From the last error of the driver's own to the end; empty when there is none."""
+    """From the last error of the driver's own, with the frame that raised it, to the end; empty when there is
+    none."""
     lines = [line for line in _COLOUR.sub("", log).splitlines() if not _OF_OTHERS.match(line)][-LAST_LINES:]
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
         framed = number > 0 and lines[number - 1].startswith((" ", "\t"))
         error = _ERROR.match(line) or _CANNOT_OPEN.match(line) or (framed and _AFTER_FRAMES.match(line))
         if error and not _ABOUT_ANOTHER.search(line):
-            return "\n".join(lines[number:])
+            begin = next((n for n in (number - 3, number - 2) if n > 0 and _FRAME.match(lines[n])), number)
+            return "\n".join(lines[begin:])
     return ""
 
 
-def _match(text: str) -> Explanation | None:
-    """The cause whose words come last in the text."""
-    matches = [(match.end(), cause) for cause in CAUSES for match in cause.says.finditer(text)]
+def _match(text: str, log: str = "") -> Explanation | None:
+    """The cause whose words come last in the text, which is of this log; of equal ones the first."""
+    matches = [
+        (match, cause)
+        for cause in CAUSES
+        if cause.beside is None or cause.beside.search(log)
+        for match in cause.says.finditer(text)
+    ]
     if not matches:
         return None
-    end, cause = max(matches, key=lambda one: one[0])
-    line = text[text.rfind("\n", 0, end) + 1 :].partition("\n")[0].strip()
-    return Explanation(cause, line if len(line) <= LINE_WIDTH else f"{line[: LINE_WIDTH - 3]}...")
+    match, cause = max(matches, key=lambda one: one[0].end())
+    line = text[text.rfind("\n", 0, match.end()) + 1 :].partition("\n")[0].strip()
+    return Explanation(
+        cause,
+        line if len(line) <= LINE_WIDTH else f"{line[: LINE_WIDTH - 3]}...",
+        cause.names(match[0]) if cause.names else cause.title,
+    )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from lab.cluster.api import RayApi, Row, known_shape
+from lab.cluster.api import RayApi, Row, job_path, known_shape, last_line
 from lab.cluster.helpers import GIVE_UP, HELPER, RELEASE, is_helper
+from lab.cluster.job_logs import WHOLE, LogReader, lines_of, read_log
 from lab.cluster.outage import (
     FORGOTTEN,
     LOST_SECONDS,
@@ -25,15 +28,10 @@ from lab.cluster.outage import (
     patiently,
     say_nothing,
 )
-from lab.cluster.submission import Submission, package
-from lab.errors import (
-    ClusterError,
-    LabError,
-    NotFoundError,
-    RefusedError,
-    UsageError,
-    WaitTimeoutError,
-)
+from lab.cluster.packing import module_package, package
+from lab.cluster.runtime_env import excludes_of
+from lab.cluster.submission import Submission
+from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, POLL_SECONDS, Clock, settle
 from lab.topology import JOB_FINAL
 
@@ -44,7 +42,7 @@ EARLIER = "EARLIER"
 lab.cluster.earlier."""
 
 TAIL_LINES = 10
-"""Last lines of the log that an error shows."""
+"""Last lines of the log that an error shows, and `jobs show`."""
 
 STOP_SECONDS = 30.0
 """Deadline for a job to end once it was asked to."""
@@ -118,9 +116,17 @@ class Jobs:
         """
         runtime_env = dict(submission.runtime_env)
         if working_dir is not None:
-            runtime_env["working_dir"] = self._send(working_dir, "of the job")
+            runtime_env["working_dir"] = self._send(".zip", working_dir, "the working directory of the job")
         elif submission.working_dir is not None:
-            runtime_env["working_dir"] = self._upload(submission.working_dir)
+            runtime_env["working_dir"] = self._upload(submission.working_dir, runtime_env)
+        if modules := runtime_env.get("py_modules"):
+            excludes = excludes_of(runtime_env)
+            runtime_env["py_modules"] = [
+                self._send(*module_package(one, excludes), f"the module {one}")
+                if isinstance(one, Path)
+                else one
+                for one in modules
+            ]
         amounts = {"raylab_cpus": f"{submission.num_cpus:g}", "raylab_gpus": f"{submission.num_gpus:g}"}
         body: dict[str, object] = {
             "entrypoint": shlex.join(submission.command),
@@ -150,11 +156,11 @@ class Jobs:
         RefusedError when what it ran is not there any more, or has changed.
         """
         kept = self.get(submission_id).metadata
-        row = self._api.get(_path(submission_id))
+        row = self._api.get(job_path(submission_id))
         runtime_env = dict(row.get("runtime_env") or {})
         sent = [str(uri) for uri in (runtime_env.get("working_dir"), *(runtime_env.get("py_modules") or ()))]
         gone = [uri for uri in sent if uri.startswith("gcs://") and not self._keeps(uri)]
-        if gone and (folder is None or {self._upload(folder)} != set(gone)):
+        if gone and (folder is None or {self._upload(folder, runtime_env)} != set(gone)):
             raise RefusedError(
                 f"job {submission_id} cannot be run again: Ray no longer keeps its files",
                 "it keeps them for 10 minutes, and while the job runs; submit it again",
@@ -175,7 +181,7 @@ class Jobs:
         """Start a job; returns its submission id. Raises `error` that begins with `refused`, ClusterError."""
         reply = self._api.request("POST", "/api/jobs/", body=body, timeout=60)
         if reply.status != 200:
-            raise error(refused + _last_line(reply.data))
+            raise error(refused + last_line(reply.data))
         return str(reply.json()["submission_id"])
 
     def _keeps(self, package: str) -> bool:
@@ -209,21 +215,23 @@ class Jobs:
 
     def find(self, submission_id: str) -> Job | None:
         """One job; None when Ray knows none of this id. Raises ClusterError."""
-        reply = self._api.request("GET", _path(submission_id))
+        reply = self._api.request("GET", job_path(submission_id))
         row = reply.json() if reply.status == 200 else {}
         if reply.status == 404 or (row and not row.get("submission_id")):  # a driver has no submission id
             return None
         if reply.status != 200:
-            raise ClusterError(f"Ray could not show job {submission_id}: {_last_line(reply.data)}")
+            raise ClusterError(f"Ray could not show job {submission_id}: {last_line(reply.data)}")
         return self._read(row)
 
-    def logs(self, submission_id: str) -> str:
-        """Everything the job's driver printed so far. Raises NotFoundError."""
-        self.get(submission_id)
-        reply = self._api.request("GET", f"{_path(submission_id)}/logs", timeout=30)
-        if reply.status != 200:  # no driver yet, or its node is gone with the log
-            return ""
-        return str(reply.json().get("logs") or "")
+    def logs(self, submission_id: str, last: int = WHOLE) -> str:
+        """Everything that the job's driver has written so far, or its last lines.
+
+        Raises NotFoundError, also for a log that is gone with its node; ClusterError.
+        """
+        return self._log(self.get(submission_id), last)
+
+    def _log(self, job: Job, last: int) -> str:
+        return read_log(self._api, job, last)
 
     def follow(
         self,
@@ -243,19 +251,18 @@ class Jobs:
         """
         end, outage = self._clock() + timeout, Outage(self._clock, on_outage)
         job = patiently(lambda: self._ask(submission_id, outage), NotFoundError, appears_within, self._clock)
-        shown = 0
+        log = LogReader(self._log)
         while True:
             on_poll(job)
-            text = patiently(
-                lambda: self.logs(submission_id), ClusterError, LOST_SECONDS, self._clock, outage
-            )
-            complete = len(text) if job.final else text.rfind("\n") + 1
-            yield from text[shown:complete].splitlines()
-            shown = max(shown, complete)
+            try:
+                yield from patiently(partial(log.more, job), ClusterError, LOST_SECONDS, self._clock, outage)
+            except NotFoundError as error:
+                if job.final:
+                    on_outage(error.message)
             if job.final:
                 return
             if self._clock() >= end:
-                raise _still(job, timeout, text)
+                raise self._still(job, timeout)
             self._clock.sleep(POLL_SECONDS)
             try:
                 job = self._ask(submission_id, outage)
@@ -266,8 +273,18 @@ class Jobs:
         """The job once it has ended. Raises WaitTimeoutError with its last log lines."""
         job = self._settle(lambda: self._ask(submission_id), lambda known: known.final, timeout)
         if not job.final:
-            raise _still(job, timeout, self.logs(submission_id))
+            raise self._still(job, timeout)
         return job
+
+    def _still(self, job: Job, seconds: float) -> WaitTimeoutError:
+        name, log = job.submission_id, ""
+        with contextlib.suppress(LabError):
+            log = self.logs(name, TAIL_LINES)
+        tail = "\n".join(lines_of(log)[-TAIL_LINES:])
+        return WaitTimeoutError(
+            f"job {name} is still {job.status} after {seconds:g} s. Its last lines:\n{tail}",
+            f"see what it waits for: `labctl jobs show {name}`; stop it: `labctl jobs stop {name}`",
+        )
 
     def stop(self, submission_id: str) -> Job:
         """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); what it reserved is free then.
@@ -280,9 +297,9 @@ class Jobs:
         if job.final:
             self._release(job)
             return job
-        reply = self._api.request("POST", f"{_path(submission_id)}/stop", timeout=30)
+        reply = self._api.request("POST", f"{job_path(submission_id)}/stop", timeout=30)
         if reply.status != 200:
-            raise ClusterError(f"Ray could not stop job {submission_id}: {_last_line(reply.data)}")
+            raise ClusterError(f"Ray could not stop job {submission_id}: {last_line(reply.data)}")
         if job.status == "PENDING":
             job = self._settle(
                 lambda: self.get(submission_id), lambda known: known.status != "PENDING", START_GRACE_SECONDS
@@ -296,9 +313,7 @@ class Jobs:
     def _give_up(self, submission_id: str) -> None:
         ended = self._helper(GIVE_UP, submission_id)
         if ended.status != "SUCCEEDED" and not self.get(submission_id).final:
-            raise ClusterError(
-                f"Ray could not stop job {submission_id}: {_last_line(ended.message.encode())}"
-            )
+            raise ClusterError(f"Ray could not stop job {submission_id}: {last_line(ended.message.encode())}")
 
     def _release(self, job: Job) -> None:
         """Give back resources that are still reserved for an ended job, unless Ray does so itself."""
@@ -341,32 +356,21 @@ class Jobs:
         message = lost_with_head(job.submission_id, UNNOTICED).message
         return replace(job, status="FAILED", message=message, ended_at=ended, lost=True)
 
-    def _upload(self, folder: Path) -> str:
-        return self._send(package(folder), str(folder))
+    def _upload(self, folder: Path, runtime_env: Mapping[str, object]) -> str:
+        return self._send(
+            ".zip", package(folder, excludes_of(runtime_env)), f"the working directory {folder}"
+        )
 
-    def _send(self, data: bytes, origin: str) -> str:
-        """Give Ray a zipped working directory, unless it has it; returns its address."""
-        name = f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip"
-        path = f"/api/packages/gcs/{name}"
+    def _send(self, name: str, data: bytes, origin: str) -> str:
+        """Give Ray a package, unless it has it; returns its address. A wheel keeps its `name`, as it must."""
+        if name.startswith("."):
+            name = f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}{name}"
+        path = f"/api/packages/gcs/{quote(name)}"
         if self._api.request("GET", path).status != 200:
             reply = self._api.request("PUT", path, body=data, timeout=120)
             if reply.status != 200:
-                raise ClusterError(
-                    f"Ray did not take the working directory {origin}: {_last_line(reply.data)}"
-                )
+                raise ClusterError(f"Ray did not take {origin}: {last_line(reply.data)}")
         return f"gcs://{name}"
-
-
-def _path(submission_id: str) -> str:
-    return f"/api/jobs/{quote(submission_id, safe='')}"
-
-
-def _still(job: Job, seconds: float, log: str) -> WaitTimeoutError:
-    name, tail = job.submission_id, "\n".join(log.splitlines()[-TAIL_LINES:])
-    return WaitTimeoutError(
-        f"job {name} is still {job.status} after {seconds:g} s. Its last lines:\n{tail}",
-        f"see what it waits for: `labctl jobs show {name}`; stop it: `labctl jobs stop {name}`",
-    )
 
 
 def _job(row: Row) -> Job:
@@ -389,8 +393,3 @@ def _job(row: Row) -> Job:
 
 def _strings(mapping: Mapping[object, object] | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in (mapping or {}).items()}
-
-
-def _last_line(data: bytes) -> str:
-    lines = [line for line in data.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "no reason given"

@@ -23,8 +23,10 @@ from lab.api.queue_requests import (
 )
 from lab.api.quotas import QueuesView
 from lab.cluster.controller import Controller, refusal
+from lab.cluster.packing import package
 from lab.cluster.queue_request import QueuedSubmission, owner
-from lab.cluster.submission import Submitted, package
+from lab.cluster.runtime_env import excludes_of, sendable
+from lab.cluster.submission import Submitted
 from lab.errors import ClusterError
 
 UPLOAD_SECONDS = 120.0
@@ -52,12 +54,14 @@ class Queues(Controller):
     def submit(self, job: QueuedSubmission) -> Submitted:
         """Send the working folder, as it is now, and put the job into a queue."""
         folder = job.submission.working_dir
-        sha = "" if folder is None else self._send(package(folder))
+        sendable(job.submission.runtime_env, "through the queues")
+        sha = "" if folder is None else self._send(package(folder, excludes_of(job.submission.runtime_env)))
         accepted = self.ask(Accepted, "POST", "/jobs", replace(_request_of(job), package=sha))
         return Submitted(accepted.submission_id, workload=accepted.workload)
 
     def dry_run(self, job: QueuedSubmission) -> DryRun:
         """What would be if this were submitted now. Nothing is changed."""
+        sendable(job.submission.runtime_env, "through the queues")
         return self.ask(DryRun, "POST", "/dry-run", _request_of(job))
 
     def list(self, *, status: str = "unfinished", queue: str = "", limit: int = 0) -> Listing:

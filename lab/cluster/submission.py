@@ -6,40 +6,21 @@ Nothing here talks to a cluster.
 from __future__ import annotations
 
 import ast
-import io
 import math
 import os
 import re
 import shlex
 import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.cluster.packing import left_out
+from lab.cluster.runtime_env import Origin, excludes_of, prepared, read_runtime_env
 from lab.errors import NotFoundError, RefusedError, UsageError
-from lab.host.files import files_below
-from lab.host.reading import SMALL, TooLargeError, read_bytes, read_json, read_text
+from lab.host.reading import read_bytes
 from lab.topology import MAX_CPUS, MAX_GPUS
-
-EXCLUDED = (
-    ".git",
-    ".venv",
-    "__pycache__",
-    ".ipynb_checkpoints",
-    ".mypy_cache",
-    ".ruff_cache",
-    ".pytest_cache",
-)
-"""Folders of a working directory that are not sent to the cluster."""
-
-MAX_PACKAGE_BYTES = 100 * 1024**2
-"""Largest working directory, zipped. Ray keeps packages in the head's memory; its own limit is 500 MiB."""
-
-MAX_UNPACKED_BYTES = 1024**3
-"""Most bytes of files in it: what takes no room on a disk or when zipped would still be read."""
-
 
 MOST_WORD_BYTES = 128 * 1024 - 1
 """Longest command line, and longest variable with its name: Linux starts no program with a longer one."""
@@ -108,32 +89,32 @@ def described(
     """A submission of a command, checked: it is split as a shell would, and the script must be there.
 
     `runtime_env` is Ray's, or a JSON file with it; a `working_dir` in it serves when none is given: a folder,
-    or an address that Ray fetches. A `pip` in it that is a file's name is read: in a JSON file relative to
-    that file, else to the folder that is sent, or to the current one. Raises UsageError, NotFoundError.
+    or an address that Ray fetches. Files that it names are read or sent (lab.cluster.runtime_env): they lie
+    beside the JSON file, in the folder that is sent, or in the current one. Raises UsageError, NotFoundError.
     """
     try:
         words = tuple(shlex.split(command) if isinstance(command, str) else command)
     except ValueError as error:
         raise UsageError(f"the command {command!r} cannot be split: {error}") from error
-    if isinstance(runtime_env, (str, Path)):
-        environment = read_runtime_env(Path(runtime_env))
-    else:
-        environment = dict(runtime_env or {})
-    remote = str(environment.get("working_dir") or "")
-    if working_dir is None and "://" in remote:
-        folder = None
-    else:
-        try:
-            folder = Path(working_dir or remote or ".").absolute()
-        except OSError as error:
-            raise NotFoundError(
-                "the current folder no longer exists", "change to another one, or name one with --working-dir"
-            ) from error
-        check_command(words, folder)
+    try:
+        if isinstance(runtime_env, (str, Path)):
+            path = Path(runtime_env)
+            environment, beside, origin = read_runtime_env(path), [path.parent], f"--runtime-env {path}"
+        else:
+            environment, beside, origin = dict(runtime_env or {}), [], "runtime_env"
+        named = str(environment.get("working_dir") or "")
+        remote = working_dir is None and "://" in named
+        folder = None if remote else Path(working_dir or named or ".").absolute()
+    except OSError as error:
+        raise NotFoundError(
+            "the current folder no longer exists", "change to another one, or name one with --working-dir"
+        ) from error
+    if folder is not None:
+        check_command(words, folder, excludes_of(environment))
+    folders = (*beside, *([folder] if folder else []), Path())
+    environment = prepared(environment, Origin(origin, folders, folder, excludes_of(environment)))
+    if folder is not None:
         environment.pop("working_dir", None)
-    if isinstance(pip := environment.get("pip"), str):
-        requirements = (folder or Path.cwd()) / pip
-        environment["pip"] = _requirements(requirements, "runtime_env")
     if name:
         check_job_name(name)
     metadata = {"job_name": name} if name else {}
@@ -149,58 +130,35 @@ def check_job_name(name: str, option: str = "name") -> None:
         )
 
 
-def package(folder: Path) -> bytes:
-    """`folder` as a zip, equal bytes for equal content. Raises NotFoundError, UsageError when too large."""
-    if not folder.is_dir():
-        raise NotFoundError(f"the working directory {folder} does not exist")
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        left = MAX_UNPACKED_BYTES
-        for path in files_below(folder, EXCLUDED.__contains__):
-            try:
-                name = path.relative_to(folder).as_posix()
-                entry = zipfile.ZipInfo(name)  # a fixed date, so that only content counts
-                entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
-                content = read_bytes(path, left)
-                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
-            except TooLargeError as error:
-                raise _too_large(folder, f"{MAX_UNPACKED_BYTES >> 20} MiB: {path}") from error
-            except OSError as error:
-                raise UsageError(f"cannot read {path} of the working directory: {error.strerror}") from error
-            except UnicodeEncodeError as error:
-                raise UsageError(
-                    f"the name of {str(path)!a} in the working directory is not UTF-8"
-                ) from error
-            left -= len(content)
-            if buffer.tell() > MAX_PACKAGE_BYTES:
-                raise _too_large(folder, f"{MAX_PACKAGE_BYTES >> 20} MiB zipped")
-    return buffer.getvalue()
+def check_command(command: tuple[str, ...], working_dir: Path, excludes: Sequence[str] = ()) -> None:
+    """Find what would fail at once: no command, one in quotes, a script that is missing or does not parse.
 
-
-def _too_large(folder: Path, limit: str) -> UsageError:
-    return UsageError(
-        f"the working directory {folder} is larger than {limit}",
-        "choose a smaller one with --working-dir; put data into the object store or a volume",
-    )
-
-
-def check_command(command: tuple[str, ...], working_dir: Path) -> None:
-    """Find what would fail at once: no command, a script that is missing or does not parse.
-
-    Raises UsageError, NotFoundError.
+    `excludes` are those of its runtime environment. Raises UsageError, NotFoundError.
     """
-    if not command:
+    if not command or not command[0].strip():
         raise UsageError(
             "nothing to submit", "name a recipe, or a command after --: labctl submit -- python train.py"
         )
+    if re.search(r"\s", command[0]) and not os.path.exists(working_dir / command[0]):
+        word = command[0].strip()
+        typed = " ".join((word, *map(shlex.quote, command[1:])))
+        for_a_shell = re.search(r"[|&;<>()$`*?~\n]", word)
+        raise UsageError(
+            f"{command[0]!r}: no program has such a name; a command is not written as one word",
+            f"labctl submit -- bash -c {shlex.quote(typed)}"
+            if for_a_shell
+            else f"without quotes: labctl submit -- {typed}",
+        )
     is_python = re.fullmatch(r"python(3(\.\d+)?)?", Path(command[0]).name)
-    if not is_python or len(command) < 2 or command[1].startswith("-"):
+    if not is_python or len(command) < 2 or command[1].startswith("-") or working_dir.is_file():
         return
     script = working_dir / command[1]
     if not os.path.isfile(script):
         raise NotFoundError(
             f"there is no script {command[1]} in {working_dir}", "give its path relative to --working-dir"
         )
+    if not Path(command[1]).is_absolute() and (why := left_out(script, working_dir, excludes)):
+        raise UsageError(f"{command[1]} is not sent with the job: {why}", "only what is sent can run there")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -221,6 +179,8 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, object]) -
     line = shlex.join(command)
     if "\0" in line:
         raise UsageError("the command: has a NUL character, which no argument can hold")
+    for word in command:
+        _check_text("the command", word)
     if (size := len(os.fsencode(line))) > MOST_WORD_BYTES:
         message = f"the command: has {size} bytes; the system takes at most {MOST_WORD_BYTES}"
         raise UsageError(message, "put it into a script of the working directory")
@@ -228,43 +188,21 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, object]) -
     if not isinstance(variables, Mapping) or not all(isinstance(value, str) for value in variables.values()):
         raise UsageError("runtime_env.env_vars: must be an object whose values are strings")
     for name, value in variables.items():
-        if not re.fullmatch(r"[^=\x00-\x1f\x7f]+", name):
+        if not re.fullmatch(r"[^=\x00-\x1f\x7f\ud800-\udfff]+", name):
             raise UsageError(f"runtime_env.env_vars: {name[:80]!r} cannot be the name of a variable")
         if "\0" in value:
             raise UsageError(f"runtime_env.env_vars.{name}: has a NUL character, which no variable can hold")
-        if (size := len(f"{name}={value}".encode("utf-8", "surrogateescape"))) > MOST_WORD_BYTES:
+        _check_text(f"runtime_env.env_vars.{name}", value)
+        if (size := len(f"{name}={value}".encode())) > MOST_WORD_BYTES:
             message = f"runtime_env.env_vars.{name}: {size} bytes with its name, above {MOST_WORD_BYTES}"
             raise UsageError(message, "put files into the working directory")
 
 
-def read_runtime_env(path: Path) -> dict[str, object]:
-    """The runtime environment in a JSON file; a relative `pip` file in it is read beside it.
-
-    Raises NotFoundError, UsageError with the line.
-    """
+def _check_text(where: str, text: str) -> None:
     try:
-        document = read_json(path, SMALL)
-    except OSError as error:
-        raise NotFoundError(f"--runtime-env {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"--runtime-env {path}: not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise UsageError(f"--runtime-env {path}: must be a JSON object, not {type(document).__name__}")
-    pip = document.get("pip")
-    if isinstance(pip, str):
-        document["pip"] = _requirements(path.parent / pip, f"--runtime-env {path}")
-    return document
-
-
-def _requirements(path: Path, where: str) -> list[str]:
-    """The lines of a requirements file that `where` names. Raises NotFoundError, UsageError."""
-    try:
-        lines = read_text(path, SMALL).splitlines()
-    except OSError as error:
-        raise NotFoundError(f"{where}: pip: {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{where}: pip: {path}: {error}") from error
-    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where}: {text[:80]!a} is not UTF-8", "Ray takes no other text") from error
 
 
 def check_waiting(why: str, allowed: bool) -> None:

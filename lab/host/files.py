@@ -164,18 +164,6 @@ def hand_over(paths: Iterable[Path], uid: int, gid: int) -> None:
         raise SetupError(message, "run labctl as the owner of that folder") from error
 
 
-def files_below(folder: Path, left_out: Callable[[str], bool]) -> Iterator[Path]:
-    """Yield the files below a folder, sorted; what is `left_out`, by its name, is not looked through either.
-
-    Links to files are files, those to folders are not followed; what cannot be listed is passed over.
-    """
-    paths: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not left_out(name)]
-        paths += (Path(parent, name) for name in names if not left_out(name))
-    return (path for path in sorted(paths) if path.is_file())
-
-
 def size_of(path: Path) -> int:
     """Bytes of a file; 0 when there is none."""
     try:

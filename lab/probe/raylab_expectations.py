@@ -164,6 +164,8 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
             "(self, execution_group)",
         ),
         expect("ray.exceptions", "OutOfMemoryError"),
+        expect("ray._private.state", "actors", "(actor_id=, ...)"),
+        expect_text(GROUP, "callback.before_worker_group_start("),
     ),
     "rendezvous": (
         WORKER,

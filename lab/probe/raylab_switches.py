@@ -95,8 +95,10 @@ PATCHES = (
     ),
     Patch(
         "teardown",
-        "a rank that was killed for want of memory does not keep the next attempt from starting",
-        "shutting its process group down raises an error that ends the training whatever FailureConfig says",
+        "a rank that was killed for want of memory does not keep the next attempt from starting, and a run "
+        "that Ray has given up, as of a trial that Tune stops, begins none",
+        "shutting its process group down raises an error that ends the training whatever FailureConfig says; "
+        "an attempt of a given-up run reserves CPUs that nobody frees",
         callback="raylab_patches.teardown.Teardown",
     ),
     Patch(

@@ -112,7 +112,7 @@ class HostedRuntime(Runtime, Generic[S]):
         current, secrets = self._up(), self._secrets()
         address = current.spec.address
         view = View(current.ports, current.stand_in, secrets, self._world)
-        gcs = current.ports.get("gcs")
+        gcs, client = current.ports.get("gcs"), current.ports.get("client")
         return Endpoints(
             dashboard=view.url(HEAD),
             gcs=f"{LOOPBACK}:{gcs}" if gcs else f"{HEAD}:{PORTS['gcs'].usual}",
@@ -130,6 +130,7 @@ class HostedRuntime(Runtime, Generic[S]):
             address=address.url if address else "",
             authority=str(proxy.authority(self._folder)) if address and address.own_authority else "",
             hub=view.url(HUB) if current.spec.hub else "",
+            ray_client=f"ray://{LOOPBACK}:{client}" if client else "",
         )
 
     def folder(self) -> Path:

@@ -353,6 +353,8 @@ class Endpoints:
     """File (PEM) of the authority that vouches for the address; empty for a certificate of one's own."""
     hub: str = ""
     """JupyterHub; empty in a lab without."""
+    ray_client: str = ""
+    """Address for `ray.init` of programs outside of the lab; empty where that port is not open."""
 
     @property
     def by_gateway(self) -> bool:

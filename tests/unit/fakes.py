@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lab.cluster.api import ApiReply, Node, RayApi
+from lab.cluster.job_logs import WHOLE
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.submission import Submission
 from lab.errors import ClusterError, NotFoundError
@@ -110,10 +111,14 @@ class FakeJobs(Jobs):
             raise NotFoundError(f"there is no job {submission_id!r}", "see `labctl jobs`; latest: none")
         return self.known[submission_id]
 
-    def logs(self, submission_id: str) -> str:
+    def logs(self, submission_id: str, last: int = WHOLE) -> str:
         if submission_id not in self.known:
             self.get(submission_id)
-        return self.output.get(submission_id, self.text)
+        return self._log(self.known[submission_id], last)
+
+    def _log(self, job: Job, last: int) -> str:
+        text = self.output.get(job.submission_id, self.text)
+        return text if last == WHOLE else "".join(text.splitlines(keepends=True)[-last:])
 
     def stop(self, submission_id: str) -> Job:
         if submission_id in self.unstoppable:

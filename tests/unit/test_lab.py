@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.cluster.api import Node
+from lab.cluster.job_logs import WHOLE
 from lab.cluster.jobs import Job
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
 from lab.cluster.queue_request import QueuedSubmission, QueueRequest
@@ -53,7 +54,7 @@ def lab_with(*jobs: Job) -> tuple[Lab, FakeJobs]:
 class LoglessJobs(FakeJobs):
     """Jobs of a node that is gone, and their logs with it."""
 
-    def logs(self, submission_id: str) -> str:
+    def logs(self, submission_id: str, last: int = WHOLE) -> str:
         raise ClusterError(f"no log of {submission_id}")
 
 

@@ -19,7 +19,7 @@ from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
 from lab.cli.store_options import WantedStore, adopted, look_back, store_elsewhere, store_options
-from lab.cli.tunnel import tunnel
+from lab.cli.tunnel import ray_commands, tunnel
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
@@ -311,7 +311,8 @@ def _addresses(app: App, lab: Lab, seen: LabStatus, show_secrets: bool) -> None:
     """List the services with their addresses, and where each secret is kept or what it is."""
     endpoints = lab.endpoints() if seen.up else None
     rows = [_service(s.service, s.state.value, s.url, endpoints, show_secrets) for s in seen.services]
-    if app.out.as_json({"name": seen.name, "up": seen.up, "services": rows}):
+    shell = ray_commands(endpoints)
+    if app.out.as_json({"name": seen.name, "up": seen.up, "services": rows, "shell": shell}):
         return
     if not rows:
         app.out.sentence(render.headline(seen))
@@ -319,7 +320,7 @@ def _addresses(app: App, lab: Lab, seen: LabStatus, show_secrets: bool) -> None:
         return
     columns = ("SERVICE", "STATE", "WHAT", "URL")
     app.out.show(render.table(columns, ((r["service"], r["state"], r["what"], r["url"]) for r in rows)))
-    for line in words(endpoints) if endpoints else ():
+    for line in (*words(endpoints), *shell.values()) if endpoints else ():
         app.out.line(line)
     secrets = [row for row in rows if row["secret_file"] or row.get("secret")]
     if secrets:

@@ -15,6 +15,7 @@ from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
+from lab.cluster.job_logs import lines_of
 from lab.cluster.jobs import Job
 from lab.cluster.queue_request import QueuedSubmission, of_command, of_recipe
 from lab.cluster.submission import Submitted
@@ -254,9 +255,12 @@ def _follow(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     if follower:
         document["queue"] = follower.description
     if job.status == "SUCCEEDED" if follower is None else follower.description.reason == "Succeeded":
+        if explanation := lab.why_failed(job):
+            document["explanation"] = documents.explanation(explanation)
         if out.json_wanted:
             out.document(document)
         out.note(f"job {workload or job_id} succeeded")
+        out.explain(explanation)
     elif follower is None or (job.status == "FAILED" and follower.description.status == "Finished"):
         _failed(app, lab, job, document)
     else:
@@ -280,10 +284,10 @@ def _log(app: App, lab: Lab, submitted: Submitted) -> Iterator[str]:
 def _failed(app: App, lab: Lab, job: Job, document: SubmittedJob) -> NoReturn:
     """Say that the job failed, with its last lines, and exit with 9."""
     try:
-        last = lab.jobs.logs(job.submission_id).splitlines()[-LAST_LINES:]
+        last = lines_of(lab.jobs.logs(job.submission_id, LAST_LINES))
     except LabError:
         last = []
-    last = last or job.message.splitlines()[-LAST_LINES:]
+    last = [format.at_rest(line) for line in last or job.message.splitlines()[-LAST_LINES:]]
     how = {"STOPPED": "was stopped"}.get(job.status, "failed")
     code = f" with exit code {job.exit_code}" if job.exit_code else ""
     cause = format.first_line(job.message).rstrip(".,:") if job.message and not code else ""

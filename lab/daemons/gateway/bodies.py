@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lab.cluster.submission import MAX_PACKAGE_BYTES
+from lab.cluster.packing import MAX_PACKAGE_BYTES
 from lab.daemons.gateway.upstream import Body
 from lab.errors import LabError, RefusedError, UsageError
 from lab.host.reading import DOCUMENT

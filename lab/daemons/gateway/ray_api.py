@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 from lab.cluster.helpers import is_helper
+from lab.cluster.job_logs import NO_LOG, WHOLE, log_path
 from lab.daemons.gateway import submission, views
 from lab.daemons.gateway.access import Access, Asked, good, job_path, workload_path
 from lab.daemons.gateway.upstream import Reply, TooLongError, UnansweredError, document
@@ -162,23 +164,20 @@ class RayJobs:
     async def logs(self, asked: Asked, name: str) -> Reply:
         """`GET /api/jobs/ID/logs`: what the latest attempt has printed so far."""
         row = await self._find(asked, Action.READ, name)
-        if row is None:
-            await self._unqueued(asked, Action.READ, name)
-            return await self._log(name)
-        if not row["submission_id"]:
+        unqueued = await self._unqueued(asked, Action.READ, name) if row is None else None
+        job = unqueued if row is None else await self._access.attempt(row)
+        if job is None or not job.get("driver_node_id"):  # no driver yet, or never one
             return document({"logs": ""})
-        reply = await self._log(str(row["submission_id"]))
-        return reply if reply.good else document({"logs": ""})
-
-    async def _log(self, submission_id: str) -> Reply:
-        """The log of a job of Ray's, or its beginning. Raises ClusterError."""
+        lines = re.fullmatch(r"lines=(\d{1,9})", asked.query)
+        last = int(lines[1]) if lines else WHOLE
+        path = log_path(str(job["submission_id"]), str(job["driver_node_id"]), last)
         try:
-            return await self._access.ray.ask("GET", job_path(submission_id, "/logs"), most=LOG_BYTES)
+            reply = await self._access.ray.ask("GET", path, most=LOG_BYTES)
         except TooLongError as error:
-            text = views.log_in(error.head)
-            if text is None:
-                raise
-            return document({"logs": text + LOG_GOES_ON})
+            return document({"logs": error.head.decode(errors="replace") + LOG_GOES_ON})
+        if reply.good:
+            return document({"logs": reply.data.decode(errors="replace")})
+        return document({"logs": ""}) if NO_LOG.match(reply.text) else reply
 
     async def check_tail(self, asked: Asked, name: str) -> None:
         """Refuse a log that this person may not follow. Raises NotFoundError, ForbiddenError."""

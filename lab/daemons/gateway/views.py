@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from lab.cluster.queues import WORKLOAD
-from lab.host.reading import parse_json
 from lab.topology import JOB_FINAL
 
 Row = Mapping[str, Any]
@@ -90,16 +88,6 @@ def closed(job: Row) -> dict[str, object]:
 def closed_row(row: Row) -> dict[str, object]:
     """A row of the queues with only what everybody sees."""
     return {name: value if name in SHOWN_OF_ALL_IN_QUEUES else "" for name, value in row.items()}
-
-
-def log_in(head: bytes) -> str | None:
-    """The log in the beginning of an answer of Ray's; None where it holds none."""
-    text = head.decode(errors="ignore")
-    for end in range(len(text), max(0, len(text) - len(LONGEST_ESCAPE)), -1):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            log = str(parse_json(text[:end] + '"}')["logs"])
-            return log.encode(errors="replace").decode()
-    return None
 
 
 def without_environments(value: object) -> object:

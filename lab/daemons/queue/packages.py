@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Collection
 from pathlib import Path
 
-from lab.cluster.submission import MAX_PACKAGE_BYTES, MAX_UNPACKED_BYTES
+from lab.cluster.packing import MAX_PACKAGE_BYTES, MAX_UNPACKED_BYTES
 from lab.errors import NotFoundError, RefusedError, StateError, UsageError
 from lab.host.archives import ZIP_ERRORS
 from lab.host.clock import WALL, Clock

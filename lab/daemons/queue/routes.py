@@ -12,7 +12,7 @@ from http import HTTPStatus
 from kueue.writing import objects
 from lab.api.queue import QueueEvent
 from lab.api.queue_requests import Refusal
-from lab.cluster.submission import MAX_PACKAGE_BYTES
+from lab.cluster.packing import MAX_PACKAGE_BYTES
 from lab.daemons.pages import Answer, Handler, HttpError, Page, Request
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller

@@ -8,7 +8,9 @@ module exports.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from lab.errors import LabError, UsageError
 from lab.evidence.ledger import History
@@ -49,9 +51,12 @@ def inject(
     on_moment: OnMoment,
     *,
     wait: bool = True,
+    check: Callable[[History], None] = lambda _: None,
     clock: Clock = WALL,
 ) -> Outcome:
     """Inject a fault into a running job and, with `wait`, follow the job to its end and judge the recovery.
+
+    `check` gets the history right before the fault, and may refuse it.
 
     The fault is reverted whatever happens, Ctrl-C included. What fails once it was, or may have been, begun
     is a problem of the receipt; what could not be undone is left to `labctl heal`. A node that is to be left
@@ -76,6 +81,7 @@ def inject(
         aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
         if request.spare_others:
             refuse_others(watch, aim.target)
+        check(watch.history)
         injection = Injection(watch, fault, aim, parameters, on_moment, request)
         try:
             injection.run(to_the_end=wait)
@@ -116,15 +122,20 @@ def inject_and_repeat(
             "leave --control out",
         )
     job = live_job(lab, request.job, "submit another one").submission_id
-    refuse_fixed_names(job, lab.history(job))
-    outcome = inject(lab, replace(request, job=job), on_moment, clock=clock)
+    check = partial(refuse_fixed_names, lab, job)
+    check(lab.history(job))
+    outcome = inject(lab, replace(request, job=job), on_moment, check=check, clock=clock)
     assert outcome.evidence is not None, "it was waited for"
+    assert outcome.receipt is not None
     try:
         history = History.of(outcome.evidence.events)
         compared = run_control(lab, job, on_moment, history=history, clock=clock)
     except LabError as error:
-        on_moment(Moment("problem control", None, f"no control run: {error.message}"))
-        return outcome
+        problem = f"no control run: {error.message}"
+        on_moment(Moment("problem control", None, problem))
+        receipt = replace(outcome.receipt, problems=(*outcome.receipt.problems, problem))
+        keep(lab.store, receipt)
+        return replace(outcome, receipt=receipt)
     receipt = judge(replace(outcome.evidence, control=compared.history))
     receipt = replace(receipt, control=compared.document())
     if problem := keep(lab.store, receipt):

@@ -57,10 +57,11 @@ def gather(
     except LabError as error:
         all_problems.append(f"the state of the services is not known: {error.message}")
     job = last.job
+    why = lab.why_failed(job) if job and job.status == "FAILED" else None
     return Evidence(
         submission_id=watch.submission_id,
         job_status=job.status if job else "",
-        job_message=job.message if job else "",
+        job_message="\n".join(filter(None, (job.message if job else "", why.title if why else ""))),
         fault=record,
         events=events,
         nodes=tuple(

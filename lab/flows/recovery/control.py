@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.cluster.jobs import Job
@@ -23,8 +25,14 @@ from lab.lab import Lab
 CONTROL_OF = "raylab_control_of"
 """Metadata of a control run: the submission id of the job that it repeats."""
 
-CHANGES = re.compile(r"\d{6,}|\d{4}-\d\d-\d\d|[0-9a-f]{8,}")
-"""Parts of a run's name that change: a date, a count of seconds, a random id. Ray's own names have a date."""
+TIME_OF_DAY = re.compile(r"\d{4}-?\d\d-?\d\d[-_T ]?\d\d[-:.]?\d\d([-:.]?\d\d)?")
+SECONDS = re.compile(r"(?<!\d)\d{10}(?=(?:\d{3}){0,3}(?!\d))")
+RANDOM = re.compile(r"(?<![0-9a-f])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}(?![0-9a-f])")
+"""Parts of a run's name that may change: a date with a time, as Ray's own names have, a count of seconds (or
+milliseconds, ...) since the epoch, a random id. A day alone does not, nor does any other number."""
+
+ZONES_SECONDS = 24 * 3600.0
+"""A time that was written down while the job ran is at most so far from it, in whatever zone it is."""
 
 OWN_NAME = "leave RunConfig(name=...) out, or give every job another name"
 
@@ -67,7 +75,7 @@ def run_control(
     job, history = lab.jobs.get(job_id), history or lab.history(job_id)
     if not job.final:
         raise RefusedError(f"job {job_id} is still {job.status}", "a control run needs the machine to itself")
-    refuse_fixed_names(job_id, history)
+    refuse_fixed_names(lab, job_id, history)
     begin = clock()
     name = {"job_name": f"{job.metadata['job_name'][:56]}-control"} if "job_name" in job.metadata else {}
     control = lab.jobs.submit_again(
@@ -130,14 +138,39 @@ def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment) -
     return ended
 
 
-def refuse_fixed_names(job_id: str, history: History) -> None:
+def refuse_fixed_names(lab: Lab, job_id: str, history: History) -> None:
     """Refuse a job with a run whose name the control run would share. Raises RefusedError."""
+    job = lab.jobs.get(job_id)
     for run in history.runs:
-        if job_id not in run.name and not CHANGES.search(run.name):
+        began = run.attempts[0].scheduled_at if run.attempts else None
+        if job_id not in run.name and not _changes(run.name, job, began):
             raise RefusedError(
                 f"job {job_id} calls its run {run.name!r}: a control run would resume it, not train",
                 OWN_NAME,
             )
+
+
+def _changes(name: str, job: Job, began: float | None) -> bool:
+    """Tell if a run's name is another one each time: a part of it was made while the job ran.
+
+    What its command says was there before. A count of seconds was made then if it says so.
+    """
+    since, until = job.started_at or 0.0, began or math.inf
+    parts = [match[0] for match in RANDOM.finditer(name)]
+    parts += [match[0] for match in SECONDS.finditer(name) if since - 1 <= int(match[0]) <= until]
+    parts += [
+        match[0] for match in TIME_OF_DAY.finditer(name) if abs(_time(match[0]) - since) <= ZONES_SECONDS
+    ]
+    return any(part not in job.entrypoint for part in parts)
+
+
+def _time(text: str) -> float:
+    """The time that a date with a time of day stands for, in no particular zone; -inf for what is none."""
+    try:
+        moment = datetime.strptime(re.sub(r"\D", "", text)[:12], "%Y%m%d%H%M")
+    except ValueError:
+        return -math.inf
+    return moment.replace(tzinfo=timezone.utc).timestamp()
 
 
 def _refuse_resumed(job_id: str, original: History, control: History) -> None:

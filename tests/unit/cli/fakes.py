@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from lab.api.receipt import AttemptDocument, CheckpointProof, Timeline
 from lab.cli.context import App
 from lab.cli.main import cli
+from lab.cluster.job_logs import lines_of
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
 from lab.evidence.receipt import FaultRecord, Receipt, Verdict
@@ -76,7 +77,7 @@ class FollowedJobs(FakeJobs):
         self, submission_id: str, on_poll: Callable[[Job], None] = lambda _: None, **more: Any
     ) -> Iterator[str]:
         on_poll(self.get(submission_id))
-        yield from self.logs(submission_id).splitlines()
+        yield from lines_of(self.logs(submission_id))
         if self.interrupt is not None:
             raise self.interrupt
 

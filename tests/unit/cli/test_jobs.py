@@ -15,7 +15,7 @@ from lab.cluster.checkpoints import CheckpointInfo
 from lab.cluster.jobs import EARLIER
 from lab.cluster.placement import Placement
 from lab.errors import INTERRUPTED, ClusterError, StoreError
-from tests.unit.cli.fakes import Labctl
+from tests.unit.cli.fakes import FollowedJobs, Labctl
 from tests.unit.fakes import AT, job
 
 JOB_KEYS = {
@@ -282,7 +282,9 @@ def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
     labctl.stub("placement", Placement("job-1", "ray-head", ((0, "ray-worker-1"),)))
     assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("jobs", "show", "job-1")
     document = labctl.json("jobs", "show", "job-1")
-    assert set(document) == JOB_KEYS | {"waiting", "placement", "lost_attempts", "problem", "explanation"}
+    assert set(document) == JOB_KEYS | {
+        "waiting", "placement", "lost_attempts", "problem", "explanation", "last_lines",
+    }  # fmt: skip
     assert document["placement"] == {
         "driver": "ray-head",
         "workers": [{"rank": 0, "service": "ray-worker-1"}],
@@ -502,3 +504,49 @@ def test_recipes_name_their_ways_to_survive_faults(labctl: Labctl) -> None:
     recipes = {recipe["name"]: recipe for recipe in labctl.json("submit", "--list")["recipes"]}
     assert recipes["digits"]["fault_tolerance"] == ["checkpoint", "memory", "torchft"]
     assert recipes["food11"]["fault_tolerance"] == []
+
+
+# Logs
+
+
+BAR = "before\n 10%\r 50%\r100%\ncaf\ufffd\nafter\n"
+
+
+def test_the_log_of_a_job_is_shown_by_all_three_commands(labctl: Labctl, script: Path) -> None:
+    labctl.jobs.text = BAR
+    labctl.jobs.put(dataclasses.replace(job("job-1", "FAILED"), message=f"{FAILED}before\n", exit_code=3))
+    shown = ["before", "100%", "caf\ufffd", "after"]
+    submitted = labctl("submit", "--working-dir", str(script), "--", "python", "train.py")
+    assert submitted.stdout.splitlines() == shown
+    assert labctl.ok("jobs", "logs", "job-1").splitlines() == shown
+    assert labctl.json("jobs", "logs", "job-1")["lines"] == shown
+    labctl.jobs.put(dataclasses.replace(job("job-1", "FAILED"), message=f"{FAILED}before\n", exit_code=3))
+    text = labctl.ok("jobs", "show", "job-1")
+    assert text.splitlines()[-5:] == ["last lines", *(f"  {line}" for line in shown)]
+    assert "message    Job entrypoint command failed with exit code 3\n" in text
+    assert labctl.json("jobs", "show", "job-1")["last_lines"] == shown
+
+
+FAILED = "Job entrypoint command failed with exit code 3, last available logs (truncated to 20,000 chars):\n"
+
+
+def test_a_progress_bar_moves_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output()
+    out.log_line(" 10%\r100%\r")
+    assert capsys.readouterr().out == "100%\n"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout.isatty", lambda: True)
+        out.log_line(" 10%\r100%")
+    assert capsys.readouterr().out == " 10%\r100%\n"
+
+
+def test_a_log_that_cannot_be_read_is_an_error_and_a_problem_of_the_job(labctl: Labctl) -> None:
+    labctl.jobs.put(job("job-1", "SUCCEEDED"))
+
+    class Broken(FollowedJobs):
+        def logs(self, submission_id: str, last: int = -1) -> str:
+            raise ClusterError(f"Ray could not show the log of job {submission_id}: no")
+
+    labctl.lab.jobs = Broken(*labctl.jobs.list())
+    assert labctl("jobs", "logs", "job-1").exit_code == ClusterError.exit_code
+    assert "problem    Ray could not show the log" in labctl.ok("jobs", "show", "job-1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -344,6 +345,21 @@ def test_services_say_where_secrets_are_and_do_not_tell_them(labctl: Labctl) -> 
     assert not [secret for secret in (*SECRETS, "jupyter-raylab") if secret in everything]
 
 
+def test_rays_own_clients_are_told_how_to_reach_the_lab_from_a_shell(labctl: Labctl) -> None:
+    begin = "RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=/home/x/.raylab/raylab/ray.token "
+    programs = Path(sys.executable).parent
+    job = "job submit --address http://127.0.0.1:8265 --working-dir . -- python train.py"
+    submit = f"{begin}{programs}/ray {job}"
+    labctl.stub("endpoints", ENDPOINTS)
+    assert labctl.json("status", "--addresses")["shell"] == {"ray_job_submit": submit}
+    labctl.stub("endpoints", replace(ENDPOINTS, ray_client="ray://127.0.0.1:10001"))
+    init = f"{begin}{programs}/python -c 'import ray; ray.init(\"ray://127.0.0.1:10001\")'"
+    assert f"\n{init}\n{submit}\n" in labctl.ok("status", "--addresses")
+    assert labctl.json("status", "--addresses")["shell"] == {"ray_init": init, "ray_job_submit": submit}
+    labctl.stub("endpoints", replace(ENDPOINTS, ray_token_file=""))
+    assert labctl.json("status", "--addresses")["shell"] == {}
+
+
 def test_services_tell_secrets_when_asked(labctl: Labctl) -> None:
     labctl.stub("endpoints", ENDPOINTS)
     shown = labctl.ok("status", "--show-secrets")
@@ -364,7 +380,7 @@ def test_grafanas_password_is_told_only_when_asked(reveal: bool, secret: dict[st
 
 def test_services_as_json(labctl: Labctl) -> None:
     document = labctl.json("status", "--addresses")
-    assert list(document) == ["name", "up", "services"]
+    assert list(document) == ["name", "up", "services", "shell"]
     assert document["services"][4] == {
         "service": "ray-worker-0",
         "state": "healthy",
@@ -377,7 +393,9 @@ def test_services_as_json(labctl: Labctl) -> None:
 def test_services_of_a_lab_that_is_down(labctl: Labctl) -> None:
     labctl.down()
     assert labctl.ok("status", "--addresses") == "lab raylab is down\n"
-    assert labctl.json("status", "--addresses") == {"name": "raylab", "up": False, "services": []}
+    assert labctl.json("status", "--addresses") == {
+        "name": "raylab", "up": False, "services": [], "shell": {},
+    }  # fmt: skip
 
 
 def write(labctl: Labctl) -> None:

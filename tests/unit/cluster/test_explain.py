@@ -10,7 +10,7 @@ import pytest
 
 from lab.cluster.explain import CAUSES, INFEASIBLE, LINE_WIDTH, PAGE, explain, of_waiting
 from tests.conftest import ROOT
-from tests.unit.data.failures import DIED, DRIVER, FAILED, GROUP, LOGS, LOST, MESSAGES, RANK
+from tests.unit.data.failures import DIED, DRIVER, FAILED, GROUP, LOGS, LOST, MERGE, MESSAGES, RANK
 
 CASES = [(name, log) for name, logs in LOGS.items() for log in logs]
 
@@ -108,6 +108,43 @@ def test_the_line_that_told_is_shown_and_cut() -> None:
 def test_a_job_that_waits_for_ever_has_its_section_too() -> None:
     explanation = of_waiting("no node has 2 GPU; the largest has 1")
     assert (explanation.cause, explanation.line) == (INFEASIBLE, "no node has 2 GPU; the largest has 1")
+
+
+@pytest.mark.parametrize(
+    ("job", "own", "both"),
+    [
+        ("{'working_dir': 'gcs://x.zip'}", "{'working_dir': '.'}", "working_dir"),
+        ("{'working_dir': 'a', 'pip': ['x']}", "{'pip': ['y'], 'working_dir': '.'}", "pip and working_dir"),
+        (
+            "{'env_vars': {'A': '1', 'B': '2'}, 'working_dir': 'a'}",
+            "{'env_vars': {'B': '3', 'C': '4'}}",
+            "env_vars.B",
+        ),
+        ("{'py_modules': ['x'], 'env_vars': {}}", "{'py_modules': [], 'env_vars': None}", "py_modules"),
+        ("{'x': <object at 0x7f>}", "{'x': 1}", "the same key of the runtime environment"),
+        ("{'x': 1}", "{'y': 1}", "the same key of the runtime environment"),
+    ],
+)
+def test_what_ray_cannot_merge_is_named(job: str, own: str, both: str) -> None:
+    explanation = explain(FAILED, DRIVER + MERGE.format(job=job, own=own))
+    assert explanation is not None
+    assert explanation.title == f"ray.init and the job both name {both}"
+    assert explanation.summary.startswith(f"{explanation.title} (ValueError: Failed to merge")
+
+
+CONDA = (  # ray/_private/runtime_env/conda_utils.py
+    "runtime_env setup failed: Failed to set up runtime environment.\nTraceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/subprocess.py", line 1950, in _execute_child\n'
+    "    raise child_exception_type(errno_num, err_msg, err_filename)\n"
+    "FileNotFoundError: [Errno 2] No such file or directory: 'conda'\n\nDuring handling of the above "
+    "exception, another exception occurred:\n\nTraceback (most recent call last):\n"
+    "ValueError: Could not find Conda executable at 'conda'. Ensure Conda is installed ...\n"
+)
+
+
+def test_a_missing_program_is_no_missing_file() -> None:
+    assert name_of(CONDA) == "program"
+    assert name_of(CONDA.partition("During")[0]) == "program"
 
 
 # The page

@@ -14,7 +14,8 @@ from lab.cluster import jobs as jobs_module
 from lab.cluster.api import ApiReply, RayApi
 from lab.cluster.jobs import Jobs
 from lab.cluster.outage import LOST_SECONDS
-from lab.cluster.submission import Submission, package
+from lab.cluster.packing import package
+from lab.cluster.submission import Submission
 from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.host.clock import POLL_SECONDS
 from tests.fakes.host import FakeClock
@@ -60,8 +61,13 @@ def job(submission_id: str = "j1", status: str = "RUNNING", **changes: Any) -> d
         "entrypoint": "python train.py",
         "start_time": 1000,
         "metadata": {},
+        "driver_node_id": "n1",
         **changes,
     }
+
+
+LOG = "GET /api/v0/logs/file?node_id=n1&filename=job-driver-j1.log&lines=-1"
+LAST = LOG.replace("-1", "10")
 
 
 def jobs_with(routes: dict[str, Any]) -> tuple[Jobs, FakeApi, FakeClock]:
@@ -188,7 +194,7 @@ def test_a_driver_that_was_not_submitted_is_no_job() -> None:
 
 
 def test_a_job_that_may_not_be_there_is_none_without_a_list_of_all() -> None:
-    jobs, api, _ = jobs_with({"GET /api/jobs/j1": job()})
+    jobs, api, _ = jobs_with({"GET /api/jobs/j1": job(driver_node_id=None)})
     assert jobs.find("j2") is None
     reported = jobs.find("j1")
     assert reported is not None
@@ -206,6 +212,31 @@ def test_a_working_directory_can_be_a_zip() -> None:
     assert api.bodies("POST /api/jobs/")[0]["runtime_env"] == {"working_dir": f"gcs://{name}"}
 
 
+def test_modules_are_sent_and_addresses_stay(tmp_path: Path) -> None:
+    (tmp_path / "mylib").mkdir()
+    (tmp_path / "mylib" / "__init__.py").touch()
+    wheel = tmp_path / "a b-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    data = package(tmp_path / "mylib", parent="mylib")
+    name = f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip"
+    puts = (f"PUT /api/packages/gcs/{name}", "PUT /api/packages/gcs/a%20b-1-py3-none-any.whl")
+    jobs, api, _ = jobs_with({**dict.fromkeys(puts, ""), "POST /api/jobs/": {"submission_id": "j1"}})
+    modules = [tmp_path / "mylib", wheel, "s3://x/y.zip"]
+    jobs.submit(Submission(("true",), runtime_env={"py_modules": modules}))
+    assert [api.bodies(put) for put in puts] == [[data], [b"wheel"]]
+    sent = api.bodies("POST /api/jobs/")[0]["runtime_env"]["py_modules"]
+    assert sent == [f"gcs://{name}", "gcs://a b-1-py3-none-any.whl", "s3://x/y.zip"]
+
+
+def test_what_is_left_out_by_the_environment_is_not_uploaded(tmp_path: Path) -> None:
+    for file in ("train.py", "x.log"):
+        (tmp_path / file).touch()
+    name = f"_ray_pkg_{hashlib.sha256(package(tmp_path, ['*.log'])).hexdigest()[:16]}.zip"
+    jobs, api, _ = jobs_with({f"PUT /api/packages/gcs/{name}": "", "POST /api/jobs/": {"submission_id": "j"}})
+    jobs.submit(Submission(("true",), tmp_path, runtime_env={"excludes": ["*.log"]}))
+    assert api.bodies("POST /api/jobs/")[0]["runtime_env"]["working_dir"] == f"gcs://{name}"
+
+
 def test_a_job_id_cannot_reach_another_path() -> None:
     jobs, api, _ = jobs_with({"GET /api/jobs/": []})
 
@@ -221,28 +252,23 @@ def test_a_broken_answer_for_a_job_is_a_cluster_error() -> None:
         jobs.get("j1")
 
 
-def test_logs_are_empty_while_there_is_no_driver() -> None:
-    jobs, _, _ = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": (500, "no driver")})
-
-    assert jobs.logs("j1") == ""
-
-
 def test_following_yields_whole_lines_and_the_rest_at_the_end() -> None:
-    states = Turns(job(), job(), job(), job(), job(status="SUCCEEDED"))
-    logs = Turns({"logs": "one\ntw"}, {"logs": "one\ntwo\nthr"}, {"logs": "one\ntwo\nthree"})
-    jobs, _, clock = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": logs})
+    states = Turns(job(), job(), job(status="SUCCEEDED"))
+    logs = Turns("one\ntw", "one\ntwo\nthr", "one\ntwo\nthree")
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": states, LOG: logs})
 
     assert list(jobs.follow("j1")) == ["one", "two", "three"]
     assert clock.now == 2 * POLL_SECONDS
 
 
 def test_who_follows_a_job_sees_it_at_every_look_also_while_it_prints_nothing() -> None:
-    states = Turns(job(), job(), job(), job(), job(status="SUCCEEDED"))
-    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": {"logs": ""}})
+    states = Turns(job(driver_node_id=None), job(), job(status="SUCCEEDED"))
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, LOG: ""})
     seen: list[str] = []
 
     assert list(jobs.follow("j1", lambda job: seen.append(job.status))) == []
     assert seen == ["RUNNING", "RUNNING", "SUCCEEDED"]
+    assert not jobs.logs("j1")
 
 
 def test_everything_has_drivers_that_were_not_submitted_and_the_list_has_not() -> None:
@@ -266,17 +292,39 @@ def test_a_list_of_an_unknown_shape_is_a_cluster_error(rows: Any) -> None:
 
 
 def test_following_shows_no_line_twice_when_the_log_is_gone_for_a_moment() -> None:
-    states = Turns(job(), job(), job(), job(), job(status="FAILED"))
-    logs = Turns({"logs": "one\n"}, (500, "gone"), {"logs": "one\ntwo\n"})
-    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": logs})
+    states = Turns(job(), job(), job(), job(status="FAILED"))
+    logs = Turns("one\n", (500, "busy"), (500, GONE), "one\ntwo\n")
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, LOG: logs})
 
     assert list(jobs.follow("j1")) == ["one", "two"]
 
 
+GONE = "Agent for node id: NodeID(n1) doesn't exist."
+
+
+def test_following_says_that_a_log_is_gone_with_its_node() -> None:
+    routes = {"GET /api/jobs/j1": Turns(job(), job(), job(status="FAILED")), LOG: Turns("one\n", (500, GONE))}
+    jobs, _, _ = jobs_with(routes)
+    said: list[str] = []
+    assert list(jobs.follow("j1", on_outage=said.append)) == ["one"]
+    assert said == ["the log of job j1 is gone with the node that its driver ran on"]
+    with pytest.raises(NotFoundError, match="gone with the node"):
+        jobs.logs("j1")
+
+
+def test_an_error_of_the_server_is_no_empty_log() -> None:
+    error = (500, "Traceback\nRuntimeError: the disk is on fire\n")
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), LOG: error})
+    for read in (jobs.logs, lambda name: list(jobs.follow(name))):
+        with pytest.raises(ClusterError, match="the disk is on fire"):
+            read("j1")
+    assert clock.now == LOST_SECONDS
+
+
 def test_following_bears_a_job_that_is_not_known_yet_but_not_for_long() -> None:
-    log = {"GET /api/jobs/j1/logs": {"logs": "one\n"}, "GET /api/jobs/": []}
+    log = {LOG: "one\n", "GET /api/jobs/": []}
     unknown = (404, "not there")
-    appears = Turns(unknown, unknown, job(), job(), job(status="SUCCEEDED"))
+    appears = Turns(unknown, unknown, job(), job(status="SUCCEEDED"))
     jobs, _, _ = jobs_with({**log, "GET /api/jobs/j1": appears})
     assert list(jobs.follow("j1", appears_within=20)) == ["one"]
 
@@ -290,7 +338,7 @@ def test_following_bears_a_job_that_is_not_known_yet_but_not_for_long() -> None:
 
 
 def test_following_ends_in_time_with_the_last_lines() -> None:
-    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": {"logs": "one\ntw"}})
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), LOG: "one\ntw", LAST: "one\ntw"})
     lines = jobs.follow("j1", timeout=5)
     assert next(lines) == "one"
     with pytest.raises(WaitTimeoutError, match="one\ntw"):
@@ -307,7 +355,7 @@ def test_waiting_ends_with_the_job() -> None:
 
 def test_waiting_too_long_shows_the_last_ten_lines() -> None:
     text = "".join(f"line {i}\n" for i in range(20))
-    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": {"logs": text}})
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), LAST: text})
 
     with pytest.raises(WaitTimeoutError, match=r"j1 .*RUNNING after 5 s") as caught:
         jobs.wait("j1", 5)

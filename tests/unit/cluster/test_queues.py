@@ -116,6 +116,16 @@ def test_a_folder_is_sent_once(tmp_path: Path) -> None:
     assert (body["num_gpus"], body.get("workers")) == (1, None)
 
 
+def test_modules_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    environment = {"py_modules": [tmp_path / "mylib"]}
+    job = of_command(Submission(("true",), tmp_path, num_gpus=1, runtime_env=environment), QueueRequest("a"))
+    client, pool = queues()
+    for order in (client.submit, client.dry_run):
+        with pytest.raises(UsageError, match=r"py_modules: .*mylib"):
+            order(job)
+    assert not pool.asked
+
+
 def test_a_name_that_was_chosen_is_sent() -> None:
     job = of_command(Submission(("true",), num_gpus=1), QueueRequest("a", name="mine"))
     client, pool = queues((201, {"workload": "ns/mine", "submission_id": "mine"}))

@@ -1,84 +1,15 @@
-"""Submissions: the package, and what is refused before anything is sent."""
+"""Submissions: what is refused before anything is sent."""
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import warnings
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.cluster import submission
-from lab.cluster.submission import check_command, described, package, read_runtime_env
+from lab.cluster.submission import check_command, described
 from lab.errors import NotFoundError, UsageError
-
-
-def names(data: bytes) -> list[str]:
-    return zipfile.ZipFile(io.BytesIO(data)).namelist()
-
-
-def test_a_package_holds_the_files_and_leaves_caches_out(tmp_path: Path) -> None:
-    for name in ("train.py", "data/a.txt", ".git/config", "x/__pycache__/y.pyc", ".venv/bin/python", ".env"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
-    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
-
-    assert names(package(tmp_path)) == [".env", "data/a.txt", "train.py"]
-
-
-def test_what_is_left_out_is_not_looked_through(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A `.venv` with PyTorch has 80,000 files."""
-    (tmp_path / ".venv" / "lib").mkdir(parents=True)
-    (tmp_path / "code").mkdir()
-    listed, scandir = list[str](), os.scandir
-
-    def watched(path: Any) -> Any:
-        listed.append(Path(path).name)
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", watched)
-    package(tmp_path)
-    assert listed == [tmp_path.name, "code"]
-
-
-def test_equal_content_gives_equal_bytes_whatever_its_age(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "train.py").write_text("print()")
-    os.utime(tmp_path / "b" / "train.py", (0, 0))
-
-    assert package(tmp_path / "a") == package(tmp_path / "b")
-    (tmp_path / "b" / "train.py").chmod(0o755)
-    assert package(tmp_path / "a") != package(tmp_path / "b")
-
-
-def test_a_folder_that_is_too_large_or_missing_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "big").write_bytes(bytes(range(256)) * 40)
-    monkeypatch.setattr(submission, "MAX_PACKAGE_BYTES", 100)
-
-    with pytest.raises(UsageError, match="larger than"):
-        package(tmp_path)
-    with pytest.raises(NotFoundError, match="does not exist"):
-        package(tmp_path / "nope")
-
-
-def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("")
-
-    def denied(*_: object) -> bytes:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("lab.cluster.submission.read_bytes", denied)
-    with pytest.raises(UsageError, match=r"secret.*Permission denied"):
-        package(tmp_path)
-
 
 # The command
 
@@ -134,49 +65,62 @@ def test_checking_a_script_neither_runs_it_nor_warns_about_it(
     assert not recwarn.list
 
 
-# --runtime-env
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def test_a_runtime_environment_is_read_with_the_requirements_beside_it(tmp_path: Path) -> None:
-    write(tmp_path / "requirements.txt", "a==1\n\n  # note\n b\n")
-    path = write(tmp_path / "env.json", '{"pip": "requirements.txt", "env_vars": {"A": "1"}}')
-
-    assert read_runtime_env(path) == {"pip": ["a==1", "b"], "env_vars": {"A": "1"}}
-
-
-@pytest.mark.parametrize("pip", [["a"], {"packages": ["a"]}, None])
-def test_requirements_that_are_no_file_name_stay_as_they_are(tmp_path: Path, pip: Any) -> None:
-    assert read_runtime_env(write(tmp_path / "env.json", json.dumps({"pip": pip})))["pip"] == pip
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (("python argv.py",), "without quotes: labctl submit -- python argv.py"),
+        (("python argv.py", "two words"), "without quotes: labctl submit -- python argv.py 'two words'"),
+        (("/usr/bin/env python argv.py ",), "without quotes: labctl submit -- /usr/bin/env python argv.py"),
+        (("cd x && python argv.py",), "labctl submit -- bash -c 'cd x && python argv.py'"),
+        (("python argv.py\n",), "without quotes: labctl submit -- python argv.py"),
+        (("python argv.py > $LOG",), "labctl submit -- bash -c 'python argv.py > $LOG'"),
+    ],
+)
+def test_a_command_in_quotes_is_refused_with_the_command_to_type(
+    tmp_path: Path, command: tuple[str, ...], hint: str
+) -> None:
+    (tmp_path / "argv.py").touch()
+    with pytest.raises(UsageError, match="written as one word") as refused:
+        check_command(command, tmp_path)
+    assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("command", "variables", "where"),
     [
-        (lambda p: p / "none.json", NotFoundError, "No such file"),
-        (lambda p: p, NotFoundError, "Is a directory"),
-        (lambda p: write(p / "e.json", '{\n "a": }'), UsageError, "not JSON: .*line 2"),
-        (lambda p: write(p / "e.json", b"\xff\xfe"), UsageError, "not JSON"),
-        (lambda p: write(p / "e.json", "[1]"), UsageError, "must be a JSON object, not list"),
-        (lambda p: write(p / "e.json", '{"pip": "r.txt"}'), NotFoundError, r"pip: .*r\.txt: No such file"),
+        (("python", "-c", "\udce9"), {}, "the command: "),
+        (("true",), {"A": "\udce9"}, r"runtime_env\.env_vars\.A: "),
+        (("true",), {"\udce9": "A"}, r"runtime_env\.env_vars: "),
+        (("",), {}, "nothing to submit"),
     ],
 )
-def test_a_bad_runtime_environment_is_named(
-    tmp_path: Path, make: Callable[[Path], Path], error: type[Exception], message: str
+def test_what_ray_cannot_take_is_refused(
+    tmp_path: Path, command: tuple[str, ...], variables: dict[str, str], where: str
 ) -> None:
-    with pytest.raises(error, match=message):
-        read_runtime_env(make(tmp_path))
+    with pytest.raises(UsageError, match=f"^{where}"):
+        described(command, tmp_path, runtime_env={"env_vars": variables})
 
 
-def test_requirements_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
-    write(tmp_path / "r.txt", b"\xff\xfe")
+def test_a_program_of_the_folder_may_have_a_space_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "my tool").touch()
+    check_command(("./my tool", "a b"), tmp_path)
 
-    with pytest.raises(UsageError, match=r"r\.txt: not text"):
-        read_runtime_env(write(tmp_path / "e.json", '{"pip": "r.txt"}'))
+
+def test_a_script_that_is_not_sent_is_refused_with_the_pattern(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    for name in ("train.py", "x.py", "code/y.py"):
+        (tmp_path / name).touch()
+    (folder / ".gitignore").write_text("# data\n*.py\n")
+
+    with pytest.raises(UsageError, match=r"y\.py is not sent.*\.gitignore: \*\.py"):
+        check_command(("python", "y.py"), folder)
+    with pytest.raises(UsageError, match="it is not in"):
+        check_command(("python", "../x.py"), folder)
+    (folder / ".gitignore").unlink()
+    with pytest.raises(UsageError, match="excludes: y"):
+        described("python y.py", folder, runtime_env={"excludes": ["y.*"]})
+    check_command(("python", "y.py"), folder)
 
 
 # Said in Python
@@ -227,32 +171,6 @@ def test_a_runtime_environment_can_be_a_file(tmp_path: Path) -> None:
         described("true", tmp_path, runtime_env=str(tmp_path / "missing.json"))
 
 
-def test_requirements_named_in_python_are_read_from_the_folder_that_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, here = tmp_path / "code", tmp_path / "here"
-    for folder in (code, here):
-        folder.mkdir()
-        write(folder / "requirements.txt", f"# note\n{folder.name}==1\n")
-    monkeypatch.chdir(here)
-    asked = {"pip": "requirements.txt"}
-
-    assert described("true", code, runtime_env=asked).runtime_env == {"pip": ["code==1"]}
-    assert described("true", runtime_env=asked).runtime_env == {"pip": ["here==1"]}
-    assert described("true", runtime_env={**asked, "working_dir": "../code"}).runtime_env["pip"] == [
-        "code==1"
-    ]
-    remote = {**asked, "working_dir": "https://example.org/code.zip"}
-    assert described("true", runtime_env=remote).runtime_env["pip"] == ["here==1"]
-    absolute = {"pip": str(code / "requirements.txt")}
-    assert described("true", runtime_env=absolute).runtime_env["pip"] == ["code==1"]
-    assert asked == {"pip": "requirements.txt"}, "what was given is changed"
-    with pytest.raises(NotFoundError, match=r"pip: .*none\.txt"):
-        described("true", runtime_env={"pip": "none.txt"})
-    beside = write(tmp_path / "env.json", '{"pip": "code/requirements.txt"}')
-    assert described("true", here, runtime_env=beside).runtime_env["pip"] == ["code==1"]
-
-
 @pytest.mark.parametrize("amount", [-1, -0.5, float("nan"), float("inf"), 1e9, "1", None])
 @pytest.mark.parametrize("name", ["num_cpus", "num_gpus"])
 def test_an_amount_that_makes_no_sense_is_refused(tmp_path: Path, name: str, amount: Any) -> None:
@@ -272,19 +190,6 @@ def test_a_script_that_is_nested_too_deeply_is_refused(tmp_path: Path, script: s
 def test_the_name_of_a_script_can_be_too_long(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="there is no script"):
         check_command(("python", "x" * 130_000), tmp_path)
-
-
-def test_a_file_that_takes_no_room_on_the_disk_is_not_packed(tmp_path: Path) -> None:
-    with (tmp_path / "sparse").open("wb") as stream:
-        stream.truncate(1 << 40)
-    with pytest.raises(UsageError, match=r"1024 MiB: .*sparse"):
-        package(tmp_path)
-
-
-def test_a_name_that_is_not_utf_8_cannot_be_packed(tmp_path: Path) -> None:
-    (tmp_path / "a\udcff").touch()
-    with pytest.raises(UsageError, match="not UTF-8"):
-        package(tmp_path)
 
 
 def test_a_current_folder_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -28,6 +28,20 @@ LOST = (  # src/ray/gcs/actor/gcs_actor_manager.cc
     "The actor died because its node has died. Node Id: 5f3ac1\n\tthe actor's node was terminated: ...\n"
 )
 
+RAISED = (  # ray/train/v2/_internal/execution/failure_handling/default.py
+    "(TrainController pid=31) [FailurePolicy] RAISE\n(TrainController pid=31)   Source: worker group\n"
+    "(TrainController pid=31)   Error count: 1 (max allowed: 0)\n"
+)
+CRASHED = (  # src/ray/gcs/actor/gcs_actor_manager.cc
+    f"{GROUP}{DIED}The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR "
+    "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.\n"
+)
+MERGE = (  # ray/_private/worker.py
+    "ValueError: Failed to merge the Job's runtime env {job} with a ray.init's runtime env {own} because of "
+    "a conflict. Specifying the same runtime_env fields or the same environment variable keys is not "
+    "allowed.\n"
+)
+
 LOGS = {
     "tuner-trainer": [  # ray/tune/experiment/experiment.py
         f"{DRIVER}ray.tune.error.TuneError: Improper 'run' - not string nor trainable.\n"
@@ -41,6 +55,10 @@ LOGS = {
         f"{DRIVER}ValueError: When connecting to an existing cluster, num_cpus and num_gpus must not be "
         "provided.\n",
         f"{DRIVER}ValueError: When connecting to an existing cluster, resources must not be provided.\n",
+    ],
+    "runtime-env-conflict": [
+        DRIVER
+        + MERGE.format(job="{'working_dir': 'gcs://x.zip', 'env_vars': {}}", own="{'working_dir': '.'}")
     ],
     "cpu-build": [  # raylab_compat/simulated_gpu.py; ray/train/v2/api/exceptions.py: ControllerError
         f"{DRIVER}ray.train.v2.api.exceptions.ControllerError: Training failed due to controller error:\n"
@@ -67,6 +85,17 @@ LOGS = {
         '  File "train.py", line 4, in work\n'
         "ModuleNotFoundError: No module named 'cv2'\n",
     ],
+    "program": [  # subprocess.py
+        f"{DRIVER}"
+        '  File "/usr/lib/python3.11/subprocess.py", line 1950, in _execute_child\n'
+        "    raise child_exception_type(errno_num, err_msg, err_filename)\n"
+        "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'\n",
+        f"{GROUP}{RANK}"
+        '  File "/usr/lib/python3.13/subprocess.py", line 1974, in _execute_child\n'
+        "    raise child_exception_type(errno_num, err_msg, err_filename)\n"
+        "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'\n",
+    ],
     "path": [
         f"{DRIVER}FileNotFoundError: [Errno 2] No such file or directory: '/home/me/data/train.csv'\n",
         f"{GROUP}{RANK}FileNotFoundError: [Errno 2] No such file or directory: 'C:\\\\data\\\\train.csv'\n",
@@ -87,9 +116,11 @@ LOGS = {
         f"{DRIVER}ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running low on "
         "memory. \nTop 10 memory users: ...\n",
     ],
-    "killed": [  # src/ray/gcs/actor/gcs_actor_manager.cc, ray/exceptions.py: WorkerCrashedError
-        f"{GROUP}{DIED}The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR "
-        "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.\n",
+    "no-failures": [f"{RAISED}{CRASHED}", f"{RAISED}{LOST}"],
+    "killed": [  # ray/exceptions.py: WorkerCrashedError
+        CRASHED,
+        RAISED.replace("allowed: 0", "allowed: 3") + CRASHED,
+        RAISED + RAISED.replace("allowed: 0", "allowed: 1") + CRASHED,
         f"{DRIVER}ray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task. "
         "Check python-core-worker-*.log files for more information.\n",
     ],
@@ -210,4 +241,6 @@ MESSAGES = {
     "the ray "
     "version is not allowed: \n  current version: 2.42.1,   expect version: 2.60.0",
     "killed": "Job entrypoint command failed with exit code -9. No logs available.",
+    "program": "Job entrypoint command failed with exit code 127, last available logs (truncated to 20,000 "
+    "chars):\n/bin/sh: 1: train: not found\n",
 }

@@ -13,7 +13,8 @@ from lab.cli.commands.jobs.listing import waiting_of
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
-from lab.cluster.jobs import Job
+from lab.cluster.job_logs import lines_of
+from lab.cluster.jobs import TAIL_LINES, Job
 from lab.errors import LabError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -54,8 +55,14 @@ def show(app: App, job_id: str) -> None:
         pass
     except LabError as error:
         problem = problem or error.message
+    last: list[str] = []
+    try:
+        if not selected.earlier:
+            last = [format.at_rest(line) for line in lines_of(lab.jobs.logs(job_id, TAIL_LINES))]
+    except LabError as error:
+        problem = problem or error.message
     if app.out.json_wanted:
-        document = documents.described_job(selected, waits, placement, lost, problem, why)
+        document = documents.described_job(selected, waits, placement, lost, problem, why, last)
         in_queue: QueuedJob | None = None if queued is None else {**document, "queue": queued}
         app.out.document(in_queue or document)
         return
@@ -84,6 +91,10 @@ def show(app: App, job_id: str) -> None:
         *(queue_words.in_short(queued) if queued is not None else ()),
     )
     render.pairs(app.out, rows)
+    if last:
+        app.out.line("last lines")
+    for line in last:
+        app.out.log_line(f"  {line}")
 
 
 def _job(lab: Lab, job_id: str, queued: Description | None, silent: LabError | None) -> Job:
@@ -126,11 +137,11 @@ def logs(app: App, job_id: str, follow: bool) -> None:
     _refuse_earlier(lab, job_id, "what Ray kept of its output is gone", silent)
     client = lab.jobs
     if not follow:
-        lines = client.logs(job_id).splitlines()
+        lines = lines_of(client.logs(job_id))
         if app.out.json_wanted:
-            app.out.document({"submission_id": job_id, "lines": lines})
+            app.out.document({"submission_id": job_id, "lines": [format.at_rest(line) for line in lines]})
         for line in () if app.out.json_wanted else lines:
-            app.out.raw_line(line)
+            app.out.log_line(line)
         return
     for line in client.follow(job_id, on_outage=app.out.note):
         _log_line(app, job_id, line)
@@ -149,13 +160,9 @@ def _queued_logs(app: App, lab: Lab, queued: Description, job_id: str, follow: b
         if len(ids) > 1:
             out.note(f"attempt {attempt}:")
         try:
-            log = (
-                lab.jobs.follow(attempt, on_outage=out.note)
-                if follow
-                else lab.jobs.logs(attempt).splitlines()
-            )
+            log = lab.jobs.follow(attempt, on_outage=out.note) if follow else lines_of(lab.jobs.logs(attempt))
             for line in log:
-                lines.append(line)
+                lines.append(format.at_rest(line))
                 if follow or not out.json_wanted:
                     _log_line(app, job_id, line)
         except NotFoundError:
@@ -167,7 +174,7 @@ def _queued_logs(app: App, lab: Lab, queued: Description, job_id: str, follow: b
 
 
 def _log_line(app: App, job_id: str, line: str) -> None:
-    if not app.out.as_json({"submission_id": job_id, "line": line}, compact=True):
+    if not app.out.as_json({"submission_id": job_id, "line": format.at_rest(line)}, compact=True):
         app.out.log_line(line)
 
 

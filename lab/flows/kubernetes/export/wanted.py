@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from lab.cluster.packing import packed
 from lab.cluster.recipes import find_recipe
-from lab.cluster.submission import EXCLUDED, described
+from lab.cluster.runtime_env import ON_NODES, excludes_of, sendable
+from lab.cluster.submission import described
 from lab.errors import UsageError
 from lab.flows.kubernetes.clusters import RAY_VERSION, ray_version_of
-from lab.host.files import files_below
 from lab.host.reading import read_bytes
 from lab.topology import REGION, GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
@@ -192,18 +194,26 @@ def script_code(
 ) -> Code:
     """A command as a job, with the files of its folder. Raises NotFoundError, UsageError."""
     submission = described(command, working_dir, runtime_env=runtime_env)
-    files = files_of(submission.working_dir) if submission.working_dir else {}
+    environment = submission.runtime_env
+    sendable(environment, "into manifests")
+    if ON_NODES in json.dumps(environment):
+        raise UsageError(f"runtime_env: {ON_NODES}: manifests have no working directory", "name packages")
+    folder = submission.working_dir
+    files = files_of(folder, excludes_of(environment)) if folder else {}
     words = placed(submission.command, files)
     script = next((word for word in submission.command if word.endswith(".py")), submission.command[0])
-    return Code(job_name(lab, Path(script).stem), words, files, dict(submission.runtime_env))
+    return Code(job_name(lab, Path(script).stem), words, files, dict(environment))
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Files of a folder, without those of tools and hidden ones. Raises UsageError."""
+def files_of(folder: Path, excludes: Sequence[str] = ()) -> dict[str, bytes]:
+    """Files of a folder that are sent with a job, without hidden ones. Raises UsageError."""
     files = {}
-    for path in files_below(folder, lambda name: name in EXCLUDED or name.startswith(".")):
+    for path in packed(folder, excludes):
+        name = path.relative_to(folder).as_posix()
+        if path.is_dir() or name.startswith(".") or "/." in name:
+            continue
         try:
-            files[path.relative_to(folder).as_posix()] = read_bytes(path)
+            files[name] = read_bytes(path)
         except OSError as error:
             raise UsageError(f"cannot read {path} of the job's folder: {error.strerror}") from error
     return files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ class RaySide:
         """Log streams that end in their first line."""
         self.pieces = 0
         """Letters by which each of those goes further than the one before; 0 for the whole line."""
+        self.no_logs = ""
+        """Error that every request for a log is answered with, if not empty."""
         self.longest = 0
         """Bytes of the longest log that is answered as a whole; 0 for no limit."""
         self.lists: dict[str, Any] = {}
@@ -74,6 +77,13 @@ class RaySide:
             return Reply(500, b"ill", "text/plain")
         if path == "/api/jobs/":
             return document([self._job(name) for name in (*self.world.ray.jobs, *self.more)])
+        if log := LOG.fullmatch(path):
+            if self.no_logs:
+                return Reply(500, self.no_logs.encode(), "text/plain")
+            text = f"log of {log[1]}\n".encode() if log[2] == "-1" else b"caf\xe9\n"
+            if self.longest and len(text) > self.longest:
+                raise TooLongError("too long", "", text[: self.longest])
+            return Reply(200, text, "text/plain")
         name, _, page = path.removeprefix("/api/jobs/").partition("/")
         if not path.startswith("/api/jobs/"):
             return document(self.lists.get(path.partition("?")[0], {"path": path}))
@@ -81,10 +91,7 @@ class RaySide:
             return Reply(404, b"no such job", "text/plain")
         if method == "GET" and not page:
             return document(self._job(name))
-        log = document({"logs": f"log of {name}\n"})
-        if page == "logs" and self.longest and len(log.data) > self.longest:
-            raise TooLongError("too long", "", log.data[: self.longest])
-        return log if page == "logs" else document({page or "deleted": True})
+        return document({page or "deleted": True})
 
     async def tail(self, path: str) -> AsyncIterator[str]:
         if self.away:
@@ -116,7 +123,11 @@ class RaySide:
             "metadata": dict(job.order.metadata),
             "runtime_env": dict(job.order.runtime_env),
             "driver_exit_code": None,
+            "driver_node_id": "node-1",
         }
+
+
+LOG = re.compile(r"/api/v0/logs/file\?node_id=node-1&filename=job-driver-(.*)\.log&lines=(-?\d+)")
 
 
 class Class:

@@ -37,10 +37,26 @@ def test_a_log_goes_on_with_the_next_attempt(school: Class) -> None:
 def test_a_log_that_is_too_long_is_cut_and_says_so(school: Class) -> None:
     name = school.submit("ann", "x")
     school.world.run(5)
-    school.ray.longest = 19
+    school.ray.longest = 9
     (text,) = school.ok("ann", "GET", f"/api/jobs/{name}/logs").values()
     assert text.startswith("log of an\n(gateway) the log is too long")
     assert "ray job logs --follow" in text
+
+
+def test_any_bytes_of_a_log_are_shown_and_only_its_end_if_that_is_asked_for(school: Class) -> None:
+    name = school.submit("ann", "x")
+    school.world.run(5)
+    assert school.ok("ann", "GET", f"/api/jobs/{name}/logs?lines=5") == {"logs": "caf\ufffd\n"}
+
+
+def test_an_error_of_ray_is_no_empty_log(school: Class) -> None:
+    name = school.submit("ann", "x")
+    school.world.run(5)
+    school.ray.no_logs = "A file is not found at: /x.log"
+    assert school.ok("ann", "GET", f"/api/jobs/{name}/logs") == {"logs": ""}
+    school.ray.no_logs = "the disk is on fire"
+    reply = school.ask("ann", "GET", f"/api/jobs/{name}/logs")
+    assert (reply.status, reply.text) == (500, "the disk is on fire")
 
 
 def test_the_log_of_a_job_that_never_ran_ends(school: Class) -> None:

@@ -166,6 +166,7 @@ def forgotten(school: Class) -> dict[str, Any]:
         "status": "SUCCEEDED",
         "entrypoint": "secret",
         "metadata": {"raylab_workload": "ann/ann-old"},
+        "driver_node_id": "node-1",
         "runtime_env": {"env_vars": {"A": "1", "AWS_SECRET_ACCESS_KEY": key.secret_key, "AWS_X": "y"}},
     }
 

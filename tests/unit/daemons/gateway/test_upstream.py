@@ -10,7 +10,6 @@ import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestServer
 
-from lab.daemons.gateway import views
 from lab.daemons.gateway.upstream import HttpUpstream, TooLongError, UnansweredError
 from lab.errors import ClusterError
 
@@ -112,21 +111,3 @@ def test_the_end_of_a_stream(path: str, kind: type[ClusterError]) -> None:
         return type(caught.value)
 
     assert over(follow) is kind
-
-
-@pytest.mark.parametrize(
-    ("head", "log"),
-    [
-        (b'{"logs": "a\\nb', "a\nb"),
-        (b'{"logs": "a\\', "a"),
-        (b'{"logs": "a\\u00', "a"),
-        (b'{"logs": "a\\ud83d\\ud', "a?"),
-        (b'{"logs": "a\xc3', "a"),
-        (b'{"logs": "', ""),
-        (b"<html>", None),
-        (b'["logs", "a', None),
-        (b"", None),
-    ],
-)
-def test_the_log_in_an_answer_that_was_cut(head: bytes, log: str | None) -> None:
-    assert views.log_in(head) == log

@@ -420,6 +420,21 @@ def test_a_script_goes_along_with_its_folder(tmp_path: Path) -> None:
     assert code.name == "raylab-train"
 
 
+def test_what_is_not_sent_does_not_go_along(tmp_path: Path) -> None:
+    for name in ("train.py", "x.log", ".env", "own/setup.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".gitignore").write_text("*.log")
+    assert set(script_code("raylab", ("python", "train.py"), tmp_path, None).files) == {
+        "train.py",
+        "own/setup.py",
+    }
+    for text in ('{"py_modules": ["own"]}', '{"pip": ["./own"]}'):
+        (tmp_path / "env.json").write_text(text)
+        with pytest.raises(UsageError, match=r"^runtime_env: "):
+            script_code("raylab", ("python", "train.py"), tmp_path, tmp_path / "env.json")
+
+
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="there is no script"):
         script_code("raylab", ("python", "no.py"), tmp_path, None)

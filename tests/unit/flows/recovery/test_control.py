@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from lab.cluster.jobs import Job
 from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
 from lab.evidence.receipt import Verdict
-from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
+from lab.flows.recovery.control import CONTROL_OF, Control, control_of, refuse_fixed_names, run_control
 from lab.services import HEAD
 from lab.topology import RECEIPTS_PREFIX
 from tests.unit.fakes import FakeJobs
@@ -89,6 +91,43 @@ def test_a_fixed_run_name_is_refused_before_anything_is_submitted(world: Drill, 
     assert submitted == []
 
 
+STARTED = 1795885000.0
+"""2026-11-28 16:56:40 UTC."""
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "changes"),
+    [
+        ("ray_train_run-2026-11-28_16-56-42", "python x.py", True),
+        ("run-2026-11-28T17:56", "python x.py", True),
+        ("20261128-165642", "python x.py", True),
+        ("run-2026-11-28_16-56-42", "python x.py run-2026-11-28_16-56-42", False),
+        ("run-2026-10-03_16-56-42", "python x.py", False),
+        ("run-2026-11-28", "python x.py", False),
+        ("run-20261128", "python x.py", False),
+        ("exp-1795885001", "python x.py", True),
+        ("exp-1795885001123", "python x.py", True),
+        ("exp-1795885001", "python x.py exp-1795885001", False),
+        ("exp-1795875062", "python x.py", False),
+        ("exp-123456", "python x.py", False),
+        ("exp-3fa94c1e", "python x.py", True),
+        ("exp-3fa94c1e", "RUN=3fa94c1e python x.py", False),
+        ("0a1b2c3d-1111-4222-8333-0123456789ab", "python x.py", True),
+        ("exp-deadbeef", "python x.py", False),
+        ("exp-of-job-7", "python x.py", True),
+        ("exp", "python x.py", False),
+    ],
+)
+def test_a_name_is_another_one_each_time_if_a_part_of_it_was_made_while_the_job_ran(
+    world: Drill, name: str, command: str, changes: bool
+) -> None:
+    world.jobs.add(Job("job-7", "RUNNING", entrypoint=command, started_at=STARTED))
+    world.write("run_started", "job-7", run=name, at=STARTED + 3)
+    world.write("attempt_scheduled", "job-7", run=name, attempt=1, at=STARTED + 4)
+    with contextlib.nullcontext() if changes else pytest.raises(RefusedError, match="calls its run"):
+        refuse_fixed_names(world.lab, "job-7", world.lab.history("job-7"))
+
+
 @pytest.mark.parametrize(
     ("happens", "message"),
     [
@@ -133,6 +172,22 @@ def test_a_control_run_that_fails_costs_no_receipt(world: Drill, monkeypatch: py
     assert receipt.verdict is Verdict.RECOVERED, receipt
     assert receipt.control is None
     assert "no control run: its files are gone" in world.moments[-1].text
+    assert receipt.problems == ("no control run: its files are gone",)
+    files = world.store.buckets["ray"].items()
+    kept = [json.loads(body) for key, (body, _) in files if key.startswith(RECEIPTS_PREFIX)]
+    assert [file["problems"] for file in kept if "verdict" in file] == [list(receipt.problems)]
+
+
+def test_a_name_that_shows_only_while_the_fault_waits_is_refused_before_it(
+    world: Drill, submitted: Submitted
+) -> None:
+    """The job was only just submitted: its run has not begun."""
+    world.clock.after(3.0, lambda: Training(world, epochs=9))
+    world.jobs.become("RUNNING", JOB)
+    with pytest.raises(RefusedError, match="'run'"):
+        world.inject(control=True)
+    assert not world.calls()
+    assert submitted == []
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from lab.runtime.starting import again
 from lab.services import JUPYTER
 from lab.topology import RECEIPTS_PREFIX, LabStatus, Progress, State, Struck
 from tests.fakes import FakeRuntime
+from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.fakes import job
 from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
@@ -255,6 +256,22 @@ def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(worl
     assert world.when("start") == pytest.approx(8.0, abs=0.8)
     assert world.moment_keys()[-1] == "job_finished"
     assert world.healthy()
+
+
+def test_the_cause_of_a_failed_job_stands_in_its_receipt(world: Drill) -> None:
+    Training(world, takeover=1000.0)
+    log = LOGS["no-failures"][0]
+
+    def fail() -> None:
+        world.jobs.become("FAILED", at=world.clock(), message=f"{FAILED}{log[-300:]}")
+        world.jobs.output[JOB] = log
+
+    world.clock.after(8.0, fail)
+    receipt = world.inject(after_epoch=2).receipt
+    assert receipt is not None
+    assert receipt.verdict is Verdict.FAILED
+    why = "training lost a rank, and its RunConfig allows no failure (max_failures 0, Ray's default)"
+    assert receipt.reason == f"the job is FAILED: {why}"
 
 
 # Whatever happens, the fault is reverted

@@ -1,7 +1,8 @@
-"""The end of an attempt whose rank was killed for want of memory."""
+"""The end of an attempt whose rank was killed for want of memory, and of a run that Ray has given up."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 pytest.importorskip("ray")
 from ray.exceptions import OutOfMemoryError
 
-from raylab_patches.teardown import bear
+from raylab_patches import teardown
+from raylab_patches.teardown import Teardown, bear, end_if_given_up
 
 
 def callback(error: Exception | None) -> Any:
@@ -42,3 +44,31 @@ def test_ray_shuts_process_groups_down_there() -> None:
     from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
 
     assert callable(BackendSetupCallback.before_execution_group_shutdown)
+
+
+@pytest.mark.parametrize("state", ["ALIVE", "RESTARTING", "PENDING_CREATION", "DEAD", ""])
+def test_a_controller_that_is_dead_for_ray_ends_before_it_reserves_anything(state: str) -> None:
+    ends: list[int] = []
+    end_if_given_up(lambda: state, ends.append)
+    assert ends == ([0] if state == "DEAD" else [])
+
+
+def test_it_is_asked_right_before_ray_reserves_for_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.train.v2._internal.execution.worker_group import worker_group
+
+    text = inspect.getsource(worker_group.WorkerGroup)
+    assert text.index("callback.before_worker_group_start(") < text.index("self._create_placement_group(")
+    asked: list[str] = []
+    monkeypatch.setattr(teardown, "end_if_given_up", lambda: asked.append("asked"))
+    Teardown().before_worker_group_start(None)
+    monkeypatch.setenv("RAYLAB_PATCHES_OFF", "teardown")
+    Teardown().before_worker_group_start(None)
+    assert asked == ["asked"]
+
+
+def test_a_head_that_cannot_be_asked_keeps_no_attempt_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> str:
+        raise ConnectionError("no head")
+
+    monkeypatch.setattr(teardown, "state_of_this_actor", broken)
+    Teardown().before_worker_group_start(None)

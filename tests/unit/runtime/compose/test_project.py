@@ -191,6 +191,14 @@ def test_rays_own_commands_find_the_cluster_in_every_container_where_a_person_ha
         assert address == head, f"`ray status` of {name}"
 
 
+def test_ray_init_starts_no_second_ray_in_any_container_that_has_rays_token() -> None:
+    services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
+    tokens = {name: entry["environment"] for name, entry in services.items() if "RAY_AUTH_MODE" in str(entry)}
+    assert {HEAD, worker(0), "jupyter", "queue", "metrics"} <= set(tokens)
+    for name, environment in tokens.items():
+        assert environment["RAY_ADDRESS"] in ("ray-head:6379", "ray://ray-head:10001"), name
+
+
 def test_a_state_survives_its_file(tmp_path: Path) -> None:
     written = lab_state(tmp_path, notes=("a note",), images={"LAB_IMAGE": "x:1"})
     assert state.load(tmp_path) == written
