@@ -8,10 +8,11 @@ quota stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kueue.model import ClusterQueue, Cohort, FlavorResource, Setup, Usage, quotas
+from kueue import reasons
+from kueue.model import ClusterQueue, Cohort, FlavorResource, PodSet, Setup, Usage, quotas
 from kueue.quantity import shown
 from kueue.tree import QuotaNode, Tree
 
@@ -84,3 +85,16 @@ def _lend_less(tree: Tree, place: FlavorResource, amount: int) -> int:
 def _roots(tree: Tree) -> Iterator[QuotaNode]:
     nodes = (*tree.cohorts.values(), *tree.queues.values())
     yield from (node for node in nodes if node.parent is None)
+
+
+def misfit(pod_set: PodSet, count: int, nodes: Sequence[Mapping[str, int]]) -> str:
+    """Words for why so many of these pods would not fit on the nodes if all were free; nothing if they do."""
+    asked = {resource: value for resource, value in pod_set.requests.items() if value > 0}
+    if not nodes or not asked:
+        return ""
+    for resource, value in sorted(asked.items(), reverse=True):
+        most = max(node.get(resource, 0) for node in nodes)
+        if value > most:
+            return reasons.no_node(resource, value, most)
+    fit = sum(min(node.get(resource, 0) // value for resource, value in asked.items()) for node in nodes)
+    return "" if fit >= count else reasons.few_places(fit, count)

@@ -166,6 +166,7 @@ class Cycle:
         assignment, mode = entry.assignment, entry.assignment.mode
         if mode == Mode.NO_FIT:
             entry.reason = assignment.reason or reasons.WAITING_FOR_QUOTA
+            entry.alone = entry.reason == reasons.NO_NODE  # those behind it need not wait
         elif mode == Mode.PREEMPT and not entry.victims:
             entry.reason = reasons.WAITING_FOR_QUOTA
             if self.snapshot.setup.cluster_queues[item.cluster_queue].preemption.reclaim != ANY:

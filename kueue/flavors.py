@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import cache
 
 from kueue import reasons
+from kueue.capacity import misfit
 from kueue.item import Item, Tried, requests
 from kueue.matching import refusal
 from kueue.model import (
@@ -153,6 +154,10 @@ class Finder:
                 wanted[PODS] = whole[number]
             assigned = PodSetAssignment(pod_sets[number].name, whole[number], wanted)
             tried = self._pod_set(number, assigned, assignment.usage)
+            waits = assigned.mode != Mode.NO_FIT or reasons.WAITING_FOR_QUOTA in assigned.blockers.values()
+            if waits and (never := misfit(pod_sets[number], whole[number], self.setup.nodes)):
+                assigned.flavors, assigned.modes, tried = {}, {}, {}
+                assigned.reasons, assigned.blockers = [never], {-1: reasons.NO_NODE}
             assignment.pod_sets.append(assigned)
             for resource, (borrowing, place) in tried.items():
                 assignment.borrowing = max(assignment.borrowing, borrowing)

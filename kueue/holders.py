@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
+from kueue.capacity import misfit
 from kueue.engine import Engine
 from kueue.item import ADMITTED, Item, requests
 from kueue.matching import refusal
@@ -55,6 +57,8 @@ def shortages(engine: Engine, item: Item) -> tuple[Shortage, ...]:
     """
     queue = engine.setup.cluster_queues.get(item.cluster_queue)
     if queue is None or item.cluster_queue in engine.inactive:
+        return ()
+    if any(map(misfit, item.workload.pod_sets, _counts(item), repeat(engine.setup.nodes))):
         return ()
     asked = _asked(item)
     node = engine.tree.queues[item.cluster_queue]

@@ -321,6 +321,8 @@ class Setup:
     config: Config = Config()
     lost: Usage = field(default_factory=dict)
     """Capacity that takes no work now, see kueue.capacity. No object says it."""
+    nodes: tuple[Mapping[str, int], ...] = ()
+    """Amounts of each node; pods that fit on none are not admitted. Empty: nobody says. No object does."""
 
 
 def quotas(groups: tuple[ResourceGroup, ...]) -> Iterator[tuple[FlavorResource, Quota]]:

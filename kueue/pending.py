@@ -33,7 +33,7 @@ class Pending:
         """Shape -> reason and message with which all workloads of it wait for an event."""
 
         self._alone: dict[str, Item] = {}
-        """Workloads of namespaces that are not taken, until other queues are applied."""
+        """Workloads of namespaces not taken, or that fit on no node, until other ones are applied."""
 
         self._later: dict[str, Item] = {}
         """Workloads that wait for their time."""
@@ -61,7 +61,7 @@ class Pending:
         self._later[item.key] = item
 
     def park_alone(self, item: Item) -> None:
-        """Let a workload wait that is in a namespace that is not taken, without those of the same shape."""
+        """Let a workload wait until other queues or nodes are applied, without those of the same shape."""
         item.queued = True
         self._alone[item.key] = item
 

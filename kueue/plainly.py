@@ -21,6 +21,8 @@ TOO_BIG = re.compile(
     r"insufficient quota for (\S+) in flavor \S+, previously considered podsets requests \((\S+)\) "
     r"\+ current podset request \((\S+)\) > maximum capacity \((\S+)\)"
 )
+NO_NODE = re.compile(r"no node has (\S+) of (\S+), the largest has (\S+?)(?=[,;]|$)")
+FEW_PLACES = re.compile(r"only (\d+) of (\d+) pods fit on the nodes at once")
 UNCOVERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 UNSUITED = re.compile(r"doesn't match node affinity|untolerated taint|flavor \S+ not found")
 PENDING_PREEMPTION = "Pending the preemption of"
@@ -114,6 +116,17 @@ def _never(message: str) -> str:
     for resource, before, request, most in TOO_BIG.findall(message):
         asked = _counted(resource, parse(before) + parse(request))
         return f"it asks for {asked}, and its queue can have {_amount(resource, parse(most))} at most"
+    if none := NO_NODE.search(message):
+        request, resource, most = none.groups()
+        wanted = _counted(resource, parse(request))
+        return (
+            f"no node has {wanted}, the largest has {_amount(resource, parse(most))}: it can never start here"
+        )
+    if few := FEW_PLACES.search(message):
+        fit = (
+            f"only {few[1]} of its {few[2]} parts fit on the nodes" if few[1] != "0" else "it fits on no node"
+        )
+        return f"{fit}, even if all were free: it can never start here"
     if uncovered := UNCOVERED.search(message):
         return f"its queue gives out no {_word(uncovered[1], plural=True)}"
     return "no kind of node that its queue has suits it" if UNSUITED.search(message) else ""

@@ -12,9 +12,11 @@ EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
 WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 MISCONFIGURED = "Misconfigured"
 SUSPENDED = "Suspended"
+NO_NODE = "NoNodeFits"
+"""Kueue has none for it: it leaves nodes to the scheduler."""
 WAITING_FOR_PODS_READY = "WaitingForPodsReady"
 
-SEVERITY = {"": 0, WAITING_FOR_QUOTA: 2, EXCEEDS_MAX_QUOTA: 3, NO_MATCHING_FLAVOR: 4}
+SEVERITY = {"": 0, WAITING_FOR_QUOTA: 2, EXCEEDS_MAX_QUOTA: 3, NO_MATCHING_FLAVOR: 4, NO_NODE: 5}
 """Rank of the reasons: the worst of several is shown."""
 
 # Reasons of an eviction
@@ -71,6 +73,16 @@ def too_big(place: FlavorResource, before: int, value: int, most: int) -> str:
         f"({shown(resource, before)}) + current podset request ({shown(resource, value)}) > maximum "
         f"capacity ({shown(resource, most)})"
     )
+
+
+def no_node(resource: str, value: int, most: int) -> str:
+    """A pod that is larger than every node."""
+    return f"no node has {shown(resource, value)} of {resource}, the largest has {shown(resource, most)}"
+
+
+def few_places(fit: int, count: int) -> str:
+    """More pods than the nodes have places for."""
+    return f"only {fit} of {count} pods fit on the nodes at once"
 
 
 def short_of(place: FlavorResource, missing: int) -> str:

@@ -302,6 +302,9 @@ class Lab:
     def _start(self, job: Submission | QueuedSubmission, fit: bool, ranks: Ranks | None = None) -> Submitted:
         """Hand a job over: to Ray, to its queue, or to the controller that only watches it."""
         if isinstance(job, QueuedSubmission) and job.request.queue:
+            if fit:
+                ranks = ranks or job.request.ranks
+                check_waiting(why_waits(job.submission.demand, ranks, self.api.nodes()), False)
             return self._enqueue(job)
         with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
             queue_request.refuse_past_queues(self.view.spec())
@@ -369,13 +372,11 @@ class Lab:
 
     def why_failed(self, job: Job) -> Explanation | None:
         """Cause of a failed job, if its last error is known, and of one that trained nothing; else None."""
-        from lab.cluster.explain import why_failed
-        from lab.cluster.untrained import trained_nothing
+        from lab.cluster import explain, untrained
 
         if job.status == "SUCCEEDED":
-            with contextlib.suppress(LabError):  # the store is out of reach, or the ledger
-                return trained_nothing(self.history(job.submission_id), self.store)
-        return why_failed(job, self.jobs.logs)
+            return untrained.why(lambda: self.history(job.submission_id), lambda: self.store)
+        return explain.why_failed(job, self.jobs.logs)
 
     @cached_property
     def gpu_plan(self) -> GpuPlan:

@@ -36,12 +36,12 @@ class Entrance:
     what: str
     by: str
     """What is shown: a `cookie`, a `token`, `ray`, which is Ray's own token, the key of the store to `read`
-    or `write` an object, or nothing for a `file`."""
+    or `write` an object, or nothing for a `file`, and to `listen` to what kernels print."""
     port: str
     """Name of the service's port. At the address `/NAME` is tried for one that it does not lead to, and for
     files paths that lead out of the folder of ann's JupyterLab."""
     path: str
-    """Method and path, the name of an object, or a file's path; {names} are those of the lab."""
+    """Method and path, an object, or a path of a file or of the kernels' folder; {names} are the lab's."""
     proof: str = ""
     """Words that an answer has only if it is what was asked for."""
     address: str = NONE
@@ -129,6 +129,8 @@ ENTRANCES = (
              "{people}", "{key}", terminal=ANYBODY, container=NONE),
     Entrance("`/proc`", "environment of ben's server, with his token and key", "file", "hub",
              "/proc/{pid}/environ", "{key}", terminal=ANYBODY, container=NONE),
+    Entrance("kernels", "what ben's prints, from every port and socket in sight", "listen", "hub",
+             "{kernels}", "ben prints this", terminal=ANYBODY, container=NONE),
 )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class HubSettings:
     modules: str
     """PYTHONPATH of a person's server: the folder of `lab`."""
     jupyter: str
-    """Folder of JupyterLab's settings."""
+    """JUPYTER_CONFIG_PATH of a person's server: folders of JupyterLab's settings, the first before all."""
     data: str
     """Folder of data sets."""
     page: str = ""

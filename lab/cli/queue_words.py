@@ -25,6 +25,7 @@ from lab.cli import format
 NEVER = {
     "ExceedsMaxQuota": "never: it asks for more than its queue can ever have",
     "NoMatchingFlavor": "never with these queues: none has a quota of what it asks for",
+    "NoNodeFits": "never on these nodes",
     "Suspended": "not before its queue is resumed",
     "Misconfigured": "not before its queue exists",
 }

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PAGE = "docs/troubleshooting.md"
 
+CROWD = "TooManyProcessesError"
+"""Beginning of what a node says before it kills, see lab/probe/raylab_health/crowds.py."""
+
 LAST_LINES = 60
 """Lines of the driver's own at the end of a log in which the error must stand."""
 
@@ -199,6 +202,12 @@ CAUSES = (
         beside=r"\[FailurePolicy\] RAISE\n.*: worker group\n.*\(max allowed: 0\)(?![\s\S]*\[FailurePolicy)",
     ),
     _cause(
+        "crowd",
+        "a part of the job ran too many processes, and the node ended it",
+        "start fewer at once: a pool of as many processes as the job has CPUs is as fast",
+        rf"{CROWD}: this part of the job ran \d+ processes and threads",
+    ),
+    _cause(
         "killed",
         "a process of the job was killed or crashed, as when Linux is out of memory",
         "`labctl top` shows the memory of each node while it runs; FailureConfig lets training start again",
@@ -323,7 +332,9 @@ def explain(message: str, log: str = "") -> Explanation | None:
     if not message.startswith(_ENTRYPOINT):  # Ray's own last word: the log, if any, was not the end
         return _match(message)
     first, _, end = message.partition("\n")
-    return _match(first.partition(", last available logs")[0]) or _match(_last_error(log or end), log or end)
+    last = _last_error(log or end)
+    first = "" if last.startswith(CROWD) else first.partition(", last available logs")[0]
+    return _match(first) or _match(last, log or end)
 
 
 def why_failed(job: Job, logs: Callable[[str], str]) -> Explanation | None:

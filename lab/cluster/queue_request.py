@@ -15,6 +15,7 @@ from lab.topology import LabSpec
 
 if TYPE_CHECKING:
     from lab.api.queue_requests import Workers
+    from lab.cluster.placement import Ranks
     from lab.cluster.recipes import Recipe
     from lab.cluster.retries import RetryPolicy
 
@@ -95,6 +96,12 @@ class QueueRequest:
             gpus=self.gpus_per_worker or 0.0,
             memory=self.memory_per_worker or 0,
         )
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """How many workers, and what each asks for; None where nothing is said of workers."""
+        workers = self.pod_set
+        return None if workers is None else (workers.count, {"CPU": workers.cpus, "GPU": workers.gpus})
 
 
 def owner() -> str:

@@ -63,8 +63,8 @@ def as_csv(links: Sequence[Link]) -> str:
 
 
 def as_page(title: str, links: Sequence[Link]) -> str:
-    """The links as a page of HTML to print, two cards in a row."""
-    cards = "\n".join(map(_card, links))
+    """The links as a page of HTML to print, two cards in a row, those of students first."""
+    cards = "\n".join(map(_card, sorted(links, key=lambda link: link.role is not Role.STUDENT)))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
         f'<meta name="referrer" content="no-referrer"><style>{STYLE}</style></head>\n'
@@ -74,9 +74,11 @@ def as_page(title: str, links: Sequence[Link]) -> str:
 
 def _card(link: Link) -> str:
     address = html.escape(link.address)
+    role = "" if link.role is Role.STUDENT else f" <small>{link.role.value}</small>"
     return (
-        f'<div class="card"><h2>{html.escape(link.name)}</h2>\n'
+        f'<div class="card"><h2>{html.escape(link.name)}{role}</h2>\n'
         f"<p>Open this address before {html.escape(link.last_minute)}, and press the button there:</p>\n"
         f'<p class="link"><a href="{address}">{address}</a></p>\n'
-        f"<p>It works once: whoever is first is signed in as {html.escape(link.name)}.</p></div>"
+        f"<p>It works once: whoever is first is signed in as {html.escape(link.name)}. "
+        "In that browser it leads back to the lab.</p></div>"
     )

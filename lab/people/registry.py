@@ -169,7 +169,7 @@ class Registry:
         `keep` gets the same before. Raises NotFoundError, RefusedError, or what that raises, and then nobody
         gets one.
         """
-        made = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
+        made = {name: _token() for name in names}
         with self._changing() as known:
             for name, text in made.items():
                 person = _staying(name, known)
@@ -193,7 +193,7 @@ class Registry:
             raise RefusedError(f"already in the class: {', '.join(taken)}", hint)
         invitations = []
         for one in newcomers:
-            token = secrets.token_urlsafe(TOKEN_BYTES)
+            token = _token()
             key = Credentials(secrets.token_hex(10), secrets.token_hex(20))
             person = Person(one.name, one.role, _hash(token), now, now, key)
             invitations.append(Invitation(person, token))
@@ -216,7 +216,7 @@ class Registry:
         made: list[Invitation] = []
         with self._changing() as known:
             for name in dict.fromkeys(names):
-                token, person = secrets.token_urlsafe(TOKEN_BYTES), _staying(name, known)
+                token, person = _token(), _staying(name, known)
                 known[name] = dataclasses.replace(
                     person, token_sha256=_hash(token), token_at=self.clock(), grants=()
                 )
@@ -290,6 +290,13 @@ def write_owned(path: Path, document: object) -> None:
     Raises SetupError.
     """
     write_private(path, json.dumps(document, indent=1), owned=True)
+
+
+def _token() -> str:
+    """A token that no command takes for an option: it begins with a letter or digit."""
+    while not (token := secrets.token_urlsafe(TOKEN_BYTES))[0].isalnum():
+        pass
+    return token
 
 
 def _hash(token: str) -> str:

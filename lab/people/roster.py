@@ -94,7 +94,8 @@ def _text(path: Path) -> str:
 
 def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Line and cells of each row that is not empty. Raises UsageError."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    comma = ";" if ";" in text.partition("\n")[0] else ","  # as Excel writes it where a comma is in numbers
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells) or len(cells) > 1:
@@ -107,9 +108,8 @@ def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _check_header(columns: Sequence[str], path: Path, line: int) -> None:
     where = f"{path}, line {line}"
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(columns) == 1 and separator in columns[0]:
-            raise UsageError(f"{where}: columns are separated by {name}", "save it with commas")
+    if len(columns) == 1 and "\t" in columns[0]:
+        raise UsageError(f"{where}: columns are separated by tabs", "save it with commas")
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown:
         raise UsageError(f"{where}: unknown column {unknown[0]!r}", HEADER)

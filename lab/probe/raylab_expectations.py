@@ -73,6 +73,7 @@ GENERATED = "ray.core.generated.gcs_service_pb2"
 GROUP = f"{V2}.execution.worker_group.worker_group"
 TORCHFT = "ray.train.v2.torch.torchft_config"
 FT = "torchft.manager"
+BACKEND = f"{V2}.callbacks.backend_setup"
 TUNER = "ray.tune.impl.tuner_internal"
 START_PROCESS = expect(
     SERVICES, "start_ray_process", "(command, process_type, fate_share, env_updates=, ...)"
@@ -158,11 +159,7 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     ),
     "teardown": (
         CONTROLLER,
-        expect(
-            f"{V2}.callbacks.backend_setup",
-            "BackendSetupCallback.before_execution_group_shutdown",
-            "(self, execution_group)",
-        ),
+        expect(BACKEND, "BackendSetupCallback.before_execution_group_shutdown", "(self, execution_group)"),
         expect("ray.exceptions", "OutOfMemoryError"),
         expect("ray._private.state", "actors", "(actor_id=, ...)"),
         expect_text(GROUP, "callback.before_worker_group_start("),

@@ -238,8 +238,9 @@ def notes(spec: LabSpec) -> tuple[str, ...]:
     address = spec.address
     if address is None or not (address.listen.startswith("127.") or address.listen == "::1"):
         return ()
+    there = "" if address.host == address.listen else f" is {address.listen} here, which"
     return (
-        f"address of the class: {address.host} is {address.listen} here, which only this machine reaches; "
+        f"address of the class: {address.host}{there or ' is one that'} only this machine reaches; "
         "--listen names another of its addresses",
     )
 

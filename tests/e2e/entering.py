@@ -9,14 +9,19 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
 import requests
+import zmq
+from jupyter_client.blocking.client import BlockingKernelClient
 
 from lab.errors import StoreError
 from lab.host import http
@@ -30,6 +35,8 @@ from tests.waiting import PATIENCE
 REFUSED = (401, 403, 404, 405)
 ENDED = 409
 """Status of an order that is allowed, to a job that has ended: nothing is done, and the next may ask, too."""
+
+LISTEN_SECONDS = 5.0
 
 UPGRADE = {
     "Connection": "Upgrade",
@@ -105,6 +112,8 @@ class Visitor:
         place = self.place
         if way.by == "file":
             return self._reads_file(place.fill(way.path), place.fill(way.proof))
+        if way.by == "listen":
+            return not place.address and overhears(Path(place.fill(way.path)), way.proof)
         if way.by in ("read", "write"):
             return self._reaches_object(way)
         if not place.url(way.port):
@@ -166,6 +175,35 @@ class Visitor:
                 return False
             raise
         return True
+
+
+def overhears(kernels: Path, proof: str) -> bool:
+    """Whether these words are heard from whatever listens here, or by the files of kernels in that folder.
+
+    A kernel's port for what it prints asks a subscriber for nothing, unless it is encrypted.
+    """
+    listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    addresses = [f"tcp://127.0.0.1:{c.laddr.port}" for c in listening if c.laddr]
+    addresses += [f"ipc://{c.laddr}" for c in psutil.net_connections("unix") if "kernel" in str(c.laddr)]
+    ears: list[zmq.Socket[bytes]] = []
+    poller = zmq.Poller()
+    for address in addresses:
+        ears.append(zmq.Context.instance().socket(zmq.SUB))
+        ears[-1].subscribe(b"")
+        ears[-1].connect(address)
+    for file in kernels.glob("kernel-*.json") if os.access(kernels, os.R_OK) else ():
+        client = BlockingKernelClient()
+        client.load_connection_file(str(file))
+        ears.append(client.connect_iopub())
+    for ear in ears:
+        ear.linger = 0
+        poller.register(ear, zmq.POLLIN)
+    end, said = time.monotonic() + LISTEN_SECONDS, b""
+    while time.monotonic() < end and proof.encode() not in said:
+        said += b"".join(part for ear, _ in poller.poll(500) for part in ear.recv_multipart())
+    for ear in ears:
+        ear.close()
+    return proof.encode() in said
 
 
 def _served(answer: requests.Response, proof: str) -> bool:

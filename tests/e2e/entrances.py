@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from lab.people.registry import FOLDER, Registry
+from tests.e2e.browser import Browser
 from tests.e2e.classes import Course
 from tests.e2e.entering import Place, dump, enter_all
 from tests.e2e.harness import PATIENCE, Shell
 from tests.entrances import ENTRANCES, PEOPLE, write
 from tests.waiting import eventually
+
+TALK = """\
+import sys; from jupyter_client.blocking.client import BlockingKernelClient as Client; kernel = Client(); \
+kernel.load_connection_file(sys.argv[1]); kernel.start_channels(); \
+kernel.execute("import time\\nwhile True: print('ben prints this', flush=True); time.sleep(0.2)"); \
+kernel.get_iopub_msg(timeout=120)"""
+"""Lets the kernel of this file print for ever."""
 
 
 class EntranceTests:
@@ -32,7 +41,9 @@ class EntranceTests:
         job = _furnish(course)
         people = Registry(bench.folder / FOLDER).people()
         keys = {name: (one.key.access_key, one.key.secret_key) for name, one in people.items()}
-        names = {"job": job, "key": keys["ben"][1], "apply": _unchanged(bench), **self.names(course)}
+        kernels = _talk(course.people["ben"])
+        own = {"job": job, "key": keys["ben"][1], "apply": _unchanged(bench), "kernels": kernels}
+        names = {**own, **self.names(course)}
         known = (endpoints.authority, names, course.tokens, keys)
         at_address = enter_all(Place(endpoints.address, {}, *known, endpoints.ray_token_file))
 
@@ -89,6 +100,15 @@ def _furnish(course: Course) -> str:
 
     eventually(ended, PATIENCE, f"{job} has ended")
     return job
+
+
+def _talk(ben: Browser) -> str:
+    """Let a kernel of ben's print for ever; the folder of the files of his kernels."""
+    kernel = ben.api("POST", "kernels", {"name": "python3"}).json()["id"]
+    folder = ben.type("jupyter --runtime-dir")[1].strip()
+    code, printed = ben.type(shlex.join(("python", "-c", TALK, f"{folder}/kernel-{kernel}.json")))
+    assert code == 0, printed
+    return folder
 
 
 def _unchanged(bench: Shell) -> str:

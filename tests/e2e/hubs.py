@@ -8,6 +8,9 @@ from lab.people.registry import FOLDER, LINK, Registry
 from lab.services import HUB
 from tests.e2e.browser import Browser
 from tests.e2e.harness import PATIENCE, Shell
+from tests.waiting import eventually
+
+HOPELESS = "no node has 2 GPUs, the largest has 1: it can never start here"
 
 
 def check_links(
@@ -21,6 +24,8 @@ def check_links(
     assert "Sign in" in ann.get("/class/").text
     signed_in_by = [cookie for cookie in ann.session.cookies if cookie.name != "_xsrf"]
     assert [cookie.secure for cookie in signed_in_by] == [True] * len(signed_in_by) != []
+    again = ann.session.get(links["ann"], timeout=PATIENCE)
+    assert (again.status_code, "/ann" in again.url, "code=" in again.url) == (200, True, False), again.url
     other = Browser(ann.hub, "ann", ann.trusted)
     refused = other.follow(links["ann"])
     assert (refused.status_code, "used already" in refused.text) == (403, True)
@@ -47,6 +52,33 @@ def check_jobs(ann: Browser, ben: Browser) -> None:
     assert (code, "this job is ben's" in said) == (11, True), said
     code, said = ben.type(f"labctl jobs stop {job}")
     assert (code, "STOPPED" in said) == (0, True), said
+
+
+def check_infeasible(ann: Browser, ben: Browser, tokens: dict[str, str]) -> None:
+    """What no node can hold keeps nothing from others, and says why; both do lesson 3 meanwhile."""
+    run = "python -m lab.flows.lessons.execute notebooks/03-an-infeasible-job.ipynb --lesson 3"
+    jobs = []
+    for person in (ann, ben):
+        assert person.type(f"cd ~/work && (nohup {run} > ~/lesson 2>&1 &)")[0] == 0
+        code, said = person.type("labctl submit --detach --quiet --num-gpus 2 -- true")
+        assert code == 0, said
+        jobs.append(said.split()[-1])
+    code, said = ann.type("labctl submit --num-cpus 1 -- echo 'between the two'")
+    assert (code, "between the two" in said) == (0, True), said
+    for person, job in zip((ann, ben), jobs, strict=True):
+        for line in ("labctl jobs", f"labctl queue why {job}"):
+            code, said = person.type(line)
+            assert (code, HOPELESS in " ".join(said.split())) == (0, True), said
+    ann.session.post(f"{ann.hub}/class/sign-in", {"name": "ann", "token": tokens["ann"]}, timeout=PATIENCE)
+    assert HOPELESS in ann.get("/class/now").text
+    for person, job in zip((ann, ben), jobs, strict=True):
+        assert person.type(f"ray job stop {job}")[0] == 0
+    code, said = ann.type("labctl submit --fail-if-infeasible --num-gpus 2 -- true")
+    assert (code, "was not submitted" in said) == (11, True), said
+    for person in (ann, ben):
+        eventually(lambda: '"stored"' in person.type("cat ~/lesson")[1], PATIENCE, "the lesson ends")  # noqa: B023
+        code, said = person.type("labctl lesson check 3")
+        assert code == 0, said
 
 
 def limit_memory(bench: Shell) -> None:

@@ -23,7 +23,7 @@ from lab.services import HUB
 from lab.store.below import StoreBelow
 from tests.e2e.browser import Browser, processes_of
 from tests.e2e.harness import PATIENCE, UP, Bench
-from tests.e2e.hubs import check_jobs, check_links, check_memory, limit_memory
+from tests.e2e.hubs import check_infeasible, check_jobs, check_links, check_memory, limit_memory
 from tests.waiting import eventually
 
 pytest.importorskip("jupyterhub", reason="needs the group `hub`: JupyterHub is not installed")
@@ -35,7 +35,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     bench = make_bench()
     limit_memory(bench)
     address = ("--address", f"localhost:{ports.choose('gateway', None, (), usual=False)}")
-    up = bench.labctl(*UP, "--workers", "1", "--class", "--hub", *address, timeout=2 * PATIENCE)
+    up = bench.labctl(*UP, "--class", "--hub", *address, timeout=2 * PATIENCE)
     assert "all servers run as the user of labctl" in up.out + up.err
     endpoints = bench.lab.endpoints()
     handed = bench.labctl("class", "add", "ann", "ben", "--json").document["people"]
@@ -54,6 +54,7 @@ def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     _check_first_lesson(bench, ann, tmp_path)
 
     check_jobs(ann, ben)
+    check_infeasible(ann, ben, tokens)
     check_memory(ann)
 
     _check_kill(bench, ann)

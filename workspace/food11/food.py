@@ -77,7 +77,8 @@ def parser() -> argparse.ArgumentParser:
 def check_pictures() -> None:
     """End this script where there are no pictures."""
     if not any(DATA.glob("training/class_*/*")):
-        sys.exit(f"no pictures in {DATA}: type `labctl lesson data food11` on the host, then submit again")
+        who = "on the host (in a class: your teacher does)"
+        sys.exit(f"no pictures in {DATA}: type `labctl lesson data food11` {who}, then submit again")
 
 
 def mobilenet() -> nn.Module:

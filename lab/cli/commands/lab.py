@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lab.lab import Lab
 
 MAX_TAIL = 1_000_000
+CLASS_FIRST = "labctl lesson data food11 --synthetic 20, labctl class add --file students.csv"
 FOLLOW_TAIL = 10
 """Past lines that `logs -f` shows without --tail."""
 
@@ -133,7 +134,8 @@ def up(
     render.show_lab(app.out, status)
     for line in reached(app, lab) if spec.address else tunnel(status.services, os.environ):
         app.out.line(line)
-    app.out.note("next: labctl submit digits, labctl status, labctl down")
+    first = CLASS_FIRST if spec.classroom else "labctl submit digits"
+    app.out.note(f"next: {first}, labctl status, labctl down")
 
 
 def provide(lab: Lab) -> None:

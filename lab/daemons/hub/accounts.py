@@ -70,6 +70,28 @@ def free(owners: Iterable[int], reserved: int) -> int:
     return uid + (uid == reserved)
 
 
+def own_packages(environment: Path = Path(sys.prefix)) -> None:
+    """Let `pip install` in this virtual environment install into the home of whoever calls it (PEP 370).
+
+    What it holds itself comes first, so nobody's packages keep her server from starting. Raises OSError.
+    """
+    settings = environment / "pyvenv.cfg"
+    closed, opened = (f"include-system-site-packages = {word}" for word in ("false", "true"))
+    settings.write_text(settings.read_text().replace(closed, opened))
+    (environment / "pip.conf").write_text("[install]\nuser = true\n")
+
+
+def sockets(uid: int, parent: Path = Path("/run/user")) -> Path:
+    """The folder of this user for the sockets of her kernels, which nobody else enters. Raises OSError.
+
+    It is short: a socket's path has 107 characters at most.
+    """
+    folder = parent / str(uid)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chown(folder, uid, uid)
+    return folder
+
+
 def account(person: str, uid: int, home: Path, run: Run = command.run) -> str:
     """The name of the Unix user with this number, who is made if there is none. Raises SetupError.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.api.hub import HubSettings
+from lab.daemons.hub import accounts
 from lab.daemons.hub.routes import leading
 from lab.daemons.hub.servers import serving
 from lab.daemons.hub.settings import IDLE_SECONDS, TOGETHER, WORK, Guesses
@@ -42,6 +43,7 @@ def configure(c: Config, settings: HubSettings) -> None:
     homes = make_private(Path(settings.homes))
     if settings.accounts:
         homes.chmod(0o711)  # people pass through it, each to her own
+        accounts.own_packages()
     write_labctl(Path(settings.tools))
     write_aside(Path(settings.tools))
     own = f"http://{settings.host}:{settings.api_port}"

@@ -15,8 +15,10 @@ from jupyterhub.spawner import LocalProcessSpawner, set_user_setuid
 from lab.api.hub import HubSettings
 from lab.daemons.hub import accounts, memory
 from lab.daemons.hub.settings import (
+    FILE_BYTES,
     KEPT,
     MEMORY_BYTES,
+    WORK,
     furnish,
     home_of,
     keeps_server,
@@ -73,32 +75,36 @@ class PersonServer(LocalProcessSpawner):
             return
         self.uid = accounts.claim(home, self.registry.path.parent.stat().st_uid)
         self.account = await asyncio.to_thread(accounts.account, self.user.name, self.uid, home)
+        self._sockets = accounts.sockets(self.uid)
         await asyncio.to_thread(accounts.furnish_as, self.uid, home, workspace)
 
     def get_env(self) -> dict[str, str]:
         """JupyterHub's variables for it, and hers."""
         person: Person = self._person
         path = os.environ.get("PATH", os.defpath)
-        return {**super().get_env(), **server_environment(self.settings, person, self._token, path)}
+        hers = server_environment(self.settings, person, self._token, path)
+        sockets = {"JUPYTER_RUNTIME_DIR": str(self._sockets)} if self.settings.accounts else {}
+        return {**super().get_env(), **hers, **sockets}
 
     def user_env(self, env: dict[str, str]) -> dict[str, str]:
         """Nothing of the machine's users."""
         return env
 
     def make_preexec_fn(self, name: str) -> Callable[[], None]:
-        home = str(home_of(self.settings, name))
+        work = str(home_of(self.settings, name) / WORK)
         become = set_user_setuid(self.account, chdir=False) if self.settings.accounts else None
 
         def prepare() -> None:
             os.umask(0o077)
-            os.chdir(home)
             os.nice(NICE)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            with contextlib.suppress(ValueError, OSError):  # a lower limit is there already
-                resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+            for kind, most in ((resource.RLIMIT_DATA, MEMORY_BYTES), (resource.RLIMIT_FSIZE, FILE_BYTES)):
+                with contextlib.suppress(ValueError, OSError):  # a lower limit is there already
+                    resource.setrlimit(kind, (most, most))
             if become is not None:
                 accounts.limit()
                 become()
+            os.chdir(work)  # as she may enter it
 
         return prepare
 

@@ -33,6 +33,17 @@ IDLE_SECONDS = 2 * 3600.0
 MEMORY_BYTES = 8 << 30
 """Most memory of its own that one process of a person's server may ask for."""
 
+FILE_BYTES = 4 << 30
+"""Most bytes of one file of hers: a loop that writes fills no disk."""
+
+GREETING = (
+    "echo 'pip install puts packages into your home, where they stay, for your notebooks and terminals;'; "
+    "echo 'a job gets its packages by --runtime-env. ~ and ~/work are kept.'; "
+    'echo "Your home takes $(timeout 5 du -sh ~ | cut -f1); on the disk, which all share, are '
+    '$(df -h --output=avail ~ | tail -n 1 | xargs) free."; unset PROMPT_COMMAND'
+)
+"""What bash does before a terminal's first prompt, where each person has a user of her own."""
+
 TOGETHER = "4G"
 """Most memory that all of them may take together, if the teacher's file does not say otherwise."""
 
@@ -70,7 +81,8 @@ def server_environment(settings: HubSettings, person: Person, token: str, path: 
 
     `token` is her server's for the gateway, `path` the PATH of the hub.
     """
-    path = os.pathsep.join((str(Path(sys.executable).parent), path))
+    home = home_of(settings, person.name)
+    path = os.pathsep.join((str(Path(sys.executable).parent), path, str(home / ".local" / "bin")))
     return {
         **variables(person),
         "AWS_ENDPOINT_URL": settings.store,
@@ -84,11 +96,12 @@ def server_environment(settings: HubSettings, person: Person, token: str, path: 
         "RAYLAB_NAME": settings.lab,
         "RAYLAB_DATA": settings.data,
         CLASS_PAGE: settings.page,
-        "RAYLAB_WORKSPACE": str(home_of(settings, person.name) / WORK),
+        "RAYLAB_WORKSPACE": str(home / WORK),
+        **({"PROMPT_COMMAND": GREETING} if settings.accounts else {}),
         **terminals(Path(settings.tools), path),
         "PYTHONPATH": settings.modules,
         "JUPYTER_CONFIG_PATH": settings.jupyter,
-        "HOME": str(home_of(settings, person.name)),
+        "HOME": str(home),
         "USER": person.name,
         "LOGNAME": person.name,
         "SHELL": "/bin/bash",

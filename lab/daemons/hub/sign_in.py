@@ -81,6 +81,9 @@ class InviteHandler(BaseHandler):
     async def get(self) -> None:
         """Show whose link it is, with a button."""
         person: Person | None = self.authenticator.registry.linked(self.get_query_argument("code", ""))
+        if person is None and self.current_user is not None:  # she opens her card again
+            self.redirect(f"{self.hub.base_url}spawn")
+            return
         if person is None:
             await self.authenticator.hold_back(self)
             raise web.HTTPError(403, OLD_LINK)

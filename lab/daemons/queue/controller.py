@@ -231,7 +231,8 @@ class Draft:
         """Go on with other quotas and queues."""
         self._objects = list(objects(setup))
         engine = self.engine
-        written = replace(setup_of(self._objects), lost=engine.setup.lost)
+        before = engine.setup
+        written = replace(setup_of(self._objects), lost=before.lost, nodes=before.nodes)
         self.note([*engine.apply(written, self.now), *engine.drain(self.now)])
 
     def batch(self) -> Batch:

@@ -338,7 +338,7 @@ class Reconciler:
         history = engine.history
         if history is not None and history.next_sample(draft.now) <= draft.now:
             draft.engine.sample(draft.now)
-        if engine.stirred and not self.controller.away:
+        if engine.stirred and not self.controller.away and self._steward.knows_nodes:
             draft.note(draft.engine.settle(draft.now))
 
     # Acting

@@ -88,19 +88,23 @@ def lost(
     return total
 
 
-def capacity(nodes: Iterable[Node], gpu: str) -> dict[str, int]:
-    """What the lab has for jobs, as quotas count it; nothing while no node is known.
+def amounts(nodes: Iterable[Node], gpu: str) -> tuple[dict[str, int], ...]:
+    """What each node has for jobs, as quotas count it.
 
     A node that is dead or closed comes back, so it counts as it was.
     """
-    services: dict[str, tuple[float, float]] = {}
+    services: dict[str, tuple[int, ...]] = {}
+    units = {"CPU": 1000, "GPU": 1, "memory": 1}
     for node in nodes:
-        has = node.resources.get("CPU", 0.0), node.resources.get("GPU", 0.0)
+        has = tuple(int(node.resources.get(name, 0.0) * unit) for name, unit in units.items())
         services[node.service] = max(has, services.get(node.service, has))
-    if not services:
-        return {}
-    cpus, gpus = map(sum, zip(*services.values(), strict=True))
-    return {"cpu": int(cpus * 1000), gpu: int(gpus)}
+    return tuple(dict(zip(("cpu", gpu, "memory"), has, strict=True)) for _, has in sorted(services.items()))
+
+
+def capacity(nodes: Iterable[Mapping[str, int]], gpu: str) -> dict[str, int]:
+    """CPUs and GPUs of the lab, of its nodes' `amounts`; nothing while no node is known."""
+    nodes = tuple(nodes)
+    return {name: sum(node[name] for node in nodes) for name in ("cpu", gpu)} if nodes else {}
 
 
 def _flavor(setup: Setup, resource: str) -> str | None:

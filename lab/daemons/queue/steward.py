@@ -12,7 +12,7 @@ from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
 from lab.daemons.queue.rayside import Cluster
-from lab.daemons.queue.steering import ClosedNodes, Look, capacity, closed, ill, lost, sizes
+from lab.daemons.queue.steering import ClosedNodes, Look, amounts, capacity, closed, ill, lost, sizes
 from lab.errors import LabError
 
 CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
@@ -43,6 +43,11 @@ class Steward:
         self._refused = ""
 
     @property
+    def knows_nodes(self) -> bool:
+        """True while Ray shows any: else nothing is admitted, as nobody knows what can run."""
+        return bool(self._nodes)
+
+    @property
     def sick(self) -> bool:
         """True while a device takes no work."""
         return any(not health.takes_work for health in self._states())
@@ -52,8 +57,9 @@ class Steward:
         self._record(draft)
         setup = self._controller.setup
         gone = lost(self._states(), self._nodes, setup, self._controller.resource)
-        if gone != setup.lost:
-            draft.note(draft.engine.apply(replace(setup, lost=gone), draft.now))
+        nodes = amounts(self._nodes, self._controller.resource)
+        if (gone, nodes) != (setup.lost, setup.nodes):
+            draft.note(draft.engine.apply(replace(setup, lost=gone, nodes=nodes), draft.now))
 
     def take(self, draft: Draft, kind: str, value: Any) -> bool:
         """Take up what a look showed; False for one that is not of this."""
@@ -68,7 +74,8 @@ class Steward:
             self._refused = refused
         elif not refused and kind == "nodes":
             self._nodes = value
-            self._controller.capacity = capacity(value, self._controller.resource)
+            gpu = self._controller.resource
+            self._controller.capacity = capacity(amounts(value, gpu), gpu)
         elif not refused:
             self._look = value
             self._move(draft)
@@ -115,9 +122,9 @@ class Steward:
         places = {node.service for node in self._nodes if node.resources.get("CPU")}
         worst = {health.state for health in states if health.node in places}
         shut = self._shut
-        pause, wanted = LOOK_SECONDS if shut else NODES_SECONDS, bool(states) or not self._nodes
+        pause = LOOK_SECONDS if shut else NODES_SECONDS
         tasks: tuple[Task, ...] = (
-            ("nodes", pause, self._ray.nodes, wanted),
+            ("nodes", pause, self._ray.nodes, True),
             ("look", LOOK_SECONDS, lambda: self._ray.look(shut), bool(worst & {EVICT, WARN})),
         )
         return tasks if cordon is None else (("cordon", CORDON_SECONDS, cordon, True), *tasks)

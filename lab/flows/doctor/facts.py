@@ -124,7 +124,9 @@ def gather_lab(lab: LabView, status: LabStatus) -> RunningLab:
         nodes = api.nodes()
     except LabError as error:
         nodes_error = error.message
-    server, store_error = _round_trip(ObjectStore(endpoints.s3, endpoints.credentials, REGION))
+    server, store_error = "", None
+    if endpoints.s3:
+        server, store_error = _round_trip(ObjectStore(endpoints.s3, endpoints.credentials, REGION))
     unfit, unfit_error = _ask_patches(lab)
     address = lab.spec().address
     return RunningLab(

@@ -116,8 +116,8 @@ class RunningLab:
     """The same without."""
     nodes: tuple[Node, ...] = ()
     nodes_error: str = ""
-    store_error: str = ""
-    """Error of writing, reading and deleting an object; empty when all of it worked."""
+    store_error: str | None = ""
+    """Error of writing, reading and deleting an object; empty when it worked, None where there is none."""
     store_server: str = ""
     """The object store's own name."""
     listeners: tuple[ListeningPort, ...] | None = field(default=())

@@ -8,7 +8,8 @@ locked out before one is started.
 - The head is started again whatever ended it. Its dashboard and the like are started again alone, and so is
   its control store where its state is in Redis: drivers and ranks go on.
 - A worker whose head is another cluster now, or came back after the worker had given it up, is started again:
-  its own raylet would wait for the lost cluster. One that failed by itself stays down, as ever.
+  its own raylet would wait for the lost cluster. One that failed by itself stays down, as ever, unless
+  several people use it (a class): none of them may start it, and its jobs are bounded (raylab_health.crowds).
 
 One that ended before it was up for the first time stays down as well: whoever started it hears of that.
 """
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from forkserver import launcher
-from raylab_health import companion
+from raylab_health import companion, crowds
 from raylab_health.health import get
 from raylab_switches import active
 
@@ -42,6 +43,9 @@ AWAY_SECONDS = 5.0
 """Silence of the head after which a worker that has ended had lost it."""
 
 LONGEST_PAUSE_SECONDS = 16.0
+
+SHARED = "RAYLAB_CLASS"
+"""Variable of a node that several people use."""
 
 STARTS = "raylab.io/starts"
 """Label of a head that was started again: how often it was started in all."""
@@ -103,13 +107,15 @@ class Keeper:
         session: Callable[[], str],
         *,
         head: bool,
+        shared: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`session` asks the head which cluster it is; empty for no answer."""
+        """`session` asks the head which cluster it is; empty for no answer. `shared`: a node of a class."""
         self.stopping = False
         """True once the node is to end."""
         self._session, self._head, self._clock, self._sleep = session, head, clock, sleep
+        self._shared = shared
         self._ends = Ends()
 
     def follow(self, child: Child) -> Life:
@@ -131,7 +137,8 @@ class Keeper:
         """Wait until the node is to be started again; false if it is to end."""
         if self.stopping or (life.number == 1 and not life.session):
             return False
-        if not self._head and life.session and self._failed_alone(life.session):
+        alone = not self._head and bool(life.session) and self._failed_alone(life.session)
+        if alone and not self._shared:
             return False
         pause = self._ends.pause(self._clock())
         if pause is None:
@@ -212,7 +219,13 @@ def keep(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> P
     """Make this process the keeper of its node, and return in each life of that; None with the patch off."""
     if not active("revival", environ) or not hasattr(os, "fork"):
         return None
-    keeper = Keeper(lambda: session_of(environ), head="--head" in arguments)
+    shared = environ.get(SHARED) == "1"
+    keeper = Keeper(
+        lambda: session_of(environ),
+        head="--head" in arguments,
+        shared=shared,
+        sleep=crowds.watching(time.sleep) if shared else time.sleep,
+    )
     child: Child | None = None
 
     def hand_on(number: int, frame: Any) -> None:

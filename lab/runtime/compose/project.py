@@ -14,6 +14,7 @@ from lab.host.workspace import NAME as WORKSPACE
 from lab.host.workspace import workspace_path
 from lab.people.registry import FOLDER
 from lab.runtime import proxy
+from lab.runtime.compose.ending import BY_ITSELF
 from lab.runtime.compose.gpus import WORKERS_IN_FILES, Override, compose_gpu
 from lab.runtime.compose.images.model import ADDRESS_FILE
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
@@ -28,6 +29,9 @@ SETUP = "s3-setup"
 
 REDIS_PATCH = {"RAYLAB_REDIS_PASSWORD_FILE": "/run/secrets/redis.password"}
 """Variables of gcs-ft.yaml by which a worker says that the patch `redis_password` is on."""
+
+SHARED = {"LAB_CLASS": "1", "LAB_NODE_RESTART": BY_ITSELF}
+"""Variables of nodes that several people use: each job is bounded there, and a lost worker comes back."""
 
 ANY_PORT = "0"
 """The engine publishes some free port."""
@@ -101,7 +105,7 @@ def env(
         "LAB_FOLDER": str(folder),
         "LAB_SECRETS": str(folder / "secrets"),
         "LAB_DATA": str(data_folder(folder.parent)),
-        **({"LAB_PEOPLE": str(folder / FOLDER)} if spec.classroom else {}),
+        **({"LAB_PEOPLE": str(folder / FOLDER), **SHARED} if spec.classroom else {}),
         **({"LAB_HUB": str(folder / hub.FOLDER)} if spec.hub else {}),
         **(_address(spec.address, folder) if spec.address else {}),
         "LAB_UID": str(user[0]),

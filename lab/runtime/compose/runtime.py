@@ -257,7 +257,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         with self._alone(f"starting {service}", on_progress):
             current, containers = self._up_with_containers()
             container = containers.get(service)
-            if container is not None and is_node(service):
+            if container is not None and is_node(service) and not current.spec.classroom:
                 self._acts.calm(container)
             if container is not None and container.cut:
                 network.reconnect(self._engine, container, self._networks())

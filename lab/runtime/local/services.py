@@ -317,16 +317,15 @@ class ServicePlan:
         if self.forked:
             environment["RAYLAB_FORK_FOLDER"] = str(self.layout.forks)
             environment["RAYLAB_FORK_LEARNT"] = str(self.layout.folder / "imports.json")
-        if self.spec.gpu.shared:
-            environment["RAYLAB_GPU_SHARED"] = "1"
+        flags = {"RAYLAB_CLASS": self.spec.classroom, "RAYLAB_GPU_SHARED": self.spec.gpu.shared}
+        environment |= {name: "1" for name, on in flags.items() if on}
         if self.spec.gcs_ft and service == HEAD:
             environment["RAY_REDIS_ADDRESS"] = f"{LOOPBACK}:{self.ports['redis']}"
             environment["RAY_external_storage_namespace"] = self.spec.name
         if self.spec.gcs_ft:  # only the head reads it; the others say by it that the patch is on
             environment["RAYLAB_REDIS_PASSWORD_FILE"] = str(self.layout.secrets / REDIS_FILE)
-        for variable, port in METRICS_PORTS.items():
-            if port in self.ports:
-                environment[variable] = str(self.ports[port])
+        ports = self.ports
+        environment |= {name: str(ports[port]) for name, port in METRICS_PORTS.items() if port in ports}
         if self.prometheus:
             environment["RAY_PROMETHEUS_HOST"] = self.url("prometheus")
             environment["RAY_PROMETHEUS_NAME"] = "Prometheus"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -14,11 +15,20 @@ from lab.services import HUB, PROXY
 from tests.e2e.browser import Browser
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import PATIENCE, UP
-from tests.e2e.hubs import check_jobs, check_links, check_memory, limit_memory
+from tests.e2e.hubs import check_infeasible, check_jobs, check_links, check_memory, limit_memory
 from tests.waiting import eventually
 
 FIRST = 20_000
 """Smallest number of a person's user."""
+
+MAKE_WHEEL = (
+    "import sys, zipfile; wheel = zipfile.ZipFile(sys.argv[1], 'w'); info = 'hers-1.0.dist-info/'; "
+    "files = {'hers.py': '', info + 'METADATA': 'Metadata-Version: 2.1\\nName: hers\\nVersion: 1.0\\n', "
+    "info + 'WHEEL': 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n', "
+    "info + 'RECORD': ''}; "
+    "[wheel.writestr(name, text) for name, text in files.items()]; wheel.close()"
+)
+"""Makes a package of one empty module."""
 
 READ_PROCESSES = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
 
@@ -29,7 +39,7 @@ def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None
     bench = make_container_bench()
     limit_memory(bench)
     address = ("--address", f"localhost:{ports.choose('gateway', None, (), usual=False)}")
-    start = (*UP, "--workers", "1", "--class", "--hub", *address)
+    start = (*UP, "--class", "--hub", *address)
     said = bench.labctl(*start, timeout=UP_SECONDS)
     assert "as the user of labctl" not in said.out + said.err
     _check_container(bench)
@@ -44,9 +54,12 @@ def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None
     for person in (ann, ben):
         person.open_lab()
     check_jobs(ann, ben)
+    check_infeasible(ann, ben, tokens)
     check_memory(ann)
     _check_addresses(bench)
+    _check_tools(ann)
     uid = _check_walls(bench, ann, tokens)
+    _check_crowds(bench, ann)
     _check_kill(bench, ann)
 
     assert ben.type("nohup sleep 987 > /dev/null 2>&1 & echo kept > ~/kept; sync")[0] == 0
@@ -62,6 +75,7 @@ def test_ann_and_ben(make_container_bench: Callable[[], ContainerBench]) -> None
     assert ann.signed_in
     ann.open_lab()
     assert ann.type("cat ~/note; id -u") == (0, f"mine\r\n{uid}\r\n")
+    assert ann.type("python -c 'import hers, ray, torch'") == (0, "")
 
 
 def _check_addresses(bench: ContainerBench) -> None:
@@ -71,6 +85,22 @@ def _check_addresses(bench: ContainerBench) -> None:
     assert proxy
     assert asked
     assert not [line for line in asked if f"@{proxy})" in line]
+
+
+def _check_tools(ann: Browser) -> None:
+    """Her terminal opens in ~/work, with what people type; `pip install` puts packages into her home."""
+    code, said = ann.type("pwd; for tool in git nano less curl ps; do command -v $tool; done")
+    assert (code, said.split("\r\n")[0]) == (0, f"{HOMES_INSIDE}/ann/work"), said
+    wheel = "hers-1.0-py3-none-any.whl"
+    code, said = ann.type(
+        f"cd ~ && python -c {shlex.quote(MAKE_WHEEL)} {wheel} && pip install --no-index {wheel}"
+    )
+    assert (code, "Successfully installed hers-1.0" in said) == (0, True), said
+    assert ann.type("cd ~/work && python -c 'import hers; print(hers.__file__)'")[1].startswith(
+        f"{HOMES_INSIDE}/ann/.local/"
+    )
+    code, said = ann.type("truncate -s 5G ~/large")
+    assert (code != 0, "File too large" in said) == (True, True), said
 
 
 def _check_container(bench: ContainerBench) -> None:
@@ -125,6 +155,22 @@ def _check_walls(bench: ContainerBench, ann: Browser, tokens: dict[str, str]) ->
     code, said = ann.type(f"kill -9 {server}")
     assert (code != 0, "not permitted" in said) == (True, True), said
     return int(uid)
+
+
+def _check_crowds(bench: ContainerBench, ann: Browser) -> None:
+    """A job that forks 8,000 processes ends, and its node goes on; one that kills its node gets it back."""
+
+    def workers() -> set[str]:
+        return {one.node_id for one in bench.lab.api.nodes() if one.alive and one.resources.get("CPU")}
+
+    spawn = "import os; [os.posix_spawn('/bin/sleep', ['sleep', '600'], {}) for _ in range(8000)]; os.wait()"
+    before = workers()
+    code, said = ann.type(f'labctl submit --num-cpus 1 -- python -c "{spawn}"')
+    assert (code, "ran too many processes" in " ".join(said.split())) == (9, True), said
+    assert workers() == before
+    assert ann.type("labctl submit --detach -- python -c 'import os; os.kill(-1, 9)'")[0] == 0
+    eventually(lambda: len(workers() - before) == 1, PATIENCE, "the worker is there again")
+    eventually(lambda: bench.lab.status().healthy, PATIENCE, "the lab is whole again")
 
 
 def _check_kill(bench: ContainerBench, ann: Browser) -> None:

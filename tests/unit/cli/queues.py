@@ -28,7 +28,7 @@ from lab.host.loops import Loops
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import FollowedJobs, Labctl
-from tests.unit.daemons.queue.world import AtOnce
+from tests.unit.daemons.queue.world import SMALL, AtOnce
 from tests.unit.fakes import job
 
 TOKEN = "secret"
@@ -91,7 +91,7 @@ class Ray(Cluster):
             self._shared.end(submission_id, "STOPPED")
 
     def nodes(self) -> tuple[Node, ...]:
-        return ()
+        return SMALL
 
     def look(self, shut: Collection[str]) -> Look:
         return Look()

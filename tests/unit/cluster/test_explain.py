@@ -205,3 +205,7 @@ def test_the_words_are_still_those_of_what_is_installed(file: str, words: str) -
     assert spec is not None
     assert spec.origin is not None
     assert words in (Path(spec.origin).parent / inside).read_text(encoding="utf-8")
+
+
+def test_who_was_killed_for_a_crowd_is_not_told_of_memory() -> None:
+    assert name_of("Job entrypoint command failed with exit code 137\n", LOGS["crowd"][0]) == "crowd"

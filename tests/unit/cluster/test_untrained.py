@@ -44,7 +44,7 @@ def test_a_job_whose_run_had_ended_says_so_with_the_epoch_and_the_job_that_train
     "happens",
     [
         lambda w: w.write("report", NEW, run="done5", attempt=1, rank=0, metrics={"epoch": 6}),
-        lambda w: w.write("weights", NEW, run="done5", attempt=1, rank=0, tensors=["ab"]),
+        lambda w: w.write("state_begun", NEW, run="done5", attempt=1, rank=0, gradients=True),
         lambda w: w.write("run_started", NEW, run="other"),
     ],
 )

@@ -116,6 +116,11 @@ LOGS = {
         f"{DRIVER}ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running low on "
         "memory. \nTop 10 memory users: ...\n",
     ],
+    "crowd": [  # lab/probe/raylab_health/crowds.py, and the shell of the entrypoint
+        "TooManyProcessesError: this part of the job ran 4740 processes and threads, "
+        "it may run 4000: killed\n"
+        "Killed\n",
+    ],
     "no-failures": [f"{RAISED}{CRASHED}", f"{RAISED}{LOST}"],
     "killed": [  # ray/exceptions.py: WorkerCrashedError
         CRASHED,

@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueue.capacity import SLACK, overcommitted
+from kueue.capacity import SLACK, misfit, overcommitted
 from kueue.engine import Engine
 from kueue.item import ADMITTED, PENDING
-from kueue.model import FlavorResource, PreemptionPolicy, Setup, Workload
+from kueue.model import (
+    BEST_EFFORT_FIFO,
+    STRICT_FIFO,
+    FlavorResource,
+    PodSet,
+    PreemptionPolicy,
+    Setup,
+    Workload,
+)
+from kueue.plainly import said
 from tests.unit.kueue.made import GPU, cohort, decided, job, queue, reasons_of, setup
 from tests.unit.kueue.test_properties import MANY, PLACE, setups, workloads
 
@@ -141,3 +150,38 @@ def what_was_lost_and_returned_leaves_no_trace(given_setup: Any, given_jobs: Any
             twin.submit(one, 30.0)
         twin.settle(30.0)
     assert {k: i.state for k, i in engine.items.items()} == {k: i.state for k, i in plain.items.items()}
+
+
+ONE_EACH = ({"cpu": 8000, GPU: 1}, {"cpu": 8000, GPU: 1}, {"cpu": 32000, GPU: 0})
+
+
+@pytest.mark.parametrize(
+    ("requests", "count", "words"),
+    [
+        ({GPU: 1, "cpu": 8000}, 2, ""),
+        ({}, 100, ""),
+        ({GPU: 2}, 1, "no node has 2 GPUs, the largest has 1: it can never start here"),
+        ({"memory": 2**30}, 1, "no node has 1Gi memory, the largest has 0: it can never start here"),
+        ({GPU: 1, "cpu": 9000}, 1, "it fits on no node, even if all were free: it can never start here"),
+        (
+            {GPU: 1},
+            3,
+            "only 2 of its 3 parts fit on the nodes, even if all were free: it can never start here",
+        ),
+    ],
+)
+def test_what_the_nodes_could_never_hold(requests: dict[str, int], count: int, words: str) -> None:
+    message = misfit(PodSet("main", count, requests), count, ONE_EACH)
+    assert said(message) == words
+    assert misfit(PodSet("main", count, requests), count, ()) == ""
+
+
+@pytest.mark.parametrize("strategy", [STRICT_FIFO, BEST_EFFORT_FIFO])
+def test_what_fits_on_no_node_leaves_its_quota_to_others(strategy: str) -> None:
+    given_setup = replace(setup(queue("all", 2, strategy=strategy)), nodes=ONE_EACH)
+    engine = decided(given_setup, job("big", "all", 2), job("small", "all", 1, created=2.0), live=True)
+    assert (state(engine, "big"), state(engine, "small")) == (PENDING, ADMITTED)
+    engine.apply(replace(engine.setup, nodes=({GPU: 8},)), 20.0)
+    engine.finish("ns/small", 20.0)
+    engine.settle(20.0)
+    assert state(engine, "big") == ADMITTED

@@ -29,6 +29,13 @@ def test_a_token_is_nowhere_on_disk(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_no_token_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter(("-first", "_second", "third"))
+    monkeypatch.setattr("secrets.token_urlsafe", lambda size: next(made))
+    (ann,) = Registry(tmp_path).invite([Newcomer("ann")])
+    assert ann.token == "third"
+
+
 def test_whose_a_token_is(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     assert registry.bearer("") is None

@@ -19,6 +19,7 @@ GOOD = {
     "empty lines": b"name\n\nann\n\n\nben\n\n",
     "spaces around": b" Name , ROLE \n ann , student \n ben ,student\n",
     "quotes": b'"name"\n"ann"\n"ben"\n',
+    "semicolons, as Excel": b"\xef\xbb\xbfname;role\r\nann;student\r\nben;\r\n",
 }
 
 BAD = {
@@ -29,7 +30,6 @@ BAD = {
     "no column of names": (b"role\nstudent\n", "line 1: there is no column `name`"),
     "unknown column": (b"name,email\nann,a@b\n", "line 1: unknown column 'email'"),
     "column twice": (b"name,name\nann,ann\n", "line 1: a column is named twice"),
-    "semicolons": (b"name;role\nann;student\n", "line 1: columns are separated by semicolons"),
     "tabs": (b"name\trole\nann\tstudent\n", "line 1: columns are separated by tabs"),
     "too many cells": (b"name\nann\nben,student\n", "line 3: has 2 columns, not 1"),
     "too few cells": (b"name,role\nann,student\nben\n", "line 3: has 1 columns, not 2"),

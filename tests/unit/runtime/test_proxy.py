@@ -136,6 +136,8 @@ def test_a_port_that_somebody_else_opens_needs_no_rights() -> None:
 def test_an_address_that_only_this_machine_reaches_is_said() -> None:
     (note,) = proxy.notes(LabSpec(classroom=True, address=Address("class", listen="127.0.1.1")))
     assert "which only this machine reaches" in note
+    (note,) = proxy.notes(LabSpec(classroom=True, address=Address("127.0.0.1", listen="127.0.0.1")))
+    assert "127.0.0.1 is one that only this machine reaches" in note
     assert proxy.notes(LabSpec(classroom=True, address=Address("class", listen="192.0.2.1"))) == ()
     assert proxy.notes(LabSpec()) == ()
 

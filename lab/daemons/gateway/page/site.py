@@ -23,7 +23,7 @@ from lab.daemons.gateway.page.receipts import ReceiptReader
 from lab.daemons.gateway.page.records import receipt_tables, verdict_tone
 from lab.daemons.gateway.page.sessions import COOKIE, SESSION_SECONDS, Session, Sessions
 from lab.daemons.gateway.page.shared import Shared
-from lab.daemons.gateway.page.tables import facts, refusal, tables
+from lab.daemons.gateway.page.tables import facts, refusal, tables, trouble
 from lab.daemons.gateway.ray_api import RayJobs
 from lab.daemons.gateway.routes import STATUSES, Routes
 from lab.daemons.gateway.upstream import Reply
@@ -170,7 +170,8 @@ class ClassPage:
             with known_shape("an answer of the lab"):
                 shown = tables(look)
                 figures = facts(look, shown[0])
-                return self._html(200, name, session, look=look, tables=shown, facts=figures)
+                given = {"look": look, "tables": shown, "facts": figures, "trouble": trouble(look)}
+                return self._html(200, name, session, **given)
         if page == "ask":
             act, parts = _act(request.query)
             question = act.what.format(name="/".join(filter(None, parts[1:] or parts)))

@@ -25,6 +25,7 @@ from lab.daemons.gateway.views import Row
 from lab.errors import LabError
 from lab.people.policy import Action
 from lab.people.registry import Person
+from lab.services import is_worker
 from lab.topology import JOB_FINAL
 
 OPEN = "None"
@@ -49,12 +50,12 @@ DEVICES = {
 
 def tables(look: Look) -> tuple[Table, ...]:
     """The page's tables, in their order."""
-    return tuple(make(look) for make in (_jobs, _people, _queues, _nodes, recoveries, lessons))
+    return tuple(make(look) for make in (_jobs, _queues, _nodes, _people, recoveries, lessons))
 
 
 def facts(look: Look, jobs: Table) -> tuple[tuple[str, str], ...]:
     """Label and value of the figures at the head; `jobs` is the first of the tables."""
-    here = sum(look.now - look.seen.get(name, 0.0) <= HERE_SECONDS for name in look.people)
+    here = sum(_is_here(look, person) for person in look.people.values())
     states = [row[2].text for row in jobs.rows]
     known = look.answers[WORKLOADS].good
     return (
@@ -62,6 +63,16 @@ def facts(look: Look, jobs: Table) -> tuple[tuple[str, str], ...]:
         ("jobs that run", str(states.count("runs")) if known else "not known"),
         ("jobs that wait", str(states.count("waits")) if known else "not known"),
         ("GPUs in use", _gpus(look)),
+    )
+
+
+def trouble(look: Look) -> str:
+    """What everybody has to know first; empty where nothing is wrong."""
+    nodes, silent = _document(look.answers[NODES], "data", "result", "result")
+    if silent or any(node["state"] == "ALIVE" and is_worker(str(node["node_name"])) for node in nodes):
+        return ""
+    return (
+        "No worker is alive: every job waits. One that was lost comes back by itself within a minute or two."
     )
 
 
@@ -157,7 +168,7 @@ def _people(look: Look) -> Table:
     lines = []
     for person in look.people.values():
         own = [row["status"] for row in rows if row["namespace"] == person.name]
-        here = look.now - look.seen.get(person.name, 0.0) <= HERE_SECONDS
+        here = _is_here(look, person)
         mine = [one for one in queues if one["namespace"] == person.name]
         seen = _last_seen(look, person) if look.may(Action.READ, person.name) and not here else ""
         lines.append(
@@ -178,12 +189,16 @@ def _people(look: Look) -> Table:
         )
     return Table(
         "People",
-        "Who is in the class. Here is who asked for something in the last two minutes.",
+        "Who is in the class. Here is whose server runs, or who asked for something in the last two minutes.",
         ("name", "role", "here", "jobs that run", "that wait", "queue", *(("JupyterLab",) if hub else ())),
         tuple(lines),
         "Nobody is in the class yet.",
         away,
     )
+
+
+def _is_here(look: Look, person: Person) -> bool:
+    return person.has_server or look.now - look.seen.get(person.name, 0.0) <= HERE_SECONDS
 
 
 def _server(look: Look, person: Person) -> Cell:

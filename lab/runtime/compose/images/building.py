@@ -32,7 +32,7 @@ TORCH_INDEXES: Mapping[str, str] = {
 EXTRA_PACKAGES: Mapping[str, str] = {"rocm": "rocm-smi"}
 """Debian packages that only this variant needs."""
 
-SIZES: Mapping[tuple[str, str], str] = {("lab", "cpu"): "1.6 GB", ("lab", "cuda"): "5.7 GB"}
+SIZES: Mapping[tuple[str, str], str] = {("lab", "cpu"): "1.7 GB", ("lab", "cuda"): "5.8 GB"}
 """Target and variant -> what it weighs (docker/README.md)."""
 
 STEP = re.compile(r"^#\d+ \[(?:(?P<stage>[\w-]+) )?\s*(?P<at>\d+/\d+)\] (?P<what>.+)")

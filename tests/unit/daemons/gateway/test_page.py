@@ -204,9 +204,7 @@ def test_ending_a_server_takes_its_token_and_leaves_the_jobs(room: Room) -> None
         asked = await browser("ask?act=end&on=JupyterLab/ann")
         assert "End the JupyterLab of ann?" in asked.text
         assert registry.get("ann").has_server
-        assert "ann student away not seen since the gateway started 1 open Hold runs End" in (
-            await browser()
-        ).section("People")
+        assert "ann student here 1 open Hold runs End" in (await browser()).section("People")
         assert (await browser.press("end", "JupyterLab/ann")).status == 303
         assert not registry.get("ann").has_server
         assert "JupyterLab" not in (await browser()).section("People")
@@ -339,19 +337,32 @@ def test_many_who_look_ask_the_lab_once(room: Room) -> None:
 def test_people_are_here_while_they_ask(room: Room) -> None:
     async def story(browser: Browser) -> None:
         assert "tom teacher here" in (people := (await browser()).section("People").replace("you ", ""))
-        assert "ann student away not seen since the gateway started" in people
+        assert "ben student away not seen since the gateway started" in people
 
     room.visit(story, "tom")
 
-    async def later(ann: Browser, tom: Browser) -> None:
-        await ann()
+    async def later(ben: Browser, tom: Browser) -> None:
+        await ben()
         room.clock.now += 600
         people = (await tom()).section("People")
-        assert "ann student away 10 min ago" in people
+        assert "ben student away 10 min ago" in people
+        assert "ann student here" in people, "her JupyterLab runs"
         assert "tom you teacher here" in people
-        assert "10 min ago" not in (await ann()).section("People")
+        assert "10 min ago" not in (await ben()).section("People")
 
-    room.visit(later, "ann", "tom")
+    room.visit(later, "ben", "tom")
+
+
+def test_a_class_without_workers_says_so_before_all_else(room: Room) -> None:
+    async def story(browser: Browser) -> None:
+        assert "No worker is alive" not in (await browser()).text
+        for node in room.school.ray.lists["/api/v0/nodes"]["data"]["result"]["result"]:
+            node["state"] = "DEAD" if "worker" in node["node_name"] else "ALIVE"
+        room.clock.now += 60
+        page = (await browser()).text
+        assert page.index("No worker is alive") < page.index("jobs that run")
+
+    room.visit(story, "ann")
 
 
 def test_a_receipt_is_read_by_those_who_may(room: Room) -> None:

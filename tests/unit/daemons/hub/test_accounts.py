@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,20 @@ def test_a_number_is_nobody_elses_and_not_that_of_the_owner_of_the_list(
     owners: tuple[int, ...], reserved: int, uid: int
 ) -> None:
     assert accounts.free(owners, reserved) == uid
+
+
+def test_pip_installs_into_the_home_of_whoever_calls_it(tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    accounts.own_packages(tmp_path)
+    assert "include-system-site-packages = true" in (tmp_path / "pyvenv.cfg").read_text()
+    assert (tmp_path / "pip.conf").read_text() == "[install]\nuser = true\n"
+
+
+def test_the_sockets_of_her_kernels_are_in_a_folder_of_her_own_with_a_short_path(tmp_path: Path) -> None:
+    uid = os.getuid()
+    assert accounts.sockets(uid, tmp_path / "user") == accounts.sockets(uid, tmp_path / "user")
+    info = (tmp_path / "user" / str(uid)).stat()
+    assert (stat.S_IMODE(info.st_mode), info.st_uid) == (0o700, uid)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,14 @@ def test_the_compose_file_says_what_the_hub_reads() -> None:
     assert made.homes == HOMES_INSIDE
     assert not made.homes.startswith(f"{made.folder}/")  # which nobody but the hub may enter
     mounted = {volume.split(":")[-2 if volume.endswith(":ro") else -1] for volume in service["volumes"]}
-    assert {made.people, made.workspace, made.jupyter, made.data, str(Path(made.drop_in).parent)} <= mounted
+    assert made.jupyter.split(os.pathsep) == ["/etc/raylab/jupyter/people", "/etc/raylab/jupyter"]
+    assert {
+        made.people,
+        made.workspace,
+        "/etc/raylab/jupyter",
+        made.data,
+        str(Path(made.drop_in).parent),
+    } <= mounted
     assert made.tools in mounted
 
 
@@ -91,7 +98,10 @@ def test_a_server_has_the_keys_of_its_person_and_of_nobody_else(
     assert made["HOME"] == str(tmp_path / "hub" / "homes" / "ann")
     assert made[MARK] == f"{tmp_path}:hub-ann"
     assert made["PATH"].split(os.pathsep)[0] == str(tmp_path / "hub" / "bin")
-    assert made["PATH"].endswith(f"{os.pathsep}/usr/bin")
+    assert made["PATH"].endswith(os.pathsep.join(("", "/usr/bin", f"{made['HOME']}/.local/bin")))
+    assert "PROMPT_COMMAND" not in made, "where people have no users, pip's packages are everybody's"
+    apart = dataclasses.replace(settings(tmp_path), accounts=True)
+    assert "pip install" in server_environment(apart, ann.person, "x", "/usr/bin")["PROMPT_COMMAND"]
     said = " ".join(made.values())
     for secret in ("the lab's", ann.token, ben.person.key.secret_key, ben.person.key.access_key):
         assert secret not in said

@@ -16,7 +16,7 @@ import pytest
 from kueue.writing import as_yaml
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.routes import Routes
-from tests.unit.daemons.queue.world import ControllerLab, priority, queue, unflavored
+from tests.unit.daemons.queue.world import SMALL, ControllerLab, priority, queue, unflavored
 
 JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
 ZIP = b"PK\x05\x06" + bytes(18)
@@ -261,6 +261,7 @@ def test_objects_are_made_changed_and_left_alone(site: Site) -> None:
 
 def test_quotas_above_what_the_lab_has_are_warned_of(site: Site) -> None:
     assert site.ask("GET", "/queues")[1]["overcommitted"] == [], "two of two GPUs"
+    site.world.ray.all_nodes = SMALL
     site.world.run(2)
     for dry_run in (True, False):
         (warning,) = site.apply(*unflavored(queue("b", 1)), dry_run=dry_run)[1]["warnings"]
@@ -279,7 +280,7 @@ def test_quotas_above_what_the_lab_has_are_warned_of(site: Site) -> None:
 
 def test_a_node_that_is_dead_for_now_is_no_reason_to_give_out_less(site: Site) -> None:
     ray = site.world.ray
-    ray.all_nodes = (replace(ray.all_nodes[0], alive=False), *ray.all_nodes)
+    ray.all_nodes = (replace(SMALL[0], alive=False), *SMALL)
     site.world.run(2)
     assert site.world.controller.capacity == {"cpu": 16000, "nvidia.com/gpu": 2}
 

@@ -14,9 +14,10 @@ from lab.cluster.node_sizes import NodeSizes, request
 from lab.daemons.queue.rayside import needs_room
 from lab.daemons.queue.resets import FREE_RESETS, FREE_SECONDS
 from lab.daemons.queue.steering import ClosedNodes, closed, ill, lost, sizes
+from lab.daemons.queue.views import why
 from lab.errors import ClusterError
 from tests.unit.cluster.allocation import rows
-from tests.unit.daemons.queue.world import GPU, ControllerLab, node, queue, short
+from tests.unit.daemons.queue.world import GPU, SMALL, ControllerLab, node, queue, short
 from tests.unit.kueue.made import queue as made_queue
 from tests.unit.kueue.made import setup
 
@@ -112,6 +113,7 @@ def test_without_an_address_no_node_is_resized() -> None:
 
 
 def test_other_quotas_leave_what_is_lost(world: ControllerLab) -> None:
+    world.ray.all_nodes = SMALL
     world.apply(*queue("a", 2))
     world.check_says("ray-worker-0", "gpu-0", EVICT)
     world.run(6)
@@ -194,6 +196,7 @@ def test_a_used_up_retry_limit_does_not_keep_a_job_from_moving(world: Controller
 
 
 def test_quotas_lose_a_sick_node_and_get_it_back(world: ControllerLab) -> None:
+    world.ray.all_nodes = SMALL
     world.apply(*queue("a", 2))
     world.check_says("ray-worker-1", "gpu-0", EVICT)
     world.run(4)
@@ -246,3 +249,19 @@ def test_a_part_of_a_job_that_fits_only_on_closed_nodes_needs_room() -> None:
     snapshot = read(api)
     assert not needs_room(snapshot, ())
     assert needs_room(snapshot, ("ray-worker-0", "ray-worker-1"))
+
+
+def test_what_no_node_can_hold_waits_without_quota_until_one_can(world: ControllerLab) -> None:
+    world.ray.all_nodes = SMALL
+    world.apply(*queue("a", 2))
+    for name in ("one", "two"):
+        world.submit(name, gpus=2, work=9)
+    world.submit("three", work=9)
+    world.run(6)
+    assert [world.job(name).phase for name in ("one", "two", "three")] == ["queued", "queued", "running"]
+    said = why(world.controller, world.job("two").key)
+    assert said.waits == "no node has 2 GPUs, the largest has 1: it can never start here"
+    assert (said.missing, said.forecast is not None and said.forecast.at) == ((), None)
+    world.ray.all_nodes = (*SMALL, node("ray-worker-2", 2.0))
+    world.settle()
+    assert short(world.job("two")) == ["SUCCEEDED"]

@@ -123,9 +123,14 @@ class RayJob:
         return int(variables["GPUS"]) * int(variables.get("RAYLAB_WORKERS_GRANTED", 1))
 
 
-def node(service: str) -> Node:
-    """A living node of 8 CPUs and a GPU."""
-    return Node(f"{service}-id", service, True, False, {"CPU": 8.0, "GPU": 1.0}, None, None, "")
+def node(service: str, gpus: float = 1.0) -> Node:
+    """A living node of 8 CPUs."""
+    has = {"CPU": 8.0, "GPU": gpus, "memory": 2.0**40}
+    return Node(f"{service}-id", service, True, False, has, None, None, "")
+
+
+SMALL = tuple(node(f"ray-worker-{number}") for number in (0, 1))
+"""The nodes of the usual lab."""
 
 
 class FakeRay(Cluster):
@@ -145,7 +150,7 @@ class FakeRay(Cluster):
         self.waits = False
         self.cpus: dict[str, float] = {}
         """Node id -> CPUs that Ray gives out."""
-        self.all_nodes = tuple(node(f"ray-worker-{number}") for number in (0, 1))
+        self.all_nodes = tuple(node(f"ray-worker-{number}", 8.0) for number in (0, 1))
 
     def _ask(self, name: str) -> None:
         self.points.hit(name)

@@ -112,6 +112,9 @@ def test_patches_that_the_head_does_not_tell_of_are_skipped_with_the_reason(seen
 def test_the_store_fails_with_what_went_wrong(seen: RunningLab) -> None:
     assert "(moto 5.2.5, standing in for MinIO)" in checks.store(seen).detail
     assert checks.store(replace(seen, store_server="MinIO")).detail.endswith("deleted (MinIO)")
+    assert checks.store(replace(seen, store_error=None)).outcome == "skipped", (
+        "through the gateway of a class"
+    )
     answer = checks.store(replace(seen, store_error="the disk is full"))
     assert (answer.outcome, answer.detail) == ("failed", "the disk is full")
 

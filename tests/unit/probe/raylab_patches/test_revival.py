@@ -41,10 +41,12 @@ class Child:
 class KeeperNode:
     """A keeper's node, its head, and the time; `plan` is what happens when."""
 
-    def __init__(self, *, head: bool) -> None:
+    def __init__(self, *, head: bool, shared: bool = False) -> None:
         self.now, self.session = 0.0, SESSION
         self.plan: dict[float, Any] = {}
-        self.keeper = Keeper(lambda: self.session, head=head, clock=lambda: self.now, sleep=self._sleep)
+        self.keeper = Keeper(
+            lambda: self.session, head=head, shared=shared, clock=lambda: self.now, sleep=self._sleep
+        )
         self.child = Child(self)
 
     def _sleep(self, seconds: float) -> None:
@@ -131,6 +133,12 @@ def test_a_worker_that_fails_while_its_head_is_there_stays_down() -> None:
     kept_node.plan[60.0] = lambda: kept_node.end(-9)
     assert not kept_node.keeper.again(kept_node.follow())
     assert kept_node.child.sent == []
+
+
+def test_a_worker_of_a_class_that_fails_while_its_head_is_there_is_started_again() -> None:
+    kept_node = KeeperNode(head=False, shared=True)
+    kept_node.plan[60.0] = lambda: kept_node.end(-9)
+    assert kept_node.keeper.again(kept_node.follow())
 
 
 def test_a_worker_whose_head_is_another_cluster_is_ended_and_started_again() -> None:
