@@ -12,7 +12,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, rows
@@ -21,6 +21,7 @@ from lab.errors import ClusterError, LabError
 from lab.evidence.ledger import Run, RunAttempt
 from lab.evidence.receipt.breakdown import Breakdown, breakdown
 from lab.faults import Scene, find_fault
+from lab.flows.report.labels import PARTS
 from lab.lab import Lab
 from lab.topology import LabSpec
 
@@ -129,11 +130,12 @@ def one_round(
                     job = job if lives(lab, job) else ""
                     continue
                 measured.setdefault((side, case.name), []).append(took)
-                parts = (f"{k} {v:.2f}" for k, v in took.stages().items() if v is not None)
+                parts = (f"{k} {v:.2f}" for k, v in took.items() if v is not None)
                 say(f"{side}, {case.name}: {'  '.join(parts)}")
-                if took.to_step is not None:
-                    yield step, took.to_step
-                yield epoch, took.total
+                total = sum(filter(None, took.values()))
+                if took["first_step"] is not None:
+                    yield step, total - (took["report"] or 0.0)
+                yield epoch, total
 
     return measure
 
@@ -233,20 +235,19 @@ def wait_for(what: str, look: Callable[[], Any]) -> Any:
 def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
     """Return the median seconds of each stage, over the recoveries in which it is known."""
     medians = {}
-    for name in (stage.name for stage in fields(Breakdown)):
-        known = [seconds for recovery in recoveries if (seconds := getattr(recovery, name)) is not None]
+    for name in PARTS:
+        known = [seconds for recovery in recoveries if (seconds := recovery[name]) is not None]
         if known:
-            medians[name.rstrip("_")] = statistics.median(known)
+            medians[name] = statistics.median(known)
     return medians
 
 
 def stage_table(measured: Sequence[Row]) -> str:
     """Format the stages of these rows as a Markdown table of median seconds."""
-    names = [stage.name.rstrip("_") for stage in fields(Breakdown)]
-    lines = ["| what | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
+    lines = ["| what | " + " | ".join(PARTS) + " |", "| --- " * (len(PARTS) + 1) + "|"]
     for row in measured:
         if isinstance(row, Recovery) and row.what.endswith(EPOCH):
             for label, medians in (("", row.stages), (f", {row.peer}", row.peer_stages)):
-                cells = [f"{medians[name]:.2f}" if name in medians else "" for name in names]
+                cells = [f"{medians[name]:.2f}" if name in medians else "" for name in PARTS]
                 lines.append(f"| {row.what.partition(':')[0]}{label} | {' | '.join(cells)} |")
     return "\n".join(lines)

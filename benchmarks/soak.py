@@ -181,7 +181,7 @@ def figures(rounds: Sequence[Round], first: Idle, seconds: float, kinds: Sequenc
                 "reason": step.receipt.reason,
             }
             for result, step in steps
-            if step.receipt is not None and not step.receipt.survived
+            if step.receipt is not None and not step.receipt.verdict.good
         ],
         "problems": [p for turn in rounds for p in ([turn.problem] if turn.problem else [])]
         + [problem for result in results for problem in result.problems],
@@ -200,7 +200,7 @@ def _of_kind(kind: str, steps: Sequence[Any]) -> dict[str, Any]:
     down = [step.downtime for step in injected if step.downtime is not None]
     return {
         "injected": len(injected),
-        "survived": sum(step.receipt.survived for step in injected),
+        "survived": sum(step.receipt.verdict.good for step in injected),
         "left out": len(mine) - len(injected),
         "median downtime s": round(statistics.median(down), 1) if down else None,
         "worst downtime s": round(max(down), 1) if down else None,

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lab.cli.output import Output, encodable
-from lab.evidence.labels import moment_label
+from lab.flows.labels import moment_label
 from lab.host.clock import MONOTONIC, Clock
 
 if TYPE_CHECKING:

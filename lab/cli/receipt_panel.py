@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lab.cli import format
 from lab.cli.live import after
 from lab.cli.output import PANEL_WIDTH, Output, encodable
-from lab.evidence.labels import moment_label
+from lab.flows.labels import moment_label, words
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ def panel(receipt: ReceiptDocument, *, unicode: bool) -> Panel:
     from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
-
-    from lab.evidence.receipt import words
 
     summary = words(receipt)
     colour = COLOURS[summary.tone]

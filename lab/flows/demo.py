@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lab.api.receipt import ReceiptDocument
 from lab.errors import JobError, LabError, UsageError, WaitTimeoutError
-from lab.evidence.receipt import Receipt
 from lab.faults import find_fault
 from lab.faults.base import check_runtime
 from lab.flows.recovery import (
@@ -45,7 +45,7 @@ class DemoRequest:
 class DemoResult:
     """The outcome of the demo. `seconds` has a duration per phase."""
 
-    receipt: Receipt
+    receipt: ReceiptDocument
     control: Control | None
     seconds: Mapping[str, float]
     problem: LabError | None = None

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from lab.api.base import plain
 from lab.errors import LabError
 from lab.evidence.receipt import FaultRecord, judge
 from lab.faults import Scene, Scope, find_fault, rank_on_target
@@ -308,7 +309,7 @@ def tried(bench: Bench, training: Training, blow: Blow) -> Tried:
     patience = Patience(watch)
     assert patience.wait_for_end() is not None, f"{training.script}: {patience.describe()}"
     fault = blow.undone()
-    document = judge(gather(watch, fault)).to_json()
+    document = plain(judge(gather(watch, fault)))
     assert_valid(document)
     truth = training.truth(fault.at, len(fault.damaged))
     failed = bench.lab.jobs.get(training.job).status == "FAILED"

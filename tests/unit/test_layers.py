@@ -31,6 +31,7 @@ LAYERS = (
 """The rooms of lab/, the lowest first: each imports of itself and of what is below, not of its neighbours."""
 
 FLOWS = (
+    ("labels",),
     ("recovery", "doctor", "images", "inference", "traces"),
     ("chaos", "demo", "lessons", "report"),
     ("queues", "acceptance", "own_lab"),

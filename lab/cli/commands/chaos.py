@@ -143,7 +143,7 @@ def show(app: App, result: ChaosResult) -> None:
     for number, step in enumerate(result.steps, 1):
         if step.skipped:
             app.out.sentence(f"{number} left out: {step.skipped}")
-        elif step.receipt and not step.receipt.survived:
+        elif step.receipt and not step.receipt.verdict.good:
             app.out.sentence(f"{number} {step.receipt.verdict.value}: {step.receipt.reason}")
     for problem in result.problems:
         app.out.sentence(f"problem: {problem}")

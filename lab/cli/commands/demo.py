@@ -101,7 +101,7 @@ def _say_what_runs_on(app: App, lab: Lab) -> None:
 
 
 def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
-    document, control = result.receipt.document(), result.control
+    document, control = result.receipt, result.control
     if app.out.json_wanted:
         same = control and {"weights": control.comparison.weights, "detail": control.comparison.detail}
         about = {"seconds": dict(result.seconds), "comparison": same, "dashboard": address}
@@ -135,7 +135,7 @@ def _show_more(app: App, result: DemoResult, address: str, *, down: bool) -> Non
     if down:
         return
     app.out.line()
-    job_id = result.receipt.submission_id
+    job_id = result.receipt.job.submission_id
     rows = (
         ("dashboard", address),
         ("its token", "labctl status --addresses" if address else ""),

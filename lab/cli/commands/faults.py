@@ -16,7 +16,6 @@ from lab.errors import ServiceError, UsageError, VerdictError
 
 if TYPE_CHECKING:
     from lab.api.receipt import ReceiptDocument
-    from lab.evidence.receipt import Receipt
     from lab.flows.recovery import FaultRequest, Outcome
     from lab.lab import Lab
 
@@ -194,8 +193,8 @@ def fault_inject(
     if outcome.receipt is None:
         _not_waited(app, outcome)
         return
-    if not app.out.as_json(outcome.receipt.to_json()):
-        receipt_panel.show(app.out, outcome.receipt.document())
+    if not app.out.as_json(plain(outcome.receipt)):
+        receipt_panel.show(app.out, outcome.receipt)
     judge(app, outcome.receipt, strict=strict)
 
 
@@ -278,22 +277,22 @@ def _not_waited(app: App, outcome: Outcome) -> None:
     app.out.note("to see what became of the job: labctl jobs")
 
 
-def judge(app: App, receipt: Receipt, *, strict: bool = False) -> None:
+def judge(app: App, receipt: ReceiptDocument, *, strict: bool = False) -> None:
     """Exit with 10 unless the receipt says what should have happened; with `strict`, if it leaves anything
     open."""
     from lab.evidence.receipt import headline
 
-    document = receipt.document()
-    if not receipt.survived:
+    if not receipt.verdict.good:
         other = f"recovery was not proven: {receipt.verdict.value}"
-        wrong = NOT_WHOLE.get(headline(document), other)
+        wrong = NOT_WHOLE.get(headline(receipt), other)
         app.fail(VerdictError(wrong, receipt.reason or "the receipt says which check failed"))
     elif strict:
-        _be_strict(app, document)
+        _be_strict(app, receipt)
 
 
 def _be_strict(app: App, receipt: ReceiptDocument) -> None:
-    from lab.evidence.receipt import headline, words
+    from lab.evidence.receipt import headline
+    from lab.flows.labels import words
 
     if opened := NOT_STRICT.get(headline(receipt)):
         app.fail(VerdictError(f"--strict: {opened}", words(receipt).short))

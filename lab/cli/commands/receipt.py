@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lab.api.base import plain
 from lab.cli import receipt_panel, values
 from lab.cli.clusters import LedgerPlace, ledger_options
 from lab.cli.commands.faults import judge, strict_option
@@ -26,8 +27,8 @@ def receipt(app: App, /, job: str, strict: bool, **options: str | None) -> None:
 
     place = LedgerPlace.of(**options)
     judged = judge_from_ledger(place.store(), place.storage, job)
-    if not app.out.as_json(judged.to_json()):
-        receipt_panel.show(app.out, judged.document())
+    if not app.out.as_json(plain(judged)):
+        receipt_panel.show(app.out, judged)
     judge(app, judged, strict=strict)
 
 

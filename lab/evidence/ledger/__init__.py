@@ -7,34 +7,30 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 
 from lab.api.base import Number
 from lab.api.lenient import number
-from lab.evidence.ledger.counts import began, in_steps, warm_up
-from lab.evidence.ledger.epochs import epochs_of
+from lab.evidence.ledger.counts import began, epochs_of, in_steps, warm_up
 from lab.evidence.ledger.events import Event, in_order, of_kind, parse_events
-from lab.evidence.ledger.fields import COUNTED, ROUND
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
 from lab.evidence.ledger.model import (
+    COUNTED,
     CommittedCheckpoint,
     Files,
     Load,
     Remembered,
-    Replacement,
     Report,
     Run,
     RunAttempt,
     State,
     manifest_sha256,
 )
-from lab.evidence.ledger.steps import Gap, Healing, Process, RecordedSteps, Stretch, steps_of
+from lab.evidence.ledger.steps import Healing, Process, RecordedSteps, Stretch, steps_of
 
 __all__ = [
     "COUNTED",
     "EPOCH_KEYS",
-    "ROUND",
     "STEP_KEYS",
     "CommittedCheckpoint",
     "Event",
     "Files",
-    "Gap",
     "Healing",
     "History",
     "Load",
@@ -42,7 +38,6 @@ __all__ = [
     "Process",
     "RecordedSteps",
     "Remembered",
-    "Replacement",
     "Report",
     "Run",
     "RunAttempt",

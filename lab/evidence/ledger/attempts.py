@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TypeVar
@@ -17,6 +17,7 @@ from lab.api.ledger import (
     FailureDetected,
     FitEnded,
     FunctionStarted,
+    Payload,
     RankGivenUp,
     RankReady,
     RankReplaced,
@@ -30,7 +31,6 @@ from lab.api.ledger import (
     WithMetrics,
 )
 from lab.evidence.ledger.events import Event, Kinds
-from lab.evidence.ledger.fields import manifest_of, progress_of
 from lab.evidence.ledger.model import (
     CheckpointRequest,
     Load,
@@ -39,15 +39,19 @@ from lab.evidence.ledger.model import (
     Report,
     RunAttempt,
     State,
+    manifest_of,
 )
 
 V = TypeVar("V")
 
+Progress = Callable[[Payload], Number | None]
+"""What tells the progress of an event, such as `progress_of` with the metric of a run."""
+
 
 def attempt_of(
-    n: int, events: Sequence[Event], key: str | None, *, groups: bool, steps: bool, reached: Number | None
+    n: int, events: Sequence[Event], progress: Progress, *, groups: bool, steps: bool, reached: Number | None
 ) -> RunAttempt:
-    """Return attempt `n` of the run that has these events, whose progress is the metric `key`.
+    """Return attempt `n` of the run that has these events.
 
     `groups`: any rank may report, and an attempt goes on after the loss of one. `steps`: those of optimizers
     are counted. `reached`: the progress of the newest checkpoint before it.
@@ -61,7 +65,10 @@ def attempt_of(
         last = failures[-1] if failures and ended is not None else None
         failed = None if last is None or any(r.given_up_at >= last for r in replacements) else last
     over = min((at for at in (failed, ended) if at is not None), default=inf)
-    reports = _reports(kinds, key, steps, reached)
+    reports = _reports(kinds, progress, steps, reached)
+    handed = ((rank, _handed(e.at, said, progress(said))) for rank, e, said in kinds.of_ranks(StateHanded))
+    taken_up = (said.reports for _, said in kinds.all(TakenUp))
+    fits = [said for _, _, said in kinds.of_ranks(FitEnded)]
     placed = [*kinds.all(AttemptStarted)[:1], *kinds.all(RankReplaced)]
     workers = {rank: worker for _, said in placed for rank, worker in said.workers.items()}
     return RunAttempt(
@@ -81,7 +88,7 @@ def attempt_of(
             for rank, e, said in kinds.of_ranks(CheckpointLoaded)
             if said.uri is not None
         ),
-        furthest=_furthest(kinds, key, over),
+        furthest=_furthest(kinds, progress, over),
         pids={rank: worker.pid for rank, worker in workers.items() if worker.pid is not None},
         launched_at={
             rank: said.launched_at for rank, _, said in kinds.of_ranks(RankReady) if said.launched_at
@@ -92,24 +99,26 @@ def attempt_of(
         resized_at=kinds.first(Resized),
         by_rank=_by_rank(reports),
         begun=_by_rank((rank, _begun(e.at, said)) for rank, e, said in kinds.of_ranks(StateBegun)),
-        handed=_by_rank((rank, _handed(e.at, said, key)) for rank, e, said in kinds.of_ranks(StateHanded)),
+        handed=_by_rank(handed),
         writers=frozenset(e.rank for e in mine if e.rank is not None),
-        taken_up=_taken_up(kinds),
+        taken_up=max((n for n in taken_up if n is not None), default=None),
         heard_at=max((e.at for e in mine if e.rank == 0), default=None),
-        ended_early=_ended_early([said for _, _, said in kinds.of_ranks(FitEnded)]),
+        ended_early=fits[-1].by if fits and fits[-1].early else "",
         failures=failures,
         replacements=replacements,
     )
 
 
-def _furthest(kinds: Kinds, key: str | None, over: float) -> Number | None:
+def _furthest(kinds: Kinds, progress: Progress, over: float) -> Number | None:
     """Return the highest progress before it was over that any rank reported, saved or had committed, or that
     the controller had taken up: a rank that is killed may not have written its last report."""
-    reached = (progress_of(said, key) for e, said in kinds.all(WithMetrics) if e.at <= over)
-    return max((progress for progress in reached if progress is not None), default=None)
+    reached = (progress(said) for e, said in kinds.all(WithMetrics) if e.at <= over)
+    return max((value for value in reached if value is not None), default=None)
 
 
-def _reports(kinds: Kinds, key: str | None, steps: bool, reached: Number | None) -> list[tuple[int, Report]]:
+def _reports(
+    kinds: Kinds, progress: Progress, steps: bool, reached: Number | None
+) -> list[tuple[int, Report]]:
     """Return the reports of all ranks.
 
     One before the first step is an evaluation if no rank handed a checkpoint over with it, or if it is no
@@ -119,11 +128,11 @@ def _reports(kinds: Kinds, key: str | None, steps: bool, reached: Number | None)
     saves = {said.report for _, _, said in everything if said.checkpoint or said.handed}
     reports = []
     for rank, e, said in everything:
-        progress = progress_of(said, key)
-        repeats = progress is not None and reached is not None and progress <= reached
+        value = progress(said)
+        repeats = value is not None and reached is not None and value <= reached
         trained = not steps or said.optimizer_steps != 0 or not (repeats or said.report not in saves)
         report = Report(
-            e.at, progress, said.metrics, said.checkpoint, said.optimizer_steps, trained,
+            e.at, value, said.metrics, said.checkpoint, said.optimizer_steps, trained,
             said.empty_steps or 0, said.rounds, said.report or 0, said.handed or said.checkpoint is not None,
         )  # fmt: skip
         reports.append((rank, report))
@@ -137,8 +146,7 @@ def _begun(at: float, said: StateBegun) -> State:
     )  # fmt: skip
 
 
-def _handed(at: float, said: StateHanded, key: str | None) -> State:
-    progress = progress_of(said, key)
+def _handed(at: float, said: StateHanded, progress: Number | None) -> State:
     return State(
         **vars(said.state), at=at, report=said.report or 0, changed=said.changed, progress=progress
     )  # fmt: skip
@@ -149,11 +157,6 @@ def _by_rank(pairs: Iterable[tuple[int, V]]) -> dict[int, tuple[V, ...]]:
     for rank, value in pairs:
         by_rank.setdefault(rank, []).append(value)
     return {rank: tuple(by_rank[rank]) for rank in sorted(by_rank)}
-
-
-def _taken_up(kinds: Kinds) -> int | None:
-    """Return the number of reports that the controller had taken up when the attempt was over."""
-    return max((said.reports for _, said in kinds.all(TakenUp) if said.reports is not None), default=None)
 
 
 def _replacements(events: Iterable[Event]) -> tuple[Replacement, ...]:
@@ -178,8 +181,3 @@ def states_given(kinds: Kinds) -> tuple[Remembered, ...]:
         for e, said in kinds.all(StateGiven)
         if said.step is not None
     )
-
-
-def _ended_early(fits: Sequence[FitEnded]) -> str:
-    """Return the library that stopped the last fit of an attempt early; empty if none did."""
-    return fits[-1].by if fits and fits[-1].early else ""

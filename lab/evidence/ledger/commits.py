@@ -20,8 +20,7 @@ from lab.api.ledger import (
     WithMetrics,
 )
 from lab.evidence.ledger.events import Event, Kinds
-from lab.evidence.ledger.fields import manifest_of, progress_of
-from lab.evidence.ledger.model import CommittedCheckpoint
+from lab.evidence.ledger.model import CommittedCheckpoint, manifest_of, progress_of
 
 Save = tuple[Event, CheckpointSaved | Reported]
 Saves = Mapping[tuple[int, str], Mapping[int, Sequence[Save]]]

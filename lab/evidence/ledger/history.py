@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from math import inf
 
@@ -26,8 +27,16 @@ from lab.api.lenient import number
 from lab.evidence.ledger.attempts import attempt_of, states_given
 from lab.evidence.ledger.commits import committed, perhaps_committed, saves_of
 from lab.evidence.ledger.events import Event, Kinds, in_order, of_kind
-from lab.evidence.ledger.fields import COUNTED, ROUND, progress_of
-from lab.evidence.ledger.model import CommittedCheckpoint, Report, Run, RunAttempt, State, TrainingPlan
+from lab.evidence.ledger.model import (
+    COUNTED,
+    ROUND,
+    CommittedCheckpoint,
+    Run,
+    RunAttempt,
+    State,
+    TrainingPlan,
+    progress_of,
+)
 
 PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global_step")
 """Metrics that can say how far a run is, the preferred one first."""
@@ -156,19 +165,23 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
         key, repeats = _counted_by_itself(leading) or key, repeats and not _counted_by_itself(leading)
     steps = any(said.optimizer_steps for _, said in reports)
     commits = [(e.attempt, progress_of(said, key)) for e, said in kinds.all(CheckpointCommitted)]
+    saves = saves_of(kinds)
+    perhaps = perhaps_committed(kinds, saves)
+    checkpoints = committed(kinds, saves, perhaps, key)
+    if key == COUNTED:
+        checkpoints = _counted_through(checkpoints)
     attempts = tuple(
         replace(
-            attempt_of(n, part, key, groups=groups, steps=steps, reached=_reached(commits, n)),
+            attempt_of(
+                n, part, partial(progress_of, key=key, behind=_behind(checkpoints, n)),
+                groups=groups, steps=steps, reached=_reached(commits, n),
+            ),
             controller=number,
         )
         for number, part in enumerate(parts)
         for n in sorted({e.attempt for e in part if e.attempt > 0})
-    )
-    saves = saves_of(kinds)
-    perhaps = perhaps_committed(kinds, saves)
-    checkpoints = _with_states(committed(kinds, saves, perhaps, key), attempts)
-    if key == COUNTED:
-        attempts, checkpoints = _counted_through(attempts, checkpoints)
+    )  # fmt: skip
+    unstarted = sum(not any(True for _ in of_kind(mine, RunStarted)) for mine in controllers)
     finished_at, finished = next(((e.at, said) for e, said in of_kind(last, RunFinished)), (None, None))
     stopped_at = None if finished else next((e.at for e, _ in kinds.all(TrialStopped)), None)
     return Run(
@@ -182,11 +195,11 @@ def _run(controllers: Sequence[Sequence[Event]]) -> Run:
         progress_repeats=repeats,
         stride=_stride(attempts),
         attempts=attempts,
-        checkpoints=checkpoints,
+        checkpoints=_with_states(checkpoints, attempts),
         given=states_given(kinds),
         perhaps_committed=perhaps,
         patches=started.patches if started else None,
-        missing=(*_missing(events), *_without_controller(controllers)),
+        missing=(*_missing(events), *["a controller has not recorded its start"] * unstarted),
     )
 
 
@@ -216,13 +229,6 @@ def _missing(events: Iterable[Event]) -> tuple[str, ...]:
     return tuple(gaps)
 
 
-def _without_controller(controllers: Iterable[Iterable[Event]]) -> Iterable[str]:
-    """Yield a sentence for each controller of which only its ranks tell."""
-    for mine in controllers:
-        if not any(True for _ in of_kind(mine, RunStarted)):
-            yield "a controller has not recorded its start"
-
-
 def _reached(commits: Iterable[tuple[int, Number | None]], n: int) -> Number | None:
     """Return the progress of the newest checkpoint before attempt `n`."""
     return max((p for attempt, p in commits if attempt < n and p is not None), default=None)
@@ -249,35 +255,20 @@ def _counted_by_itself(reports: Sequence[tuple[Event, Reported]]) -> str | None:
     return None
 
 
-def _counted_through(
-    attempts: Sequence[RunAttempt], checkpoints: Sequence[CommittedCheckpoint]
-) -> tuple[tuple[RunAttempt, ...], tuple[CommittedCheckpoint, ...]]:
-    """Count the steps of each attempt on from the newest checkpoint before it: each process counts from 1."""
-    behind: dict[int, Number] = {}
+def _counted_through(checkpoints: Iterable[CommittedCheckpoint]) -> tuple[CommittedCheckpoint, ...]:
+    """Count the steps of each checkpoint on from the one that its attempt began with: a process counts
+    from 1."""
     made: list[CommittedCheckpoint] = []
-    for attempt in attempts:
-        earlier = [c.progress for c in made if c.progress is not None]
-        more = behind[attempt.number] = earlier[-1] if earlier else 0
-        made += [
-            replace(c, progress=None if c.progress is None else c.progress + more)
-            for c in checkpoints
-            if c.attempt == attempt.number
-        ]
-    return tuple(_ahead(attempt, behind[attempt.number]) for attempt in attempts), tuple(made)
+    for c in checkpoints:
+        more = _behind(made, c.attempt)
+        made.append(c if c.progress is None else replace(c, progress=c.progress + more))
+    return tuple(made)
 
 
-def _ahead(attempt: RunAttempt, more: Number) -> RunAttempt:
-    """Return an attempt with so much more progress in its reports."""
-
-    def further(report: Report) -> Report:
-        return replace(report, progress=None if report.progress is None else report.progress + more)
-
-    return replace(
-        attempt,
-        reports=tuple(map(further, attempt.reports)),
-        by_rank={rank: tuple(map(further, mine)) for rank, mine in attempt.by_rank.items()},
-        furthest=None if attempt.furthest is None else attempt.furthest + more,
-    )
+def _behind(checkpoints: Sequence[CommittedCheckpoint], n: int) -> Number:
+    """Return the progress of the newest checkpoint before attempt `n`; 0 where there is none."""
+    before = (c.progress for c in reversed(checkpoints) if c.attempt < n)
+    return next((progress for progress in before if progress is not None), 0)
 
 
 def _plan(started: RunStarted) -> TrainingPlan:
@@ -295,7 +286,7 @@ def _plan(started: RunStarted) -> TrainingPlan:
         max_failures=started.max_failures,
         num_to_keep=None if kept == "all" else kept,
         keeps_all=kept == "all",
-        score_attribute=started.checkpoint_score_attribute,
+        best_by=(started.checkpoint_score_attribute or "") if isinstance(kept, int) else "",
         replica_groups=started.replica_groups,
     )
 

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lab.api.base import Number
-from lab.api.ledger_fields import LiveState
+from lab.api.ledger import Payload, Reported, WithMetrics
+from lab.api.ledger_fields import LiveState, SavedFile
+from lab.api.lenient import number
+
+ROUND, COUNTED = "round", "optimizer step"
+"""Progress that the recorder counts by itself: rounds of boosted trees, and steps of optimizers."""
 
 Files = Mapping[str, str]
 """A manifest: path relative to the checkpoint -> SHA-256 of the file, in hex."""
@@ -18,6 +23,25 @@ def manifest_sha256(files: Files) -> str:
     """Return the SHA-256 of a checkpoint: that of the JSON of its sorted [path, SHA-256] pairs."""
     pairs = json.dumps(sorted([path, sha256] for path, sha256 in files.items()), separators=(",", ":"))
     return hashlib.sha256(pairs.encode()).hexdigest()
+
+
+def manifest_of(files: Mapping[str, SavedFile] | None) -> Files | None:
+    """Return the SHA-256 of every file by its path; None where one is not known."""
+    known = {path: file.sha256 for path, file in (files or {}).items() if file.sha256 is not None}
+    return known if files is not None and len(known) == len(files) else None
+
+
+def progress_of(payload: Payload, key: str | None, behind: Number = 0) -> Number | None:
+    """Return the metric `key` of an event, or the count of that name; None where it has none.
+
+    Each process counts its steps from 1; `behind` are those of the processes before it.
+    """
+    if key == ROUND:
+        return payload.rounds if isinstance(payload, Reported) else None
+    if key == COUNTED:
+        steps = payload.optimizer_steps if isinstance(payload, Reported) else None
+        return None if steps is None else steps + behind
+    return number(payload.metrics.get(key)) if key and isinstance(payload, WithMetrics) else None
 
 
 @dataclass(frozen=True)
@@ -37,16 +61,10 @@ class TrainingPlan:
     """True if the recorder has written that no checkpoint is ever deleted."""
     steps: Number | None = None
     """Planned steps of a run that counts those; None when no key of PLAN_STEP_KEYS holds a number."""
-    score_attribute: str | None = None
-    """The metric by which it keeps the best ones; None: it keeps the newest, or unknown."""
-
+    best_by: str = ""
+    """The metric that decides which checkpoints Ray Train deletes; empty when their age alone does."""
     replica_groups: bool = False
     """True if each rank is a replica group: a lost one is replaced alone, the others go on."""
-
-    @property
-    def best_by(self) -> str:
-        """The metric that decides which checkpoints Ray Train deletes; empty when their age alone does."""
-        return (self.score_attribute or "") if self.num_to_keep is not None else ""
 
 
 @dataclass(frozen=True)

@@ -47,37 +47,13 @@ class Healing:
 
 
 @dataclass(frozen=True)
-class StateHash:
-    """SHA-256 of weights and optimizer of a rank after `step`."""
-
-    at: float
-    rank: int
-    step: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Gap:
-    """The time between two steps of a rank that follow each other, in one process or in two."""
-
-    rank: int
-    began: float
-    """Time of the earlier one, in seconds since the epoch."""
-    ended: float
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.ended - self.began
-
-
-@dataclass(frozen=True)
 class RecordedSteps:
     """All that is recorded of the steps of one run. Every tuple is in the order of time."""
 
     stretches: tuple[Stretch, ...] = ()
     healings: tuple[Healing, ...] = ()
-    states: tuple[StateHash, ...] = ()
+    states: tuple[tuple[float, int, int, str], ...] = ()
+    """Time, rank, step, and the SHA-256 of the rank's weights and optimizer after it."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -95,21 +71,24 @@ class RecordedSteps:
         """The processes of a rank that took a step, in their order."""
         return tuple(dict.fromkeys(s.process for s in self.stretches if s.rank == rank))
 
-    def longest_gap(self, rank: int, process: Process | None, since: float, until: float) -> Gap | None:
-        """Return the longest gap of a rank that lies in this time, or crosses its beginning.
+    def longest_gap(
+        self, rank: int, process: Process | None, since: float, until: float
+    ) -> tuple[float, float] | None:
+        """Return begin and end of the longest time from one step of a rank to its next one.
 
-        With `process` that of this one; without it also from one process to the next.
+        It lies in this time, or crosses its beginning. With `process` both are of that one; without it they
+        may be of two.
         """
         times = [at for at, _, _ in self.of(rank, process)]
-        gaps = [Gap(rank, a, b) for a, b in pairwise(times) if b > since and a < until]
-        return max(gaps, key=lambda gap: gap.seconds, default=None)
+        gaps = [(a, b) for a, b in pairwise(times) if b > since and a < until]
+        return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
 
 
 def steps_of(events: Iterable[Event]) -> RecordedSteps:
     """Return the steps that these events of one run tell of; those that are malformed are left out."""
     stretches: list[Stretch] = []
     healings: list[Healing] = []
-    states: list[StateHash] = []
+    states: list[tuple[float, int, int, str]] = []
     for event in sorted(events, key=lambda e: e.at):
         said, rank = event.payload, event.rank
         if rank is None or said.pid is None:
@@ -121,7 +100,7 @@ def steps_of(events: Iterable[Event]) -> RecordedSteps:
         elif isinstance(said, Healed) and said.step is not None:
             healings.append(Healing(event.at, rank, process, said.step, said.source))
         elif isinstance(said, StateHashed) and said.step is not None and said.sha256 is not None:
-            states.append(StateHash(event.at, rank, said.step, said.sha256))
+            states.append((event.at, rank, said.step, said.sha256))
     stretches.sort(key=lambda s: s.times[0])
     return RecordedSteps(tuple(stretches), tuple(healings), tuple(states))
 

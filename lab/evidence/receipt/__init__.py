@@ -2,14 +2,9 @@
 
 from lab.api.receipt import Preemption, Steering, Verdict
 from lab.evidence.receipt.compare import Comparison, compare_curves, compare_runs
-from lab.evidence.receipt.headline import done_twice, headline, words
+from lab.evidence.receipt.headline import done_twice, headline
 from lab.evidence.receipt.judge import judge
-from lab.evidence.receipt.model import (
-    Evidence,
-    FaultRecord,
-    NodeRecord,
-    Receipt,
-)
+from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord
 
 __all__ = [
     "Comparison",
@@ -17,7 +12,6 @@ __all__ = [
     "FaultRecord",
     "NodeRecord",
     "Preemption",
-    "Receipt",
     "Steering",
     "Verdict",
     "compare_curves",
@@ -25,5 +19,4 @@ __all__ = [
     "done_twice",
     "headline",
     "judge",
-    "words",
 ]

@@ -1,53 +1,28 @@
-"""Stages of a recovery: the seconds from the fault to the first new report."""
+"""Stages of a recovery: the seconds from the fault to the first new report, one stage after the other.
+
+A stage is None when its end is unknown; its seconds are then in the next one that is known. In a job of
+several ranks a stage ends when the last rank has done it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from math import inf
 
 from lab.evidence.ledger import Run, RunAttempt
-from lab.host.quantities import rounded
 
+Breakdown = Mapping[str, float | None]
+"""Stage -> seconds, in this order; they add up to the time from the fault to the first report:
 
-@dataclass(frozen=True)
-class Breakdown:
-    """Seconds per stage, one after the other. They add up to the time from the fault to the first report.
-
-    A stage is None when its end is unknown; its seconds are then in the next one that is known. In a job of
-    several ranks a stage ends when the last rank has done it.
-    """
-
-    detect: float | None
-    """Until Ray Train acts on the failure."""
-    decide: float | None
-    """Until the old attempt is torn down and a new one is scheduled."""
-    place: float | None
-    """Until Ray begins to start the processes of its ranks. 0 for processes that stood by."""
-    start: float | None
-    """Until those processes belong to Ray Train."""
-    import_: float | None
-    """Until the training function begins: torch, the process group, what the script imports."""
-    load: float | None
-    """Until the checkpoint's files have been read, and the script's own preparations before that."""
-    first_step: float | None
-    """Until every rank has taken a step of its optimizer, or begins a round of a boosting library."""
-    report: float
-    """Until the first report: the rest of an epoch or of so many steps, and their checkpoint."""
-
-    @property
-    def total(self) -> float:
-        """Seconds from the fault to the first report of the new attempt."""
-        return sum(seconds or 0.0 for seconds in asdict(self).values())
-
-    @property
-    def to_step(self) -> float | None:
-        """Seconds from the fault to the first step of every rank of the new attempt; None if unknown."""
-        return None if self.first_step is None else self.total - self.report
-
-    def stages(self) -> dict[str, float | None]:
-        """Return stage -> seconds, to the millisecond; `import_` is called `import`."""
-        return {name.rstrip("_"): rounded(seconds) for name, seconds in asdict(self).items()}
+- detect: until Ray Train acts on the failure.
+- decide: until the old attempt is torn down and a new one is scheduled.
+- place: until Ray begins to start the processes of its ranks. 0 for processes that stood by.
+- start: until those processes belong to Ray Train.
+- import: until the training function begins: torch, the process group, what the script imports.
+- load: until the checkpoint's files have been read, and the script's own preparations before that.
+- first_step: until every rank has taken a step of its optimizer, or begins a round of a boosting library.
+- report: until the first report: the rest of an epoch or of so many steps, and their checkpoint.
+"""
 
 
 def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdown | None:
@@ -60,26 +35,24 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
         return None
     scheduled = new.scheduled_at
     launched = _last(new.launched_at, new.nodes)
-    ends = [
-        hit.failure_detected_at,
-        scheduled,
-        None if launched is None or scheduled is None else max(launched, scheduled),
-        _last(new.ready_at, new.nodes),
-        _last(new.function_started_at, new.nodes),
-        _loaded(run, new),
-        stepped_at(new),
-    ]
-    stages: list[float | None] = []
+    ends = {
+        "detect": hit.failure_detected_at,
+        "decide": scheduled,
+        "place": None if launched is None or scheduled is None else max(launched, scheduled),
+        "start": _last(new.ready_at, new.nodes),
+        "import": _last(new.function_started_at, new.nodes),
+        "load": _loaded(run, new),
+        "first_step": stepped_at(new),
+        "report": first,
+    }
+    stages: dict[str, float | None] = dict.fromkeys(ends)
     begin = at
-    for end in ends:
-        if end is None:
-            stages.append(None)
-            continue
-        end_here = min(max(end, begin), first)  # each machine has a clock of its own
-        stages.append(end_here - begin)
-        begin = end_here
-    detect, decide, place, start, import_, load, first_step = stages
-    return Breakdown(detect, decide, place, start, import_, load, first_step, first - begin)
+    for stage, end in ends.items():
+        if end is not None:
+            end_here = min(max(end, begin), first)  # each machine has a clock of its own
+            stages[stage] = end_here - begin
+            begin = end_here
+    return stages
 
 
 def stepped_at(attempt: RunAttempt) -> float | None:

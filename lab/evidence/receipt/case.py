@@ -275,7 +275,9 @@ class Case:
         first = min((mine[0].at for mine in attempt.by_rank.values() if mine), default=inf)
         uris = [r.uri for r in attempt.requests if r.uri and r.uri not in made and r.at <= first]
         known = {c.uri: c for c in self.evidence.earlier}
-        return next((known.get(uri, unknown_checkpoint(uri)) for uri in uris), None)
+        # Of one that no earlier job is known to have made, nothing but its name is known.
+        unknown = (CommittedCheckpoint(uri, 0.0, 0, None, None, frozenset()) for uri in uris)
+        return next((known.get(checkpoint.uri, checkpoint) for checkpoint in unknown), None)
 
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
         """Tell whether it was damaged on purpose by then, by this fault or by another one of the same job.
@@ -386,11 +388,6 @@ class Case:
         """Return the services that an attempt ran on."""
         ran = (self.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes))
         return " and ".join(dict.fromkeys(ran))
-
-
-def unknown_checkpoint(uri: str) -> CommittedCheckpoint:
-    """Return a checkpoint of which nothing but its name is known."""
-    return CommittedCheckpoint(uri, 0.0, 0, None, None, frozenset())
 
 
 def name(uri: str) -> str:

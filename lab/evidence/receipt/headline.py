@@ -1,16 +1,12 @@
-"""Words of a receipt: its headline, which tells how training went, and the work done twice."""
+"""What a receipt comes to: its headline, which tells how training went, and the work done twice."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lab.api.base import Number
 from lab.api.receipt import ReceiptDocument, Verdict
-from lab.evidence.labels import HEADLINES, Headline
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import NOT_REVERTED
-from lab.evidence.receipt.questions import STATE, WHOLE
-from lab.evidence.receipt.questions.state import NEW_MOMENTS, OTHER_MOMENTS
+from lab.evidence.receipt.questions import WHOLE
 
 RECOVERED_NOT_WHOLE = "recovered, lab not whole"
 AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
@@ -42,18 +38,6 @@ def headline(receipt: ReceiptDocument) -> str:
         return RECOVERED_NOT_WHOLE if resumed else AS_EXPECTED_NOT_WHOLE
     succeeded = receipt.job.status == "SUCCEEDED"
     return WENT_ON if verdict is Verdict.FAILED and succeeded and resumed else verdict.value
-
-
-def words(receipt: ReceiptDocument) -> Headline:
-    """Return the words that head a receipt, with what they are about."""
-    head = HEADLINES[headline(receipt)]
-    state = next((check.detail for check in receipt.checks if check.name == STATE), "")
-    if receipt.verdict is Verdict.RESUMED:
-        return replace(head, short=state)
-    if (difference := differs_from(receipt)) and receipt.verdict is Verdict.RECOVERED:
-        new = [part for part in state.split("; ") if part in (NEW_MOMENTS, OTHER_MOMENTS)]
-        return replace(head, short="; ".join([f"{head.short}: {difference}", *new]))
-    return head
 
 
 def differs_from(receipt: ReceiptDocument) -> str:

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
-from lab.api.receipt import AttemptDocument, CheckpointProof, OtherRun, Timeline, Verdict
+from lab.api.receipt import (
+    AttemptDocument,
+    CheckDocument,
+    CheckpointProof,
+    ExpectedDocument,
+    FaultDocument,
+    JobDocument,
+    OtherRun,
+    Preemption,
+    ReceiptDocument,
+    Steering,
+    Timeline,
+    Verdict,
+    WorldSize,
+)
 from lab.evidence.ledger import Files, History, RunAttempt, began, epochs_of, manifest_sha256
 from lab.evidence.receipt import work
 from lab.evidence.receipt.breakdown import breakdown, stepped_at
 from lab.evidence.receipt.case import Case, name
-from lab.evidence.receipt.model import NOT_REVERTED, CheckResult, Evidence, Receipt
+from lab.evidence.receipt.model import NOT_REVERTED, Evidence
 from lab.evidence.receipt.questions import RESUMED, STATE, SURVIVED, WENT_ON, WHOLE, run_checks
 from lab.evidence.receipt.questions.resume import likely_reason
-from lab.host.quantities import plural
+from lab.host.quantities import plural, rounded
 from lab.topology import JOB_FINAL
 
+T = TypeVar("T", Timeline, Preemption | None, Steering | None)
 
-def judge(evidence: Evidence) -> Receipt:
+
+def judge(evidence: Evidence) -> ReceiptDocument:
     """Decide whether training recovered from the fault. Missing evidence never gives `recovered`.
 
     A question that could not be asked by design, as that for the lab where there is none, takes nothing from
@@ -51,45 +68,61 @@ def _other(case: Case) -> OtherRun:
     return OtherRun(case.run.name, None, f"not hit: {ended}{where}")
 
 
-def _receipt(case: Case) -> Receipt:
+def _receipt(case: Case) -> ReceiptDocument:
     checks, missing = run_checks(case), gaps(case)
     verdict, reason = _verdict(case, checks, missing)
     for check in checks:
         if check.skipped:
             reason += f"; {check.detail}" if check.name == STATE else f"; not asked: {check.name}"
-    return Receipt(
+    evidence, fault, run = case.evidence, case.fault, case.run
+    stages = breakdown(run, case.hit, case.new, fault.at) if run and case.hit and case.new else None
+    return ReceiptDocument(
         verdict=verdict,
         reason=reason,
-        fault=case.fault,
-        timeline=_timeline(case),
+        fault=FaultDocument(
+            kind=fault.kind,
+            target=fault.target,
+            effect=fault.traits.effect,
+            at=round(fault.at, 3),
+            done_at=rounded(fault.done_at),
+            reverted_at=rounded(fault.reverted_at),
+            parameters=fault.parameters,
+        ),
+        expected=ExpectedDocument(fault.expected.value, fault.expected.text),
+        timeline=_rounded(_timeline(case)),
         checkpoint=_proof(case),
         attempts=tuple(_attempt(case, a) for a in case.attempts),
+        world_size=tuple(
+            WorldSize(round(a.started_at, 3), len(a.nodes)) for a in case.attempts if a.started_at and a.nodes
+        ),
         lost_epochs=work.lost(case),
         lost_work=work.lost_work(case),
-        submission_id=case.evidence.submission_id,
-        job_status=case.evidence.job_status,
+        breakdown=stages and {stage: rounded(seconds) for stage, seconds in stages.items()},
+        job=JobDocument(evidence.submission_id, evidence.job_status, evidence.resubmitted_as or None),
+        preemption=_rounded(evidence.preemption),
+        health=_rounded(evidence.health),
+        survivors=None if case.survival is None else case.survival.document(),
         checks=checks,
-        run=case.run.name if case.run else None,
-        epoch_key=case.run.progress_key if case.run else None,
-        patches=case.run.patches if case.run else None,
-        problems=(*case.evidence.problems, *missing),
-        resubmitted_as=case.evidence.resubmitted_as,
-        preemption=case.evidence.preemption,
-        not_asked=case.evidence.not_asked,
-        survival=case.survival,
-        health=case.evidence.health,
-        breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
-        if case.run and case.hit and case.new
-        else None,
-        world_size=tuple((a.started_at, len(a.nodes)) for a in case.attempts if a.started_at and a.nodes),
+        not_asked={source.value: why for source, why in evidence.not_asked.items()},
+        run=run.name if run else None,
+        epoch_key=run.progress_key if run else None,
+        patches=run.patches if run else None,
+        problems=(*evidence.problems, *missing),
+        control=None,
     )
+
+
+def _rounded(item: T) -> T:
+    """Return a copy whose times, which are all its floats, are in milliseconds' precision."""
+    times = {name: round(at, 3) for name, at in vars(item).items() if isinstance(at, float)} if item else {}
+    return replace(item, **times) if item else item  # type: ignore[arg-type]
 
 
 MAY_BE_SKIPPED = (WHOLE, STATE)
 """Questions that take no verdict from the training where they could not be asked; the receipt says so."""
 
 
-def _verdict(case: Case, answers: tuple[CheckResult, ...], missing: tuple[str, ...]) -> tuple[Verdict, str]:
+def _verdict(case: Case, answers: tuple[CheckDocument, ...], missing: tuple[str, ...]) -> tuple[Verdict, str]:
     checks = tuple(check for check in answers if not (check.skipped and check.name in MAY_BE_SKIPPED))
     if restarted := _restarted(case):
         return Verdict.RESTARTED, restarted
@@ -133,7 +166,7 @@ def _restarted(case: Case) -> str:
     )
 
 
-def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
+def _good(case: Case, checks: tuple[CheckDocument, ...]) -> tuple[Verdict, str]:
     """Return the verdict where every check on the training has passed."""
     details = {c.name: c.detail for c in checks}
     ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
@@ -142,7 +175,7 @@ def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
     return Verdict.AS_EXPECTED, details.get(SURVIVED) or details.get(WENT_ON) or checks[0].detail
 
 
-def _went_well(case: Case, checks: tuple[CheckResult, ...]) -> str:
+def _went_well(case: Case, checks: tuple[CheckDocument, ...]) -> str:
     verdict, why = _good(case, checks)
     return f"{WENT_WELL[verdict]} ({why})"
 
@@ -194,8 +227,8 @@ def _attempt(case: Case, attempt: RunAttempt) -> AttemptDocument:
         nodes=tuple(case.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes)),
         first_epoch=attempt.first.progress if attempt.first else None,
         last_epoch=attempt.furthest,
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
+        started_at=rounded(attempt.started_at),
+        ended_at=rounded(attempt.ended_at),
         began_with=began(case.run, attempt),
     )
 

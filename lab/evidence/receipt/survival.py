@@ -31,7 +31,7 @@ class Survivor:
     longest_gap: float | None
     """The longest time between two of its steps; None where it took none after the fault."""
     steps_alone: int
-    """RecordedSteps that it took without the lost ranks."""
+    """Steps that it took without the lost ranks."""
     usual_gap: float | None = None
     """The usual time between two of its steps before the fault; None where it took fewer than two."""
 
@@ -148,7 +148,7 @@ class Survival:
             b - a for a, b in pairwise(at for at, _, _ in self.steps.of(rank, process) if at <= self.at)
         ]
         usual = median(before) if before else None
-        return Survivor(rank, gap.seconds if gap and taken else None, alone, usual)
+        return Survivor(rank, gap[1] - gap[0] if gap and taken else None, alone, usual)
 
     def process(self, rank: int) -> Process | None:
         """Return the process of a rank that took the last step before the fault."""
@@ -188,9 +188,9 @@ class Survival:
             return None
         since = max(healing.step for healing in self.healings)
         by_step: dict[int, dict[int, str]] = {}
-        for state in self.steps.states:
-            if state.step > since and state.at >= self.at:
-                by_step.setdefault(state.step, {})[state.rank] = state.sha256
+        for at, rank, step, sha256 in self.steps.states:
+            if step > since and at >= self.at:
+                by_step.setdefault(step, {})[rank] = sha256
         shared = [step for step, by_rank in by_step.items() if by_rank.keys() >= self.nodes.keys()]
         return (max(shared), by_step[max(shared)]) if shared else None
 

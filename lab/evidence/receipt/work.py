@@ -53,15 +53,9 @@ def unseen(case: Case) -> Number | None:
     hit = case.hit
     if case.run is None or hit is None or case.survival:
         return 0
-    reports = _unseen_reports(case, hit)
-    return None if reports is None else _in_unit(case, reports)
-
-
-def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
-    """Return what `unseen` tells as a number of reports."""
     waits = any(report.handed and report.checkpoint is None for report in hit.reports)  # for its upload
     if hit.taken_up is not None and not waits:  # the last one of a rank that lacks some may not have been
-        return 1 if len(hit.reports) < hit.taken_up else 0
+        return _in_unit(case, 1 if len(hit.reports) < hit.taken_up else 0)
     paced = [hit] if _keeps_pace(case, hit) else case.attempts
     signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in paced]
     times = [[at for at in mine if at is not None] for mine in signs]
@@ -71,7 +65,7 @@ def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
     reports = max(0, int(silence / min(gaps, default=inf)))
     if len(hit.reports) < PACE_REPORTS and silence > 0 and (reports or not gaps):
         return None
-    return reports
+    return _in_unit(case, reports)
 
 
 def _keeps_pace(case: Case, hit: RunAttempt) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.api.chaos import ChaosDocument, ChaosJob, ChaosStep, CheckpointCounts, FaultCounts
-from lab.api.receipt import ControlDocument
+from lab.api.receipt import ControlDocument, ReceiptDocument
 from lab.evidence.ledger import Number
-from lab.evidence.receipt import FaultRecord, Receipt
+from lab.evidence.receipt import FaultRecord
 from lab.flows.chaos.plan import Plan, Step
 from lab.host.quantities import plural, rounded
 
@@ -18,7 +18,7 @@ class StepResult:
 
     step: Step
     target: str
-    receipt: Receipt | None = None
+    receipt: ReceiptDocument | None = None
     skipped: str = ""
     downtime: float | None = None
     """Seconds from the fault to the next report of progress; None where none came."""
@@ -55,7 +55,7 @@ class ChaosResult:
     @property
     def survived(self) -> int:
         """Number of faults with the outcome that they should have."""
-        return sum(step.receipt.survived for step in self.injected if step.receipt)
+        return sum(step.receipt.verdict.good for step in self.injected if step.receipt)
 
     @property
     def downtime(self) -> float:
@@ -81,7 +81,7 @@ class ChaosResult:
     def failure(self) -> str:
         """The first reason why it is not good; empty if it is."""
         for step in self.injected:
-            if step.receipt and not step.receipt.survived:
+            if step.receipt and not step.receipt.verdict.good:
                 verdict = step.receipt.verdict.value
                 return f"{step.step.kind} on {step.target}: {verdict}: {step.receipt.reason}"
         if self.status != "SUCCEEDED":
@@ -121,7 +121,7 @@ class ChaosResult:
                     parameters=dict(step.step.parameters),
                     downtime=rounded(step.downtime),
                     skipped=step.skipped or None,
-                    receipt=step.receipt.document() if step.receipt else None,
+                    receipt=step.receipt,
                 )
                 for step in self.steps
             ),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from lab.api.receipt import ReceiptDocument
 from lab.errors import StoreError
 from lab.evidence.ledger import Files, History, Run
-from lab.evidence.receipt import Receipt, judge
+from lab.evidence.receipt import judge
 from lab.flows.chaos.result import StepResult
 from lab.flows.recovery import Watch, gather, keep
 
@@ -42,7 +43,7 @@ def judge_steps(
     return steps
 
 
-def downtime(run: Run | None, receipt: Receipt) -> float | None:
+def downtime(run: Run | None, receipt: ReceiptDocument) -> float | None:
     """Seconds from the fault to the next report of rank 0: the new attempt's, where there had to be one.
 
     None where no report came.

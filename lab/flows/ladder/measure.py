@@ -9,7 +9,7 @@ from math import inf
 from lab.api.ladder import Figures
 from lab.api.ledger import CheckpointSaved, Reported
 from lab.errors import JobError
-from lab.evidence.ledger import Event, Gap, History, RecordedSteps, RunAttempt, number, of_kind, steps_of
+from lab.evidence.ledger import Event, History, RecordedSteps, RunAttempt, number, of_kind, steps_of
 from lab.evidence.receipt import FaultRecord
 from lab.flows.report.model import StepRow
 from lab.host.quantities import rounded
@@ -47,7 +47,7 @@ def measure(events: Sequence[Event], fault: FaultRecord) -> Measured:
     at = max((_last_together(steps, rank, fault.at, len(nodes)) for rank in kept), default=fault.at)
     back = _back_at(steps, lost, at, len(nodes))
     gaps = {rank: steps.longest_gap(rank, None, at, inf if back is None else back) for rank in kept}
-    known = [gap.seconds for gap in gaps.values() if gap is not None]
+    known = [gap[1] - gap[0] for gap in gaps.values() if gap is not None]
     failures = [t for attempt in runs[-1].attempts for t in attempt.failures if t >= fault.at]
     return Measured(
         detected=max(0.0, min(failures) - at) if failures else None,
@@ -128,7 +128,12 @@ def _sent(events: Iterable[Event]) -> int:
 
 
 def _row(
-    steps: RecordedSteps, rank: int, at: float, ranks: int, gap: Gap | None, partners: Sequence[int]
+    steps: RecordedSteps,
+    rank: int,
+    at: float,
+    ranks: int,
+    gap: tuple[float, float] | None,
+    partners: Sequence[int],
 ) -> StepRow:
     """Return the steps of a rank; of a lost one also those that it did not live to record.
 
@@ -147,7 +152,7 @@ def _row(
         rank,
         tuple(t for t, together in near if together == ranks),
         tuple(t for t, together in near if together < ranks),
-        None if gap is None else (gap.began - at, gap.ended - at),
+        None if gap is None else (gap[0] - at, gap[1] - at),
     )
 
 

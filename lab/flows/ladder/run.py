@@ -237,7 +237,8 @@ def _attempt(lab: Lab, rung: Rung, run: int, fault: str, on_moment: OnMoment, cl
         try:
             target = wait_for_last_rank(lab, job, clock)
             request = FaultRequest(target, fault, job)
-            receipt = inject(lab, request, on_moment, clock=clock).receipt
+            outcome = inject(lab, request, on_moment, clock=clock)
+            receipt = outcome.receipt
         finally:
             with contextlib.suppress(LabError):
                 if not lab.jobs.get(job).final:
@@ -246,8 +247,8 @@ def _attempt(lab: Lab, rung: Rung, run: int, fault: str, on_moment: OnMoment, cl
             raise JobError(f"job {job}: there is no receipt")
         made = replace(made, verdict=receipt.verdict.value)
         lab.history(job)
-        made = replace(made, measured=measure(lab.ledger(job).events, receipt.fault))
-        return made if receipt.survived else replace(made, reason=receipt.reason)
+        made = replace(made, measured=measure(lab.ledger(job).events, outcome.fault))
+        return made if receipt.verdict.good else replace(made, reason=receipt.reason)
     except (UnsupportedError, SetupError) as error:
         return replace(made, reason=error.message, impossible=True)
     except LabError as error:

@@ -103,7 +103,7 @@ def inject(
     for number, problem in enumerate(filter(None, problems)):
         injection.timeline.emit(f"problem {number}", None, problem)
     injection.check_bug()
-    return Outcome(receipt.fault, receipt, evidence)
+    return Outcome(evidence.fault, receipt, evidence)
 
 
 def inject_and_repeat(

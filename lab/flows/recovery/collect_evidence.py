@@ -6,9 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lab.api.base import plain
+from lab.api.receipt import ReceiptDocument
 from lab.errors import LabError
 from lab.evidence.ledger import CommittedCheckpoint, Files, History
-from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, Receipt, Steering
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, Steering
 from lab.evidence.receipt.model import Source
 from lab.flows.recovery.resubmit import joined
 from lab.flows.recovery.usage_samples import Samples
@@ -21,9 +23,9 @@ MOST_EARLIER = 50
 """Jobs whose ledgers are looked through for a checkpoint that an earlier one has made, the newest first."""
 
 
-def receipt_name(record: FaultRecord, job: str) -> str:
-    """The receipt's name in the store, without ending."""
-    return f"{RECEIPTS_PREFIX}/{job}-{int(record.at)}"
+def receipt_name(receipt: ReceiptDocument) -> str:
+    """The receipt's name in the store."""
+    return f"{RECEIPTS_PREFIX}/{receipt.job.submission_id}-{int(receipt.fault.at)}.json"
 
 
 def gather(
@@ -105,20 +107,19 @@ def _earlier(lab: Lab, history: History, problems: list[str]) -> tuple[Committed
     return tuple(checkpoints)
 
 
-def keep(store: Store, receipt: Receipt) -> str:
+def keep(store: Store, receipt: ReceiptDocument) -> str:
     """Keep a receipt in the object store; returns why it could not be kept, or nothing."""
-    name = f"{receipt_name(receipt.fault, receipt.submission_id)}.json"
     try:
-        store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
+        store.put(receipt_name(receipt), json.dumps(plain(receipt), indent=1).encode())
     except LabError as error:
         return f"the receipt could not be kept in the object store: {error.message}"
     return ""
 
 
-def keep_samples(store: Store, receipt: Receipt, samples: Samples) -> str:
+def keep_samples(store: Store, receipt: ReceiptDocument, samples: Samples) -> str:
     """Keep the samples of resource use beside the receipt; returns why they could not be kept, or nothing."""
     try:
-        samples.keep(store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
+        samples.keep(store, receipt_name(receipt))
     except LabError as error:
         return f"what services used could not be kept in the object store: {error.message}"
     return ""

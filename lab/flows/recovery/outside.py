@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lab.api.receipt import ReceiptDocument
 from lab.cluster.checkpoints import JobLedger, stored_manifest
 from lab.cluster.from_ledger import LedgerJobs, LedgerNodes
 from lab.errors import RefusedError, UsageError
 from lab.evidence.ledger import Files, History
-from lab.evidence.receipt import FaultRecord, Receipt, judge
+from lab.evidence.receipt import FaultRecord, judge
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.faults import find_fault
 from lab.faults.records import LoggedFault
@@ -77,7 +78,9 @@ def _key(environ: Mapping[str, str], home: Path) -> Credentials:
     raise UsageError("no key of the object store", f"give it by {HOW}")
 
 
-def judge_from_ledger(store: Store, place: str, submission_id: str, *, clock: Clock = WALL) -> Receipt:
+def judge_from_ledger(
+    store: Store, place: str, submission_id: str, *, clock: Clock = WALL
+) -> ReceiptDocument:
     """The receipt of a job's newest fault on record; without one, of the last failure that its ledger tells.
 
     What only a lab could answer is not asked, and the receipt says so. Nothing is written. `place` names the

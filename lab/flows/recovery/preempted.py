@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lab.api.queue import Attempt, Description, JobEvent, QueueEvent
+from lab.api.receipt import ReceiptDocument
 from lab.cluster.queues import OVER
 from lab.errors import LabError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import Files, History
-from lab.evidence.receipt import Evidence, Preemption, Receipt, Steering, judge
+from lab.evidence.receipt import Evidence, Preemption, Steering, judge
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import FaultRecord
 from lab.faults import find_fault
@@ -52,7 +53,7 @@ def preempted(
 
 def receipts(
     lab: Lab, job: str, on_moment: OnMoment, *, control: bool = False, clock: Clock = WALL
-) -> tuple[Receipt, ...]:
+) -> tuple[ReceiptDocument, ...]:
     """Judge every preemption of a queued job that has ended, the oldest first, and keep the receipts.
 
     `job` is its workload, its name or the id of an attempt. With `control` it is repeated undisturbed and
@@ -152,7 +153,7 @@ def named(lab: Lab, at: float, preemption: Preemption) -> Preemption:
     return replace(
         preemption,
         by=rival.workload,
-        by_queue=rival.cluster_queue,
+        by_queue=rival.cluster_queue or None,
         by_admitted_at=next(admitted, None),
     )
 
@@ -167,8 +168,8 @@ def of_events(events: Sequence[JobEvent]) -> Iterator[tuple[float, Preemption]]:
         yield (
             event.at,
             Preemption(
-                by=uid.group(1) if uid else "",
-                by_queue="",
+                by=uid.group(1) if uid else None,
+                by_queue=None,
                 queue=event.cluster_queue,
                 reason=event.reason,
                 message=event.message,
@@ -222,7 +223,7 @@ def steering_of(
         noticed_at=first.at,
         avoided_at=None if shut is None else shut.at,
         until=None if opened is None else opened.at,
-        reset="" if reset is None else reset.reset,
+        reset=None if reset is None else reset.reset,
         reset_at=None if reset is None else reset.ended_at,
         charged=reset is not None and reset.charged,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lab.evidence.receipt import Evidence, FaultRecord, Receipt
+from lab.api.receipt import ReceiptDocument
+from lab.evidence.receipt import Evidence, FaultRecord
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Outcome:
     """The fault as it was; where the recovery was waited for, its receipt, and the evidence of that."""
 
     fault: FaultRecord
-    receipt: Receipt | None
+    receipt: ReceiptDocument | None
     evidence: Evidence | None = field(default=None, repr=False)
 
 

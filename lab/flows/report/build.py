@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from lab.api.receipt import AttemptDocument, ReceiptDocument, SurvivorsDocument
-from lab.evidence.labels import moment_label
 from lab.evidence.ledger import Number, RecordedSteps, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.faults.records import LoggedFault
+from lab.flows.labels import moment_label
 from lab.flows.recovery.lost import lost_without_fault
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import labels

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.evidence import labels as evidence
-from lab.evidence.labels import Headline
+from lab.flows import labels as recovery
+from lab.flows.labels import Headline
 
 HEADLINES: Mapping[str, Headline] = {
-    **evidence.HEADLINES,
+    **recovery.HEADLINES,
     "undisturbed": Headline(
         "plain", "▶", "Training without a fault", "No fault is on record for this job."
     ),

@@ -15,8 +15,14 @@ from benchmarks.measure import say
 from benchmarks.recovery import CASES, OURS, Case, Recovery, possible, stage_table, stages
 from lab.errors import ServiceError
 from lab.evidence.receipt.breakdown import Breakdown
+from lab.flows.report.labels import PARTS
 
-GOOD = Breakdown(1.0, 0.1, 0.0, 0.4, 0.5, 1.0, 0.4, 1.6)
+
+def breakdown(*seconds: float | None) -> Breakdown:
+    return dict(zip(PARTS, seconds, strict=True))
+
+
+GOOD = breakdown(1.0, 0.1, 0.0, 0.4, 0.5, 1.0, 0.4, 1.6)
 KILL, STOP, PAUSE = (Case(name, name) for name in ("kill", "stop", "pause"))
 EARLY = Case("kill early", "kill", early=True)
 
@@ -113,12 +119,24 @@ def test_an_early_fault_comes_to_a_job_of_its_own(monkeypatch: pytest.MonkeyPatc
     assert lab.ended == {"job-1"}
 
 
-def breakdown(detect: float | None, report: float) -> Breakdown:
-    return Breakdown(detect, 1.0, None, None, 2.0, None, None, report)
+def test_the_step_comes_before_the_report_and_an_unknown_one_has_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unknown = breakdown(1.0, 0.25, 0.5, 2.0, 4.0, 0.5, None, 1.0)
+    results = measured(monkeypatch, FakeLab(GOOD, unknown), KILL, STOP)
+    assert {figure: results.of(OURS, figure)[0] for figure in results.figures} == {
+        "kill: fault to first new step": pytest.approx(3.4),
+        "kill: fault to first new epoch": pytest.approx(5.0),
+        "stop: fault to first new epoch": pytest.approx(9.25),
+    }
+
+
+def recovery_of(detect: float | None, report: float) -> Breakdown:
+    return breakdown(detect, 1.0, None, None, 2.0, None, None, report)
 
 
 def test_stages_are_medians_of_the_recoveries_that_know_them() -> None:
-    assert stages([breakdown(1.0, 4.0), breakdown(None, 6.0), breakdown(3.0, 9.0)]) == {
+    assert stages([recovery_of(1.0, 4.0), recovery_of(None, 6.0), recovery_of(3.0, 9.0)]) == {
         "detect": 2.0,
         "decide": 1.0,
         "import": 2.0,

@@ -12,14 +12,23 @@ from unittest.mock import create_autospec
 import pytest
 from click.testing import CliRunner, Result
 
-from lab.api.receipt import AttemptDocument, CheckpointProof, Timeline
+from lab.api.receipt import (
+    AttemptDocument,
+    CheckDocument,
+    CheckpointProof,
+    ExpectedDocument,
+    FaultDocument,
+    JobDocument,
+    ReceiptDocument,
+    Timeline,
+)
 from lab.cli.context import App
 from lab.cli.main import cli
 from lab.cluster.job_logs import lines_of
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
-from lab.evidence.receipt import FaultRecord, Receipt, Verdict
-from lab.evidence.receipt.model import CheckResult
+from lab.evidence.receipt import FaultRecord, Verdict
+from lab.evidence.receipt.expected import Expected
 from lab.faults import Traits
 from lab.flows.recovery import Moment
 from lab.lab import Lab
@@ -32,15 +41,24 @@ PLAN = GpuPlan(Vendor.NONE, (), "no GPU here")
 """The GPUs of every lab that is started."""
 
 
-def receipt(verdict: str = "recovered", *, failing: str = "") -> Receipt:
+FAULT = FaultRecord("kill", "ray-worker-0", "aa", AT, AT + 4.25, traits=Traits("was killed", ends_node=True))
+
+
+def receipt(verdict: str = "recovered", *, failing: str = "") -> ReceiptDocument:
     """A receipt of a kill; the check called `failing` has not passed."""
     sha = "3f" * 32
-    return Receipt(
+    return ReceiptDocument(
         verdict=Verdict(verdict),
         reason="every check passed" if verdict == "recovered" else "it never called get_checkpoint",
-        fault=FaultRecord(
-            "kill", "ray-worker-0", "aa", AT, AT + 4.25, traits=Traits("was killed", ends_node=True)
+        fault=FaultDocument(
+            kind="kill",
+            target="ray-worker-0",
+            effect="was killed",
+            at=AT,
+            reverted_at=AT + 4.25,
+            parameters={},
         ),
+        expected=ExpectedDocument(Expected.NODE_LOST.value, Expected.NODE_LOST.text),
         timeline=Timeline(0.9, 1.0, 2.6, 3.4, 3.6, 4.1, None),
         checkpoint=CheckpointProof("s3://ray/job-1/checkpoint_000004", 5, sha, sha),
         attempts=(
@@ -48,9 +66,11 @@ def receipt(verdict: str = "recovered", *, failing: str = "") -> Receipt:
             AttemptDocument(2, ("ray-worker-1",), 6, 20, AT + 2.6, AT + 31.6),
         ),
         lost_epochs=1,
-        submission_id="job-1",
-        job_status="SUCCEEDED",
-        checks=tuple(CheckResult(name, name != failing, f"detail of {name}") for name in CHECKS),
+        job=JobDocument("job-1", "SUCCEEDED", None),
+        world_size=(),
+        breakdown=None,
+        control=None,
+        checks=tuple(CheckDocument(name, name != failing, f"detail of {name}") for name in CHECKS),
         run="run-1",
         epoch_key="epoch",
         problems=(),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.api.base import plain
 from lab.errors import INTERRUPTED, JobError, LabError, RefusedError, SetupError, WaitTimeoutError
 from lab.evidence.ledger import History
 from lab.evidence.receipt import Comparison, compare_curves
@@ -72,7 +73,7 @@ def test_demo_asks_for_what_was_typed(labctl: Labctl, demo: Any) -> None:
 @pytest.mark.usefixtures("demo")
 def test_demo_as_json_ends_with_the_receipt(labctl: Labctl) -> None:
     first, last = labctl.ok("demo", "--json").splitlines()
-    assert json.loads(last) == receipt().to_json()
+    assert json.loads(last) == plain(receipt())
     assert json.loads(first) == {
         "demo": {
             "seconds": {"up": 9.25, "train and recover": 60.0},

@@ -10,31 +10,30 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from lab.api.receipt import Timeline
+from lab.api.receipt import ExpectedDocument, ReceiptDocument, Timeline, WorldSize
 from lab.cli import output
 from lab.cli.live import ORDER, Story
 from lab.cli.output import Output, coloured
 from lab.cli.receipt_panel import panel
-from lab.evidence.receipt import Receipt
-from lab.evidence.receipt.breakdown import Breakdown
 from lab.evidence.receipt.expected import Expected
 from lab.flows.recovery import Moment, Outcome
 from tests.fakes import FakeClock
-from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
+from tests.unit.cli.fakes import FAULT, MOMENTS, Labctl, receipt
 from tests.unit.data.stories import CHECKS
 
 
-def drawn(shown: Receipt, *, unicode: bool = True) -> str:
+def drawn(shown: ReceiptDocument, *, unicode: bool = True) -> str:
     """The panel as plain text."""
     stream = io.StringIO()
-    Console(file=stream, width=200, force_terminal=False).print(panel(shown.document(), unicode=unicode))
+    Console(file=stream, width=200, force_terminal=False).print(panel(shown, unicode=unicode))
     return stream.getvalue()
 
 
 @pytest.mark.parametrize("verdict", ["recovered", "as-expected", "failed", "not-verified"])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_the_panel_is_eighty_columns_wide(verdict: str, unicode: bool) -> None:
-    long = replace(receipt(verdict), reason="because " * 40, submission_id="job-" + "x" * 90)
+    long = replace(receipt(verdict), reason="because " * 40)
+    long = replace(long, job=replace(long.job, submission_id="job-" + "x" * 90))
     assert {len(line) for line in drawn(long, unicode=unicode).splitlines()} == {80}
 
 
@@ -205,7 +204,7 @@ def test_a_stream_that_cannot_show_it_gets_ascii(labctl: Labctl, monkeypatch: py
     monkeypatch.setattr(output, "encodable", lambda text, stream=None: text.isascii())
     monkeypatch.setattr("lab.cli.receipt_panel.encodable", lambda text, stream=None: text.isascii())
     result = receipt()
-    labctl.stub("lab.flows.recovery.inject", Outcome(result.fault, result))
+    labctl.stub("lab.flows.recovery.inject", Outcome(FAULT, result))
     labctl.jobs.text = "épöch ✓\n"
     assert labctl.ok("fault-inject", "ray-worker-0").isascii()
     assert json_is_ascii(labctl)
@@ -222,10 +221,10 @@ def test_a_receipt_says_what_was_expected_where_the_seconds_went_and_how_many_ra
     shown = drawn(
         replace(
             judged,
-            fault=replace(judged.fault, expected=Expected.STORE_AWAY),
-            breakdown=Breakdown(0.72, 0.1, None, None, None, None, 0.4, 1.0),
-            world_size=tuple((1.0, ranks) for ranks in (2, 1, 1, 2)),
-            resubmitted_as="job-2",
+            expected=ExpectedDocument(Expected.STORE_AWAY.value, Expected.STORE_AWAY.text),
+            breakdown={"detect": 0.72, "decide": 0.1, "place": None, "first_step": 0.4, "report": 1.0},
+            world_size=tuple(WorldSize(1.0, ranks) for ranks in (2, 1, 1, 2)),
+            job=replace(judged.job, resubmitted_as="job-2"),
         )
     )
     assert "AS EXPECTED" in shown

@@ -8,15 +8,16 @@ from unittest.mock import ANY, call
 
 import pytest
 
+from lab.api.base import plain
+from lab.api.receipt import ReceiptDocument
 from lab.errors import INTERRUPTED, NotFoundError, RefusedError, WaitTimeoutError
-from lab.evidence.receipt import Receipt
 from lab.faults import FAULTS
 from lab.flows.recovery import FaultRequest, OnMoment, Outcome
 from lab.flows.recovery.heal import Healed
 from lab.lab import Lab
 from lab.runtime.active_faults import ActiveFault, LeftUndone
 from lab.topology import Progress, State
-from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
+from tests.unit.cli.fakes import FAULT, MOMENTS, Labctl, receipt
 from tests.unit.fakes import AT
 
 VERDICTS = [
@@ -35,13 +36,13 @@ def injected(labctl: Labctl) -> Any:
     return ends_with(labctl, receipt())
 
 
-def ends_with(labctl: Labctl, given: Receipt) -> Any:
+def ends_with(labctl: Labctl, given: ReceiptDocument) -> Any:
     """Let every fault end with this receipt."""
 
     def inject(lab: Lab, request: FaultRequest, on_moment: OnMoment, *, wait: bool) -> Outcome:
         for moment in MOMENTS:
             on_moment(moment)
-        return Outcome(given.fault, given if wait else None)
+        return Outcome(FAULT, given if wait else None)
 
     return labctl.stub("lab.flows.recovery.inject", inject)
 
@@ -82,7 +83,7 @@ def test_a_fault_is_asked_for_as_typed(labctl: Labctl, injected: Any) -> None:
 
 
 def test_with_a_control_run_it_is_repeated(labctl: Labctl) -> None:
-    outcome = Outcome(receipt().fault, receipt())
+    outcome = Outcome(FAULT, receipt())
     repeated = labctl.stub("lab.flows.recovery.inject_and_repeat", outcome)
     labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
     request = FaultRequest("", "s3-slow", parameters={"delay": 0.25})
@@ -113,7 +114,7 @@ def test_only_what_should_happen_is_success(labctl: Labctl, verdict: str, code: 
 @pytest.mark.parametrize(("verdict", "code"), VERDICTS)
 def test_the_json_document_is_the_receipt_itself(labctl: Labctl, verdict: str, code: int) -> None:
     ends_with(labctl, receipt(verdict))
-    assert labctl.json("fault-inject", "ray-worker-0", code=code) == receipt(verdict).to_json()
+    assert labctl.json("fault-inject", "ray-worker-0", code=code) == plain(receipt(verdict))
 
 
 @pytest.mark.parametrize(

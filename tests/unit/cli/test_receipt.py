@@ -6,11 +6,13 @@ import dataclasses
 
 import pytest
 
+from lab.api.base import plain
+from lab.api.receipt import CheckDocument
 from lab.errors import RefusedError
-from lab.evidence.receipt.model import CheckResult, Source
+from lab.evidence.receipt.model import Source
 from lab.flows.recovery import Outcome
 from lab.flows.recovery.heal import Healed
-from tests.unit.cli.fakes import Labctl, receipt
+from tests.unit.cli.fakes import FAULT, Labctl, receipt
 
 JUDGE = "lab.flows.recovery.outside.judge_from_ledger"
 PLACE = ("--storage", "s3://ray", "--endpoint", "http://127.0.0.1:9000")
@@ -25,15 +27,15 @@ def key(labctl: Labctl) -> None:
 @pytest.mark.parametrize(("verdict", "code"), [("recovered", 0), ("failed", 10), ("not-verified", 10)])
 def test_a_receipt_is_shown_and_its_verdict_is_the_exit_code(labctl: Labctl, verdict: str, code: int) -> None:
     given = receipt(verdict)
-    skipped = CheckResult("lab whole again", False, "there is no lab here", known=False, skipped=True)
+    skipped = CheckDocument("lab whole again", False, "there is no lab here", known=False, skipped=True)
     given = dataclasses.replace(
-        given, checks=(*given.checks[:-1], skipped), not_asked={Source.SERVICES: "there is no lab here"}
+        given, checks=(*given.checks[:-1], skipped), not_asked={Source.SERVICES.value: "there is no lab here"}
     )
     labctl.stub(JUDGE, given)
     result = labctl("receipt", "job-1", *PLACE)
     assert result.exit_code == code
     assert "there is no lab here" in result.stdout
-    assert labctl.json("receipt", "job-1", *PLACE, code=code) == given.to_json()
+    assert labctl.json("receipt", "job-1", *PLACE, code=code) == plain(given)
     assert labctl.opened == [], "no lab is needed"
 
 
@@ -74,7 +76,7 @@ def test_options_of_clusters_go_together(labctl: Labctl, argv: tuple[str, ...], 
 
 def test_a_fault_on_a_cluster_has_its_lab_from_the_options(labctl: Labctl) -> None:
     given = receipt()
-    inject = labctl.stub("lab.flows.recovery.inject", Outcome(given.fault, given))
+    inject = labctl.stub("lab.flows.recovery.inject", Outcome(FAULT, given))
     labctl.ok(*KUBERNETES, "--context", "school", "--namespace", "ann", *PLACE)
     (lab, request, *_), _ = inject.call_args
     assert (lab.view.kind, lab.name, request.target) == ("kubernetes", "school/ann", "w-0")

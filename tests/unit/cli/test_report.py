@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.api.base import plain
 from lab.host import environment
 from tests.unit.cli.fakes import Labctl, receipt
 
@@ -19,7 +20,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(environment, "ensure", lambda group, say: asked.append(group))
     asked.clear()
-    (tmp_path / "receipt.json").write_text(json.dumps(receipt().to_json()))
+    (tmp_path / "receipt.json").write_text(json.dumps(plain(receipt())))
     return tmp_path
 
 

@@ -61,7 +61,7 @@ def test_the_example_of_the_guide_is_injected_and_judged(drop: Drop) -> None:
     assert receipt is not None
     assert receipt.verdict is Verdict.RECOVERED, receipt
     assert receipt.checks[1].detail.startswith(f"{W0} was evicted in attempt 1, after 3 checkpoints")
-    document = receipt.document().fault
+    document = receipt.fault
     assert (document.kind, document.parameters) == (NAME, {"grace": 1.0})
     assert effect_of(document) == "was evicted"
     assert ("stop", W0) in world.runtime.calls("stop")

@@ -74,7 +74,7 @@ def test_the_demo_recovers_and_ends_as_if_undisturbed(
     assert result.control is not None
     assert result.control.comparison.weights == "equal"
     assert result.receipt.fault.target == W0
-    assert [t.job for t in submitted] == [result.receipt.submission_id, result.control.submission_id]
+    assert [t.job for t in submitted] == [result.receipt.job.submission_id, result.control.submission_id]
     assert [t.attempt for t in submitted] == [2, 1]
     assert set(result.seconds) == {"up", "train and recover", "control run"}
     assert world.moment_keys()[:4] == ["submitted", "waiting", "placed", "waiting"]

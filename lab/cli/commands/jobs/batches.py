@@ -13,7 +13,7 @@ from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.output import PANEL_WIDTH, Output, encodable
 from lab.cli.receipt_panel import COLOURS
 from lab.errors import VerdictError
-from lab.evidence.labels import HEADLINES
+from lab.flows.labels import HEADLINES
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from lab.api.base import plain
 from lab.api.queue import Description, Listing, QueueEvent, Row
 from lab.api.quotas import ClusterQueueView, CohortView, LocalQueueView
 from lab.cli import format, queue_words, receipt_panel, render, values
@@ -263,9 +264,9 @@ def receipt(app: App, name: str, control: bool) -> None:
     lab = app.open()
     with Story(app.out) as story:
         judged = receipts(lab, name, story.moment, control=control)
-    shown = app.out.as_json({"receipts": [made.to_json() for made in judged]})
+    shown = app.out.as_json({"receipts": [plain(made) for made in judged]})
     for made in () if shown else judged:
-        receipt_panel.show(app.out, made.document())
+        receipt_panel.show(app.out, made)
     for made in judged:
         judge(app, made)
 

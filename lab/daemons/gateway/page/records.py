@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lab.api.receipt import ReceiptDocument, Verdict
 from lab.daemons.gateway.page.model import Cell, Look, Table, seconds, span
 from lab.errors import LabError
-from lab.evidence.labels import moment_label
+from lab.flows.labels import moment_label
 from lab.people.policy import Action, Role
 from lab.people.progress import CLAIMED, FAILED, PASSED, Progress
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from lab.api.receipt import CheckDocument
 from lab.evidence.receipt.case import SKIPPED, Answer, Case
 from lab.evidence.receipt.expected import Expected
-from lab.evidence.receipt.model import CheckResult
 from lab.evidence.receipt.questions import (
     ending,
     health,
@@ -34,11 +34,11 @@ Questions = Mapping[str, Callable[[Case], Answer]]
 """Name -> question."""
 
 
-def run_checks(case: Case) -> tuple[CheckResult, ...]:
+def run_checks(case: Case) -> tuple[CheckDocument, ...]:
     """Answer all questions of the fault's outcome, in order."""
     answers = ((name, question(case)) for name, question in questions_of(case).items())
     return tuple(
-        CheckResult(name, yes is True, detail, known=isinstance(yes, bool), skipped=yes is SKIPPED)
+        CheckDocument(name, yes is True, detail, known=isinstance(yes, bool), skipped=yes is SKIPPED)
         for name, (yes, detail) in answers
     )
 

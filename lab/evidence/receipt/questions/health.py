@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lab.evidence.receipt.case import NO_TAKEOVER, Answer, Case
-from lab.evidence.receipt.questions.hit import hit_attempt
-from lab.host.quantities import plural
+from lab.evidence.receipt.questions.hit import hit_attempt, place_of
 
 UNKNOWN = "no health check has reported it"
 
@@ -17,12 +16,8 @@ def noticed(case: Case) -> Answer:
         return None, why
     if notice is None:
         return None, UNKNOWN
-    newest = case.before_fault[-1]
-    return True, (
-        f"noticed after {notice.noticed_at - case.fault.at:.1f} s: {notice.message}; "
-        f"in attempt {hit.number}, after "
-        f"{plural(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
-    )
+    after = notice.noticed_at - case.fault.at
+    return True, f"noticed after {after:.1f} s: {notice.message}; {place_of(case, hit)}"
 
 
 def avoided(case: Case) -> Answer:

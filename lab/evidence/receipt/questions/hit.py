@@ -25,7 +25,8 @@ def node_fault(case: Case) -> Answer:
         return None, why
     dead = node is not None and node.alive is False
     unasked = case.unasked(Source.NODES)
-    if unasked and fault.traits.ends_node and (again := _ran_again(case)):
+    again = next((a.number for a in case.after if case.fault.node_id in a.nodes.values()), None)
+    if unasked and fault.traits.ends_node and again is not None:
         return None, f"attempt {again} ran on the node of {fault.target} that was to be lost"
     if fault.traits.ends_node and not dead and not unasked:
         return None, f"Ray lists the node of {fault.target} " + ("as alive" if node else "nowhere")
@@ -38,19 +39,12 @@ def node_fault(case: Case) -> Answer:
         return None, f"Ray noticed no failure of attempt {hit.number}"
     if not dead and (other := _of_another_failure(case, hit)):
         return None, other
-    newest = case.before_fault[-1]
-    detail = f"{fault.target} {fault.traits.effect} in attempt {hit.number}"
-    detail += f", after {plural(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
+    detail = f"{fault.target} {fault.traits.effect} {place_of(case, hit)}"
     if dead and node and node.ended_at is not None:
         detail += f"; Ray declared its node dead after {node.ended_at - fault.at:.1f} s"
     elif unasked and hit.failure_detected_at is not None:
         detail += f"; Ray Train acted on it after {hit.failure_detected_at - fault.at:.1f} s"
     return True, detail
-
-
-def _ran_again(case: Case) -> int:
-    """Return the first later attempt on the node of the fault; 0 for none."""
-    return next((a.number for a in case.after if case.fault.node_id in a.nodes.values()), 0)
 
 
 def rank_fault(case: Case) -> Answer:
@@ -134,6 +128,12 @@ def hit_attempt(case: Case) -> tuple[RunAttempt | None, str]:
     if not case.before_fault:
         return None, "no checkpoint had been committed before the fault"
     return case.hit, ""
+
+
+def place_of(case: Case, hit: RunAttempt) -> str:
+    """Return where in the run a fault came, such as `in attempt 1, after 2 checkpoints (...)`."""
+    saved = plural(len(case.before_fault), "checkpoint")
+    return f"in attempt {hit.number}, after {saved} (the newest of {case.place(case.before_fault[-1])})"
 
 
 def _of_another_failure(case: Case, hit: RunAttempt) -> str:

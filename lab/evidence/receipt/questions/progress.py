@@ -65,18 +65,10 @@ def little_lost(case: Case) -> Answer:
 
 def _began_right(case: Case, attempt: RunAttempt) -> Answer:
     """Answer for rank 0, unless another rank that says how far it is began elsewhere."""
-    answers = [
-        _rank_began_right(case, attempt, rank)
-        for rank in (sorted(attempt.by_rank) if case.restarted is None else _restarted_first(case, attempt))
-        if attempt.first_of(rank) is not None
-    ]
-    return worst(answers) if answers else _rank_began_right(case, attempt, 0)
-
-
-def _restarted_first(case: Case, attempt: RunAttempt) -> list[int]:
-    """Return the ranks of an attempt, the one that began again before the others."""
     again = case.restarted[1] if case.restarted is not None and case.restarted[0] is attempt else -1
-    return sorted(attempt.by_rank, key=lambda rank: (rank != again, rank))
+    ranks = sorted(attempt.by_rank, key=lambda rank: (rank != again, rank))  # the one that began again first
+    trained = [rank for rank in ranks if attempt.first_of(rank) is not None]
+    return worst(_rank_began_right(case, attempt, rank) for rank in trained or [0])
 
 
 def _rank_began_right(case: Case, attempt: RunAttempt, rank: int) -> Answer:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lab.evidence.receipt.case import Answer, Case
-from lab.evidence.receipt.questions.hit import hit_attempt
-from lab.host.quantities import plural
+from lab.evidence.receipt.questions.hit import hit_attempt, place_of
 
 UNKNOWN = "what the queues recorded is not known"
 
@@ -18,11 +17,7 @@ def preempted(case: Case) -> Answer:
     if preemption is None:
         return None, UNKNOWN
     by = f"by {preemption.by} of {preemption.by_queue}" if preemption.by else "on demand"
-    newest = case.before_fault[-1]
-    return True, (
-        f"preempted {by} ({preemption.reason}) in attempt {hit.number}, after "
-        f"{plural(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
-    )
+    return True, f"preempted {by} ({preemption.reason}) {place_of(case, hit)}"
 
 
 def gave_way(case: Case) -> Answer:

@@ -55,9 +55,8 @@ def new_processes(case: Case) -> Answer:
     same = [rank for rank, pid in new.pids.items() if (new.nodes.get(rank), pid) in before]
     if same:
         return False, f"rank {same[0]} of attempt {new.number} ran in a process of attempt {hit.number}"
-    return True, f"attempt {new.number} ran in {plural(len(new.pids), 'new process', 'es')}" + (
-        f" on {case.names(new)}"
-    )
+    processes = plural(len(new.pids), "new process", "es")
+    return True, f"attempt {new.number} ran in {processes} on {case.names(new)}"
 
 
 def right_checkpoint(case: Case) -> Answer:
@@ -109,7 +108,10 @@ def went_on(case: Case) -> Answer:
         soon = ", before the next one" if case.until < inf else ""
         return (False if over else None), f"nothing was reported after the fault{soon}"
     alone = case.run.plan is not None and case.run.plan.replica_groups  # whichever rank is there reports
-    silent = [rank for rank in sorted(case.current.nodes) if not _reported(case, case.current, rank, since)]
+    heard = {
+        rank for rank, mine in case.current.by_rank.items() if any(since < r.at < case.until for r in mine)
+    }
+    silent = sorted(case.current.nodes.keys() - heard)
     if silent and not alone:
         return None, f"rank {silent[0]} reported nothing after the fault"
     before = [r.progress for r in case.current.reports if r.at <= since and r.progress is not None]
@@ -133,10 +135,6 @@ def _not_back(case: Case, attempt: RunAttempt) -> str:
         if gone.at is None or not healed:
             return f"rank {rank} was given up after the fault, and is not known to have come back"
     return ""
-
-
-def _reported(case: Case, attempt: RunAttempt, rank: int, since: float) -> bool:
-    return any(since < r.at < case.until for r in attempt.by_rank.get(rank, ()))
 
 
 def worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
@@ -220,7 +218,8 @@ def _same_files(case: Case, right: CommittedCheckpoint, loads: tuple[Load, ...])
     now = (case.evidence.stored.get(right.uri) or None) if case.is_last_of_its_name(right) else None
     if not right.accepts(loaded):
         extra = all(loaded.get(path) in sums for path, sums in right.files.items())
-        if extra and not _all_ranks_saved(case, right):
+        ranks = next((a.nodes.keys() for a in case.attempts if a.number == right.attempt), None)
+        if extra and not (ranks and ranks <= right.saved_by):
             return None, f"not every rank's part of {where} is known as it was saved"
         saved = right.sha256(loaded) or ""
         return False, f"SHA-256 of {where}: saved {saved[:8]}, loaded {manifest_sha256(loaded)[:8]}"
@@ -231,11 +230,3 @@ def _same_files(case: Case, right: CommittedCheckpoint, loads: tuple[Load, ...])
         )
     as_now = ", and as it is stored now" if now is not None else ""
     return True, f"loaded {where}, the newest, SHA-256 {manifest_sha256(loaded)[:8]} as it was saved{as_now}"
-
-
-def _all_ranks_saved(case: Case, checkpoint: CommittedCheckpoint) -> bool:
-    return any(
-        a.nodes.keys() and a.nodes.keys() <= checkpoint.saved_by
-        for a in case.attempts
-        if a.number == checkpoint.attempt
-    )

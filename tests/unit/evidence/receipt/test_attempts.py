@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
-from lab.evidence.receipt import Evidence, Receipt, Verdict, judge, work
+from lab.evidence.receipt import Evidence, Verdict, judge, work
 from lab.evidence.receipt.case import Case
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import Story, event, evidence
@@ -22,11 +23,11 @@ def lived(tale: Tale) -> Evidence:
     return evidence
 
 
-def judged(evidence: Evidence, events: Iterable[Event]) -> Receipt:
+def judged(evidence: Evidence, events: Iterable[Event]) -> ReceiptDocument:
     return judge(replace(evidence, events=tuple(events)))
 
 
-def unwritten(*, fails_after: float) -> Receipt:
+def unwritten(*, fails_after: float) -> ReceiptDocument:
     """The store is away, and what the ranks of the second attempt did cannot be written to it."""
     evidence = lived(Tale(kind="s3-down", fails_again=fails_after))
     dead = next(e.at for e in evidence.events if e.event == "attempt_started" and e.attempt == 2)
@@ -45,7 +46,7 @@ def test_one_that_failed_when_the_store_was_back_does() -> None:
     assert "rank 0 of attempt 2 has recorded nothing" in receipt.reason
 
 
-def behind(script: Script, seconds: float) -> Receipt:
+def behind(script: Script, seconds: float) -> ReceiptDocument:
     """A driver is started again, 3 s after the fault, where the clock is so many seconds behind."""
     evidence = lived(Tale(script, kind="slow-network", fault=4.4, driver="dies"))
     sooner = replace(evidence, fault=replace(evidence.fault, at=evidence.fault.at - 3.0))
@@ -81,7 +82,7 @@ def test_a_rank_that_the_next_fault_ended_need_not_have_written_its_last_report(
     assert judged(replace(evidence, others=(next_fault,)), left).verdict is Verdict.RECOVERED
 
 
-def failed_twice(*, saves: bool) -> Receipt:
+def failed_twice(*, saves: bool) -> ReceiptDocument:
     """The second attempt trains three epochs and fails; the third goes on from what is saved."""
     once, twice = (lived(Tale(kind="rank-kill", fails_again=lasts)) for lasts in (0.0, 3.2))
     if saves:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lab.api.ledger import WithMetrics
+from lab.api.receipt import CheckDocument, ReceiptDocument
 from lab.evidence.ledger import Event, History, epochs_of, number
-from lab.evidence.receipt import Receipt, judge
-from lab.evidence.receipt.model import CheckResult
+from lab.evidence.receipt import judge
 from tests.unit.data.stories import Story, event, evidence
 
 ENDED = (1, 2, 3), (4, 5)
@@ -28,7 +28,7 @@ def receipt_of(
     *more: Event,
     control: tuple[Event, ...] | None = None,
     loss: float = 1.0,
-) -> Receipt:
+) -> ReceiptDocument:
     """The receipt of a job that loaded the right checkpoint and went on, and ended with `places`."""
     config = {} if planned is None else {"total_epochs": planned}
     story = Story(places[0], places[1], config=config, loads=(places[0][-1],), more=more)
@@ -51,7 +51,7 @@ def with_loss(entry: Event, loss: float) -> Event:
     return replace(entry, fields={**entry.fields, "metrics": metrics})
 
 
-def finished(receipt: Receipt) -> CheckResult:
+def finished(receipt: ReceiptDocument) -> CheckDocument:
     return receipt.checks[0]
 
 

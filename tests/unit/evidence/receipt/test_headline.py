@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.api.receipt import LostWork
-from lab.evidence.receipt import Receipt, done_twice, headline, judge
+from lab.api.receipt import LostWork, ReceiptDocument
+from lab.evidence.receipt import done_twice, headline, judge
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.topology import ServiceStatus, State
 from tests.unit.data.stories import FAULT_KILL, NODES, SERVICES, Story, evidence
@@ -18,8 +18,8 @@ SICK = (*SERVICES, ServiceStatus("jupyter", State.EXITED, "gone"))
 UNDONE = f"{NOT_REVERTED}: ray-worker-0 ended while starting"
 
 
-def of(receipt: Receipt) -> tuple[str, str]:
-    return receipt.verdict.value, headline(receipt.document())
+def of(receipt: ReceiptDocument) -> tuple[str, str]:
+    return receipt.verdict.value, headline(receipt)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_the_others_are_headed_as_ever(story: Story, status: str, said: tuple[st
 
 def test_work_done_twice_is_told_in_the_unit_of_the_run() -> None:
     steps = Story(first=(100, 200, 300), second=(300, 400), every=2, key="step", loads=(200,))
-    receipt = judge(evidence(steps)).document()
+    receipt = judge(evidence(steps))
     assert receipt.lost_epochs == 1, "in reports, as ever"
     assert receipt.lost_work == LostWork(amount=100, checkpoint_interval=200, unit="step", unreported=99)
     assert done_twice(receipt) == (100, "step")
 
 
 def test_a_receipt_of_an_earlier_lab_counts_reports() -> None:
-    receipt = replace(judge(evidence(Story())).document(), lost_work=None)
+    receipt = replace(judge(evidence(Story())), lost_work=None)
     assert done_twice(receipt) == (0, "epoch")

@@ -13,7 +13,7 @@ from lab.api.base import parse, plain
 from lab.api.ledger import WithMetrics
 from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History, manifest_sha256, number
-from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, compare_runs, judge
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Verdict, compare_runs, judge
 from tests.unit.data.stories import (
     CHECKS,
     DATA,
@@ -55,7 +55,7 @@ def test_every_verdict_has_a_story_and_every_check_one_that_passes_and_one_that_
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_receipt_has_the_seven_checks_in_order_and_has_its_shape(row: Row) -> None:
-    document = judge(row.evidence).to_json()
+    document = plain(judge(row.evidence))
     assert tuple(c["name"] for c in document["checks"]) == CHECKS
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
 
@@ -66,7 +66,7 @@ def test_a_receipt_says_what_the_lab_changed_of_ray(patches: Any) -> None:
         replace(e, fields={**e.fields, "patches": patches}) if e.event == "run_started" else e
         for e in Story().events()
     )
-    document = judge(evidence(events=events)).to_json()
+    document = plain(judge(evidence(events=events)))
     assert document["patches"] == (patches if isinstance(patches, list) else None)
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
 
@@ -154,7 +154,7 @@ def test_what_was_lost_is_counted_in_reports(story: Story, lost: int | None) -> 
 def test_the_timeline_counts_from_the_fault_and_leaves_out_what_did_not_happen(
     other: dict[str, Any], expected: tuple[float | None, ...]
 ) -> None:
-    timeline = judge(evidence(**other)).to_json()["timeline"]
+    timeline = plain(judge(evidence(**other)))["timeline"]
     keys = ("node_dead", "failure_detected", "attempt_started", "restored")
     later = ("first_step", "first_report", "node_rejoined")
     assert timeline == dict(zip((*keys, *later), expected, strict=True))
@@ -177,11 +177,11 @@ def test_moving_to_the_restarted_node_is_said() -> None:
 
 def test_the_json_is_the_public_contract() -> None:
     golden = DATA / "receipt_recovered.json"
-    document = judge(evidence(stored={uri(3): content(3)})).to_json()
+    document = json.loads(json.dumps(plain(judge(evidence(stored={uri(3): content(3)})))))
     assert repr(document) == repr(json.loads(golden.read_text())), "also the order of fields, 1 and 1.0"
 
 
-def not_passed(receipt: Receipt) -> set[str]:
+def not_passed(receipt: ReceiptDocument) -> set[str]:
     return {c.name for c in receipt.checks if not c.passed}
 
 
@@ -220,7 +220,7 @@ def test_a_real_kill_is_judged_recovered() -> None:
     assert receipt.checkpoint is not None
     assert receipt.checkpoint.epoch == 6
     assert receipt.checkpoint.saved_sha256 == receipt.checkpoint.loaded_sha256
-    assert receipt.to_json()["timeline"]["first_report"] == 1.884
+    assert plain(receipt)["timeline"]["first_report"] == 1.884
     assert [(a.nodes, a.first_epoch, a.last_epoch) for a in receipt.attempts] == [
         (("ray-worker-0",), 1, 6),
         (("ray-worker-1",), 7, 20),

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from lab.api.base import parse, plain
-from lab.api.receipt import Preemption, ReceiptDocument, Steering
+from lab.api.receipt import CheckDocument, Preemption, ReceiptDocument, Steering
 from lab.evidence.ledger import Event
-from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Verdict, judge
 from lab.evidence.receipt.expected import Expected, Traits
-from lab.evidence.receipt.model import CheckResult
 from lab.evidence.receipt.questions import QUESTIONS, RESUME, WENT_ON
 from lab.faults import find_fault
 from tests.fakes.ledger import counted
@@ -46,11 +45,11 @@ def located(story: Story) -> tuple[Event, ...]:
     return counted((*(e for e in story.events() if e.event != "attempt_started"), *WITH_PIDS))
 
 
-def outcome(receipt: Receipt) -> tuple[str, tuple[str, ...]]:
+def outcome(receipt: ReceiptDocument) -> tuple[str, tuple[str, ...]]:
     return receipt.verdict.value, tuple(c.name for c in receipt.checks if not c.passed)
 
 
-def check(receipt: Receipt, name: str) -> CheckResult:
+def check(receipt: ReceiptDocument, name: str) -> CheckDocument:
     return next(c for c in receipt.checks if c.name == name)
 
 
@@ -196,7 +195,7 @@ def test_to_go_back_further_than_needed_is_a_failure() -> None:
     assert judge(damaged(loads=1, first=2)).verdict is Verdict.FAILED
 
 
-def killed_later(*refused: Event, damaged: tuple[str, ...] = (uri(3),)) -> Receipt:
+def killed_later(*refused: Event, damaged: tuple[str, ...] = (uri(3),)) -> ReceiptDocument:
     """A rank is killed after checkpoint 3 was damaged, passed over and put back, before another is saved."""
     story = Story(first=(1, 2, 3), second=(3, 4, 5), loads=(2,), more=refused)
     before = fault("checkpoint-corrupt", damaged=damaged, reverted_at=6.9)
@@ -246,7 +245,7 @@ def store(
 def test_training_that_waited_for_the_store_did_as_expected() -> None:
     receipt = judge(store())
     assert outcome(receipt) == ("as-expected", ())
-    assert receipt.survived
+    assert receipt.verdict.good
     assert "epoch 5 came 3.1 s after the fault" in receipt.reason
 
 
@@ -501,13 +500,13 @@ ROWS = [
 
 @pytest.mark.parametrize("given", ROWS)
 def test_every_receipt_follows_the_schema_and_asks_what_its_outcome_needs(given: Evidence) -> None:
-    document = judge(given).to_json()
+    document = plain(judge(given))
     assert [c["name"] for c in document["checks"]] == list(QUESTIONS[given.fault.expected])
     validated(document)
 
 
 def test_a_training_that_had_to_start_again_is_asked_for_all_of_a_resume_whatever_the_fault() -> None:
-    document = judge(store(Story())).to_json()
+    document = plain(judge(store(Story())))
     names = [c["name"] for c in document["checks"]]
     assert names[3:-1] == list(RESUME)
     assert WENT_ON not in names
@@ -518,11 +517,11 @@ def validated(document: dict[str, Any]) -> None:
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
 
 
-@pytest.mark.parametrize("given", [row for row in ROWS if not judge(row).survived])
+@pytest.mark.parametrize("given", [row for row in ROWS if not judge(row).verdict.good])
 def test_events_that_are_missing_never_make_a_success(given: Evidence) -> None:
     for name in {e.event for e in given.events}:
         events = tuple(e for e in given.events if e.event != name)
-        assert not judge(replace(given, events=events)).survived, name
+        assert not judge(replace(given, events=events)).verdict.good, name
 
 
 # A preemption
@@ -551,7 +550,7 @@ def test_a_preempted_job_that_resumed_from_its_newest_checkpoint_is_recovered() 
         "preempted by red/paper of red (InCohortReclamation) in attempt 1, after 3 checkpoints"
     )
     assert "after 0.9 s; red/paper was admitted after 1.0 s" in check(receipt, "gave way").detail
-    document = receipt.to_json()
+    document = plain(receipt)
     assert document["preemption"]["by"] == "red/paper"
     assert document["expected"]["outcome"] == "preempted"
     validated(document)
@@ -615,7 +614,7 @@ def test_a_job_that_was_moved_from_a_sick_gpu_has_recovered() -> None:
     assert check(receipt, "a real fault").detail.startswith("noticed after 0.5 s: ray-worker-0 gpu-0: ecc")
     assert "took no new work after 0.6 s, and again after 30.0 s" in check(receipt, "avoided").detail
     assert "no retry charged; attempt 2 ran on" in check(receipt, "moved, no retry charged").detail
-    document = receipt.to_json()
+    document = plain(receipt)
     assert document["health"]["reset"] == "AutopilotNoExecute"
     validated(document)
 

@@ -10,7 +10,7 @@ import pytest
 from lab.api.base import parse, plain
 from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
-from lab.evidence.receipt import Receipt, Verdict, headline, judge
+from lab.evidence.receipt import Verdict, headline, judge
 from lab.evidence.receipt.expected import Expected
 from lab.faults import find_fault
 from tests.fakes.ledger import counted
@@ -56,7 +56,7 @@ def _named(event: Event, step: int, begun: Any) -> Event:
     return replace(event, fields=fields)
 
 
-def receipt(events: tuple[Event, ...], kind: str = "rank-kill") -> Receipt:
+def receipt(events: tuple[Event, ...], kind: str = "rank-kill") -> ReceiptDocument:
     about = find_fault(kind).kind
     fault = replace(FAULT_KILL, kind=kind, expected=about.expected, traits=about.traits)
     return judge(evidence(events=events, fault=fault))
@@ -66,11 +66,11 @@ def receipt(events: tuple[Event, ...], kind: str = "rank-kill") -> Receipt:
 def test_training_recovered_from_memory_and_no_checkpoint_is_claimed(kind: str) -> None:
     judged = receipt(recorded(story()), kind)
     assert judged.verdict is Verdict.RECOVERED, judged.reason
-    assert judged.fault.expected is Expected.REMEMBERED
-    document = judged.to_json()
+    assert judged.expected.outcome == Expected.REMEMBERED
+    document = plain(judged)
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
     assert document["checkpoint"] is None
-    assert headline(judged.document()) == "recovered from memory"
+    assert headline(judged) == "recovered from memory"
     checks = {check.name: check.detail for check in judged.checks}
     assert checks["newest state"].startswith(
         "attempt 2 got the state of step 33 from the memory of ray-worker-1"
@@ -98,7 +98,7 @@ def test_a_state_that_was_not_the_newest_or_another_one_is_found(
 
 def test_a_script_that_says_so_and_was_given_nothing_is_judged_by_its_checkpoint() -> None:
     judged = receipt(recorded(story(), given=False, weights=30))
-    assert judged.fault.expected is Expected.RANK_LOST
+    assert judged.expected.outcome == Expected.RANK_LOST
     assert judged.verdict is Verdict.FAILED
     assert "began with step 34, its checkpoint is of step 30" in judged.reason
 
@@ -115,7 +115,7 @@ def test_an_attempt_that_was_given_nothing_goes_on_from_its_checkpoint() -> None
     (run,) = History.of(events).runs
     assert run.given == ()
     judged = receipt(events)
-    assert judged.fault.expected is Expected.RANK_LOST
+    assert judged.expected.outcome == Expected.RANK_LOST
     assert judged.verdict is Verdict.RECOVERED, judged.reason
     assert judged.checkpoint is not None
 
@@ -123,7 +123,7 @@ def test_an_attempt_that_was_given_nothing_goes_on_from_its_checkpoint() -> None
 @pytest.mark.parametrize("step", [25, 33])
 def test_an_attempt_may_leave_a_state_that_it_is_given_and_go_on_from_its_checkpoint(step: int) -> None:
     judged = receipt(recorded(story(done=(10, 20)), step, weights=30))
-    assert (judged.verdict, judged.fault.expected) == (Verdict.RECOVERED, Expected.RANK_LOST), judged.reason
+    assert (judged.verdict, judged.expected.outcome) == (Verdict.RECOVERED, Expected.RANK_LOST), judged.reason
     assert judged.checkpoint is not None
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event
-from lab.evidence.receipt import Receipt, Verdict, judge
+from lab.evidence.receipt import Verdict, judge
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import KEYS, Story, begun, event, evidence, tensors
 
@@ -32,7 +33,7 @@ class Told:
     more: tuple[Event, ...] = ()
     without: tuple[str, ...] = ()
 
-    def receipt(self, **story: Any) -> Receipt:
+    def receipt(self, **story: Any) -> ReceiptDocument:
         events = [e for e in Story(**story).events() if e.event not in ("state_begun", *self.without)]
         events = [self._with(e) if e.event == "state_handed" else e for e in events]
         for attempt, at, place, parts in ((1, 1.6, 0, self.first), (2, 10.3, 3, self.went_on)):
@@ -234,7 +235,7 @@ NODES: dict[str, Any] = {"nodes": (("a", "b"), ("b", "a2")), "loads": (3, 3)}
 Change = Callable[[Event], Event | None]
 
 
-def changed(change: Change, **story: Any) -> Receipt:
+def changed(change: Change, **story: Any) -> ReceiptDocument:
     events = [entry for e in Story(**{**NODES, **story}).events() if (entry := change(e)) is not None]
     return judge(evidence(events=counted(replace(e, stream="", number=0) for e in events)))
 

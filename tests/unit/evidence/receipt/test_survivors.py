@@ -11,7 +11,7 @@ import pytest
 from lab.api.base import parse, plain
 from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
-from lab.evidence.receipt import Receipt, Verdict, judge
+from lab.evidence.receipt import Verdict, judge
 from lab.evidence.receipt.expected import Expected, Traits
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import later
@@ -25,9 +25,9 @@ def wrong(events: Sequence[Event]) -> set[str]:
 def test_a_rank_was_lost_the_other_went_on_and_all_ended_the_same() -> None:
     receipt = judge(evidence(story()))
     assert receipt.verdict is Verdict.AS_EXPECTED
-    assert receipt.fault.expected is Expected.SURVIVED
+    assert receipt.expected.outcome == Expected.SURVIVED
     assert {check.name for check in receipt.checks if not check.passed} == set()
-    document = receipt.to_json()
+    document = plain(receipt)
     assert plain(parse(ReceiptDocument, document, "receipt")) == document
     assert document["survivors"] == {
         "longest_gap": 0.6,
@@ -135,7 +135,7 @@ def test_survivors_of_slow_steps_that_took_none_alone_may_have_waited(
 def test_a_rank_that_dropped_out_before_it_was_lost_came_back_only_once() -> None:
     """Under load it was left out for a moment, and healed by a step right after the kill's first signal."""
     early = event("healed", AT + 0.01, 0, pid=OLD, step=100, source="rank1")
-    survivors = judge(evidence(counted([*story(), early]))).to_json()["survivors"]
+    survivors = plain(judge(evidence(counted([*story(), early]))))["survivors"]
     assert survivors["rejoined"] == [{"rank": 0, "after": 2.0, "step": 116, "source": "rank1"}]
 
 
@@ -156,7 +156,7 @@ def test_a_new_process_may_have_the_number_of_the_lost_one_on_another_node() -> 
     assert wrong([*counted(there)]) == set()
 
 
-def store_away(*lost: str) -> Receipt:
+def store_away(*lost: str) -> ReceiptDocument:
     """The store is away while rank 0 is lost and replaced, without these events."""
     given = evidence(counted(e for e in story() if e.event not in lost), "s3-down", "")
     return judge(replace(given, fault=replace(given.fault, store_refusals=3), stored={}))
@@ -182,13 +182,13 @@ def test_the_loss_of_every_rank_is_no_survival() -> None:
     events = [replace(e, fields={**e.fields, "workers": [
         {"rank": rank, "node_id": "a", "pid": pid} for rank, pid in ((0, OLD), (1, OTHER))
     ]}) if e.event == "attempt_started" else e for e in story()]  # fmt: skip
-    assert judge(evidence(events, "kill")).fault.expected is Expected.NODE_LOST
+    assert judge(evidence(events, "kill")).expected.outcome == Expected.NODE_LOST
 
 
 def test_without_replica_groups_a_fault_keeps_its_outcome() -> None:
     events = changed("run_started", 0, 0.0)(story())
     events[0] = replace(events[0], fields={**events[0].fields, "replica_groups": False})
-    assert judge(evidence(events)).fault.expected is Expected.RANK_LOST
+    assert judge(evidence(events)).expected.outcome == Expected.RANK_LOST
 
 
 def test_a_rank_that_went_on_after_the_fault_was_over_was_lost_of_something_else() -> None:

@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
+from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event
-from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
+from lab.evidence.receipt import Evidence, Verdict, judge
 from tests.unit.evidence.receipt.rescues import draw_rescue, evidence_of
 from tests.unit.evidence.receipt.tales import LIARS, Script, Tale, draw
 from tests.unit.evidence.receipt.trainings import live
@@ -88,7 +89,7 @@ def worn(evidence: Evidence, random: Random) -> Evidence:
     )
 
 
-def true(world: Truth, receipt: Receipt) -> bool:
+def true(world: Truth, receipt: ReceiptDocument) -> bool:
     """Whether a good verdict is what happened."""
     if receipt.verdict in (Verdict.RECOVERED, Verdict.RESUMED):
         return world.recovered(compared=receipt.verdict is Verdict.RECOVERED)

@@ -32,7 +32,7 @@ from lab.flows.report.model import StepRow
 from lab.lab import Lab
 from lab.runtime.base import Execution, ignore_progress
 from lab.services import HEAD
-from tests.unit.cli.fakes import receipt
+from tests.unit.cli.fakes import FAULT, receipt
 from tests.unit.fakes import FakeApi, FakeJobs, FakeLab, job
 
 ROWS = (StepRow(0, (-1.0, 3.0), (), (-1.0, 3.0)), StepRow(1, (-1.0, 3.0), ()))
@@ -57,7 +57,7 @@ class FakeLadder(FakeLab):
         self.said: list[str] = []
         patch.setattr(run, "submit", self.submit)
         patch.setattr(run, "wait_for_last_rank", lambda *_: "ray-worker-1")
-        patch.setattr(run, "inject", lambda *_, **__: Outcome(receipt().fault, receipt(self.verdict)))
+        patch.setattr(run, "inject", lambda *_, **__: Outcome(FAULT, receipt(self.verdict)))
         patch.setattr(run, "measure", lambda *_: COST)
 
     def forks_serve(self, served: bool) -> None:

@@ -57,9 +57,7 @@ def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: LessonLab) ->
     world.jobs.add(job(mine))
     for key, verdict in ((f"{mine}-100", "failed"), (f"{mine}-200", "recovered"), ("other-300", "recovered")):
         world.clock.sleep(1)
-        world.store.put(
-            f".raylab/receipts/{key}.json", json.dumps(plain(receipt(verdict).document())).encode()
-        )
+        world.store.put(f".raylab/receipts/{key}.json", json.dumps(plain(receipt(verdict))).encode())
     gathered = gather(world.lab, find_lesson(2))
     assert [receipt.verdict.value for receipt in gathered.receipts] == ["failed", "recovered"]
 

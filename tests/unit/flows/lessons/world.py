@@ -148,6 +148,6 @@ def play(lesson: Lesson, lab: Lab, task: HostTask) -> None:
 
 def receipt_of(job: str, kind: str, **changes: Any) -> ReceiptDocument:
     """The receipt of a job for a fault of this kind, which it came through well but for these changes."""
-    whole = receipt().document()
+    whole = receipt()
     fault, about = replace(whole.fault, kind=kind), replace(whole.job, submission_id=job)
     return replace(whole, **{"fault": fault, "job": about, "checks": (), "timeline": Timeline(), **changes})

@@ -62,13 +62,13 @@ def asked(world: Drill, gateway: Gateway, request: FaultRequest, **more: Any) ->
 
 
 def test_each_line_is_said_once_and_the_receipt_is_given(anns: Drill) -> None:
-    printed = json.dumps(plain(receipt().document()))
+    printed = json.dumps(plain(receipt()))
     away = LabDownError("the gateway is started again", "")
     gateway = Gateway(seen("a"), away, seen("a", "b"), seen("b", "c", code=0, printed=printed))
     over, said = asked(anns, gateway, FaultRequest(kind="stop", after_epoch=3))
     assert gateway.orders == [("ann-digits", FaultOrder("stop", after_epoch=3))]
     assert said[1:] == ["a", "b", "c"]
-    assert (over.node, over.code, over.receipt) == (W0, 0, receipt().document())
+    assert (over.node, over.code, over.receipt) == (W0, 0, receipt())
 
 
 def test_what_failed_there_fails_here(anns: Drill) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.api.base import plain
 from lab.cluster.jobs import Job
 from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
 from lab.evidence.receipt import Verdict
@@ -208,7 +209,7 @@ def test_the_control_run_decides_whether_a_job_that_ended_before_its_plan_lost_e
     assert receipt is not None
     assert receipt.verdict is verdict, receipt
     (entry,) = [e for e in world.store.list(f"{RECEIPTS_PREFIX}/") if not e.key.endswith(".usage.json")]
-    assert json.loads(world.store.get(entry.key)) == receipt.to_json()
+    assert json.loads(world.store.get(entry.key)) == plain(receipt)
     assert (receipt.control is None) == (undisturbed is None)
 
 

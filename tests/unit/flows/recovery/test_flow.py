@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.api.base import plain
 from lab.cluster import checkpoints
 from lab.cluster.allocation import Snapshot
 from lab.cluster.allocation.snapshot import Task
@@ -183,7 +184,7 @@ def test_a_training_that_the_fault_did_not_stop_is_followed_to_its_end(world: Dr
     receipt = world.inject(W0, "pause", after_epoch=2, duration=0.5, timeout=10.0).receipt
 
     assert receipt is not None
-    assert receipt.job_status == "SUCCEEDED"
+    assert receipt.job.status == "SUCCEEDED"
     assert len(receipt.attempts) == 1
     assert "ended before Ray noticed it" in receipt.reason
 
@@ -453,7 +454,7 @@ def test_a_job_that_vanishes_has_a_receipt(world: Drill) -> None:
     assert receipt is not None
     assert receipt.verdict is Verdict.FAILED
     assert "the new head does not know it" in receipt.reason
-    assert kept(world) == receipt.to_json()
+    assert kept(world) == plain(receipt)
     assert recorded(world) == ["kill"]
 
 
@@ -860,7 +861,7 @@ def test_the_receipt_is_kept_in_the_object_store(world: Drill) -> None:
 
     name = f"{RECEIPTS_PREFIX}/{JOB}-{int(outcome.fault.at)}.json"
     assert outcome.receipt is not None
-    assert json.loads(world.store.get(name)) == outcome.receipt.to_json()
+    assert json.loads(world.store.get(name)) == plain(outcome.receipt)
 
 
 @pytest.mark.parametrize("kind", ["kill", "stop", "pause"])
@@ -1015,7 +1016,7 @@ def test_an_elastic_run_goes_on_with_fewer_ranks_and_the_receipt_says_how_many(w
 
     assert receipt is not None
     assert receipt.verdict is Verdict.RECOVERED, receipt
-    assert [ranks for _, ranks in receipt.world_size] == [2, 1]
+    assert [row.ranks for row in receipt.world_size] == [2, 1]
 
 
 def test_the_node_is_not_brought_back_for_the_sake_of_ranks_that_the_run_can_do_without(world: Drill) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.api.base import plain
 from lab.cluster.jobs import Job
 from lab.cluster.submission import RESUME_VARIABLE, RESUMES
 from lab.errors import NotFoundError, RefusedError
@@ -74,8 +75,8 @@ def test_a_job_that_died_with_its_head_is_submitted_again_and_resumes(
 
     assert receipt is not None
     assert asked == [({RESUMES: JOB}, {RESUME_VARIABLE: RUN})]
-    assert receipt.resubmitted_as == AGAIN
-    assert receipt.to_json()["job"] == {
+    assert receipt.job.resubmitted_as == AGAIN
+    assert plain(receipt)["job"] == {
         "submission_id": JOB, "status": "SUCCEEDED", "resubmitted_as": AGAIN
     }  # fmt: skip
     assert receipt.verdict is Verdict.RECOVERED, receipt
@@ -90,8 +91,8 @@ def test_a_job_that_goes_on_under_the_new_head_is_not_submitted_again(world: Dri
     receipt = world.inject("", "head-kill", after_epoch=3).receipt
 
     assert receipt is not None
-    assert receipt.survived, receipt
-    assert receipt.resubmitted_as == ""
+    assert receipt.verdict.good, receipt
+    assert receipt.job.resubmitted_as is None
 
 
 def test_without_a_memory_the_job_is_forgotten_and_has_failed(
@@ -109,10 +110,10 @@ def test_without_a_memory_the_job_is_forgotten_and_has_failed(
     receipt = world.inject("", "head-kill", after_epoch=3).receipt
 
     assert receipt is not None
-    assert receipt.job_status == "FAILED"
+    assert receipt.job.status == "FAILED"
     assert receipt.verdict is Verdict.AS_EXPECTED, receipt
     assert "the head was lost, and with it job j1" in receipt.checks[0].detail
-    assert receipt.resubmitted_as == ""
+    assert receipt.job.resubmitted_as is None
     assert world.healthy()
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.api.receipt import ReceiptDocument
 from lab.errors import NotFoundError, RefusedError, UsageError
-from lab.evidence.receipt import Receipt, Verdict
+from lab.evidence.receipt import Verdict
 from lab.evidence.receipt.model import Source
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery import FaultRequest, Moment, inject
@@ -20,7 +21,7 @@ from tests.unit.runtime.kubernetes.cluster import FakeCluster
 KEY = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 
 
-def judged(world: Drill) -> Receipt:
+def judged(world: Drill) -> ReceiptDocument:
     return judge_from_ledger(world.store, "s3://ray", JOB, clock=world.clock)
 
 

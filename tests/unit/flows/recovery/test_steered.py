@@ -44,7 +44,7 @@ def test_a_warning_is_not_what_a_sick_gpu_has() -> None:
     assert steering_of((warning,), record(), ()) is None
     steering = steering_of((warning,), record(Expected.DOUBTED), ())
     assert steering is not None
-    assert (steering.state, steering.avoided_at, steering.reset) == ("WARN", None, "")
+    assert (steering.state, steering.avoided_at, steering.reset) == ("WARN", None, None)
 
 
 def test_nothing_noticed_is_nothing() -> None:

@@ -10,9 +10,9 @@ from lab.api.ledger import Reported
 from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History, number
 from lab.evidence.receipt import Evidence as Case
-from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
-from lab.evidence.receipt.breakdown import Breakdown
+from lab.evidence.receipt import FaultRecord, NodeRecord, compare_curves, judge
 from lab.flows.recovery.usage_samples import Sample
+from lab.flows.report.labels import PARTS
 from lab.flows.report.model import ReportEvidence, Subject
 from tests.unit.data.stories import KILLED, SERVICES, Story, evidence, real
 
@@ -28,7 +28,7 @@ def nodes_of(events: tuple[Event, ...]) -> dict[int, str]:
     return {a.number: a.nodes[0] for a in History.of(events).runs[0].attempts}
 
 
-def kill_receipt() -> Receipt:
+def kill_receipt() -> ReceiptDocument:
     """The receipt of the real run that lost a node."""
     events = real("ledger_kill")
     lost, other = nodes_of(events)[1], nodes_of(events)[2]
@@ -68,8 +68,8 @@ def full(**changes: Any) -> ReportEvidence:
     events, control = real("ledger_kill"), real("ledger_undisturbed")
     history, other = History.of(events), History.of(control)
     nodes = nodes_of(events)
-    breakdown = Breakdown(0.965, 0.3, 0.2, 2.4, 5.1, 0.6, 0.174, 2.6)
-    receipt = replace(kill_receipt(), breakdown=breakdown).document()
+    seconds = (0.965, 0.3, 0.2, 2.4, 5.1, 0.6, 0.174, 2.6)
+    receipt = replace(kill_receipt(), breakdown=dict(zip(PARTS, seconds, strict=True)))
     given: dict[str, Any] = {
         "subject": Subject("k3", receipt, ".raylab/receipts/k3-1795210474.json"),
         "lab": "raylab",
@@ -103,9 +103,7 @@ def with_receipt(evidence: ReportEvidence, **changes: Any) -> ReportEvidence:
 
 def from_file() -> ReportEvidence:
     """A receipt alone, as when the lab is down."""
-    return ReportEvidence(
-        Subject("k3", kill_receipt().document()), missing=("the lab is down: curves are missing",)
-    )
+    return ReportEvidence(Subject("k3", kill_receipt()), missing=("the lab is down: curves are missing",))
 
 
 def undisturbed() -> ReportEvidence:
@@ -123,7 +121,7 @@ def two_ranks() -> ReportEvidence:
     events = tuple(_with_loss(event) for event in story.events())
     receipt = judge(replace(evidence(), events=events))
     return ReportEvidence(
-        Subject("job", receipt.document()), lab="raylab", runtime="local", history=History.of(events),
+        Subject("job", receipt), lab="raylab", runtime="local", history=History.of(events),
         services={"a": "ray-worker-0", "b": "ray-worker-1", "a2": "ray-worker-0"},
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ def receipt(job: str = JOB, at: float = cases.AT) -> dict[str, Any]:
 
 def document(job: str = JOB, at: float = cases.AT) -> ReceiptDocument:
     kill = cases.kill_receipt()
-    return replace(kill, fault=replace(kill.fault, at=at), submission_id=job).document()
+    return replace(kill, fault=replace(kill.fault, at=at), job=replace(kill.job, submission_id=job))
 
 
 def keep(world: Drill, job: str, at: int) -> str:

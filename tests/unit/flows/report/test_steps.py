@@ -14,7 +14,7 @@ from tests.unit.data.survivors import evidence, story
 
 
 def report() -> ReportData:
-    receipt = judge(evidence(story())).document()
+    receipt = judge(evidence(story()))
     return build_report(ReportEvidence(Subject("job", receipt), steps=steps_of(story())))
 
 
@@ -39,5 +39,5 @@ def test_the_picture_of_steps_says_its_gap_in_words_and_stands_on_the_page() -> 
 
 
 def test_a_training_that_starts_again_has_no_such_picture() -> None:
-    receipt = replace(judge(evidence(story())).document(), survivors=None)
+    receipt = replace(judge(evidence(story())), survivors=None)
     assert build_report(ReportEvidence(Subject("job", receipt), steps=steps_of(story()))).steps == ()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.api.receipt import ReceiptDocument
 
 MOMENTS: Mapping[str, str] = {
     "submitted": "submitted",
@@ -106,3 +110,20 @@ HEADLINES: Mapping[str, Headline] = {
     ),
 }  # fmt: skip
 """Key that `lab.evidence.receipt.headline` gives -> its words."""
+
+
+def words(receipt: ReceiptDocument) -> Headline:
+    """Return the words that head a receipt, with what they are about."""
+    from lab.api.receipt import Verdict
+    from lab.evidence.receipt.headline import differs_from, headline
+    from lab.evidence.receipt.questions import STATE
+    from lab.evidence.receipt.questions.state import NEW_MOMENTS, OTHER_MOMENTS
+
+    head = HEADLINES[headline(receipt)]
+    state = next((check.detail for check in receipt.checks if check.name == STATE), "")
+    if receipt.verdict is Verdict.RESUMED:
+        return replace(head, short=state)
+    if (difference := differs_from(receipt)) and receipt.verdict is Verdict.RECOVERED:
+        new = [part for part in state.split("; ") if part in (NEW_MOMENTS, OTHER_MOMENTS)]
+        return replace(head, short="; ".join([f"{head.short}: {difference}", *new]))
+    return head
