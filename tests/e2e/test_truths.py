@@ -31,6 +31,7 @@ from lab.faults import Scene, Scope, find_fault, rank_on_target
 from lab.flows.recovery import FaultRequest, Patience, Watch, gather, inject, take_aim
 from tests.e2e.harness import PATIENCE, SCRIPTS, Bench
 from tests.e2e.receipts import assert_valid
+from tests.e2e.truths_scripts import GROUPS, Script
 from tests.e2e.truths_table import write_verdicts
 from tests.waiting import eventually
 
@@ -39,60 +40,8 @@ EPOCHS = 40
 STRIKE = 6
 """The fault comes once a training has reported this epoch, or all have that share it."""
 
-TOGETHER = 8
-"""Scripts that train at the same time."""
-
 Result = TypeVar("Result")
 
-
-@dataclass(frozen=True)
-class Script:
-    """A training, and what it does with its checkpoint."""
-
-    library: str
-    does: str = "honest"
-    more: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    def __str__(self) -> str:
-        more = "".join(f", {name} {value}" for name, value in self.more.items())
-        return f"{self.library}: {self.does}{more}"
-
-
-TWO: dict[str, Any] = {"ranks": 2}
-OFTEN = (
-    Script("torch", more=TWO), Script("xgboost"), Script("torch", "claims"),
-    Script("torch", "opens and forgets"), Script("torch", "rank 1 claims", TWO),
-)  # fmt: skip
-"""Those that every run of the tests tries."""
-
-HONEST = (
-    Script("torch"), Script("torch", more={**TWO, "tells": False}),
-    Script("torch", more={**TWO, "shares": True}), Script("torch", more={"every": 2}),
-    Script("torch", more={"named": True}), Script("torch", more={"seeded": False}),
-    Script("ddp"), Script("ddp", more=TWO), Script("ddp", more={**TWO, "every": 2}),
-    Script("ddp", more={**TWO, "named": True}), Script("elastic", more=TWO),
-    Script("fsdp", more=TWO), Script("data"), Script("data", more=TWO),
-    Script("lightning"), Script("lightning", more=TWO), Script("xgboost", more={"every": 2}),
-    Script("lightgbm"), Script("transformers"), Script("tune"), Script("pbt"),
-)  # fmt: skip
-LIARS = (
-    *(Script("torch", does) for does in (
-        "begins anew", "goes on from a local file", "asks and claims",
-        "opens and begins anew", "loads weights and begins anew", "loads an older one",
-        "loads an older one and claims", "does epochs again", "claims a neighbour's memory",
-    )),
-    *(Script("torch", f"rank 1 {does}", TWO) for does in (
-        "begins anew", "opens and forgets", "loads an older one and claims",
-    )),
-    Script("torch", "opens and forgets", {"seeded": False}),
-    Script("ddp", "claims", TWO), Script("lightning", "opens and forgets"), Script("lightning", "claims"),
-    Script("xgboost", "opens and forgets"),
-    Script("lightgbm", "opens and forgets"), Script("lightgbm", "claims"),
-    Script("transformers", "opens and forgets"), Script("transformers", "begins anew"),
-    Script("tune", "claims"), Script("pbt", "opens and forgets"),
-)  # fmt: skip
-ALL = (*OFTEN, *HONEST, *LIARS)
-GROUPS = (OFTEN, *(ALL[n : n + TOGETHER] for n in range(len(OFTEN), len(ALL), TOGETHER)))
 
 FAULTS = {"rank-kill": None, "kill": None, "checkpoint-corrupt": None, "pause": None, "s3-down": 4.0}
 """How long each lasts, in seconds; None for as long as it is by itself."""
@@ -125,9 +74,12 @@ class Tried:
         A job that failed while nothing could be recorded, as without a store, need not be known better.
         """
         if self.began_again and not self.resumed:
-            return self.verdict in GOOD
+            return self.verdict in GOOD and self.verdict != self.script.verdict
+        if self.script.does != "honest":
+            return False
         unknown = ("not-verified",) if self.truth == "the job failed" else ()
-        return self.script.does == "honest" and self.verdict not in (*GOOD, *unknown)
+        right = (self.script.verdict or "recovered",) if self.began_again else ("as-expected", *unknown)
+        return self.verdict not in right
 
 
 @dataclass(frozen=True)
@@ -148,9 +100,10 @@ class Training:
         """Whether its runs that a fault met at this time resumed, and whether they began again.
 
         The newest intact checkpoint may be somewhat behind the last epoch that was reported: that one may not
-        have been committed when the attempt was lost, and `damaged` more were damaged.
+        have been committed when the attempt was lost, and `damaged` more were damaged. Where checkpoints
+        are uploaded meanwhile, Ray Train tells the script itself which are there.
         """
-        reports = self.notes("reported")
+        reports, commits = self.notes("reported"), self.notes("committed")
         met = {line["run"] for line in reports if line["at"] <= at}
         began = [line for line in self.notes("began") if line["at"] > at and line["run"] in met]
         every = self.script.more.get("every", 1)
@@ -159,7 +112,9 @@ class Training:
         for begin in began:
             mine = [li["says"] for li in reports if li["run"] == begin["run"] and li["at"] < begin["at"]]
             reached = max(mine, default=0)
-            recent = begin["state"] > 0 and reached - most <= begin["state"] <= reached + 1
+            there = [li["says"] for li in commits if li["run"] == begin["run"] and li["at"] < at]
+            least = max(there) if there else reached - most
+            recent = begin["state"] > 0 and least <= begin["state"] <= reached + 1
             from_it = recent and not begin.get("elsewhere")
             resumed = resumed and from_it and begin["says"] == begin["state"] + 1
         return resumed, bool(began)
@@ -309,11 +264,11 @@ def tried(bench: Bench, training: Training, blow: Blow) -> Tried:
     patience = Patience(watch)
     assert patience.wait_for_end() is not None, f"{training.script}: {patience.describe()}"
     fault = blow.undone()
-    document = plain(judge(gather(watch, fault)))
-    assert_valid(document)
+    receipt = judge(gather(watch, fault))
+    assert_valid(plain(receipt))
     truth = training.truth(fault.at, len(fault.damaged))
     failed = bench.lab.jobs.get(training.job).status == "FAILED"
-    return Tried(training.script, *truth, failed, document["verdict"], document["reason"])
+    return Tried(training.script, *truth, failed, receipt.verdict.value, receipt.reason)
 
 
 def marks(group: int, fault: str) -> tuple[Any, ...]:

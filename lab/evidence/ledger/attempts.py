@@ -148,7 +148,8 @@ def _begun(at: float, said: StateBegun) -> State:
 
 def _handed(at: float, said: StateHanded, progress: Number | None) -> State:
     return State(
-        **vars(said.state), at=at, report=said.report or 0, changed=said.changed, progress=progress
+        **vars(said.state), at=at, report=said.report or 0, changed=said.changed, progress=progress,
+        saved=bool(said.handed),
     )  # fmt: skip
 
 

@@ -131,6 +131,8 @@ class State(LiveState):
     """Optimizers whose parameters their last step had not left so; None where it was not looked at."""
     progress: Number | None = None
     """Of a state at a report: that report's, also where it did not return any more."""
+    saved: bool = False
+    """Of a state at a report: a checkpoint was handed over with it, which may not have been uploaded."""
 
     @property
     def trained(self) -> frozenset[str]:

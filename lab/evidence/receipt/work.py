@@ -53,8 +53,8 @@ def unseen(case: Case) -> Number | None:
     hit = case.hit
     if case.run is None or hit is None or case.survival:
         return 0
-    waits = any(report.handed and report.checkpoint is None for report in hit.reports)  # for its upload
-    if hit.taken_up is not None and not waits:  # the last one of a rank that lacks some may not have been
+    if hit.taken_up is not None and not uploads_meanwhile(case):
+        # The last report of a rank that lacks some may not have been taken up.
         return _in_unit(case, 1 if len(hit.reports) < hit.taken_up else 0)
     paced = [hit] if _keeps_pace(case, hit) else case.attempts
     signs = [[a.started_at, *(r.at for r in a.reports if r.trained)] for a in paced]
@@ -66,6 +66,12 @@ def unseen(case: Case) -> Number | None:
     if len(hit.reports) < PACE_REPORTS and silence > 0 and (reports or not gaps):
         return None
     return _in_unit(case, reports)
+
+
+def uploads_meanwhile(case: Case) -> bool:
+    """Tell whether reports of the attempt that was hit returned before their checkpoints were uploaded."""
+    reports = case.hit.reports if case.hit is not None else ()
+    return any(report.handed and report.checkpoint is None for report in reports)
 
 
 def _keeps_pace(case: Case, hit: RunAttempt) -> bool:
@@ -90,15 +96,16 @@ def _stopped_at(case: Case, hit: RunAttempt) -> float:
 
 
 def uploads(case: Case) -> int:
-    """Return how many checkpoints the attempt that was hit handed over after the newest that was
-    committed."""
+    """Return how many checkpoints the attempt that was hit handed over after the newest committed one."""
     hit, right = case.hit, case.right
     if hit is None or right is None or case.run is None:
         return 0
     made = case.run.checkpoints
     later = [c for c in made[made.index(right) + 1 :] if c.attempt == hit.number] if right in made else []
     last = right.report if right.attempt == hit.number else 0
-    handed = sum(report.handed and report.number > last for report in hit.reports)
+    numbers = {report.number for report in hit.reports if report.handed}
+    numbers |= {state.report for state in hit.handed.get(0, ()) if state.saved}  # also if not returned
+    handed = sum(number > last for number in numbers)
     return max(0, handed - len(later))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -35,14 +36,12 @@ ROUNDS = "xgboost.callback"
 
 def watch_fits(record: Record) -> None:
     """Record the end of every fit in this process, with `record` as of a Recorder."""
-    changes: dict[str, Callable[[ModuleType], None]] = {
-        module: _fit_change(record, *what) for module, what in FITS.items()
-    }
+    changes = {module: partial(_watch_fit_of, record, *what) for module, what in FITS.items()}
     after_import({**changes, ROUNDS: lambda module: watch_rounds(module.CallbackContainer, record)})
 
 
-def _fit_change(record: Record, by: str, name: str, sign: str) -> Callable[[ModuleType], None]:
-    return lambda module: watch_fit(getattr(module, name), sign, by, record)
+def _watch_fit_of(record: Record, by: str, name: str, sign: str, module: ModuleType) -> None:
+    watch_fit(getattr(module, name), sign, by, record)
 
 
 def watch_fit(owner: Any, sign: str, by: str, record: Record) -> None:

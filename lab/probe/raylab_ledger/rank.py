@@ -42,23 +42,18 @@ def watch_start(runner: Any, record: Callable[..., None], taken: TakenSteps | No
     """
 
     def run(method: Callable[..., None], target: Callable[[], Any]) -> None:
+        @functools.wraps(target)
+        def call() -> Any:
+            try:
+                return target()
+            finally:
+                if taken is not None:
+                    quietly(taken.flush)()
+
         record("function_started")
-        method(target if taken is None else flushed(target, taken))
+        method(call)
 
     around(runner, "run", run)
-
-
-def flushed(target: Callable[[], Any], taken: TakenSteps) -> Callable[[], Any]:
-    """`target`, with its steps written once it is over."""
-
-    @functools.wraps(target)
-    def call() -> Any:
-        try:
-            return target()
-        finally:
-            quietly(taken.flush)()
-
-    return call
 
 
 def watch_worker(record: Callable[..., None], flush: Callable[[], None], chain: Chain) -> None:

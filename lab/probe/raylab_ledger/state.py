@@ -46,7 +46,6 @@ class LiveState:
         """Spent on digests and on the search for modules, in all."""
         self._optimizers: dict[int, weakref.ref[Any]] = {}  # by number, in the order of their first steps
         self._modules: list[weakref.ref[Any]] = []
-        self._same: dict[int, tuple[weakref.ref[Any], tuple[int, int], str]] = {}
         self._counted = 0
 
     def number_of(self, optimizer: Any) -> int:
@@ -92,7 +91,8 @@ class LiveState:
         trained = {key for mine in order.values() for key in mine}
         if len(keys) > MOST_TENSORS:
             return {"why": f"it has more than {MOST_TENSORS} tensors"}
-        tensors = {key: digest(t) if key in trained else self._unless_same(t) for key, t in keys.values()}
+        # All of them: PyTorch does not count what BatchNorm writes into its buffers, nor what `.data` does.
+        tensors = {key: digest(t) for key, t in keys.values()}
         fields: State = {
             "tensors": tensors,
             "order": [order.get(n, []) for n in range(max(order, default=-1) + 1)],
@@ -124,15 +124,6 @@ class LiveState:
             for place, parameter in enumerate(parameters):
                 keys.setdefault(id(parameter), (f"optimizer {n}.{place}", parameter))
         return keys
-
-    def _unless_same(self, tensor: Any) -> str:
-        """Digest of a tensor that no optimizer changes: anew only if something was written into it."""
-        part = local(tensor)
-        mark = (part._version, part.data_ptr())
-        known = self._same.get(id(tensor))
-        if known is None or known[0]() is not tensor or known[1] != mark:
-            known = self._same[id(tensor)] = (weakref.ref(tensor), mark, digest(tensor))
-        return known[2]
 
 
 def parameters_of(optimizer: Any) -> list[Any]:

@@ -138,11 +138,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
         metrics = plain(training_report.metrics)
         self._taken_up = {"reports": self._taken_up.get("reports", 0) + 1, "metrics": metrics}
         if training_report.checkpoint is not None:
-            self._record(
-                "checkpoint_committed",
-                uri=uri_of(training_report.checkpoint),
-                metrics=metrics,
-            )
+            self._record("checkpoint_committed", uri=uri_of(training_report.checkpoint), metrics=metrics)
 
     @quietly
     def before_controller_execute_resize_decision(self, resize_decision: Any) -> None:

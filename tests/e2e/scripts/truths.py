@@ -24,7 +24,7 @@ import truths_notes
 from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.collective import broadcast_from_rank_zero
 from truths_frameworks import train_lightning, train_transformers
-from truths_notes import EPOCH_SECONDS, TRUTHS, last_said, tell
+from truths_notes import EPOCH_SECONDS, TRUTHS, last_said, search, tell
 
 
 class Model:
@@ -284,19 +284,6 @@ def fit(config: dict[str, Any], name: str | None = None) -> Any:
     ).fit()
 
 
-def search(trial: Any, space: dict[str, Any], scheduler: Any = None) -> None:
-    """Run trials, which need next to no room of their own; one that is lost is begun again."""
-    from ray import tune
-
-    failures = tune.FailureConfig(max_failures=3)
-    tune.Tuner(
-        tune.with_resources(trial, {"CPU": 0.01}),
-        param_space=space,
-        tune_config=tune.TuneConfig(scheduler=scheduler),
-        run_config=tune.RunConfig(storage_path=str(TRUTHS / "tune"), failure_config=failures),
-    ).fit()
-
-
 def tuned(config: dict[str, Any]) -> None:
     """Train in a trial of Ray Tune."""
     from ray import tune
@@ -329,6 +316,16 @@ def population(config: dict[str, Any]) -> None:
     search(trial, {"score": tune.grid_search([1, 2])}, scheduler)
 
 
+def others() -> dict[str, Any]:
+    """The scripts of the modules beside this one."""
+    import truths_callbacks
+    import truths_models
+    import truths_reports
+
+    return truths_callbacks.SCRIPTS | truths_models.SCRIPTS | truths_reports.SCRIPTS
+
+
 if __name__ == "__main__":
     configuration = json.loads(sys.argv[1])
-    {"tune": tuned, "pbt": population}.get(configuration["library"], fit)(configuration)
+    own = {"tune": tuned, "pbt": population}
+    (others() | own).get(configuration["library"], fit)(configuration)

@@ -29,10 +29,8 @@ def resumed(case: Case) -> Answer:
     if run.progress_key is None:
         return None, "the script reports no progress value, such as `epoch`"
     if run.progress_repeats and case.restarted is None:
-        return (
-            None,
-            f"`{run.progress_key}` does not grow with every report, so no report marks a place in the run",
-        )
+        flat = f"`{run.progress_key}` does not grow with every report"
+        return None, f"{flat}, so no report marks a place in the run"
     reported = [attempt for attempt in case.resumed if attempt.first]
     if not reported:
         return None, _nothing_left(case, run, new)
@@ -50,10 +48,13 @@ def little_lost(case: Case) -> Answer:
     if again is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
         return None, f"how much work attempt {case.new.number} repeated is not known"
     flying = work.in_flight(case)
-    unseen, little = work.unseen(case), again.amount <= again.checkpoint_interval + flying
+    most = again.checkpoint_interval + flying
+    little = again.amount <= most
+    # Where checkpoints are uploaded meanwhile, those of reports that nobody knows of were so, too.
+    unseen = 0 if again.amount < most and work.uploads_meanwhile(case) else work.unseen(case)
     if little and unseen is None:
         return None, f"how many {again.unit}s were done before the fault is not known"
-    if little and unseen and again.checkpoint_interval + flying < work.with_unseen(case, again, unseen):
+    if little and unseen and most < work.with_unseen(case, again, unseen):
         return None, f"whether {plural(unseen, again.unit)} more were done before the fault is not known"
     more = f", and at most {again.unreported} that were not reported" if again.unreported else ""
     detail = f"{plural(again.amount, again.unit)} repeated{more}; "
@@ -79,9 +80,7 @@ def _rank_began_right(case: Case, attempt: RunAttempt, rank: int) -> Answer:
             return None, f"the optimizer's steps of {who} were not counted"
         detail = f"{who} began with {case.word} {step}, its state is of {state.step}"
         return step == state.step + 1, detail
-    if (
-        case.run is not None and case.run.progress_key == COUNTED
-    ):  # counted on from the checkpoint, if it is so
+    if case.run is not None and case.run.progress_key == COUNTED:  # on from the checkpoint, if it is so
         if continues(case, attempt, rank)[0] is not True:
             return None, "the script reports no progress value, such as `epoch`"
         return True, f"{who} went on with step {step} of its optimizer"
@@ -148,12 +147,8 @@ def _fallen_count(case: Case, attempt: RunAttempt) -> str:
         values = [number(r.metrics.get(key)) for r in reports]
         counted = [v for v in values if isinstance(v, int)]
         grown = {later - sooner for sooner, later in pairwise(counted)}
-        if (
-            len(counted) < max(COUNTS, len(values))
-            or len(grown) != 1
-            or min(grown) <= 0
-            or CLOCKED.search(key)
-        ):
+        counts = len(counted) >= max(COUNTS, len(values)) and len(grown) == 1 and min(grown) > 0
+        if not counts or CLOCKED.search(key):
             continue
         then = next((n for n, r in zip(counted, reports, strict=True) if r.checkpoint == base.uri), None)
         now = number(value)

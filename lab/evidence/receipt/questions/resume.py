@@ -140,17 +140,14 @@ def _not_back(case: Case, attempt: RunAttempt) -> str:
 def worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
     """Return the first answer that is wrong, else the first that is not known, else the first of all.
 
-    With `every` the details of all stand in it, up to the one that is wrong.
+    With `every` the details of all stand in it, if all are right.
     """
     known = list(answers)
     if not known:
         return None, NO_TAKEOVER
     place = next((n for verdict in (False, None) for n, (yes, _) in enumerate(known) if yes is verdict), None)
-    if every:
-        considered = known if place is None else known[: place + 1]
-        return known[place or 0][0], considered[-1][1] if place is not None else "; ".join(
-            d for _, d in considered
-        )
+    if every and place is None:
+        return True, "; ".join(detail for _, detail in known)
     return known[place or 0]
 
 
@@ -168,9 +165,8 @@ def _went_on_from_newest(case: Case, attempt: RunAttempt) -> Answer:
         return True, files[1] if seen else f"every rank went on from {case.label(right)}, the newest"
     if not loads:
         began_again = case.restarted is not None and case.restarted[0] is attempt
-        return (
-            False if began_again else None
-        ), f"attempt {attempt.number}: {likely_reason(case, attempt, 0)}"
+        why = f"attempt {attempt.number}: {likely_reason(case, attempt, 0)}"
+        return (False if began_again else None), why
     wrong = next((load for load in loads.values() if load.uri != right.uri), None)
     if wrong is not None:
         loaded = name(wrong.uri)
@@ -224,9 +220,7 @@ def _same_files(case: Case, right: CommittedCheckpoint, loads: tuple[Load, ...])
         saved = right.sha256(loaded) or ""
         return False, f"SHA-256 of {where}: saved {saved[:8]}, loaded {manifest_sha256(loaded)[:8]}"
     if now is not None and now != loaded:
-        return (
-            False,
-            f"SHA-256 of {where}: loaded {manifest_sha256(loaded)[:8]}, stored {manifest_sha256(now)[:8]}",
-        )
+        hashes = [manifest_sha256(files)[:8] for files in (loaded, now)]
+        return False, f"SHA-256 of {where}: loaded {hashes[0]}, stored {hashes[1]}"
     as_now = ", and as it is stored now" if now is not None else ""
     return True, f"loaded {where}, the newest, SHA-256 {manifest_sha256(loaded)[:8]} as it was saved{as_now}"

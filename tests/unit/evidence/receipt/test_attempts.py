@@ -46,6 +46,19 @@ def test_one_that_failed_when_the_store_was_back_does() -> None:
     assert "rank 0 of attempt 2 has recorded nothing" in receipt.reason
 
 
+@pytest.mark.parametrize("silence", [2.2, 8.0])  # in which reports fit that nobody knows of: one, or four
+def test_a_checkpoint_of_a_report_that_did_not_return_is_still_being_uploaded_too(silence: float) -> None:
+    evidence = lived(Tale(kind="rank-kill", lag=3, fault=4.4, epochs=12))
+    at = evidence.fault.at
+    later = [replace(e, at=e.at + silence) if e.at > at else e for e in evidence.events]
+    late = replace(evidence, fault=replace(evidence.fault, at=at + silence, done_at=at + silence))
+    last = [e for e in later if (e.event, e.attempt) == ("report", 1)][-1]
+    receipt = judged(late, counted(e for e in later if e is not last))
+    assert receipt.verdict is Verdict.RECOVERED
+    detail = next(check.detail for check in receipt.checks if check.name == "little lost")
+    assert "the newest 3 ones were still being uploaded" in detail
+
+
 def behind(script: Script, seconds: float) -> ReceiptDocument:
     """A driver is started again, 3 s after the fault, where the clock is so many seconds behind."""
     evidence = lived(Tale(script, kind="slow-network", fault=4.4, driver="dies"))

@@ -95,6 +95,19 @@ def test_what_every_batch_changes_is_known_by_its_count_and_by_what_was_loaded()
     assert begun["state"]["counters"] == {"0.1.num_batches_tracked": 2}
 
 
+def test_what_pytorch_does_not_count_as_written_is_seen_all_the_same() -> None:
+    """BatchNorm's means, and a frozen part that the script moves by `.data`."""
+    rank = Rank(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1)))
+    rank.model[2].requires_grad_(False)
+    rank.adam = torch.optim.Adam(p for p in rank.model.parameters() if p.requires_grad)
+    for _ in range(2):
+        rank.step()
+        rank.model[2].weight.data.mul_(0.9)
+        rank.report()
+    first, second = (handed["state"]["tensors"] for handed in rank.handed)
+    assert [k for k in ("0.1.running_mean", "0.1.running_var", "0.2.weight") if first[k] == second[k]] == []
+
+
 def test_steps_that_go_on_from_each_other_are_one_beginning() -> None:
     rank = Rank()
     for _ in range(5):
