@@ -195,6 +195,10 @@ class CheckpointGiven(Payload, event="get_checkpoint"):
     """The one that it was given."""
 
 
+class PreemptionNotice(Payload, event="preemption_notice"):
+    """The script asked whether a node of its run is to be taken away, and was told that one is."""
+
+
 class CheckpointLoaded(Payload, event="checkpoint_loaded"):
     """Files were read from a checkpoint, or could not be."""
 

@@ -196,7 +196,8 @@ CAUSES = (
     _cause(
         "no-failures",
         "training lost a rank, and its RunConfig allows no failure (max_failures 0, Ray's default)",
-        "FailureConfig(max_failures=3) in its RunConfig lets it start again",
+        "FailureConfig(max_failures=3) in its RunConfig lets it start again; max_preemption_failures counts "
+        "only ends that Ray was told of before, as by `labctl fault-inject --fault drain`",
         rf"{GROUP}The actor (?:died|is dead) because its node has died\.",
         rf"{GROUP}{CRASHED}",
         beside=r"\[FailurePolicy\] RAISE\n.*: worker group\n.*\(max allowed: 0\)(?![\s\S]*\[FailurePolicy)",

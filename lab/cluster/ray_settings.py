@@ -78,12 +78,6 @@ RESTART = (
         "does; it then starts a second later",
     ),
     Knob("RAY_raylet_client_num_connect_attempts", "500", "10", "as many pauses as make ten seconds"),
-    Knob(
-        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
-        "0",
-        "1",
-        "there is no cloud that announces preemptions; saves an actor per run",
-    ),
 )
 """Settings for how fast training starts again once a loss was noticed."""
 

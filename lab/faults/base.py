@@ -178,6 +178,8 @@ class Scene:
     job: str = ""
     """The submission id."""
     parameters: Mapping[str, float] = field(default_factory=dict)
+    node_id: str = ""
+    """Ray's id of the target, where it is a node that trains."""
     store: Store | None = None
     queues: Queues | None = None
     ranks: tuple[RankProcess, ...] = ()

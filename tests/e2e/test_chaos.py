@@ -30,6 +30,7 @@ class TestChaos(ChaosTests):
     }
     OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "crash-restart": {},
+        "drain": {"notice": 5},
         "exception-at-epoch": {},
         "nan-at-epoch": {},
         "s3-slow": {"for": 6},

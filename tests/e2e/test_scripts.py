@@ -67,6 +67,24 @@ def test_a_script_that_resumes_is_recognised_without_knowing_labctl(
     assert receipt["checkpoint"]["uri"] in [checkpoint["uri"] for checkpoint in listed]
 
 
+def test_a_script_that_saves_when_it_is_told_of_a_preemption_loses_nothing_and_no_failure_is_counted(
+    bench: Bench,
+) -> None:
+    job = bench.submit("saves_on_notice.py", "1")
+    argv = f"fault-inject --fault drain -p notice=12 --job {job} --after-epoch 3 --json".split()
+    receipt = bench.labctl(*argv, code=0, timeout=2 * PATIENCE).document
+    assert_recovered(receipt)
+    assert receipt["lost_epochs"] == 0, receipt
+    assert receipt["checkpoint"]["epoch"] > 3, "it went on from the one that is saved anyway"
+    detail = next(check["detail"] for check in receipt["checks"] if check["name"] == "a real fault")
+    assert "Ray Train told the script of it after" in detail
+    assert receipt["fault"]["done_at"] - receipt["fault"]["at"] >= 12
+    log = bench.lab.jobs.logs(job)
+    assert "[FailurePolicy] RETRY" in log
+    assert "Source: preemption" in log
+    assert bench.healthy()
+
+
 @pytest.mark.long
 def test_a_ledger_that_cannot_be_written_breaks_no_script_and_proves_nothing(bench: Bench) -> None:
     warnings = {

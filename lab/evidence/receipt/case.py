@@ -341,9 +341,8 @@ class Case:
                 continue
             for rank in sorted(attempt.by_rank):
                 first = attempt.first_of(rank)
-                if first is None or first.progress is None:
-                    continue
-                if first.progress <= origin and first.progress < base.progress + slack:
+                place = None if first is None else first.progress
+                if place is not None and place <= origin and place < base.progress + slack:
                     return attempt, rank
         return None
 
@@ -365,13 +364,8 @@ class Case:
     @cached_property
     def rejoined(self) -> NodeRecord | None:
         """The node that the target became when it came back after the fault."""
-        back = [
-            (n.started_at, n)
-            for n in self.evidence.nodes
-            if n.service == self.fault.target
-            and n.started_at is not None
-            and self.fault.at < n.started_at < self.until
-        ]
+        mine = [(n.started_at or 0.0, n) for n in self.evidence.nodes if n.service == self.fault.target]
+        back = [(at, node) for at, node in mine if self.fault.at < at < self.until]
         return min(back, key=lambda pair: pair[0])[1] if back else None
 
     def place(self, checkpoint: CommittedCheckpoint) -> str:

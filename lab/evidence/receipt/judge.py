@@ -56,16 +56,15 @@ def judge(evidence: Evidence) -> ReceiptDocument:
 
 def _other(case: Case) -> OtherRun:
     """Return the line of a run that is not the one that was judged."""
-    assert case.run is not None
+    run = case.run
+    assert run is not None
     if case.hit is not None:
         receipt = _receipt(case)
-        return OtherRun(case.run.name, receipt.verdict, receipt.reason)
-    done = epochs_of(case.run)
+        return OtherRun(run.name, receipt.verdict, receipt.reason)
+    done = epochs_of(run)
     where = f" at {done.position(done.last)}" if done and done.last is not None else ""
-    ended = (
-        "it was stopped by Tune" if case.run.stopped else "it ended" if case.run.finished_at else "it trains"
-    )
-    return OtherRun(case.run.name, None, f"not hit: {ended}{where}")
+    ended = "it was stopped by Tune" if run.stopped else "it ended" if run.finished_at else "it trains"
+    return OtherRun(run.name, None, f"not hit: {ended}{where}")
 
 
 def _receipt(case: Case) -> ReceiptDocument:
@@ -255,13 +254,13 @@ def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
     if case.trained(attempt) and not attempt.nodes:
         return [f"where the ranks {here} ran is not in it"]
     started = attempt.training_started_at is not None or case.trained(attempt)
-    silent = [rank for rank in sorted(attempt.nodes) if rank not in attempt.writers] if started else []
+    ranks = sorted(attempt.nodes)
+    silent = [rank for rank in ranks if rank not in attempt.writers] if started else []
     if silent:
         return [f"rank {silent[0]} {here} has recorded nothing"]
     groups = case.run is not None and case.run.plan is not None and case.run.plan.replica_groups
     if groups or not (attempt.by_rank or attempt.taken_up):
         return []  # whichever rank is there reports; or none had to
-    ranks = sorted(attempt.nodes)
     silent = [rank for rank in ranks if not attempt.by_rank.get(rank)]
     if silent:
         return [f"rank {silent[0]} {here} has recorded no report"]

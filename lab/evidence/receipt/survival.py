@@ -144,9 +144,8 @@ class Survival:
         taken = [(at, ranks) for at, _, ranks in self.steps.of(rank, process) if self.at < at <= end]
         gap = self.steps.longest_gap(rank, process, self.at, end) if process is not None else None
         alone = sum(ranks < len(self.nodes) for _, ranks in taken)
-        before = [
-            b - a for a, b in pairwise(at for at, _, _ in self.steps.of(rank, process) if at <= self.at)
-        ]
+        times = [at for at, _, _ in self.steps.of(rank, process) if at <= self.at]
+        before = [b - a for a, b in pairwise(times)]
         usual = median(before) if before else None
         return Survivor(rank, gap[1] - gap[0] if gap and taken else None, alone, usual)
 

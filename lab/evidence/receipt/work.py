@@ -86,8 +86,11 @@ def _keeps_pace(case: Case, hit: RunAttempt) -> bool:
 def _stopped_at(case: Case, hit: RunAttempt) -> float:
     """Return the time until which an attempt may have trained: on a sick node, until it is ended.
 
-    Whoever ended it says when; without that, the next one may have begun long after.
+    Whoever ended it says when; without that, the next one may have begun long after. A node whose end is
+    announced trains on until then.
     """
+    if case.fault.traits.ends_node:
+        return max(case.fault.at, min(case.over_at(hit), case.fault.done_at or case.fault.at))
     if case.fault.expected is not Expected.SICK:
         return case.fault.at
     health = case.evidence.health

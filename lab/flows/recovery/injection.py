@@ -64,7 +64,7 @@ class Injection:
         self.at = watch.clock()
         """Time right before the fault was first felt, in seconds since the epoch."""
         self._last = self.at
-        """Time right after the last that was done for it."""
+        """Time right after the last that was done for it: from then on it lasts."""
         self.happened = False
         """True once the fault was done, as far as anybody knows."""
         self.missed: LabError | None = None
@@ -76,17 +76,15 @@ class Injection:
             source=fault.source,
         )  # fmt: skip
         self._scene = Scene(
-            runtime=watch.lab.control,
-            target=self.target,
-            job=watch.submission_id,
-            parameters=parameters,
+            watch.lab.control, self.target, watch.submission_id, parameters,
+            node_id=aim.node.node_id if aim.node else "",
             store=self._store,
             queues=watch.lab.queues if fault.kind.scope is Scope.QUEUE else None,
             ranks=aim.ranks,
             checkpoints=aim.checkpoints,
             remember=self._remember,
             on_progress=self._on_progress,
-        )
+        )  # fmt: skip
         self._revert = Revert(fault, self._scene, self._clock)
         self._steps: deque[Progress] = deque()
         self._disturbed: tuple[str, ...] = ()
@@ -105,6 +103,8 @@ class Injection:
         self._remember()
         self._watch.store_outages = StoreOutages()
         interrupts = 0
+        if notice := self._scene.parameters.get("notice"):
+            self.timeline.emit("note notice", None, f"Ray is told that {self.target} ends in {notice:g} s")
         try:
             self._inject()
             if self.missed is None and self._fault.fires:
@@ -270,7 +270,7 @@ class Injection:
             self._look()
             patience.observe()
             now = self._clock()
-            if not revert.begun and self._time_to_revert(now - self.at):
+            if not revert.begun and self._time_to_revert(now - self._last):
                 self._store_outages = watch.store_outages
                 revert.begin()
             reverted = revert.ended
@@ -294,7 +294,7 @@ class Injection:
     def _too_late(self, now: float, patience: Patience) -> bool:
         """True when the wait for the job to go on, or to end, is to be given up."""
         why = patience.over
-        if not why and now >= self.at + (self._duration or 0.0) + self._timeout and not self._goes_on():
+        if not why and now >= self._last + (self._duration or 0.0) + self._timeout and not self._goes_on():
             why = f"training has not gone on for {self._timeout:g} s"
         if why:
             said = f"{why}: {patience.phase.text}"

@@ -122,8 +122,8 @@ class Chain:
             with suppress(Exception):
                 self._leave(optimizer, counts)
         if self._on_step is not None and counts:
-            with suppress(Exception):
-                self._on_step(number_of(optimizer))
+            with suppress(Exception):  # the optimizer counts its own steps, if at all
+                self._on_step(int(next(iter(optimizer.state.values()))["step"]))
 
     def _leave(self, optimizer: Any, counts: bool) -> None:
         number = self._live.number_of(optimizer)
@@ -181,7 +181,8 @@ class Chain:
         self._reports += 1
         with suppress(Exception):
             trained = bool(self.steps or self.empty) or self._booster is not None
-            if trained and (checkpoint or self._open or self._has_time()):
+            has_time = self._idle_seconds <= SHARE * (self._clock() - self._idle_at)
+            if trained and (checkpoint or self._open or has_time):
                 began = self._live.seconds
                 state = self._live.look() if self.steps or self.empty else {"tensors": {}, "order": []}
                 if self._booster is not None:
@@ -200,9 +201,6 @@ class Chain:
             self._left.clear()
             self._loaded.clear()
         return self._reports
-
-    def _has_time(self) -> bool:
-        return self._idle_seconds <= SHARE * (self._clock() - self._idle_at)
 
 
 TREES = "trees"
@@ -224,8 +222,3 @@ def has_gradients(optimizer: Any) -> bool:
 def versions_of(optimizer: Any) -> list[int]:
     """The number of times that each parameter was written to, as PyTorch counts it."""
     return [local(parameter)._version for parameter in parameters_of(optimizer)]
-
-
-def number_of(optimizer: Any) -> int:
-    """Number of the last step by the optimizer's own state. Raises StopIteration, KeyError without one."""
-    return int(next(iter(optimizer.state.values()))["step"])

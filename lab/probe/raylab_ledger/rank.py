@@ -68,6 +68,20 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None], chain: 
     chain.watch()
     watch_reports(record, flush, chain, armed)
     Reads(record).watch()
+    watch_preemption(record)
+
+
+def watch_preemption(record: Callable[..., None]) -> None:
+    """Record once that the script asked whether a node is to be taken away, and was told so."""
+    once = functools.cache(lambda: record("preemption_notice"))
+
+    def ask(method: Callable[..., Any], utils: Any) -> Any:
+        info = method(utils)
+        if info is not None:
+            once()
+        return info
+
+    around(DistributedTrainFnUtils, "get_preemption_info", ask)
 
 
 def watch_reports(record: Callable[..., None], flush: Callable[[], None], chain: Chain, armed: Armed) -> None:
@@ -87,12 +101,10 @@ def watch_reports(record: Callable[..., None], flush: Callable[[], None], chain:
         checkpoint_upload_fn: Any = None,
         *args: Any,
     ) -> Any:
-        files: dict[str, Any] | None = None
-        sizes: list[int] | None = None
+        kept: dict[str, Any] = {"files": None, "sizes": None}
 
         def look() -> None:
-            nonlocal files, sizes
-            files, sizes = manifest(checkpoint.path), sizes_in_files(checkpoint.path)
+            kept.update(files=manifest(checkpoint.path), sizes=sizes_in_files(checkpoint.path))
 
         def send(checkpoint: Any, name: str) -> Any:
             """Upload as the script has it, in a thread of Ray Train's. It may write the files only now."""
@@ -111,9 +123,9 @@ def watch_reports(record: Callable[..., None], flush: Callable[[], None], chain:
         if report.checkpoint is not None:
             saved.uri = uri_of(report.checkpoint)
             number = numbers.pop(id(checkpoint), (None, None))[1]
-            files = None if later and not files else files
-            both = {"metrics": plain(metrics), "report": number}
-            record("checkpoint_saved", uri=saved.uri, files=files, sizes=sizes, **both)
+            if later and not kept["files"]:
+                kept["files"] = None
+            record("checkpoint_saved", uri=saved.uri, metrics=plain(metrics), report=number, **kept)
             flush()
         return report
 

@@ -32,6 +32,7 @@ class TestChaos(ChaosTests):
         "disk-full": {},
         "pause": {"for": 8},
         "crash-restart": {},
+        "drain": {"notice": 5},
         "s3-down": {"for": 5},
         "checkpoint-corrupt": {},
     }

@@ -52,10 +52,8 @@ def _finished(case: Case) -> Answer:
         doubt = _end_unknown(case)
         return (None, f"{doubt}: {_last(message)}") if doubt else (True, OVERTAKEN)
     if status == "FAILED" and case.until < inf and case.current is None:
-        return (
-            None,
-            f"the job is FAILED, after another fault; whom this one hit is not known: {_last(message)}",
-        )
+        why = f"the job is FAILED, after another fault; whom this one hit is not known: {_last(message)}"
+        return None, why
     if status != "SUCCEEDED":
         return False, f"the job is {status}" + (f": {message.splitlines()[-1]}" if message else "")
     run = case.run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lab.evidence.ledger import RunAttempt
+from lab.api.ledger import PreemptionNotice
+from lab.evidence.ledger import RunAttempt, of_kind
 from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import Source
@@ -44,6 +45,9 @@ def node_fault(case: Case) -> Answer:
         detail += f"; Ray declared its node dead after {node.ended_at - fault.at:.1f} s"
     elif unasked and hit.failure_detected_at is not None:
         detail += f"; Ray Train acted on it after {hit.failure_detected_at - fault.at:.1f} s"
+    notices = [e.at for e, _ in of_kind(case.evidence.events, PreemptionNotice) if e.at >= fault.at]
+    if notices:
+        detail += f"; Ray Train told the script of it after {min(notices) - fault.at:.1f} s"
     return True, detail
 
 

@@ -76,9 +76,8 @@ def intact_checkpoint(case: Case) -> Answer:
         return yes, detail
     if not case.fault.damaged:
         return None, f"{detail}; it is not known which checkpoint was damaged"
-    refused = [
-        said.uri for e, said in of_kind(case.evidence.events, CheckpointRefused) if e.at >= case.fault.at
-    ]
+    refusals = of_kind(case.evidence.events, CheckpointRefused)
+    refused = [said.uri for e, said in refusals if e.at >= case.fault.at]
     silent = [uri for uri in case.fault.damaged if uri not in refused]
     if silent:
         return False, f"{detail}; but nobody said that {name(silent[0])} is damaged"

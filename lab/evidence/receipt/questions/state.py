@@ -184,10 +184,8 @@ class _Comparison:
     def answer(self) -> Answer:
         """Return what the comparison has shown."""
         if not self.compared:
-            return (
-                None,
-                f"{self.who} trains other parameters than those that were handed over with {self.label}",
-            )
+            why = f"{self.who} trains other parameters than those that were handed over with {self.label}"
+            return None, why
         if self.other:
             return self._instead()
         trained = self.handed.trained
@@ -199,17 +197,13 @@ class _Comparison:
         if self.changes and not any(_changes(a, self.rank) for a in self.before):
             return None, f"{self.who} had the state of {self.label}, and then changed it other than by a step"
         if self._changed(self.attempt) and not any(map(self._changed, self.before)):
-            return (
-                None,
-                f"the weights of {self.who} were changed, other than by a step, before its first report",
-            )
+            why = f"the weights of {self.who} were changed, other than by a step, before its first report"
+            return None, why
         if self.uncounted:
             return SKIPPED, f"{NOT_COMPARED}: every batch changes {_some(self.uncounted)}"
         if self._is_aside():
-            return (
-                SKIPPED,
-                f"{NOT_COMPARED}: most of {name(self.base.uri)} belongs to no optimizer of {self.who}",
-            )
+            why = f"{NOT_COMPARED}: most of {name(self.base.uri)} belongs to no optimizer of {self.who}"
+            return SKIPPED, why
         number = self.attempt.number
         detail = f"attempt {number} went on from the state handed over with {self.label}, on every rank"
         return True, "; ".join(filter(None, (detail, self._moments())))
@@ -230,9 +224,8 @@ class _Comparison:
         if alike:
             place = next((n for n, state in enumerate(reports) if state is self.handed), len(reports))
             older = alike[-1] < place - 1  # by one: a copy made before its report, or a stale one
-            return (
-                False if older else None
-            ), f"{went_on}those of {self._when(reports[alike[-1]])}, not of {self.label}"
+            why = f"{went_on}those of {self._when(reports[alike[-1]])}, not of {self.label}"
+            return (False if older else None), why
         if mine <= _initial(self.case, self.rank):
             return False, f"{went_on}those that training had begun with, not those of {self.label}"
         in_files = {t for load in self.case.restores(self.attempt) for t in load.tensors or ()}

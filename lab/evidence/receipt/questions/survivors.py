@@ -20,10 +20,8 @@ def rank_lost(case: Case) -> Answer:
         return None, fault.traits.too_short or NOT_LOST
     over = None if fault.traits.ends_node else fault.reverted_at
     if over is not None and case.survival.outlasted(over):
-        return (
-            None,
-            f"{_ranks(lost)} went on after the fault was over: what was lost later may have another cause",
-        )
+        why = f"{_ranks(lost)} went on after the fault was over: what was lost later may have another cause"
+        return None, why
     detail = f"{fault.kind} on {fault.target} in attempt {hit.number} cost {_ranks(lost)}"
     noticed = min((at for at in hit.failures if fault.at <= at < case.until), default=None)
     acted = (

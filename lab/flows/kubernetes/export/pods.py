@@ -17,7 +17,6 @@ USER = 1000
 
 STOCK_ON_A_NETWORK = (
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S",
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
     "RAY_raylet_start_wait_time_s",
 )
 """Settings of the lab that suit one machine: on a network they would kill nodes that live."""

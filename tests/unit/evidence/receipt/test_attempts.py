@@ -11,8 +11,9 @@ from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Evidence, Verdict, judge, work
 from lab.evidence.receipt.case import Case
+from lab.faults import find_fault
 from tests.fakes.ledger import counted
-from tests.unit.data.stories import Story, event, evidence
+from tests.unit.data.stories import FAULT, Story, event, evidence
 from tests.unit.evidence.receipt.tales import HONEST, LIARS, Script, Tale
 from tests.unit.evidence.receipt.trainings import live
 
@@ -143,6 +144,29 @@ def test_a_report_that_may_have_been_made_and_lost_is_counted_in_the_unit_of_the
     given = evidence(story)
     (run,) = History.of(given.events).runs
     assert work.unseen(Case(given, run)) == more
+
+
+def announced(story: Story) -> Evidence:
+    """The end of its node was announced at 4.5 s, after the second report; the node ended at 7.5 s."""
+    given, kind = evidence(story), find_fault("drain").kind
+    fault = replace(given.fault, kind=kind.name, traits=kind.traits, at=4.5, done_at=7.5)
+    return replace(given, fault=fault)
+
+
+def test_what_was_done_between_the_announcement_of_an_end_and_the_end_counts() -> None:
+    notice = event("preemption_notice", 5.0, rank=0)
+    receipt = judge(announced(Story(more=(notice,))))
+    assert (receipt.verdict, receipt.lost_epochs) == (Verdict.RECOVERED, 0)
+    detail = next(check.detail for check in receipt.checks if check.name == FAULT)
+    assert "was announced to end, and ended in attempt 1" in detail
+    assert detail.endswith("Ray Train told the script of it after 0.5 s")
+
+
+def test_an_attempt_may_train_unseen_until_the_end_that_was_announced() -> None:
+    given = announced(Story(first=(1, 2), second=(3, 4, 5), loads=(2,)))
+    (run,) = History.of(given.events).runs
+    assert work.unseen(Case(given, run)) == 3, "from 4 s to 7.5 s, at the fastest pace of 1 s"
+    assert work.unseen(Case(replace(given, fault=replace(given.fault, done_at=4.5)), run)) == 0
 
 
 @pytest.mark.parametrize("after", [0.0, 0.2, 6.0])

@@ -12,6 +12,7 @@ import pytest
 from ray.train import Checkpoint, CheckpointUploadMode
 from ray.train.v2._internal.execution import context as train_context
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
+from ray.train.v2.api.preemption import PreemptionInfo
 
 from raylab_ledger import rank, reads
 
@@ -211,3 +212,14 @@ def test_files_that_a_script_writes_in_its_own_upload_are_in_the_ledger(
         assert saved["files"]["weights.pt"]["size"] == 7
     else:
         assert saved["files"] is None, "an upload that leaves no file proves nothing"
+
+
+def test_the_first_answer_that_a_node_is_to_be_taken_away_is_recorded(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = PreemptionInfo(deadline_ms=5, preempted_node_to_ranks={"9e": [1, 0]})
+    answers = [None, info, info]
+    monkeypatch.setattr(DistributedTrainFnUtils, "get_preemption_info", lambda self: answers.pop(0))
+    rank.watch_preemption(recorded)
+    assert [DistributedTrainFnUtils().get_preemption_info() for _ in range(3)] == [None, info, info]
+    assert recorded.all("preemption_notice") == [{}]
