@@ -51,6 +51,8 @@ class LiveState:
     """Each rank has a part of it."""
     why: str = ""
     """Reason for which it was not looked at."""
+    aside: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the parameters of modules that no optimizer trains, by a key that means nothing."""
 
 
 def _state(value: object) -> LiveState:
@@ -63,6 +65,7 @@ def _state(value: object) -> LiveState:
         _amounts(known.get("counters")),
         is_true(known.get("sharded")),
         words(known.get("why")),
+        _digests(known.get("aside")),
     )
 
 

@@ -66,7 +66,8 @@ HEADLINES: Mapping[str, Headline] = {
     ),
     "recovered, not equal": Headline(
         "good", "✔", "Training recovered, but not as if nothing had happened",
-        "It went on from its checkpoint. Its metrics are not those of the undisturbed run.",
+        "It went on from its checkpoint, but without the optimizer's own state, or with other metrics than "
+        "the undisturbed run.",
         "RECOVERED", "but not equal to the undisturbed run",
     ),
     "resumed": Headline(
@@ -115,15 +116,15 @@ HEADLINES: Mapping[str, Headline] = {
 def words(receipt: ReceiptDocument) -> Headline:
     """Return the words that head a receipt, with what they are about."""
     from lab.api.receipt import Verdict
-    from lab.evidence.receipt.headline import differs_from, headline
+    from lab.evidence.receipt.headline import NOT_EQUAL, differs_from, headline, other_moments
     from lab.evidence.receipt.questions import STATE
-    from lab.evidence.receipt.questions.state import NEW_MOMENTS, OTHER_MOMENTS
 
-    head = HEADLINES[headline(receipt)]
-    state = next((check.detail for check in receipt.checks if check.name == STATE), "")
+    key = headline(receipt)
+    head, moments = HEADLINES[key], other_moments(receipt)
     if receipt.verdict is Verdict.RESUMED:
-        return replace(head, short=state)
-    if (difference := differs_from(receipt)) and receipt.verdict is Verdict.RECOVERED:
-        new = [part for part in state.split("; ") if part in (NEW_MOMENTS, OTHER_MOMENTS)]
-        return replace(head, short="; ".join([f"{head.short}: {difference}", *new]))
+        return replace(head, short=next((c.detail for c in receipt.checks if c.name == STATE), ""))
+    if key == NOT_EQUAL and not (difference := differs_from(receipt)):
+        return replace(head, short=f"but {moments}")
+    if key == NOT_EQUAL:
+        return replace(head, short="; ".join(filter(None, (f"{head.short}: {difference}", moments))))
     return head

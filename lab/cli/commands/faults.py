@@ -39,7 +39,7 @@ control_option = click.option(
 strict_option = click.option(
     "--strict", is_flag=True,
     help="Exit with 10, too, where the state could not be compared (`resumed`), or where the training "
-    "differs from its control run.",
+    "went on without the optimizer's own state, or differs from its control run.",
 )  # fmt: skip
 
 

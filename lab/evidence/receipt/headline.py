@@ -6,7 +6,8 @@ from lab.api.base import Number
 from lab.api.receipt import ReceiptDocument, Verdict
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import NOT_REVERTED
-from lab.evidence.receipt.questions import WHOLE
+from lab.evidence.receipt.questions import STATE, WHOLE
+from lab.evidence.receipt.questions.state import NEW_MOMENTS, OTHER_MOMENTS
 
 RECOVERED_NOT_WHOLE = "recovered, lab not whole"
 AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
@@ -20,12 +21,12 @@ OPEN = (Verdict.FAILED, Verdict.NOT_VERIFIED)
 def headline(receipt: ReceiptDocument) -> str:
     """Return the headline of a receipt: its verdict, or one of the texts above.
 
-    Those are more exact than `recovered`: from no checkpoint, or on another way than the undisturbed run; and
-    than `failed` and `not-verified`: the lab alone is not whole; or training went on to the job's end after
-    the fault, and something else is wrong.
+    Those are more exact than `recovered`: from no checkpoint, or not as if nothing had happened; and than
+    `failed` and `not-verified`: the lab alone is not whole; or training went on to the job's end after the
+    fault, and something else is wrong.
     """
     verdict = receipt.verdict
-    if verdict is Verdict.RECOVERED and differs_from(receipt):
+    if verdict is Verdict.RECOVERED and (differs_from(receipt) or other_moments(receipt)):
         return NOT_EQUAL
     if verdict is Verdict.RECOVERED and receipt.expected.outcome == Expected.REMEMBERED.value:
         return FROM_MEMORY
@@ -53,6 +54,12 @@ def differs_from(receipt: ReceiptDocument) -> str:
         return ""
     far = "" if first.relative is None else f" ({first.relative:.2g})"
     return f"{first.metric} differs from {curves.key} {first.epoch} on{far}"
+
+
+def other_moments(receipt: ReceiptDocument) -> str:
+    """Return a sentence on an optimizer that went on without its own state; empty where none did."""
+    parts = (part for check in receipt.checks if check.name == STATE for part in check.detail.split("; "))
+    return next((part for part in parts if part in (NEW_MOMENTS, OTHER_MOMENTS)), "")
 
 
 def done_twice(receipt: ReceiptDocument) -> tuple[Number | None, str]:

@@ -113,11 +113,11 @@ class Chain:
         return versions == versions_of(optimizer)
 
     def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """Count a step, and keep what it has left. A step may compute its gradients itself: they are there
-        now."""
+        """Count a step, and keep what it has left. It may have computed its gradients itself."""
         counts = has_gradients(optimizer)
         self.steps = (self.steps or 0) + counts
         self.empty += not counts
+        self._live.number_of(optimizer)  # it may be a new one, as for each epoch
         if self._open:
             with suppress(Exception):
                 self._leave(optimizer, counts)

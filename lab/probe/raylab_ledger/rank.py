@@ -123,9 +123,9 @@ def watch_reports(record: Callable[..., None], flush: Callable[[], None], chain:
         if report.checkpoint is not None:
             saved.uri = uri_of(report.checkpoint)
             number = numbers.pop(id(checkpoint), (None, None))[1]
-            if later and not kept["files"]:
-                kept["files"] = None
-            record("checkpoint_saved", uri=saved.uri, metrics=plain(metrics), report=number, **kept)
+            files = None if later and not kept["files"] else kept["files"]
+            both = {"metrics": plain(metrics), "report": number}
+            record("checkpoint_saved", uri=saved.uri, files=files, sizes=kept["sizes"], **both)
             flush()
         return report
 

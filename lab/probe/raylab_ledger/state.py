@@ -45,7 +45,8 @@ class LiveState:
         self.seconds = 0.0
         """Spent on digests and on the search for modules, in all."""
         self._optimizers: dict[int, weakref.ref[Any]] = {}  # by number, in the order of their first steps
-        self._modules: list[weakref.ref[Any]] = []
+        self._modules: list[weakref.ref[Any]] = []  # those with parameters of optimizers
+        self._aside: list[weakref.ref[Any]] = []  # the others, such as a mean of the weights
         self._counted = 0
 
     def number_of(self, optimizer: Any) -> int:
@@ -81,6 +82,7 @@ class LiveState:
     def look(self, *, begins: bool = False) -> State:
         """Return the state as an event tells it: see docs/recovery.md.
 
+        `aside` has the modules that no optimizer trains: a mean of the weights, a frozen part.
         `halves` has its values in half precision: rounded to bfloat16, or, where it `begins`, in each that
         holds them without rounding, as where a file has had them in one.
         """
@@ -99,6 +101,8 @@ class LiveState:
             "moments": {str(n): moments(o) for n, o in optimizers.items()},
             "counters": {key: int(t) for key, t in keys.values() if key not in trained and is_counter(t)},
         }
+        aside = [p for ref in self._aside if (m := ref()) for p in m.parameters() if id(p) not in keys]
+        fields["aside"] = {str(n): digest(p) for n, p in enumerate(aside[:MOST_TENSORS])}
         narrow = halves if begins else rounded
         fields["halves"] = {key: half for key, t in keys.values() if key in trained and (half := narrow(t))}
         fsdp = any(type(ref()).__name__ == "FullyShardedDataParallel" for ref in self._modules)
@@ -112,7 +116,8 @@ class LiveState:
         modules."""
         mine = {n: parameters_of(o) for n, o in optimizers.items()}
         if (count := sum(map(len, mine.values()))) != self._counted:
-            self._modules = [weakref.ref(m) for m in outermost([p for ps in mine.values() for p in ps])]
+            tops = outermost([parameter for parameters in mine.values() for parameter in parameters])
+            self._modules, self._aside = ([weakref.ref(m) for m in modules] for modules in tops)
             self._counted = count
         keys: dict[int, tuple[str, Any]] = {}
         for number, module in enumerate(m for ref in self._modules if (m := ref()) is not None):
@@ -131,19 +136,20 @@ def parameters_of(optimizer: Any) -> list[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def outermost(parameters: Iterable[Any]) -> list[Any]:
-    """Return the outermost modules on the heap that hold any of these, in the order of these."""
+def outermost(parameters: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the outermost modules on the heap: that hold any of these, in the order of these; and that hold
+    others alone."""
     place = {id(parameter): n for n, parameter in reversed(list(enumerate(parameters)))}
     first: dict[int, tuple[int, Any]] = {}
     inner: set[int] = set()
     for module in of_type(sys.modules["torch"].nn.Module):
         with suppress(Exception):  # one that is half made
-            held = [place[id(p)] for p in module.parameters() if id(p) in place]
-            if held:
+            if held := [place.get(id(p), len(place)) for p in module.parameters()]:
                 first[id(module)] = (min(held), module)
                 inner |= {id(child) for child in module.modules() if child is not module}
-    tops = [pair for key, pair in first.items() if key not in inner]
-    return [module for _, module in sorted(tops, key=lambda pair: pair[0])]
+    tops = sorted((pair for key, pair in first.items() if key not in inner), key=lambda pair: pair[0])
+    trained = [module for at, module in tops if at < len(place)]
+    return trained, [module for _, module in tops[len(trained) :]]
 
 
 def moments(optimizer: Any) -> str:

@@ -132,11 +132,9 @@ def _ended_where_it_should(case: Case, run: Run) -> Answer:
     here = done.position(done.last)
     if by := run.attempts[-1].ended_early:
         return True, f"the job SUCCEEDED; it ended by itself at {here}: {by} stopped early"
-    return (
-        None,
-        f"the job SUCCEEDED and ended without an error at {here}; its plan was {done.planned}, and whether "
-        f"it stopped early or lost {done.word}s is not known: an undisturbed run, --control, decides",
-    )
+    ended = f"the job SUCCEEDED and ended without an error at {here}; its plan was {done.planned}"
+    early = f"whether it stopped early or lost {done.word}s is not known"
+    return None, f"{ended}, and {early}: an undisturbed run, --control, decides"
 
 
 def _against(other: Run, run: Run) -> Answer | None:

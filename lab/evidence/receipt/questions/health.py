@@ -33,10 +33,8 @@ def avoided(case: Case) -> Answer:
         if began is None or not notice.avoided_at < began < end:
             continue
         if any(case.service(node) == target for node in attempt.nodes.values()):
-            return (
-                False,
-                f"attempt {attempt.number} began on {target} {began - notice.avoided_at:.1f} s after that",
-            )
+            later = f"{began - notice.avoided_at:.1f} s after that"
+            return False, f"attempt {attempt.number} began on {target} {later}"
     again = "" if notice.until is None else f", and again after {notice.until - case.fault.at:.1f} s"
     return True, f"{target} took no new work after {notice.avoided_at - case.fault.at:.1f} s{again}"
 
@@ -57,7 +55,5 @@ def moved_free(case: Case) -> Answer:
     if case.fault.target in {case.service(node) for node in new.nodes.values()}:
         return False, f"attempt {new.number} ran on {case.fault.target} again"
     when = "" if notice.reset_at is None else f" after {notice.reset_at - case.fault.at:.1f} s"
-    return (
-        True,
-        f"reset{when} ({notice.reset}), no retry charged; attempt {new.number} ran on {case.names(new)}",
-    )
+    ran = f"attempt {new.number} ran on {case.names(new)}"
+    return True, f"reset{when} ({notice.reset}), no retry charged; {ran}"

@@ -58,10 +58,8 @@ def rank_fault(case: Case) -> Answer:
         return None, why
     if other := _of_another_failure(case, hit):
         return None, other
-    detail = (
-        f"{case.fault.kind} on {case.fault.target} in attempt {hit.number}, after "
-        f"{plural(len(case.before_fault), 'checkpoint')}"
-    )
+    made = plural(len(case.before_fault), "checkpoint")
+    detail = f"{case.fault.kind} on {case.fault.target} in attempt {hit.number}, after {made}"
     if hit.failure_detected_at is not None:
         return True, f"{detail}; Ray Train acted on it after {hit.failure_detected_at - case.fault.at:.1f} s"
     if case.driver_restarted:
@@ -114,11 +112,8 @@ def head_fault(case: Case) -> Answer:
         return None, why
     if why := case.unasked(Source.NODES):
         return None, why
-    fresh = [
-        n for n in case.evidence.nodes
-        if n.service == HEAD and n.alive and n.node_id != case.fault.node_id
-    ]  # fmt: skip
-    if not fresh:
+    heads = (n for n in case.evidence.nodes if n.service == HEAD and n.alive)
+    if all(n.node_id == case.fault.node_id for n in heads):
         return None, f"Ray lists no new node of {HEAD}"
     return True, f"{HEAD} {case.fault.traits.effect} in attempt {hit.number}; a new one took its place"
 
@@ -152,10 +147,8 @@ def _of_another_failure(case: Case, hit: RunAttempt) -> str:
         return ""
     if not all(any(over < r.at < end for r in hit.by_rank.get(rank, ())) for rank in ranks):
         return ""
-    return (
-        f"attempt {hit.number} went on after the fault was over; its end, {end - fault.at:.1f} s after the "
-        "fault, may have another cause"
-    )
+    later = f"its end, {end - fault.at:.1f} s after the fault, may have another cause"
+    return f"attempt {hit.number} went on after the fault was over; {later}"
 
 
 def _not_hit(case: Case) -> str:

@@ -15,7 +15,7 @@ from lab.evidence.receipt.questions.state import continues
 from lab.host.quantities import plural
 
 FAR_BELOW = 0.5
-"""Share of the usual steps for each report from which an attempt does another work than the one before."""
+"""Share of the usual steps for each report up to which an attempt does another work than the one before."""
 
 COUNTS = 3
 """Reports from which a metric that grows by the same whole number each time is a count."""
@@ -131,7 +131,7 @@ def _fewer_steps(case: Case, attempt: RunAttempt) -> str:
 
     before = [a for a in case.attempts if a.number < attempt.number and len(a.nodes) == len(attempt.nodes)]
     then, now = usual(before), usual([attempt])
-    if then is None or now is None or now >= FAR_BELOW * then:
+    if then is None or now is None or now > FAR_BELOW * then:
         return ""
     return f"attempt {attempt.number} makes {now:g} steps for each report, where {then:g} were usual"
 

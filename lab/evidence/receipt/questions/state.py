@@ -24,6 +24,8 @@ HABIT_SHARE, HABIT = 0.5, 8
 RANDOM_BYTES = 5056
 """Size of the state of PyTorch's random numbers, which is a tensor, too."""
 
+STILL = 4  # reports with the same weights, from which on steps are said to change nothing
+
 FEW_BYTES = 256
 """Size of parameters up to which they may be there for an optimizer's sake alone."""
 
@@ -96,7 +98,7 @@ def _handed(
     if rank in states:
         return states[rank], (None, "")
     other = next(iter(states.values()))
-    return replace(other, tensors=other.parameters), (None, "")
+    return replace(other, tensors=other.parameters, aside={}), (None, "")
 
 
 def _replica(attempt: RunAttempt, rank: int) -> bool:
@@ -137,14 +139,10 @@ class _Comparison:
         return {key: key for key in own if key in there.tensors}
 
     def _differing(self, state: State, *, loaded: bool) -> dict[str, str]:
-        """Return the parameters of a beginning, or what was loaded into them, that were not handed over
-        so."""
+        """Return the parameters of a beginning, or what was loaded into them, that are others."""
         values = {**state.own(), **(state.loaded if loaded else {})}
-        return {
-            k: values[k]
-            for k, place in self._places(state).items()
-            if self.handed.tensors[place] != values[k]
-        }
+        places, there = self._places(state), self.handed.tensors
+        return {key: values[key] for key, place in places.items() if there[place] != values[key]}
 
     def _compare_optimizer(self, states: Sequence[State]) -> None:
         self.compared |= self._places(states[-1])
@@ -158,9 +156,7 @@ class _Comparison:
     def _compare_rest(self) -> None:
         """Compare what no optimizer changes; of what every batch changes, the count of batches beside it."""
         last, there = self.begun[-1], self.handed
-        rest = [
-            k for k in last.tensors if k not in last.trained and k not in self.compared and k in there.tensors
-        ]
+        rest = sorted((last.tensors.keys() & there.tensors.keys()) - last.trained - self.compared.keys())
         self.compared |= {key: key for key in rest}
         differ = [k for k in rest if there.tensors[k] not in (last.tensors[k], last.loaded.get(k))]
         earlier = [s for a in self.before for part in (a.begun, a.handed) for s in part.get(self.rank, ())]
@@ -172,8 +168,7 @@ class _Comparison:
         self.reset = [key for key, pair in counts.items() if pair is not None and pair[1] < pair[0]]
 
     def _counts(self, key: str) -> tuple[Number, Number] | None:
-        """Return the count in the module of a buffer, such as BatchNorm's of its batches: handed over, and
-        now."""
+        """Return the count beside a buffer, such as BatchNorm's of its batches: handed over, and now."""
         module = key.rpartition(".")[0]
         mine = [k for k in self.handed.counters if k.rpartition(".")[0] == module]
         now = [self.begun[-1].counters[k] for k in mine if k in self.begun[-1].counters]
@@ -188,10 +183,11 @@ class _Comparison:
             return None, why
         if self.other:
             return self._instead()
-        trained = self.handed.trained
-        if lacking := trained - set(self.compared.values()) - self.begun[-1].tensors.keys():
-            more = f"{len(lacking)} of {plural(len(trained), 'parameter')}"
-            return None, f"{more} that were handed over with {self.label} were not seen again by {self.who}"
+        seen = (*self.begun, *self.attempt.handed.get(self.rank, ()))
+        trained = {self.compared.get(key, key) for state in seen for key in state.trained}
+        if lacking := self.handed.trained - trained:
+            more = f"{len(lacking)} of {plural(len(self.handed.trained), 'parameter')}"
+            return None, f"{more} that were trained before {self.label} are not trained by {self.who}"
         if self.reset:
             return None, f"{_some(self.reset)} of {self.who} began anew, by the count beside it"
         if self.changes and not any(_changes(a, self.rank) for a in self.before):
@@ -199,6 +195,11 @@ class _Comparison:
         if self._changed(self.attempt) and not any(map(self._changed, self.before)):
             why = f"the weights of {self.who} were changed, other than by a step, before its first report"
             return None, why
+        if self._still(self.attempt) and not any(map(self._still, self.before)):
+            return None, f"{self.who} has the same weights at each of its reports: its steps change nothing"
+        if lost := self._lost_aside():
+            what = f"{plural(lost, 'tensor')} of modules without an optimizer, such as a mean of the weights"
+            return None, f"{self.who} went on without those of {self.label} for {what}"
         if self.uncounted:
             return SKIPPED, f"{NOT_COMPARED}: every batch changes {_some(self.uncounted)}"
         if self._is_aside():
@@ -210,15 +211,12 @@ class _Comparison:
 
     def _instead(self) -> Answer:
         """Return what the state is that a rank went on with instead."""
-        count = f"{len(self.other)} of {len(self.compared)} tensors, " * (
-            len(self.other) < len(self.compared)
-        )
-        went_on, mine = f"{self.who} went on with {count}", self.other.items()
-        others = ((rank, state) for rank, state in self.base.states.items() if rank != self.rank)
-        if (
-            rank := next((rank for rank, state in others if mine <= state.tensors.items()), None)
-        ) is not None:
-            return False, f"{went_on}those of rank {rank}, not its own of {self.label}"
+        some, mine = len(self.other) < len(self.compared), self.other.items()
+        count = f"{len(self.other)} of {len(self.compared)} tensors, " if some else ""
+        went_on = f"{self.who} went on with {count}"
+        others = [r for r, s in self.base.states.items() if r != self.rank and mine <= s.tensors.items()]
+        if others:
+            return False, f"{went_on}those of rank {others[0]}, not its own of {self.label}"
         reports = [state for a in self.before for state in a.handed.get(self.rank, ())]
         alike = [n for n, state in enumerate(reports) if mine <= state.tensors.items()]
         if alike:
@@ -230,7 +228,8 @@ class _Comparison:
             return False, f"{went_on}those that training had begun with, not those of {self.label}"
         in_files = {t for load in self.case.restores(self.attempt) for t in load.tensors or ()}
         handed, now = self.handed.halves, self.begun[-1].halves
-        if all(now.get(key, frozenset()) & {*handed.get(key, ()), *in_files} for key in self.other):
+        halves = set[str]() if in_files & {*self.handed.tensors.values()} else in_files  # not beside a whole
+        if all(now.get(key, frozenset()) & {*handed.get(key, ()), *halves} for key in self.other):
             return SKIPPED, f"{NOT_COMPARED}: {self.who} went on with those of {self.label} in half precision"
         if not self.other.keys() & self.handed.trained:
             return None, f"{_some(sorted(self.other))} of {self.who} are new: no optimizer had them"
@@ -251,9 +250,24 @@ class _Comparison:
     def _changed(self, attempt: RunAttempt) -> bool:
         return any(state.changed for state in attempt.handed.get(self.rank, ()))
 
+    def _still(self, attempt: RunAttempt) -> bool:
+        """Tell whether nothing changed between the reports of an attempt, of which there were several."""
+        states = [frozenset(state.parameters.items()) for state in attempt.handed.get(self.rank, ())]
+        return len(states) >= STILL and len(set(states)) == 1
+
+    def _lost_aside(self) -> int:
+        """Return how many tensors beside those that are trained were replaced by others of their size.
+
+        Copies of what was trained do not count: a script makes them when it needs them.
+        """
+        earlier = (part.get(self.rank, ()) for a in self.before for part in (a.begun, a.handed))
+        copies = {digest for states in earlier for state in states for digest in state.tensors.values()}
+        there, now = {*self.handed.aside.values()}, {d for s in self.begun for d in s.aside.values()}
+        sizes = {_bytes(digest) for digest in now - there}
+        return sum(_bytes(digest) in sizes for digest in there - now - copies)
+
     def _is_aside(self) -> bool:
-        """Tell whether what optimizers train is not what the checkpoint is about: a parameter beside the
-        model."""
+        """Tell whether optimizers train a parameter beside the model that the checkpoint is about."""
         sizes = [size for size in self.base.sizes if size != RANDOM_BYTES]
         if not sizes or self.handed.sharded:
             return False

@@ -24,12 +24,8 @@ def rank_lost(case: Case) -> Answer:
         return None, why
     detail = f"{fault.kind} on {fault.target} in attempt {hit.number} cost {_ranks(lost)}"
     noticed = min((at for at in hit.failures if fault.at <= at < case.until), default=None)
-    acted = (
-        "Ray Train did not have to act"
-        if noticed is None
-        else f"Ray Train acted after {noticed - fault.at:.1f} s"
-    )
-    return True, f"{detail}, after {plural(len(case.before_fault), 'checkpoint')}; {acted}"
+    acted = "did not have to act" if noticed is None else f"acted after {noticed - fault.at:.1f} s"
+    return True, f"{detail}, after {plural(len(case.before_fault), 'checkpoint')}; Ray Train {acted}"
 
 
 def went_on(case: Case) -> Answer:
@@ -93,9 +89,8 @@ def same_state(case: Case) -> Answer:
         return False, f"after step {step} the ranks' states differ: " + ", ".join(
             f"rank {rank} {sha256[:8]}" for rank, sha256 in sorted(sums.items())
         )
-    return True, f"after step {step} all {len(sums)} ranks have the same weights and optimizer, SHA-256 " + (
-        next(iter(sums.values()))[:8]
-    )
+    same = f"have the same weights and optimizer, SHA-256 {next(iter(sums.values()))[:8]}"
+    return True, f"after step {step} all {len(sums)} ranks {same}"
 
 
 def _ranks(ranks: tuple[int, ...] | list[int]) -> str:

@@ -30,9 +30,8 @@ def lab_whole(case: Case) -> Answer:
     if any(n.node_id == fault.node_id for n in back):
         return True, f"{detail} (the same node all along)"
     joined = case.rejoined
-    return True, detail + (
-        f" again after {joined.started_at - fault.at:.1f} s" if joined and joined.started_at else ""
-    )
+    at = joined.started_at if joined else None
+    return True, f"{detail} again after {at - fault.at:.1f} s" if at else detail
 
 
 def services_whole(case: Case) -> Answer:

@@ -10,9 +10,10 @@ import pytest
 
 from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event
-from lab.evidence.receipt import Verdict, judge
+from lab.evidence.receipt import Verdict, headline, judge
+from lab.flows.labels import words as headed
 from tests.fakes.ledger import counted
-from tests.unit.data.stories import KEYS, Story, begun, event, evidence, tensors
+from tests.unit.data.stories import KEYS, Story, begun, content, event, evidence, files, tensors, uri
 
 ONE, TWO = KEYS
 TRAINED = [list(KEYS)]
@@ -59,6 +60,7 @@ def _state(place: int, parts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "tensors": digests, "order": parts.get("order", TRAINED), "halves": parts.get("halves", {}),
         "moments": parts.get("moments", {}), "counters": parts.get("counters", {}),
+        "aside": parts.get("aside", {}),
     }  # fmt: skip
 
 
@@ -76,12 +78,30 @@ def again(*parts: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return ({}, *parts)
 
 
+def load(*digests: str) -> Event:
+    """Rank 0 of attempt 2 loads checkpoint 3, whose files hold these tensors."""
+    there = files(content(3))
+    return event("checkpoint_loaded", 10.2, 2, 0, uri=uri(3), files=there, tensors=list(digests))
+
+
 MEAN, COUNT = "0.norm.mean", "0.norm.batches"
 MOVING = {"tensors": {MEAN: "mean of 3", COUNT: "c3"}, "counters": {COUNT: 30}}
 EARLIER = {"tensors": {MEAN: "mean of 0", COUNT: "c0"}, "counters": {COUNT: 0}}
 
 RECOVERED = {
     "the same state": Told(),
+    "another optimizer, which steps later": Told(
+        {"tensors": {"1.x": "x"}, "order": [list(KEYS), ["1.x"]]},
+        ({"order": [list(KEYS)]}, {"fields": {"optimizer": 1}}),
+    ),
+    "a mean of the weights beside the model": Told({"aside": {"0": "mean of 3:8"}}),
+    "a mean that is made anew later": Told({"aside": {"0": "mean of 3:8"}}, ({"aside": {}},)),
+    "a mean beside a module of another size": Told(
+        {"aside": {"0": "mean of 3:8"}}, ({"aside": {"7": "mean of 3:8", "0": "helper:8"}},)
+    ),
+    "a copy of the weights, as for an evaluation": Told(
+        {"aside": {"0": tensors(3)[0]}}, ({"aside": {"0": "not yet"}},)
+    ),
     "steps to warm up before it was loaded": Told(went_on=({**weights(0)}, {"fields": {"steps": 5}})),
     "a beginning of a framework's own, with gradients of 0": Told(
         went_on=({**weights(0), "fields": {"gradients": False}}, {})
@@ -119,6 +139,8 @@ def test_an_optimizer_without_its_own_state_is_said(moments: str, words: str) ->
     assert receipt.verdict is Verdict.RECOVERED
     (check,) = [check for check in receipt.checks if check.name == "same state"]
     assert check.detail.endswith(f"; the optimizer's state {words}")
+    assert headline(receipt) == "recovered, not equal"
+    assert headed(receipt).short == f"but the optimizer's state {words}"
 
 
 OTHERWISE: dict[str, tuple[Told, Verdict, str]] = {
@@ -141,13 +163,23 @@ OTHERWISE: dict[str, tuple[Told, Verdict, str]] = {
         Told({"tensors": {"0.body": "b"}}, ({"tensors": {"0.body": "new"}},)), Verdict.NOT_VERIFIED,
         "0.body of rank 0 of attempt 2 are new",
     ),
+    "a mean of the weights that began anew": (
+        Told({"aside": {"0": "mean of 3:8", "1": "x:8"}}, ({"aside": {"0": "new:8", "1": "x:8"}},)),
+        Verdict.NOT_VERIFIED,
+        "went on without those of checkpoint_3 (epoch 3) for 1 tensor of modules without an optimizer",
+    ),
     "a part that joins the optimizer later": (
         Told({}, ({**weights(9, TWO), "order": [[ONE]]},)), Verdict.NOT_VERIFIED, "1 of 2 tensors, others"
     ),
     "parameters that are not seen again": (
         Told({"tensors": {"1.x": "x"}, "order": [[*KEYS, "1.x"]]}, ({"tensors": {}, "order": TRAINED},)),
         Verdict.NOT_VERIFIED,
-        "1 of 3 parameters that were handed over with checkpoint_3 (epoch 3) were not seen",
+        "1 of 3 parameters that were trained before checkpoint_3 (epoch 3) are not trained",
+    ),
+    "parameters that are there and are trained no more": (
+        Told({"tensors": {"0.x": "x"}, "order": [[*KEYS, "0.x"]]}, ({"order": TRAINED},)),
+        Verdict.NOT_VERIFIED,
+        "1 of 3 parameters that were trained before checkpoint_3 (epoch 3) are not trained",
     ),
     "a mean that began anew": (
         Told(MOVING, ({"tensors": {MEAN: "moved", COUNT: "c1"}, "counters": {COUNT: 1}},), (EARLIER,)),
@@ -174,6 +206,23 @@ OTHERWISE: dict[str, tuple[Told, Verdict, str]] = {
         Verdict.RESUMED,
         "in half precision",
     ),
+    "half precision, in which a file has had it": (
+        Told(
+            {}, ({**weights(9), "halves": {ONE: ["h1"], TWO: ["h2"]}},),
+            more=(load("h1", "h2"),),
+            without=("checkpoint_loaded",),
+        ),
+        Verdict.RESUMED,
+        "in half precision",
+    ),
+    "half precision of something else in the file": (
+        Told(
+            {}, ({**weights(9), "halves": {ONE: ["h1"], TWO: ["h2"]}},),
+            more=(load("h1", "h2", *tensors(3)),),
+            without=("checkpoint_loaded",),
+        ),
+        Verdict.NOT_VERIFIED, "others than those",
+    ),
     "half precision of one layer alone": (
         Told({"halves": {key: ["half"] for key in KEYS}}, ({**weights(9), "halves": {ONE: ["half"]}},)),
         Verdict.NOT_VERIFIED, "others than those",
@@ -186,6 +235,18 @@ def test_another_state_is_told_apart_by_what_it_is_instead(story: Told, verdict:
     receipt = story.receipt()
     assert receipt.verdict is verdict, receipt.reason
     assert words in receipt.reason
+
+
+def test_steps_that_change_nothing_go_on_with_nothing() -> None:
+    def still(entry: Event) -> Event:
+        late = entry.event == "state_handed" and entry.attempt == 2
+        return replace(entry, fields={**entry.fields, "state": _state(3, {})}) if late else entry
+
+    for epochs, verdict in ((range(4, 8), Verdict.NOT_VERIFIED), (range(4, 7), Verdict.RECOVERED)):
+        story = Story(second=tuple(epochs), config={"epochs": epochs[-1]})
+        receipt = judge(evidence(events=tuple(map(still, story.events()))))
+        assert receipt.verdict is verdict, receipt.reason
+        assert ("its steps change nothing" in receipt.reason) == (verdict is Verdict.NOT_VERIFIED)
 
 
 def test_steps_whose_parameters_nothing_trains_are_counted() -> None:

@@ -108,6 +108,36 @@ def test_what_pytorch_does_not_count_as_written_is_seen_all_the_same() -> None:
     assert [k for k in ("0.1.running_mean", "0.1.running_var", "0.2.weight") if first[k] == second[k]] == []
 
 
+def test_an_optimizer_that_is_new_after_the_first_report_is_looked_at_too() -> None:
+    rank = Rank()
+    rank.step()
+    rank.report()
+    rank.adam = torch.optim.Adam(rank.model.parameters())  # the old one is gone
+    rank.step()
+    rank.report()
+    first, second = (handed["state"] for handed in rank.handed)
+    assert first["order"] == second["order"] == [["0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias"]]
+    assert first["tensors"]["0.0.weight"] != second["tensors"]["0.0.weight"]
+
+
+def test_modules_that_no_optimizer_trains_stand_aside() -> None:
+    """A mean of the weights beside the model, and a frozen part; not a copy that is gone."""
+    rank = Rank()
+    mean, frozen, gone = copy.deepcopy(rank.model), torch.nn.Linear(2, 2), torch.nn.Linear(7, 1)
+    rank.step()
+    with torch.no_grad():
+        mean[0].weight.mul_(0.5)
+    lost = digest(gone.weight)
+    del gone
+    rank.report()
+    (begun,), (handed,) = rank.begun, rank.handed
+    before, after = ({*said["state"]["aside"].values()} for said in (begun, handed))
+    assert digest(mean[0].weight) in after - before
+    assert digest(frozen.weight) in after & before
+    assert lost in before - after
+    assert not {*handed["state"]["tensors"].values()} & {digest(frozen.weight), digest(mean[0].weight)}
+
+
 def test_steps_that_go_on_from_each_other_are_one_beginning() -> None:
     rank = Rank()
     for _ in range(5):
