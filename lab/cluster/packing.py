@@ -77,14 +77,13 @@ def packed(folder: Path, excludes: Sequence[str] = (), what: str = "the working 
 
     Links are followed, but for one to a folder that it lies in. Raises UsageError for what cannot be read.
     """
-    use_gitignore = os.environ.get(NO_GITIGNORE_VARIABLE, "0") != "1"
     own = _own_excludes(folder, excludes)
     waiting: list[tuple[Path, tuple[Patterns, ...], tuple[tuple[int, int], ...]]] = [(folder, (own,), ())]
     while waiting:
         path, active, above = waiting.pop()
         is_folder = path.is_dir()
         if is_folder:
-            active = (*active, *_ignore_files(path, use_gitignore))
+            active = (*active, *_ignore_files(path))
         if any(rules.reason(path) for rules in active):
             continue
         if is_folder:
@@ -106,11 +105,10 @@ def left_out(path: Path, folder: Path, excludes: Sequence[str] = ()) -> str:
     path, folder = Path(os.path.abspath(path)), Path(os.path.abspath(folder))
     if not path.is_relative_to(folder):
         return f"it is not in {folder}"
-    use_gitignore = os.environ.get(NO_GITIGNORE_VARIABLE, "0") != "1"
     active = [_own_excludes(folder, excludes)]
     for parent in (*reversed(path.parents), path):
         if parent == folder or folder in parent.parents:
-            active += _ignore_files(parent, use_gitignore)
+            active += _ignore_files(parent)
             if reasons := [reason for rules in active if (reason := rules.reason(parent))]:
                 return reasons[0]
     return ""
@@ -194,8 +192,9 @@ def _own_excludes(folder: Path, excludes: Sequence[str]) -> Patterns:
     return patterns([*rays, *CACHES, *excludes], folder, "excludes")
 
 
-def _ignore_files(folder: Path, use_gitignore: bool) -> Iterator[Patterns]:
+def _ignore_files(folder: Path) -> Iterator[Patterns]:
     """The patterns of the ignore files that lie in a folder. Raises UsageError."""
+    use_gitignore = os.environ.get(NO_GITIGNORE_VARIABLE, "0") != "1"
     for name in (".gitignore", ".rayignore") if use_gitignore else (".rayignore",):
         path = folder / name
         if path.is_file():

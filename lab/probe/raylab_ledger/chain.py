@@ -117,16 +117,15 @@ class Chain:
         counts = has_gradients(optimizer)
         self.steps = (self.steps or 0) + counts
         self.empty += not counts
-        self._live.number_of(optimizer)  # it may be a new one, as for each epoch
+        number = self._live.number_of(optimizer)  # it may be a new one, as for each epoch
         if self._open:
             with suppress(Exception):
-                self._leave(optimizer, counts)
+                self._leave(optimizer, number, counts)
         if self._on_step is not None and counts:
             with suppress(Exception):  # the optimizer counts its own steps, if at all
                 self._on_step(int(next(iter(optimizer.state.values()))["step"]))
 
-    def _leave(self, optimizer: Any, counts: bool) -> None:
-        number = self._live.number_of(optimizer)
+    def _leave(self, optimizer: Any, number: int, counts: bool) -> None:
         if number in self._begun:
             state, loaded = self._begun.pop(number)
             before = (self.steps or 0) - counts

@@ -110,6 +110,7 @@ def watch_reports(record: Callable[..., None], flush: Callable[[], None], chain:
             """Upload as the script has it, in a thread of Ray Train's. It may write the files only now."""
             stored = checkpoint_upload_fn(checkpoint, name)
             look()
+            kept["files"] = kept["files"] or None  # none is left: what was uploaded is not known
             return stored
 
         local = checkpoint is not None and checkpoint.filesystem.type_name == "local"
@@ -123,9 +124,8 @@ def watch_reports(record: Callable[..., None], flush: Callable[[], None], chain:
         if report.checkpoint is not None:
             saved.uri = uri_of(report.checkpoint)
             number = numbers.pop(id(checkpoint), (None, None))[1]
-            files = None if later and not kept["files"] else kept["files"]
             both = {"metrics": plain(metrics), "report": number}
-            record("checkpoint_saved", uri=saved.uri, files=files, sizes=kept["sizes"], **both)
+            record("checkpoint_saved", uri=saved.uri, files=kept["files"], sizes=kept["sizes"], **both)
             flush()
         return report
 

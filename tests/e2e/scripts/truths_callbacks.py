@@ -113,6 +113,13 @@ def older(count: int) -> Any:
     return known[-1 - count].checkpoint if len(known) > count else None
 
 
+def checkpoint_for(does: str) -> Any:
+    """Return the checkpoint that a booster goes on from: Ray's, or that of a liar; None for none."""
+    if does == "loads an older one":
+        return older(3)
+    return None if does == "begins anew" else ray.train.get_checkpoint()
+
+
 def rounds_of_xgboost(config: dict[str, Any]) -> None:
     """XGBoost with Ray's callback, which saves every other round."""
     import xgboost
@@ -127,10 +134,7 @@ def rounds_of_xgboost(config: dict[str, Any]) -> None:
             return False
 
     does, booster, random = config["does"], None, np.random.default_rng(rank())
-    checkpoint = None if does == "begins anew" else ray.train.get_checkpoint()
-    if does == "loads an older one":
-        checkpoint = older(3)
-    if checkpoint:
+    if checkpoint := checkpoint_for(does):
         booster = RayTrainReportCallback.get_model(checkpoint)
     done = booster.num_boosted_rounds() if booster else 0
     begin(rank(), done, done + 1)
@@ -157,10 +161,7 @@ def rounds_of_lightgbm(config: dict[str, Any]) -> None:
 
     tells.order, reported.order = 1, 50  # type: ignore[attr-defined]
     does, booster, random = config["does"], None, np.random.default_rng(0)
-    checkpoint = None if does == "begins anew" else ray.train.get_checkpoint()
-    if does == "loads an older one":
-        checkpoint = older(3)
-    if checkpoint:
+    if checkpoint := checkpoint_for(does):
         booster = RayTrainReportCallback.get_model(checkpoint)
     done = booster.num_trees() if booster else 0
     begin(rank(), done, done + 1)

@@ -119,6 +119,7 @@ class _Comparison:
         self.who, self.label = f"rank {rank} of attempt {attempt.number}", case.label(base)
         self.begun = attempt.begun[rank]
         self.before = [a for a in case.attempts if a.number < attempt.number]
+        self.earlier = [s for a in self.before for part in (a.begun, a.handed) for s in part.get(rank, ())]
         self.compared: dict[str, str] = {}  # key of what it goes on with -> its key in what was handed over
         self.other: dict[str, str] = {}  # key -> digest, of what differs
         self.changes = 0  # of its parameters, other than by a step, after they were the right ones
@@ -159,8 +160,7 @@ class _Comparison:
         rest = sorted((last.tensors.keys() & there.tensors.keys()) - last.trained - self.compared.keys())
         self.compared |= {key: key for key in rest}
         differ = [k for k in rest if there.tensors[k] not in (last.tensors[k], last.loaded.get(k))]
-        earlier = [s for a in self.before for part in (a.begun, a.handed) for s in part.get(self.rank, ())]
-        seen = {k: {s.tensors[k] for s in earlier if k in s.tensors} for k in differ}
+        seen = {k: {s.tensors[k] for s in self.earlier if k in s.tensors} for k in differ}
         moving = [key for key in differ if key not in there.trained and len(seen[key]) > 1]
         self.other |= {key: last.tensors[key] for key in differ if key not in moving}
         counts = {key: self._counts(key) for key in moving}
@@ -260,8 +260,7 @@ class _Comparison:
 
         Copies of what was trained do not count: a script makes them when it needs them.
         """
-        earlier = (part.get(self.rank, ()) for a in self.before for part in (a.begun, a.handed))
-        copies = {digest for states in earlier for state in states for digest in state.tensors.values()}
+        copies = {digest for state in self.earlier for digest in state.tensors.values()}
         there, now = {*self.handed.aside.values()}, {d for s in self.begun for d in s.aside.values()}
         sizes = {_bytes(digest) for digest in now - there}
         return sum(_bytes(digest) in sizes for digest in there - now - copies)
