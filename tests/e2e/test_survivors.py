@@ -12,7 +12,7 @@ from tests.e2e.receipts import assert_valid
 
 EPOCHS = 100
 
-SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
+SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "equal ranks")
 
 GAP_SECONDS = 10.0
 """Longest gap that passes: twenty times what is usual, for a machine that does much else."""

@@ -16,7 +16,7 @@ from tests.fakes.host import FakeClock
 from tests.unit.flows.lessons.world import LessonLab, evidence, failing, job, name, play, receipt_of
 
 JOBS = {part: name(12, part) for part in (CHECKPOINT, TORCHFT)}
-SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
+SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "equal ranks")
 SECONDS = {CHECKPOINT: 3.5, TORCHFT: 0.5}
 
 
