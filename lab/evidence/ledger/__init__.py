@@ -9,7 +9,7 @@ from lab.api.base import Number
 from lab.api.lenient import number
 from lab.evidence.ledger.counts import began, epochs_of, in_steps, warm_up
 from lab.evidence.ledger.events import Event, in_order, of_kind, parse_events
-from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
+from lab.evidence.ledger.history import EPOCH_KEYS, PROGRESS_KEYS, History, progress_in
 from lab.evidence.ledger.model import (
     COUNTED,
     CommittedCheckpoint,
@@ -27,7 +27,7 @@ from lab.evidence.ledger.steps import Healing, Process, RecordedSteps, Stretch, 
 __all__ = [
     "COUNTED",
     "EPOCH_KEYS",
-    "STEP_KEYS",
+    "PROGRESS_KEYS",
     "CommittedCheckpoint",
     "Event",
     "Files",
@@ -51,6 +51,7 @@ __all__ = [
     "number",
     "of_kind",
     "parse_events",
+    "progress_in",
     "steps_of",
     "warm_up",
 ]

@@ -38,20 +38,22 @@ from lab.evidence.ledger.model import (
     progress_of,
 )
 
-PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global_step")
+EPOCH_KEYS, STEP_KEYS = ("epoch", "training_iteration", "current_epoch"), ("step", "global_step")
+"""Metrics that can be compared with a planned number of epochs, and those with one of steps."""
+
+PROGRESS_KEYS = (*EPOCH_KEYS, *STEP_KEYS)
 """Metrics that can say how far a run is, the preferred one first."""
-
-EPOCH_KEYS = ("epoch", "training_iteration", "current_epoch")
-"""Members of PROGRESS_KEYS that can be compared with a planned number of epochs."""
-
-STEP_KEYS = ("step", "global_step")
-"""Members of PROGRESS_KEYS that can be compared with a planned number of steps."""
 
 PLAN_KEYS = ("epochs", "num_epochs", "max_epochs", "total_epochs")
 """Keys of `train_loop_config` that can hold the planned number of epochs."""
 
 PLAN_STEP_KEYS = ("steps", "num_steps", "max_steps", "total_steps", "train_steps")
 """Keys of `train_loop_config` that can hold the planned number of steps."""
+
+
+def progress_in(metrics: Mapping[str, object]) -> Number | None:
+    """Return the epoch or step that a report names, which others may name, too; None where it names none."""
+    return next((n for key in PROGRESS_KEYS if (n := number(metrics.get(key))) is not None), None)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lab.cluster.checkpoints import JobLedger
 from lab.errors import RefusedError
-from lab.evidence.ledger import EPOCH_KEYS, Run, epochs_of
+from lab.evidence.ledger import EPOCH_KEYS, Run, epochs_of, progress_in
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, rank_on_target
 from lab.faults.kinds._probe import tell, tell_if_up
 from lab.faults.kinds.rank import RANK
@@ -44,12 +44,12 @@ class ArmedFault(Fault):
                 f"{self.kind.name}: epoch {epoch:g} never comes, job {scene.job} ends with {final}",
                 "name an earlier one: -p epoch=N",
             )
-        if run.last is not None and run.last.progress is None:
+        reached = progress_in(run.last.metrics) if run.last is not None else None
+        if run.last is not None and reached is None:
             raise RefusedError(
                 f"{self.kind.name}: job {scene.job} reports no epoch, so none can be waited for",
                 'let its script report one: ray.train.report({"epoch": ...})',
             )
-        reached = run.last.progress if run.last is not None else None
         if reached is not None and reached > epoch - 1 - self.before:
             raise RefusedError(
                 f"{self.kind.name}: too late for epoch {epoch:g}, job {scene.job} has reported {reached}",

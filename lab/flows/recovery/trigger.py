@@ -11,7 +11,7 @@ from lab.cluster.jobs import Job
 from lab.cluster.placement import Placement, place
 from lab.cluster.queues import WORKLOAD
 from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError, WaitTimeoutError
-from lab.evidence.ledger import EPOCH_KEYS, STEP_KEYS, Run
+from lab.evidence.ledger import PROGRESS_KEYS, Number, Run, progress_in
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
@@ -217,7 +217,7 @@ def _due(request: FaultRequest, runs: tuple[Run, ...], waited: float) -> Run | N
             f"run {reported[-1].name} reports no epoch or step to wait for, only: {metrics or 'nothing'}",
             "name a time instead: --after 10s",
         )
-    saved = [(run, run.checkpoints[-1].progress) for run in runs if run.checkpoints]
+    saved = [(run, _progress(run)) for run in runs if run.checkpoints]
     if request.after_epoch is None:
         return saved[-1][0] if saved else None
     least = request.after_epoch
@@ -228,7 +228,21 @@ def _due(request: FaultRequest, runs: tuple[Run, ...], waited: float) -> Run | N
 
 def _counts(run: Run) -> bool:
     """Tell whether a script says itself how far it is, as far as it is known."""
-    return run.last is None or run.progress_key in (*EPOCH_KEYS, *STEP_KEYS)
+    reports = [report for attempt in run.attempts for report in attempt.reports]
+    return not reports or any(progress_in(report.metrics) is not None for report in reports)
+
+
+def _progress(run: Run) -> Number | None:
+    """Return how far the script says it was at its newest checkpoint.
+
+    An epoch that several reports have does not tell how far a training is, but it does come.
+    """
+    newest = run.checkpoints[-1]
+    if run.progress_key in PROGRESS_KEYS:
+        return newest.progress
+    reports = (r for a in run.attempts if a.number == newest.attempt for r in reversed(a.reports))
+    values = (progress_in(report.metrics) for report in reports if report.number <= newest.report)
+    return next((value for value in values if value is not None), None)
 
 
 def _trigger_text(request: FaultRequest, watch: Watch) -> str:

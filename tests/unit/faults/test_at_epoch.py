@@ -84,6 +84,17 @@ def test_a_job_that_counts_steps_is_not_held_to_its_epochs() -> None:
     find_fault(NAMES[0]).refuse(there)
 
 
+def test_an_epoch_that_several_reports_have_is_the_ones_that_the_rank_waits_for() -> None:
+    """Such a run is followed by its steps, of which it has made more than the fault's epoch."""
+    store = ledger(3)
+    common = {"schema": "ledger/1", "job": "j", "run": "r", "attempt": 1, "event": "report", "rank": 0}
+    more = [{**common, "at": 10.0 + n, "metrics": {"epoch": 3}, "optimizer_steps": 50 + n} for n in range(3)]
+    store.put(f"{LEDGER_PREFIX}/j/more.jsonl", "\n".join(map(json.dumps, more)).encode())
+    find_fault(NAMES[0]).refuse(scene(up(), parameters={"epoch": 4.0}, store=store))
+    with pytest.raises(RefusedError, match="job j has reported 3"):
+        find_fault(NAMES[0]).refuse(scene(up(), parameters={"epoch": 3.0}, store=store))
+
+
 def test_a_job_that_reports_no_epoch_is_refused() -> None:
     there = scene(up(), parameters={"epoch": 9.0}, store=ledger(3, key="accuracy"))
     with pytest.raises(RefusedError, match="job j reports no epoch"):

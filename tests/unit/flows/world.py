@@ -106,6 +106,8 @@ class Training:
     """Whether the script fails in the next epoch, although its nodes are well."""
     name: str = ""
     """Of the run; empty: one of its own for each job."""
+    evaluates: bool = False
+    """Whether each epoch is reported once more, before it is trained."""
     attempt: int = 0
     done: int = 0
     reports: int = 0
@@ -168,6 +170,10 @@ class Training:
             self.world.clock.after(self.takeover, self.again)
             return
         self.done += 1
+        if self.evaluates:
+            self.reports += 1
+            for rank in range(self.ranks):
+                self.write("report", rank=rank, metrics={"epoch": self.done}, report=self.reports)
         self.save()
         if self.done >= self.epochs:
             self.write("run_finished", error=None)

@@ -109,6 +109,21 @@ def test_an_epoch_is_waited_for(world: Drill) -> None:
     assert progress[-1] == "checkpoint of epoch 4 is complete"
 
 
+def test_an_epoch_that_two_reports_have_is_waited_for(world: Drill) -> None:
+    Training(world, evaluates=True)
+
+    world.inject(after_epoch=4)
+
+    assert fault_at(world) == pytest.approx(5.0, abs=0.6)
+
+
+def test_a_run_that_names_no_epoch_is_refused_as_such(world: Drill) -> None:
+    Training(world, key=None)
+
+    with pytest.raises(RefusedError, match="reports no epoch or step to wait for, only: loss"):
+        world.inject(after_epoch=4)
+
+
 def test_an_epoch_that_has_passed_already_is_no_reason_to_wait(world: Drill) -> None:
     Training(world)
     world.clock.sleep(6.0)
