@@ -7,7 +7,7 @@ from lab.api.receipt import ReceiptDocument, Verdict
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.evidence.receipt.questions import STATE, WHOLE
-from lab.evidence.receipt.questions.state import NEW_MOMENTS, OTHER_MOMENTS
+from lab.evidence.receipt.questions.state import NEW_MOMENTS
 
 RECOVERED_NOT_WHOLE = "recovered, lab not whole"
 AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
@@ -58,8 +58,8 @@ def differs_from(receipt: ReceiptDocument) -> str:
 
 def other_moments(receipt: ReceiptDocument) -> str:
     """Return a sentence on an optimizer that went on without its own state; empty where none did."""
-    parts = (part for check in receipt.checks if check.name == STATE for part in check.detail.split("; "))
-    return next((part for part in parts if part in (NEW_MOMENTS, OTHER_MOMENTS)), "")
+    new = any(check.name == STATE and check.detail.endswith(NEW_MOMENTS) for check in receipt.checks)
+    return NEW_MOMENTS if new else ""
 
 
 def done_twice(receipt: ReceiptDocument) -> tuple[Number | None, str]:

@@ -20,7 +20,7 @@ from lab.api.receipt import (
     Verdict,
     WorldSize,
 )
-from lab.evidence.ledger import Files, History, RunAttempt, began, epochs_of, manifest_sha256
+from lab.evidence.ledger import History, RunAttempt, began, epochs_of, manifest_sha256
 from lab.evidence.receipt import work
 from lab.evidence.receipt.breakdown import breakdown, stepped_at
 from lab.evidence.receipt.case import Case, name
@@ -70,9 +70,8 @@ def _other(case: Case) -> OtherRun:
 def _receipt(case: Case) -> ReceiptDocument:
     checks, missing = run_checks(case), gaps(case)
     verdict, reason = _verdict(case, checks, missing)
-    for check in checks:
-        if check.skipped:
-            reason += f"; {check.detail}" if check.name == STATE else f"; not asked: {check.name}"
+    unasked = (c.detail if c.name == STATE else f"not asked: {c.name}" for c in checks if c.skipped)
+    reason = "; ".join([reason, *unasked])
     evidence, fault, run = case.evidence, case.fault, case.run
     stages = breakdown(run, case.hit, case.new, fault.at) if run and case.hit and case.new else None
     return ReceiptDocument(
@@ -176,14 +175,7 @@ def _good(case: Case, checks: tuple[CheckDocument, ...]) -> tuple[Verdict, str]:
 
 def _went_well(case: Case, checks: tuple[CheckDocument, ...]) -> str:
     verdict, why = _good(case, checks)
-    return f"{WENT_WELL[verdict]} ({why})"
-
-
-WENT_WELL = {
-    Verdict.RECOVERED: "training recovered",
-    Verdict.RESUMED: "training resumed",
-    Verdict.AS_EXPECTED: "training went as it should",
-}
+    return f"training {'went as it should' if verdict is Verdict.AS_EXPECTED else verdict.value} ({why})"
 
 
 def _timeline(case: Case) -> Timeline:
@@ -210,8 +202,8 @@ def _proof(case: Case) -> CheckpointProof | None:
     if right is None:
         return None
     loads = case.restores(case.new) if case.new else ()
-    loaded: Files | None = next((load.files for load in loads if load.uri == right.uri and load.files), None)
-    loaded = loaded or next((load.files for load in loads if load.files), None)
+    first = sorted(loads, key=lambda load: load.uri != right.uri)
+    loaded = next((load.files for load in first if load.files), None)
     return CheckpointProof(
         uri=right.uri,
         epoch=right.progress,

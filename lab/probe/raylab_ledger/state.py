@@ -101,8 +101,11 @@ class LiveState:
             "moments": {str(n): moments(o) for n, o in optimizers.items()},
             "counters": {key: int(t) for key, t in keys.values() if key not in trained and is_counter(t)},
         }
-        aside = [p for ref in self._aside if (m := ref()) for p in m.parameters() if id(p) not in keys]
+        others = [module for ref in self._aside if (module := ref()) is not None]
+        aside = [p for module in others for p in module.parameters() if id(p) not in keys]
         fields["aside"] = {str(n): digest(p) for n, p in enumerate(aside[:MOST_TENSORS])}
+        buffers = ((f"aside {n}.{name}", t) for n, m in enumerate(others) for name, t in m.named_buffers())
+        fields["counters"] |= {key: int(t) for key, t in buffers if is_counter(t)}
         narrow = halves if begins else rounded
         fields["halves"] = {key: half for key, t in keys.values() if key in trained and (half := narrow(t))}
         fsdp = any(type(ref()).__name__ == "FullyShardedDataParallel" for ref in self._modules)

@@ -124,16 +124,19 @@ def _contradiction(case: Case, run: Run, attempt: RunAttempt) -> str:
 
 
 def _fewer_steps(case: Case, attempt: RunAttempt) -> str:
-    def usual(attempts: list[RunAttempt]) -> float | None:
-        counts = [[r.optimizer_steps for r in a.reports if r.optimizer_steps] for a in attempts]
-        grown = [later - sooner for mine in counts for sooner, later in pairwise(mine)]
-        return median(grown) if len(grown) > 1 else None
+    def grown(attempts: list[RunAttempt]) -> list[int]:
+        counts = [[r.optimizer_steps for r in a.reports if r.trained] for a in attempts]
+        known = [[0, *(count for count in mine if count is not None)] for mine in counts]
+        return [later - sooner for mine in known for sooner, later in pairwise(mine)]
 
     before = [a for a in case.attempts if a.number < attempt.number and len(a.nodes) == len(attempt.nodes)]
-    then, now = usual(before), usual([attempt])
-    if then is None or now is None or now > FAR_BELOW * then:
+    then, now = grown(before), grown([attempt])
+    if now and now[0] == 0 < min(then, default=0):
+        return f"no step came before its first report, where {median(then):g} were usual"
+    if min(len(then), len(now)) < COUNTS or median(now) > FAR_BELOW * median(then):
         return ""
-    return f"attempt {attempt.number} makes {now:g} steps for each report, where {then:g} were usual"
+    makes = f"{median(now):g} steps for each report, where {median(then):g} were usual"
+    return f"attempt {attempt.number} makes {makes}"
 
 
 def _fallen_count(case: Case, attempt: RunAttempt) -> str:

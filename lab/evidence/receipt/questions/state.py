@@ -11,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lab.evidence.ledger import CommittedCheckpoint, Number, RunAttempt, State
+from lab.evidence.ledger import CommittedCheckpoint, RunAttempt, State
 from lab.evidence.receipt.case import NO_TAKEOVER, SKIPPED, Answer, Case, name
 from lab.host.quantities import plural
 
 NOT_COMPARED = "weights not compared"
-NEW_MOMENTS, OTHER_MOMENTS = "the optimizer's state is new", "the optimizer's state is another one"
+NEW_MOMENTS = "the optimizer's state is new"
 
 HABIT_SHARE, HABIT = 0.5, 8
 """Share of the steps before a report, or number of them, from which changes by hand are a script's habit."""
 
-RANDOM_BYTES = 5056
-"""Size of the state of PyTorch's random numbers, which is a tensor, too."""
+RANDOM_BYTES = 5056  # of the state of PyTorch's random numbers, which is a tensor, too
 
-STILL = 4  # reports with the same weights, from which on steps are said to change nothing
+STILL = 3  # states with the same weights, one report after the other, from which on steps change nothing
 
-FEW_BYTES = 256
-"""Size of parameters up to which they may be there for an optimizer's sake alone."""
+FEW_BYTES = 256  # of parameters that may be there for an optimizer's sake alone
 
 
 def same_state(case: Case) -> Answer:
@@ -38,7 +36,7 @@ def same_state(case: Case) -> Answer:
     for verdict in (False, None, SKIPPED):
         if (worst := next((answer for answer in answers if answer[0] is verdict), None)) is not None:
             return worst
-    noted = (d for _, d in answers if d.endswith((NEW_MOMENTS, OTHER_MOMENTS)))
+    noted = (detail for _, detail in answers if detail.endswith(NEW_MOMENTS))
     return True, next(noted, answers[0][1])
 
 
@@ -122,6 +120,7 @@ class _Comparison:
         self.earlier = [s for a in self.before for part in (a.begun, a.handed) for s in part.get(rank, ())]
         self.compared: dict[str, str] = {}  # key of what it goes on with -> its key in what was handed over
         self.other: dict[str, str] = {}  # key -> digest, of what differs
+        self.equal: dict[str, State] = {}  # number of an optimizer -> the beginning that was the right one
         self.changes = 0  # of its parameters, other than by a step, after they were the right ones
         for number in dict.fromkeys(state.optimizer for state in self.begun):
             self._compare_optimizer([state for state in self.begun if state.optimizer == number])
@@ -151,6 +150,7 @@ class _Comparison:
             for loaded in (False, True):
                 if not self._differing(state, loaded=loaded):
                     self.changes = max(self.changes, later + loaded)
+                    self.equal[str(state.optimizer)] = state
                     return
         self.other |= self._differing(states[-1], loaded=False)
 
@@ -163,16 +163,12 @@ class _Comparison:
         seen = {k: {s.tensors[k] for s in self.earlier if k in s.tensors} for k in differ}
         moving = [key for key in differ if key not in there.trained and len(seen[key]) > 1]
         self.other |= {key: last.tensors[key] for key in differ if key not in moving}
-        counts = {key: self._counts(key) for key in moving}
-        self.uncounted = [key for key, pair in counts.items() if pair is None]
-        self.reset = [key for key, pair in counts.items() if pair is not None and pair[1] < pair[0]]
-
-    def _counts(self, key: str) -> tuple[Number, Number] | None:
-        """Return the count beside a buffer, such as BatchNorm's of its batches: handed over, and now."""
-        module = key.rpartition(".")[0]
-        mine = [k for k in self.handed.counters if k.rpartition(".")[0] == module]
-        now = [self.begun[-1].counters[k] for k in mine if k in self.begun[-1].counters]
-        return (self.handed.counters[mine[0]], now[0]) if now else None
+        both = sorted(there.counters.keys() & last.counters.keys())
+        beside = {key.rpartition(".")[0] for key in both}
+        self.uncounted = [key for key in moving if key.rpartition(".")[0] not in beside]
+        copied = {key.rpartition(".")[2] for key in there.tensors}  # by a model for evaluations
+        fallen = (key for key in both if last.counters[key] < there.counters[key])
+        self.reset = [k for k in fallen if k in there.tensors or k.rpartition(".")[2] not in copied]
 
     # The answer
 
@@ -189,14 +185,16 @@ class _Comparison:
             more = f"{len(lacking)} of {plural(len(self.handed.trained), 'parameter')}"
             return None, f"{more} that were trained before {self.label} are not trained by {self.who}"
         if self.reset:
-            return None, f"{_some(self.reset)} of {self.who} began anew, by the count beside it"
+            return None, f"the count {_some(self.reset)} of {self.who} began anew"
         if self.changes and not any(_changes(a, self.rank) for a in self.before):
             return None, f"{self.who} had the state of {self.label}, and then changed it other than by a step"
         if self._changed(self.attempt) and not any(map(self._changed, self.before)):
             why = f"the weights of {self.who} were changed, other than by a step, before its first report"
             return None, why
-        if self._still(self.attempt) and not any(map(self._still, self.before)):
+        if self._still(self.attempt, self.handed) and not any(map(self._still, self.before)):
             return None, f"{self.who} has the same weights at each of its reports: its steps change nothing"
+        if (moments := self._moments()) not in ("", NEW_MOMENTS):
+            return None, f"{self.who} went on with the weights of {self.label}, but {moments}"
         if lost := self._lost_aside():
             what = f"{plural(lost, 'tensor')} of modules without an optimizer, such as a mean of the weights"
             return None, f"{self.who} went on without those of {self.label} for {what}"
@@ -207,7 +205,7 @@ class _Comparison:
             return SKIPPED, why
         number = self.attempt.number
         detail = f"attempt {number} went on from the state handed over with {self.label}, on every rank"
-        return True, "; ".join(filter(None, (detail, self._moments())))
+        return True, "; ".join(filter(None, (detail, moments)))
 
     def _instead(self) -> Answer:
         """Return what the state is that a rank went on with instead."""
@@ -243,17 +241,21 @@ class _Comparison:
 
     def _moments(self) -> str:
         """Return a sentence where an optimizer did not go on with its own state; empty where all did."""
-        had, first = self.handed.moments, {str(s.optimizer): s.moments for s in reversed(self.begun)}
-        now = [first[n].get(n, "") for n in had if had[n] and n in first and first[n].get(n, "") != had[n]]
-        return "" if not now else OTHER_MOMENTS if all(now) else NEW_MOMENTS
+        had, now = self.handed.moments, {n: state.moments.get(n, "") for n, state in self.equal.items()}
+        differ = [n for n in now if had.get(n, "") not in ("", now[n])]
+        if not (other := [n for n in differ if now[n]]):
+            return NEW_MOMENTS if differ else ""
+        reports = [state for a in self.before for state in a.handed.get(self.rank, ())]
+        when = [self._when(s) for s in reports if s.moments.get(other[0]) == now[other[0]]]
+        return f"the optimizer's state is {f'that of {when[-1]}' if when else 'another one'}"
 
     def _changed(self, attempt: RunAttempt) -> bool:
         return any(state.changed for state in attempt.handed.get(self.rank, ()))
 
-    def _still(self, attempt: RunAttempt) -> bool:
-        """Tell whether nothing changed between the reports of an attempt, of which there were several."""
-        states = [frozenset(state.parameters.items()) for state in attempt.handed.get(self.rank, ())]
-        return len(states) >= STILL and len(set(states)) == 1
+    def _still(self, attempt: RunAttempt, *base: State) -> bool:
+        """Tell whether nothing changed from a state on between the reports of an attempt."""
+        states = (*base, *attempt.handed.get(self.rank, ()))
+        return len(states) >= STILL and len({frozenset(state.parameters.items()) for state in states}) == 1
 
     def _lost_aside(self) -> int:
         """Return how many tensors beside those that are trained were replaced by others of their size.

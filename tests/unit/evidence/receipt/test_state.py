@@ -95,6 +95,14 @@ RECOVERED = {
         ({"order": [list(KEYS)]}, {"fields": {"optimizer": 1}}),
     ),
     "a mean of the weights beside the model": Told({"aside": {"0": "mean of 3:8"}}),
+    "a mean that goes on with its count": Told(
+        {"counters": {"aside 0.n_averaged": 30}}, ({"counters": {"aside 0.n_averaged": 30}},)
+    ),
+    "a copy with BatchNorm, as for an evaluation": Told(
+        {**MOVING, "counters": {COUNT: 30, "aside 0.norm.batches": 20}},
+        ({**MOVING, "counters": {COUNT: 30, "aside 0.norm.batches": 0}},),
+        (EARLIER,),
+    ),
     "a mean that is made anew later": Told({"aside": {"0": "mean of 3:8"}}, ({"aside": {}},)),
     "a mean beside a module of another size": Told(
         {"aside": {"0": "mean of 3:8"}}, ({"aside": {"7": "mean of 3:8", "0": "helper:8"}},)
@@ -133,14 +141,41 @@ def test_a_training_goes_on_from_the_state_that_was_handed_over(story: Told) -> 
     assert receipt.verdict is Verdict.RECOVERED, receipt.reason
 
 
-@pytest.mark.parametrize(("moments", "words"), [("", "is new"), ("m9", "is another one")])
-def test_an_optimizer_without_its_own_state_is_said(moments: str, words: str) -> None:
-    receipt = Told({"moments": {"0": "m3"}}, ({"moments": {"0": moments}},)).receipt()
+def test_an_optimizer_that_begins_anew_is_said() -> None:
+    receipt = Told({"moments": {"0": "m3"}}, ({"moments": {"0": ""}},)).receipt()
     assert receipt.verdict is Verdict.RECOVERED
     (check,) = [check for check in receipt.checks if check.name == "same state"]
-    assert check.detail.endswith(f"; the optimizer's state {words}")
+    assert check.detail.endswith("; the optimizer's state is new")
     assert headline(receipt) == "recovered, not equal"
-    assert headed(receipt).short == f"but the optimizer's state {words}"
+    assert headed(receipt).short == "but the optimizer's state is new"
+
+
+def test_a_step_to_warm_up_is_not_where_an_optimizer_began() -> None:
+    warm = {**weights(0), "moments": {"0": ""}}
+    receipt = Told({"moments": {"0": "m3"}}, (warm, {"fields": {"steps": 1}})).receipt()
+    assert headline(receipt) == "recovered"
+
+
+def test_an_optimizer_with_a_state_that_is_neither_new_nor_its_own_did_not_go_on() -> None:
+    other = Told({"moments": {"0": "m3"}}, ({"moments": {"0": "m9"}},)).receipt()
+    assert other.verdict is Verdict.NOT_VERIFIED
+    assert other.reason.endswith("of checkpoint_3 (epoch 3), but the optimizer's state is another one")
+
+    def momentous(entry: Event) -> Event:
+        if entry.event != "state_handed":
+            return entry
+        epoch = int(str(entry.fields["report"])) + (3 if entry.attempt == 2 else 0)
+        state = _state(epoch, {"moments": {"0": f"m{epoch}"}})
+        return replace(entry, fields={**entry.fields, "state": state})
+
+    begins = [begun(1.6, 1, 0, 0), begun(10.3, 2, 0, 3)]
+    old = {**begins[1].fields, "state": _state(3, {"moments": {"0": "m1"}})}
+    begins[1] = replace(begins[1], fields=old)
+    events = [momentous(e) for e in Story().events() if e.event != "state_begun"]
+    entries = sorted((*events, *begins), key=lambda e: e.at)
+    stale = judge(evidence(events=counted(replace(e, stream="", number=0) for e in entries)))
+    assert stale.verdict is Verdict.NOT_VERIFIED
+    assert stale.reason.endswith("but the optimizer's state is that of epoch 1")
 
 
 OTHERWISE: dict[str, tuple[Told, Verdict, str]] = {
@@ -183,7 +218,11 @@ OTHERWISE: dict[str, tuple[Told, Verdict, str]] = {
     ),
     "a mean that began anew": (
         Told(MOVING, ({"tensors": {MEAN: "moved", COUNT: "c1"}, "counters": {COUNT: 1}},), (EARLIER,)),
-        Verdict.NOT_VERIFIED, "began anew, by the count beside it",
+        Verdict.NOT_VERIFIED, "the count 0.norm.batches of rank 0 of attempt 2 began anew",
+    ),
+    "a mean of the weights whose count began anew": (
+        Told({"counters": {"aside 0.n_averaged": 30}}, ({"counters": {"aside 0.n_averaged": 0}},)),
+        Verdict.NOT_VERIFIED, "the count aside 0.n_averaged of rank 0 of attempt 2 began anew",
     ),
     "a mean that is not counted": (
         Told({"tensors": {MEAN: "mean of 3"}}, ({"tensors": {MEAN: "moved"}},), (EARLIER,)), Verdict.RESUMED,
@@ -242,7 +281,7 @@ def test_steps_that_change_nothing_go_on_with_nothing() -> None:
         late = entry.event == "state_handed" and entry.attempt == 2
         return replace(entry, fields={**entry.fields, "state": _state(3, {})}) if late else entry
 
-    for epochs, verdict in ((range(4, 8), Verdict.NOT_VERIFIED), (range(4, 7), Verdict.RECOVERED)):
+    for epochs, verdict in ((range(4, 6), Verdict.NOT_VERIFIED), (range(4, 5), Verdict.RECOVERED)):
         story = Story(second=tuple(epochs), config={"epochs": epochs[-1]})
         receipt = judge(evidence(events=tuple(map(still, story.events()))))
         assert receipt.verdict is verdict, receipt.reason
@@ -406,9 +445,16 @@ def test_an_evaluation_before_the_first_step_is_no_beginning() -> None:
     assert receipt.timeline.first_report == 4.1
 
 
-def test_a_beginning_without_steps_that_hands_over_what_is_new_is_one() -> None:
-    receipt = judge(evidence(Story(counted=((10, 20, 30), (0, 10)))))
+def test_a_beginning_without_steps_that_hands_over_what_is_new_is_one_if_the_run_began_so() -> None:
+    """As of a buffer that is filled first."""
+    receipt = judge(evidence(Story(counted=((0, 10, 20), (0, 10)))))
     assert receipt.verdict is Verdict.RECOVERED, receipt.reason
+
+
+def test_an_epoch_that_is_reported_and_was_not_trained_is_none() -> None:
+    receipt = judge(evidence(Story(counted=((10, 20, 30), (0, 10)))))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert receipt.reason.endswith("no step came before its first report, where 10 were usual")
 
 
 # Counted by the recorder alone

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.optim.swa_utils import AveragedModel
 
 from raylab_ledger import chain as module
 from raylab_ledger.boosters import NO_TREES, Booster
@@ -91,8 +92,19 @@ def test_what_every_batch_changes_is_known_by_its_count_and_by_what_was_loaded()
     new.step()
     (begun,) = new.begun
     assert begun["loaded"]["0.1.running_mean"] == mean != begun["state"]["tensors"]["0.1.running_mean"]
-    assert old.handed[0]["state"]["counters"] == {"0.1.num_batches_tracked": 1}
-    assert begun["state"]["counters"] == {"0.1.num_batches_tracked": 2}
+    assert old.handed[0]["state"]["counters"]["0.1.num_batches_tracked"] == 1
+    assert begun["state"]["counters"]["0.1.num_batches_tracked"] == 2
+
+
+def test_a_mean_of_the_weights_has_its_count_beside_the_models() -> None:
+    rank = Rank()
+    mean = AveragedModel(rank.model)
+    rank.step()
+    for _ in range(3):
+        mean.update_parameters(rank.model)
+    rank.report()
+    counts = rank.handed[0]["state"]["counters"]
+    assert [n for key, n in counts.items() if key.startswith("aside ") and key.endswith(".n_averaged")] == [3]
 
 
 def test_what_pytorch_does_not_count_as_written_is_seen_all_the_same() -> None:
