@@ -217,6 +217,12 @@ CAUSES = (
         r"Job entrypoint command failed with exit code (?:-9|137)\b",
     ),
     _cause(
+        "crashed",
+        "the job's own program crashed in native code",
+        "the log's last lines name the library; a training that had ended has its checkpoints all the same",
+        r"Job entrypoint command failed with exit code (?:-(?:4|6|7|8|11)|13[2456]|139)\b",
+    ),
+    _cause(
         "gpu-memory",
         "the memory of the GPU is full",
         "use a smaller batch or model; `labctl top` shows who else is on that GPU",

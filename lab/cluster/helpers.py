@@ -9,10 +9,14 @@ HELPER = "raylab-helper-"
 soon writes down that its actor died (ray 2.60)."""
 
 GIVE_UP = (
-    "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("
-    "'_ray_internal_job_actor_' + sys.argv[1], namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'))"
+    "import asyncio, ray, sys; ray.init(logging_level='error'); "
+    "from ray.dashboard.modules.job.common import JobInfoStorageClient as Jobs, JobStatus; "
+    "jobs, job = Jobs(ray._private.worker.global_worker.gcs_client), sys.argv[1]; "
+    "asyncio.run(jobs.put_status(job, JobStatus.STOPPED, 'Job was stopped while it waited.')); "
+    "ray.kill(ray.get_actor('_ray_internal_job_actor_' + job, namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'))"
 )
-"""Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60)."""
+"""Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60). The status comes first: so
+Ray takes the actor's end for expected."""
 
 RELEASE = (
     "import ray, sys; from ray._raylet import PlacementGroupID as Id; "

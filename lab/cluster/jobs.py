@@ -289,7 +289,7 @@ class Jobs:
     def stop(self, submission_id: str) -> Job:
         """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); what it reserved is free then.
 
-        One that waits for resources cannot answer: its place in the queue is given up, and it ends as FAILED.
+        One that waits for resources cannot answer: its place in the queue is given up.
         One that has ended stays as it is, but what Ray still keeps for it is given back.
         Raises NotFoundError, ClusterError, WaitTimeoutError.
         """

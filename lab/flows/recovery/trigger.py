@@ -125,9 +125,10 @@ def _refuse_lost(watch: Watch, wanted: str) -> None:
     if job is None:
         return
     if job.final:
-        raise ended(
-            watch.lab, job, "inject earlier, or train longer: labctl submit digits -p epochs=60", wanted
-        )
+        hint = "inject earlier, or train longer: labctl submit digits -p epochs=60"
+        if watch.run is None:
+            hint = f"a fault is aimed at a training of Ray Train; of this job there is {_reached(watch)}"
+        raise ended(watch.lab, job, hint, wanted)
     why = infeasible(job.demand, watch.nodes) if job.status == "PENDING" and watch.nodes else ""
     if why:
         raise RefusedError(

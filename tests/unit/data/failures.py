@@ -246,6 +246,8 @@ MESSAGES = {
     "the ray "
     "version is not allowed: \n  current version: 2.42.1,   expect version: 2.60.0",
     "killed": "Job entrypoint command failed with exit code -9. No logs available.",
+    "crashed": "Job entrypoint command failed with exit code 139, last available logs (truncated to 20,000 "
+    "chars):\nSegmentation fault (core dumped)\n",
     "program": "Job entrypoint command failed with exit code 127, last available logs (truncated to 20,000 "
     "chars):\n/bin/sh: 1: train: not found\n",
 }

@@ -377,7 +377,7 @@ FAILED = [
         "the undisturbed run at epoch 6"),
     Row("the job fails",
         evidence(job_status="FAILED", job_message="Traceback\nRuntimeError: no node"), {FINISHED},
-        "the job is FAILED: RuntimeError: no node"),
+        "the job is FAILED after its run had ended well: RuntimeError: no node"),
     Row("the job is stopped before the new attempt",
         evidence(MIDWAY, job_status="STOPPED"), AFTER_FAULT | {FINISHED}, "the job is STOPPED"),
     Row("the run ends with an error that the script swallows",

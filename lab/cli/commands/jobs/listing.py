@@ -121,9 +121,10 @@ def checkpoints(app: App, job_id: str | None) -> None:
         app.out.line(f"run {run}" + (f" of job {job}" if job else ""))
         short = ((name, epoch, size, saved[-8:], digest) for _, name, epoch, size, saved, digest, _ in below)
         app.out.show(render.table(columns[1:-1], short))
-    elsewhere = [checkpoint.uri.rpartition("/")[0] for checkpoint in stored if not checkpoint.in_store]
+    # Their folder is that of a run, the one above that of all runs of a script.
+    elsewhere = [checkpoint.uri.rsplit("/", 2)[0] for checkpoint in stored if not checkpoint.in_store]
     for folder, count in Counter(elsewhere).items():
-        app.out.note(f"{plural(count, 'checkpoint')} not in the lab's object store, but in {folder}")
+        app.out.note(f"{plural(count, 'checkpoint')} not in the lab's object store, but below {folder}")
 
 
 COMMANDS = (checkpoints,)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from math import inf
 
-from lab.evidence.ledger import History, Run, epochs_of
+from lab.evidence.ledger import COUNTED, History, Run, epochs_of, in_steps
 from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
 from lab.evidence.receipt.compare import compare_curves
 from lab.evidence.receipt.expected import Expected
@@ -54,9 +54,10 @@ def _finished(case: Case) -> Answer:
     if status == "FAILED" and case.until < inf and case.current is None:
         why = f"the job is FAILED, after another fault; whom this one hit is not known: {_last(message)}"
         return None, why
-    if status != "SUCCEEDED":
-        return False, f"the job is {status}" + (f": {message.splitlines()[-1]}" if message else "")
     run = case.run
+    if status != "SUCCEEDED":
+        over = " after its run had ended well" if run and run.finished_at and not run.error else ""
+        return False, f"the job is {status}{over}" + (f": {message.splitlines()[-1]}" if message else "")
     if run is None:
         return None, f"the job SUCCEEDED, but {NO_LEDGER}"
     if run.error:
@@ -146,12 +147,13 @@ def _against(other: Run, run: Run) -> Answer | None:
     by, by_other = run.attempts[-1].ended_early, other.attempts[-1].ended_early
     itself = f" by itself ({by} stopped early)" if by else ""
     ended = f"the job SUCCEEDED; it ended{itself} at {mine.position(last)}"
+    key, steps = run.progress_key, [(r.last and r.last.progress) or 0 for r in (run, other)]
+    if last == undisturbed and in_steps(run) and key == other.progress_key != COUNTED and steps[0] < steps[1]:
+        return False, f"{ended}, but at {key} {steps[0]}, the undisturbed run at {steps[1]}"
     if last == undisturbed:
         return True, f"{ended}, as the undisturbed run did"
     both = f"{ended}, the undisturbed run{' by itself' if by_other else ''} at {mine.key} {undisturbed}"
-    if last > undisturbed:
-        return bool(by_other), both
-    if not by:
+    if not (by if last < undisturbed else by_other):
         return False, both
     curves = compare_curves(History((run,)), History((other,)))
     if curves.equal is not None and curves.first is None:

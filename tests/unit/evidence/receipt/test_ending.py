@@ -130,10 +130,34 @@ def test_by_equal_metrics_it_may_not() -> None:
 
 
 @pytest.mark.parametrize("own", [(), (stopped(),)], ids=["plan reached", "stopped early too"])
-def test_a_job_that_did_more_than_one_that_stopped_early_lost_nothing(own: tuple[Event, ...]) -> None:
-    receipt = receipt_of(5, ENDED, *own, control=undisturbed(4, stopped(1, at=50)))
+def test_a_job_that_did_more_than_one_that_stopped_early_did_so_by_other_metrics(
+    own: tuple[Event, ...],
+) -> None:
+    receipt = receipt_of(5, ENDED, *own, control=undisturbed(4, stopped(1, at=50), loss=2.0))
     assert receipt.verdict.value == "recovered", receipt
     assert "the undisturbed run by itself at epoch 4" in finished(receipt).detail
+    alike = receipt_of(5, ENDED, *own, control=undisturbed(4, stopped(1, at=50)))
+    assert alike.verdict.value == "failed"
+    assert "with equal metrics until then: what it stops by was not restored" in alike.reason
+
+
+def test_as_many_epochs_with_fewer_steps_are_not_all() -> None:
+    """As of one that goes on with the next epoch from a checkpoint within one."""
+
+    def stepped(events: tuple[Event, ...], *steps: int) -> tuple[Event, ...]:
+        numbers = iter(steps)
+        fields = [
+            {"metrics": {"epoch": 5, "step": next(numbers)}} if e.event == "report" else {} for e in events
+        ]
+        return tuple(replace(e, fields={**e.fields, **f}) for e, f in zip(events, fields, strict=True))
+
+    other = History.of(stepped(undisturbed(5), 10, 20, 30, 40, 50))
+    for last, fewer in ((45, True), (50, False)):
+        check = finished(
+            judge(evidence(events=stepped(Story().events(), 10, 20, 30, 35, last), control=other))
+        )
+        assert check.passed is not fewer
+        assert ("but at step 45, the undisturbed run at 50" in check.detail) is fewer
 
 
 def test_of_several_runs_none_is_compared() -> None:
