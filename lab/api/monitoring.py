@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lab.api.base import Number
-
 
 def _theirs(name: str) -> str:
     """`starts_at` as `startsAt`, `silence_id` as `silenceID`."""
@@ -43,28 +41,6 @@ class Silenced(Theirs):
     """Answer to Alertmanager's `POST /api/v2/silences`."""
 
     silence_id: str
-
-
-@dataclass(frozen=True)
-class Matrix(Theirs):
-    """Values of one set of labels over time: seconds since the epoch, and value."""
-
-    metric: Mapping[str, str]
-    values: tuple[tuple[Number, str], ...]
-
-
-@dataclass(frozen=True)
-class RangeData(Theirs):
-    """Every series that a query found."""
-
-    result: tuple[Matrix, ...]
-
-
-@dataclass(frozen=True)
-class Range(Theirs):
-    """Prometheus' answer to `GET /api/v1/query_range`."""
-
-    data: RangeData
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TypeVar
-from urllib.parse import urlencode
 
 from lab.api.base import parse
-from lab.api.monitoring import Range, Rules
+from lab.api.monitoring import Rules
 from lab.errors import LabDownError
 from lab.host import http
 from lab.host.reading import parse_json
@@ -22,29 +20,11 @@ QUERY_SECONDS = 30.0
 """Deadline of an answer."""
 
 
-@dataclass(frozen=True)
-class Series:
-    """Values of one set of labels over time."""
-
-    labels: Mapping[str, str]
-    points: tuple[tuple[float, float], ...]
-    """Seconds since the epoch, and value, in order."""
-
-
 class Prometheus:
     """Prometheus of one lab. Raises LabDownError where it does not answer."""
 
     def __init__(self, url: str, request: Request = http.request) -> None:
         self._url, self._request = url, request
-
-    def over(self, query: str, start: float, end: float, step: float) -> tuple[Series, ...]:
-        """Values of a query between two times (seconds since the epoch), every `step` seconds."""
-        asked = urlencode({"query": query, "start": start, "end": end, "step": step})
-        answer = ask(Range, "GET", f"{self._url}/api/v1/query_range?{asked}", request=self._request)
-        return tuple(
-            Series(one.metric, tuple((float(at), float(value)) for at, value in one.values))
-            for one in answer.data.result
-        )
 
     def alerts(self) -> tuple[str, ...]:
         """The names of all alerts that it has rules for."""

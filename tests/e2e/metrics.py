@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
 
 import pytest
 
@@ -25,9 +24,7 @@ CONTRADICTORY = "count by (instance) (raylab_node_info) > 1"
 
 
 class MetricsTests:
-    def test_every_query_of_the_dashboard_has_data_and_every_target_is_up(
-        self, shell: Shell, tmp_path: Path
-    ) -> None:
+    def test_every_query_of_the_dashboard_has_data_and_every_target_is_up(self, shell: Shell) -> None:
         prometheus = Prometheus(shell.lab.endpoints().prometheus)
         begin = time.time()
         job = shell.digits(epochs=EPOCHS)
@@ -58,12 +55,6 @@ class MetricsTests:
 
         def becomes(expr: str, wanted: float) -> None:
             eventually(lambda: value(expr) == wanted, SETTLE_SECONDS, f"{expr} is {wanted:g}")
-
-        drawn = shell.labctl("report", "--dashboards", "--last", "5m", "--output", str(tmp_path), "--json")
-        page = Path(drawn.document["dashboards"]["page"]).read_text()
-        lab_panels = page[page.index("<h2>Lab</h2>") : page.index("<h2>Queues</h2>")]
-        assert "no data" not in lab_panels
-        assert lab_panels.count("<svg") == 17
 
         run = shell.lab.history(job).runs[-1]
         by_run = f'{{job="{job}",run="{run.name}"}}'

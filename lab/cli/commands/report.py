@@ -8,13 +8,7 @@ import click
 
 from lab.cli import documents, values
 from lab.cli.context import App, LabCommand, pass_app
-from lab.errors import UnsupportedError, UsageError
 from lab.host import environment
-from lab.host.clock import WALL
-from lab.lab import Lab
-
-LAST_SECONDS, MOST_SECONDS = 900.0, 7 * 86_400.0
-"""Time that dashboards show, unless said otherwise, and that Prometheus keeps."""
 
 
 @click.command(cls=LabCommand)
@@ -26,30 +20,15 @@ LAST_SECONDS, MOST_SECONDS = 900.0, 7 * 86_400.0
     "--output", type=values.Place(), metavar="DIR",
     help="Folder to write to. [default: raylab-report-JOB in the current folder]",
 )  # fmt: skip
-@click.option("--dashboards", is_flag=True, help="Draw Grafana's dashboards instead, from Prometheus.")
-@click.option(
-    "--last", type=values.Duration(most=MOST_SECONDS), metavar="TIME",
-    help="With --dashboards: the time that is shown. [default: 15m]",
-)  # fmt: skip
 @pass_app
-def report(app: App, what: str | None, output: Path | None, dashboards: bool, last: float | None) -> None:
+def report(app: App, what: str | None, output: Path | None) -> None:
     """Write what became of a fault or a job: a page with pictures.
 
     The page is complete in itself: it needs no network, and prints on A4. While the lab is down, a receipt in
-    a file makes a report without curves.
-
-    --dashboards draws every panel of the lab's dashboards into one page, for labs without Grafana.
-    """
+    a file makes a report without curves."""
     from lab.flows import report as flow
 
     lab = app.open()
-    if dashboards:
-        if what is not None:
-            raise UsageError("--dashboards shows the lab, not a receipt or a job", "leave one of them out")
-        _dashboards(app, lab, output or Path("raylab-dashboards"), last or LAST_SECONDS)
-        return
-    if last is not None:
-        raise UsageError("--last is only for --dashboards", "leave it out")
     subject = flow.find_subject(lab, what or "")
     data = flow.build_report(flow.read_evidence(lab, subject))
     environment.ensure("report", app.out.note)
@@ -62,20 +41,6 @@ def report(app: App, what: str | None, output: Path | None, dashboards: bool, la
     app.out.line(f"  {written.page}")
     for picture in written.pictures:
         app.out.line(f"  {picture}")
-
-
-def _dashboards(app: App, lab: Lab, folder: Path, last: float) -> None:
-    from lab.cluster.prometheus import Prometheus
-    from lab.flows import report as flow
-
-    url = lab.endpoints().prometheus
-    if not url:
-        raise UnsupportedError("this lab has no Prometheus", "put `prometheus` on PATH; then labctl up again")
-    environment.ensure("report", app.out.note)
-    end = WALL()
-    page = flow.write_dashboards(Prometheus(url), folder, flow.Window(end - last, end), lab.name)
-    if not app.out.as_json({"dashboards": {"page": str(page)}}):
-        app.out.line(str(page))
 
 
 COMMANDS = (report,)

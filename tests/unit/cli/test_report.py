@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,35 +61,3 @@ def test_a_bad_file_is_refused_before_anything_is_written_or_installed(labctl: L
 def test_a_job_of_a_lab_that_is_down_is_refused(labctl: Labctl, here: Path) -> None:
     labctl.down()
     assert labctl("report", "job-1").exit_code == 5
-
-
-# Dashboards
-
-
-def test_dashboards_are_drawn_for_the_time_that_is_asked(labctl: Labctl, tmp_path: Path) -> None:
-    labctl.stub("endpoints", replace(labctl.lab.endpoints(), prometheus="http://p"))
-    labctl.stub("lab.host.environment.ensure", None)
-    write = labctl.stub("lab.flows.report.write_dashboards", tmp_path / "dashboards.html")
-    assert labctl.ok("report", "--dashboards") == f"{tmp_path / 'dashboards.html'}\n"
-    document = labctl.json("report", "--dashboards", "--last", "1h", "--output", str(tmp_path))
-    assert document == {"dashboards": {"page": str(tmp_path / "dashboards.html")}}
-    usual, chosen = (call.args for call in write.call_args_list)
-    assert [usual[1], chosen[1]] == [Path("raylab-dashboards"), tmp_path]
-    assert [window.end - window.start for window in (usual[2], chosen[2])] == [900.0, 3600.0]
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (("--dashboards",), 4, "this lab has no Prometheus"),
-        (("--dashboards", "job-1"), 2, "shows the lab, not a receipt or a job"),
-        (("--last", "1h"), 2, "--last is only for --dashboards"),
-    ],
-)
-def test_dashboards_that_cannot_be_drawn_are_refused(
-    labctl: Labctl, words: tuple[str, ...], code: int, message: str
-) -> None:
-    labctl.stub("endpoints", replace(labctl.lab.endpoints(), prometheus=""))
-    ended = labctl("report", *words)
-    assert ended.exit_code == code, ended.output
-    assert message in ended.stderr
