@@ -34,7 +34,7 @@ FLOWS = (
     ("labels",),
     ("recovery", "doctor", "images", "inference", "traces"),
     ("chaos", "demo", "lessons", "report"),
-    ("queues", "acceptance", "own_lab"),
+    ("queues", "own_lab"),
     ("people", "kubernetes", "compose_folder"),
 )
 """The same among the flows."""

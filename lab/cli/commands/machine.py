@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,15 +15,12 @@ from lab.api.base import plain
 from lab.cli import render, values
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
-from lab.errors import CheckError, RefusedError, UnsupportedError, UsageError
+from lab.errors import CheckError, UnsupportedError, UsageError
 from lab.host import environment
-from lab.host.files import write_private
 from lab.topology import BUCKET, Check
 
 if TYPE_CHECKING:
     from lab.api.shown_here import Diagnosis
-
-REPORT = "gpu-acceptance.json"
 
 
 @click.command(cls=LabCommand)
@@ -53,14 +49,6 @@ REPORT = "gpu-acceptance.json"
     "--report", "bug_report", is_flag=True,
     help="Print versions and checks as JSON for a bug report, without any secret.",
 )  # fmt: skip
-@click.option(
-    "--gpu-acceptance", is_flag=True,
-    help="Check the GPUs of the lab that is up, for ten minutes at most, and write a report to send.",
-)  # fmt: skip
-@click.option(
-    "--output", type=values.Place(dir_okay=False), metavar="FILE",
-    help=f"File for the report on the GPUs. [default: {REPORT}]",
-)  # fmt: skip
 @pass_app
 def doctor(
     app: App,
@@ -69,20 +57,11 @@ def doctor(
     ca_file: Path | None,
     bucket: str | None,
     bug_report: bool,
-    gpu_acceptance: bool,
-    output: Path | None,
 ) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
     from lab.flows.doctor import run_checks, store
 
     given = {"--s3-credentials": file, "--s3-ca": ca_file, "--bucket": bucket}
-    if gpu_acceptance and (url is not None or any(given.values())):
-        raise UsageError("--gpu-acceptance is about GPUs, --s3 about a store", "give one or the other")
-    if output is not None and not gpu_acceptance:
-        raise UsageError("--output needs --gpu-acceptance", "labctl doctor --gpu-acceptance")
-    if gpu_acceptance:
-        _accept(app, output or Path(REPORT))
-        return
     if url is None and (stray := next((option for option, value in given.items() if value), "")):
         raise UsageError(f"{stray} needs --s3", "labctl doctor --s3 URL")
     name, runtime = app.name, app.runtime
@@ -100,22 +79,6 @@ def doctor(
 
         app.out.document(report.bug_report(document["checks"]))
     _show(app, checks, document, shown=bug_report)
-
-
-def _accept(app: App, path: Path) -> None:
-    """Check the GPUs of the lab that is up; the report is written anew after each check."""
-    from lab.flows.acceptance import Acceptance
-
-    if path.exists():
-        raise RefusedError(f"{path} is there already", "name another file: --output FILE")
-    acceptance = Acceptance(app.open())
-
-    def keep(document: Mapping[str, object]) -> None:
-        write_private(path.absolute(), json.dumps(document, indent=1) + "\n")
-
-    acceptance.run(app.out.note, keep)
-    app.out.note(f"report: {path}")
-    _show(app, _with_lab(app, acceptance.checks), {**acceptance.report(), "report": str(path)})
 
 
 def _with_lab(app: App, checks: Sequence[Check]) -> tuple[Check, ...]:

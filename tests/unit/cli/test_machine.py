@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lab.flows.doctor import Check
-from lab.lab import Lab
 from tests.run import PARTS, Selection
 from tests.unit.cli.fakes import Labctl
 
@@ -54,62 +53,6 @@ def test_doctor_asks_an_s3_server_instead(labctl: Labctl) -> None:
     ]
     ask.call_args.kwargs["endpoints"]()
     labs.assert_called_once_with("other", "auto")
-
-
-class FakeAcceptance:
-    """An acceptance with one check, which fails."""
-
-    checks = (Check("pinning", "failed", "sees no GPU", "`labctl restart ray-worker-0`"),)
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-
-    def run(self, on_progress: Callable[[str], None], keep: Callable[[Any], None]) -> None:
-        on_progress("pinning: failed after 1.0 s")
-        keep(self.report())
-
-    def report(self) -> dict[str, Any]:
-        return {"schema": "gpu-acceptance/1", "ok": False, "not_checked": []}
-
-
-@pytest.fixture
-def accepting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("lab.flows.acceptance.Acceptance", FakeAcceptance)
-    monkeypatch.chdir(tmp_path)
-
-
-def test_doctor_checks_gpus_and_writes_a_report_that_only_its_owner_reads(
-    labctl: Labctl, accepting: None
-) -> None:
-    result = labctl("doctor", "--gpu-acceptance")
-    assert result.exit_code == 15
-    assert "failed  pinning  sees no GPU\n" in result.stdout
-    assert result.stderr.startswith("pinning: failed after 1.0 s\nreport: gpu-acceptance.json\n")
-    report = Path("gpu-acceptance.json")
-    assert json.loads(report.read_text())["schema"] == "gpu-acceptance/1"
-    assert report.stat().st_mode & 0o777 == 0o600
-
-
-def test_the_report_is_the_document_of_json_too(labctl: Labctl, accepting: None) -> None:
-    document = labctl.json("doctor", "--gpu-acceptance", "--output", "gpus.json", code=15)
-    assert (document["schema"], document["report"]) == ("gpu-acceptance/1", "gpus.json")
-    assert json.loads(Path("gpus.json").read_text())["ok"] is False
-
-
-def test_a_file_that_is_there_is_not_replaced_by_a_report(labctl: Labctl, accepting: None) -> None:
-    Path("thesis.json").write_text("mine")
-    refused = labctl("doctor", "--gpu-acceptance", "--output", "thesis.json")
-    assert (refused.exit_code, Path("thesis.json").read_text()) == (11, "mine")
-    assert "thesis.json is there already" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--gpu-acceptance", "--s3", "http://127.0.0.1:9"), ("--output", "gpus.json")]
-)
-def test_options_of_doctor_that_do_not_go_together_are_refused(
-    labctl: Labctl, arguments: tuple[str, ...]
-) -> None:
-    assert labctl("doctor", *arguments).exit_code == 2
 
 
 def test_doctor_fails_when_the_s3_server_does(labctl: Labctl) -> None:
