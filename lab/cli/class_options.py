@@ -108,7 +108,7 @@ def words(endpoints: Endpoints) -> tuple[str, ...]:
 
     if not endpoints.address:
         return ()
-    reached = f"other machines reach the class at {endpoints.address}, and nothing else of the lab"
+    reached = f"people reach the class at {endpoints.address}, and nothing else of the lab"
     if not endpoints.authority:
         return (reached,)
     try:

@@ -32,6 +32,9 @@ exec nice -n 10 "$@"
 CLASS_PAGE, DASHBOARD, PERSON = "RAYLAB_CLASS_URL", "RAYLAB_DASHBOARD_URL", "RAYLAB_PERSON"
 """Variables of JupyterLab with the addresses of pages as a browser has them, and with whose server it is."""
 
+CONTAINERS = "RAYLAB_CLASS_CONTAINERS"
+"""Variable of a person's JupyterLab in a class of containers, where she cannot break a node."""
+
 
 def terminals(folder: Path, path: str) -> dict[str, str]:
     """Variables by which terminals have the command of this folder; `path` is the PATH without it."""

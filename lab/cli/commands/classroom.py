@@ -372,7 +372,9 @@ def _hand_out(
         _show_lab(app, lab, hidden=out is not None)
     if not rows:
         return
-    trust = " SSL_CERT_FILE=class.pem REQUESTS_CA_BUNDLE=class.pem" if classroom.own_authority else ""
+    trust = (
+        " SSL_CERT_FILE=$PWD/class.pem REQUESTS_CA_BUNDLE=$PWD/class.pem" if classroom.own_authority else ""
+    )
     variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...{trust}"
     app.out.note(f"each person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
 

@@ -14,7 +14,7 @@ from lab.api.light import restore
 from lab.daemons.gateway.submission import variables
 from lab.errors import UsageError
 from lab.host.files import make_private
-from lab.host.jupyter import CLASS_PAGE, terminals
+from lab.host.jupyter import CLASS_PAGE, CONTAINERS, terminals
 from lab.host.reading import parse_json
 from lab.host.workspace import copy
 from lab.people.registry import Person, Registry
@@ -97,7 +97,7 @@ def server_environment(settings: HubSettings, person: Person, token: str, path: 
         "RAYLAB_DATA": settings.data,
         CLASS_PAGE: settings.page,
         "RAYLAB_WORKSPACE": str(home / WORK),
-        **({"PROMPT_COMMAND": GREETING} if settings.accounts else {}),
+        **({"PROMPT_COMMAND": GREETING, CONTAINERS: "1"} if settings.accounts else {}),
         **terminals(Path(settings.tools), path),
         "PYTHONPATH": settings.modules,
         "JUPYTER_CONFIG_PATH": settings.jupyter,

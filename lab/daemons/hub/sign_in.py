@@ -26,6 +26,11 @@ OLD_LINK = (
 )
 
 
+def old_link() -> web.HTTPError:
+    """The answer to a link that signs nobody in; JupyterHub would show the words twice without a reason."""
+    return web.HTTPError(403, OLD_LINK, reason="Forbidden")
+
+
 class PeopleAuthenticator(Authenticator):
     """Knows whom the list of people knows. `registry` is set by a subclass: see `signing_in`."""
 
@@ -86,7 +91,7 @@ class InviteHandler(BaseHandler):
             return
         if person is None:
             await self.authenticator.hold_back(self)
-            raise web.HTTPError(403, OLD_LINK)
+            raise old_link()
         self.set_header("Referrer-Policy", "no-referrer")
         self.set_header("Cache-Control", "no-store")
         xsrf = self.xsrf_token.decode("ascii")
@@ -97,6 +102,6 @@ class InviteHandler(BaseHandler):
         """Sign in."""
         user = await self.login_user({"code": self.get_body_argument("code", "") or "none"})
         if user is None:
-            raise web.HTTPError(403, OLD_LINK)
+            raise old_link()
         self._jupyterhub_user = user
         self.redirect(self.get_next_url(user))

@@ -157,6 +157,8 @@ class Lesson:
     """Checks that are asked on the host once the lab is down; `checks` were answered before."""
     in_class: bool = True
     """Whether a person of a class can do it in her JupyterLab."""
+    breaks_node: bool = False
+    """Whether she breaks a node in it, which she can where the class is plain processes."""
     seconds: float = NOTEBOOK_SECONDS
     """Deadline of the notebook under `labctl lesson run`."""
 

@@ -35,7 +35,7 @@ from lab.flows.lessons.results import (
 from lab.host.clock import WALL, Clock
 from lab.host.files import home
 from lab.host.interrupts import Background, held_back
-from lab.runtime.base import OnProgress, ignore_progress
+from lab.runtime.base import OnProgress, control_of, ignore_progress
 from lab.services import STORE
 from lab.topology import Check, LabSpec, State
 
@@ -114,7 +114,7 @@ def run_lesson(
 
     if not lab.status().up:
         lab.up(spec(), on_progress)
-    control = lab.control
+    control = control_of(lab.view, "execute a lesson's notebook", f"lesson run {lesson.number}")
     check_lab(lab)
     for dataset in lesson.needs:
         get_data(dataset, note)

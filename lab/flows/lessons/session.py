@@ -71,8 +71,9 @@ class Session:
             lab = with_own_store(OpenLab())
         if lab.view.person and not self.lesson.in_class:
             raise RefusedError(
-                f"lesson {number} changes the lab itself, which a person of a class may not",
-                "the page that JupyterLab opens on lists the others; on a machine of yours: `labctl up`",
+                f"lesson {number} is for a lab of your own: it changes the lab itself or calls `ray.init()`, "
+                "which a person of a class may not. START-HERE.md says which lessons are done here",
+                "on a machine of yours: `labctl up`",
             )
         self.lab, self._say, self._clock = with_queued_jobs(lab), say, clock
         self._lab, self._store = lab, store_of(lab)

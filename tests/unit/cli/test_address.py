@@ -106,7 +106,7 @@ def test_what_makes_no_sense_is_refused(
 
 @pytest.mark.parametrize(
     ("own", "words"),
-    [((), "SSL_CERT_FILE=class.pem"), (("/a/cert.pem", "/a/key.pem"), "RAY_AUTH_TOKEN=..., ")],
+    [((), "SSL_CERT_FILE=$PWD/class.pem"), (("/a/cert.pem", "/a/key.pem"), "RAY_AUTH_TOKEN=..., ")],
 )
 def test_people_are_given_the_address(
     labctl: Labctl, tmp_path: Path, own: tuple[str, ...], words: str

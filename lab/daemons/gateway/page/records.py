@@ -78,7 +78,7 @@ def lessons(look: Look) -> Table:
         "so, and the lab has no trace of it.",
         ("name", "passed", *(str(number) for number in numbers)),
         tuple(_standings(name, progress, numbers) for name in shown) if numbers else (),
-        "No report was collected yet: the teacher types `labctl class collect FOLDER`.",
+        "No report was collected yet: the teacher types labctl class collect FOLDER.",
         away,
         wide=True,
     )

@@ -94,6 +94,7 @@ LESSON = Lesson(
         receipt_agrees,
     ),
     needs=("food11",),
+    breaks_node=True,
     host_task=breaks(7, [PART], "kill", AFTER_EPOCH),
     seconds=1800.0,
 )  # fmt: skip

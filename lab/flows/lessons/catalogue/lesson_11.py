@@ -38,6 +38,7 @@ LESSON = Lesson(
         asks("job finished", "the job succeeded", "wait for its end"),
         receipts.says(PART, FAULT, Verdict.RECOVERED, "labctl's receipt says recovered"),
     ),
+    breaks_node=True,
     host_task=breaks(11, [PART], FAULT, AFTER_EPOCH),
     seconds=1200.0,
 )  # fmt: skip

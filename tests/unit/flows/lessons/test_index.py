@@ -62,6 +62,12 @@ def test_the_page_of_a_person_leads_to_the_class_and_says_which_lessons_she_can_
     assert where["0"].strip() == where["2"].strip() == ""
     assert where["7"] == where["2"]
     assert where["10"].startswith("in a lab of your own")
+    assert "the token that your teacher gave you" in page
+
+
+def test_where_the_class_is_containers_the_teacher_shows_the_lessons_that_break_a_node() -> None:
+    page = index({**ANNS, "RAYLAB_CLASS_CONTAINERS": "1"}, lessons())
+    assert re.findall(r"^\| (\d+) \|.*\| your teacher shows it \|$", page, re.MULTILINE) == ["7", "11"]
 
 
 def test_jupyterlab_is_set_to_open_on_it_as_a_page() -> None:
