@@ -133,7 +133,7 @@ def _fewer_steps(case: Case, attempt: RunAttempt) -> str:
     then, now = grown(before), grown([attempt])
     if now and now[0] == 0 < min(then, default=0):
         return f"no step came before its first report, where {median(then):g} were usual"
-    if min(len(then), len(now)) < COUNTS or median(now) > FAR_BELOW * median(then):
+    if min(len(then), len(now)) < COUNTS or not 0 < median(then) >= median(now) / FAR_BELOW:
         return ""
     makes = f"{median(now):g} steps for each report, where {median(then):g} were usual"
     return f"attempt {attempt.number} makes {makes}"

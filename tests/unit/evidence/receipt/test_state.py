@@ -451,6 +451,13 @@ def test_a_beginning_without_steps_that_hands_over_what_is_new_is_one_if_the_run
     assert receipt.verdict is Verdict.RECOVERED, receipt.reason
 
 
+def test_a_training_without_an_optimizer_makes_no_fewer_steps_than_before() -> None:
+    receipt = judge(
+        evidence(Story(second=(4, 5, 6, 7), config={"epochs": 7}, counted=((0, 0, 0), (0, 0, 0, 0))))
+    )
+    assert receipt.verdict is Verdict.RECOVERED, receipt.reason
+
+
 def test_an_epoch_that_is_reported_and_was_not_trained_is_none() -> None:
     receipt = judge(evidence(Story(counted=((10, 20, 30), (0, 10)))))
     assert receipt.verdict is Verdict.NOT_VERIFIED
