@@ -201,9 +201,8 @@ def _proof(case: Case) -> CheckpointProof | None:
     right = case.right or (case.before_fault[-1] if case.before_fault else None)
     if right is None:
         return None
-    loads = case.restores(case.new) if case.new else ()
-    first = sorted(loads, key=lambda load: load.uri != right.uri)
-    loaded = next((load.files for load in first if load.files), None)
+    loads = sorted(case.restores(case.new), key=lambda load: load.uri != right.uri) if case.new else ()
+    loaded = next((load.files for load in loads if load.files), None)
     return CheckpointProof(
         uri=right.uri,
         epoch=right.progress,

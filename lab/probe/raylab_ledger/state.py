@@ -98,7 +98,7 @@ class LiveState:
         fields: State = {
             "tensors": tensors,
             "order": [order.get(n, []) for n in range(max(order, default=-1) + 1)],
-            "moments": {str(n): moments(o) for n, o in optimizers.items()},
+            "moments": {str(n): moments(o, keys) for n, o in optimizers.items()},
             "counters": {key: int(t) for key, t in keys.values() if key not in trained and is_counter(t)},
         }
         others = [module for ref in self._aside if (module := ref()) is not None]
@@ -155,10 +155,10 @@ def outermost(parameters: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     return trained, [module for _, module in tops[len(trained) :]]
 
 
-def moments(optimizer: Any) -> str:
-    """Digest of an optimizer's own state, such as the moments of Adam; empty where it has none."""
+def moments(optimizer: Any, keys: dict[int, tuple[str, Any]]) -> str:
+    """Digest of an optimizer's own state, such as the moments of Adam, by key; empty where it has none."""
     parts: list[str] = []
-    for parameter in parameters_of(optimizer):
+    for parameter in sorted(parameters_of(optimizer), key=lambda parameter: keys[id(parameter)][0]):
         for name, value in sorted(optimizer.state.get(parameter, {}).items()):
             parts.append(f"{name}={digest(value) if hasattr(value, 'detach') else value}")
     return digest_of_bytes(";".join(parts).encode()) if parts else ""

@@ -121,6 +121,7 @@ class _Comparison:
         self.compared: dict[str, str] = {}  # key of what it goes on with -> its key in what was handed over
         self.other: dict[str, str] = {}  # key -> digest, of what differs
         self.equal: dict[str, State] = {}  # number of an optimizer -> the beginning that was the right one
+        self.strange: set[str] = set()  # keys of parameters beside those that were handed over
         self.changes = 0  # of its parameters, other than by a step, after they were the right ones
         for number in dict.fromkeys(state.optimizer for state in self.begun):
             self._compare_optimizer([state for state in self.begun if state.optimizer == number])
@@ -145,7 +146,8 @@ class _Comparison:
         return {key: values[key] for key, place in places.items() if there[place] != values[key]}
 
     def _compare_optimizer(self, states: Sequence[State]) -> None:
-        self.compared |= self._places(states[-1])
+        self.compared |= (places := self._places(states[-1]))
+        self.strange |= {key for key in states[-1].own() if places and key not in places}
         for later, state in enumerate(reversed(states)):
             for loaded in (False, True):
                 if not self._differing(state, loaded=loaded):
@@ -174,7 +176,7 @@ class _Comparison:
 
     def answer(self) -> Answer:
         """Return what the comparison has shown."""
-        if not self.compared:
+        if not self.compared or self.strange:
             why = f"{self.who} trains other parameters than those that were handed over with {self.label}"
             return None, why
         if self.other:
@@ -203,9 +205,8 @@ class _Comparison:
         if self._is_aside():
             why = f"{NOT_COMPARED}: most of {name(self.base.uri)} belongs to no optimizer of {self.who}"
             return SKIPPED, why
-        number = self.attempt.number
-        detail = f"attempt {number} went on from the state handed over with {self.label}, on every rank"
-        return True, "; ".join(filter(None, (detail, moments)))
+        detail = f"attempt {self.attempt.number} went on from the state handed over with {self.label}"
+        return True, "; ".join(filter(None, (f"{detail}, on every rank", moments)))
 
     def _instead(self) -> Answer:
         """Return what the state is that a rank went on with instead."""

@@ -211,6 +211,10 @@ OTHERWISE: dict[str, tuple[Told, Verdict, str]] = {
         Verdict.NOT_VERIFIED,
         "1 of 3 parameters that were trained before checkpoint_3 (epoch 3) are not trained",
     ),
+    "a parameter beside them that was a part of another": (
+        Told({}, ({"tensors": {"0.out": tensors(3)[0]}, "order": [[*KEYS, "0.out"]]},)),
+        Verdict.NOT_VERIFIED, "trains other parameters than those that were handed over with checkpoint_3",
+    ),
     "parameters that are there and are trained no more": (
         Told({"tensors": {"0.x": "x"}, "order": [[*KEYS, "0.x"]]}, ({"order": TRAINED},)),
         Verdict.NOT_VERIFIED,

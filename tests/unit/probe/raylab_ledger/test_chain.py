@@ -79,6 +79,26 @@ def test_a_rank_that_loads_begins_with_what_was_handed_over() -> None:
     assert (begun["steps"], begun["gradients"], begun["optimizer"]) == (0, True, 0)
 
 
+def test_an_optimizers_state_is_that_of_its_parameters_in_whatever_order_it_has_them() -> None:
+    def restored(names: list[str], places: list[int]) -> str:
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False))
+        model.load_state_dict(weights)
+        new = Rank(model)
+        new.adam = torch.optim.Adam([model.get_parameter(name) for name in names])
+        states = {n: saved["state"][place] for n, place in enumerate(places)}
+        new.adam.load_state_dict({**saved, "state": states})
+        new.chain.before_step(new.adam, (), {})
+        return str(new.chain._begun[0][0]["moments"]["0"])
+
+    old = Rank(torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False)))
+    old.model(torch.eye(3)).square().sum().backward()
+    old.adam.step()
+    weights, saved = old.model.state_dict(), old.adam.state_dict()
+    own = restored(["0.weight", "1.weight"], [0, 1])
+    assert restored(["1.weight", "0.weight"], [1, 0]) == own
+    assert restored(["1.weight", "0.weight"], [0, 1]) != own
+
+
 def test_what_every_batch_changes_is_known_by_its_count_and_by_what_was_loaded() -> None:
     old, new = Rank(), Rank()
     old.step()
