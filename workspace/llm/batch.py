@@ -281,7 +281,7 @@ def evidence(
 
 def engine_of(args: argparse.Namespace) -> str:
     """What an answer depends on beside its checkpoint: another kind of engine rounds in another way."""
-    return f"{args.dtype} on {'GPUs' if args.gpus else 'CPUs'}, kernel {args.kernel}"
+    return f"{args.dtype} on {'GPUs' if args.gpus else 'CPUs'}"
 
 
 def settings() -> argparse.ArgumentParser:
@@ -302,7 +302,6 @@ def main() -> None:
     if args.url and args.through == "data":
         raise SystemExit("--url: Ray Data computes answers without an endpoint; leave out one of the two")
     limits = measure.limits(args.goodput)
-    args.kernel = args.kernel if args.url else serve.settled(args.kernel)
     ray.init()
     checkpoint = newest_of(vars(args)["from"], args.storage)
     job, sha256 = serve.submission_id(), fingerprint(checkpoint)

@@ -5,7 +5,7 @@ continuous batching: every occupied slot gets its next byte, all in one pass thr
 the oldest waiting prompt is computed into a free slot (prefill). A request that has ended frees its slot at
 once.
 
-A pass through the model (inference.py; decodes in C: native.py) costs the reading of its weights, for one
+A pass through the model (inference.py) costs the reading of its weights, for one
 slot as for all: that is why they share it.
 
 The answer to a request does not depend on the others. A prompt is computed alone; a decode always computes
@@ -23,7 +23,6 @@ from dataclasses import dataclass
 import torch
 from inference import Inference
 from model import END, VOCABULARY, Decoder
-from native import Decode, unfit
 from torch import Tensor
 
 
@@ -70,21 +69,14 @@ class _Slot:
 class Engine:
     """Answers requests with one model, in slots. It is used by one thread."""
 
-    def __init__(
-        self, model: Decoder, slots: int = 16, places: int | None = None, kernel: str = "torch"
-    ) -> None:
-        """`places` are the most bytes of a prompt and its answer together: at most the model's context.
-
-        `kernel` is what decodes (native.KERNELS): c raises what `Decode` does, auto UnavailableError.
-        """
+    def __init__(self, model: Decoder, slots: int = 16, places: int | None = None) -> None:
+        """`places` are the most bytes of a prompt and its answer together: at most the model's context."""
         if slots < 1:
             raise ValueError(f"slots={slots}: at least one")
         self.places = min(places or model.config.context, model.config.context)
         self._model = Inference(model)
         self._device = self._model.device
         self._cache = self._model.new_cache(slots, self.places)
-        in_c = kernel == "c" or (kernel == "auto" and not unfit(model))
-        self._logits = Decode(model, self._cache) if in_c else self._by_torch
         self._slots: list[_Slot | None] = [None] * slots
         self._waiting: deque[Request] = deque()
 
@@ -160,11 +152,11 @@ class Engine:
 
     def _decode(self, busy: list[int]) -> list[Token]:
         slots = [slot or _FREE for slot in self._slots]
-        logits = self._logits([slot.token for slot in slots], [slot.place for slot in slots])
+        logits = self._decoded([slot.token for slot in slots], [slot.place for slot in slots])
         chosen = self._chosen(logits[busy], [slots[number] for number in busy])
         return [self._next(number, slots[number], token) for number, token in zip(busy, chosen, strict=True)]
 
-    def _by_torch(self, tokens: list[int], places: list[int]) -> Tensor:
+    def _decoded(self, tokens: list[int], places: list[int]) -> Tensor:
         """Logits (slots, 256) of the byte after each slot's newest, which stands at its place."""
         new, where = (torch.tensor(numbers, device=self._device)[:, None] for numbers in (tokens, places))
         return self._model(new, where, self._cache.until(max(places) + 1))[:, 0]

@@ -15,7 +15,6 @@ These make a step short, and change an answer by no more than rounding:
 - the two numbers that rotary positions turn stand side by side: turning is one product of complex numbers;
 - the cache is kept in blocks, in the order in which attention reads it.
 
-A step of decoding on a CPU is shorter still in C, over the same cache (native.py).
 """
 
 from __future__ import annotations

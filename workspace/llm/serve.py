@@ -34,15 +34,13 @@ class EngineSettings:
     threads: int
     dtype: str
     """Of weights and cache: float32, bfloat16, or auto: bfloat16 on a GPU, float32 on a CPU."""
-    kernel: str
-    """What decodes (native.KERNELS), settled for all engines of a job."""
     gpu: bool
     """Compute on a GPU, where it is a real one. Without a share of one, a process may still see it."""
 
     @classmethod
     def from_args(cls, checkpoint: str, args: argparse.Namespace) -> EngineSettings:
         """The settings that a command line gives (`settings`)."""
-        return cls(checkpoint, args.slots, args.context, args.threads, args.dtype, args.kernel, args.gpus > 0)
+        return cls(checkpoint, args.slots, args.context, args.threads, args.dtype, args.gpus > 0)
 
     def load(self) -> tuple[Engine, str]:
         """An engine with the checkpoint's model, and the SHA-256 of what was loaded."""
@@ -58,7 +56,7 @@ class EngineSettings:
         dtype = {"cuda": "bfloat16", "cpu": "float32"}[device] if self.dtype == "auto" else self.dtype
         with Checkpoint(self.checkpoint).as_directory() as folder:
             model, sha256 = load_model(Path(folder), context=self.context), sha256_of(Path(folder))
-        return Engine(model.to(device, getattr(torch, dtype)), self.slots, kernel=self.kernel), sha256
+        return Engine(model.to(device, getattr(torch, dtype)), self.slots), sha256
 
 
 class Replica:
@@ -153,16 +151,6 @@ def environment(threads: int) -> dict[str, Any]:
     return {"env_vars": {"GOMP_SPINCOUNT": "500"}} if threads > 1 else {}
 
 
-def settled(kernel: str) -> str:
-    """What decodes in all engines of this job. Ends it where that is decode.c, which cannot be compiled."""
-    import native
-
-    try:
-        return native.settle(kernel)
-    except native.UnavailableError as error:
-        raise SystemExit(f"--kernel {kernel}: {error}") from None
-
-
 def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the settings of an endpoint."""
     parser.add_argument("--from", required=True, help="checkpoint (URI), or run, of the model")
@@ -177,7 +165,6 @@ def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--gpus", type=float, default=0, help="GPUs of a replica")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch of a replica")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
-    parser.add_argument("--kernel", choices=("auto", "c", "torch"), default="auto", help="what decodes")
     parser.add_argument("--host", default="127.0.0.1", help="address of the endpoint on the head")
     parser.add_argument("--port", type=int, default=8000, help="another one if it is taken")
     return parser
@@ -191,7 +178,6 @@ def main() -> None:
     parser = settings(argparse.ArgumentParser(description="Serve a language model on a Ray cluster."))
     parser.add_argument("--minutes", type=float, default=60, help="minutes until it ends by itself")
     args = parser.parse_args()
-    args.kernel = settled(args.kernel)
     ray.init()
     checkpoint = newest_of(vars(args)["from"], args.storage)
     try:

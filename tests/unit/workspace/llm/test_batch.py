@@ -198,7 +198,7 @@ def test_limits_of_goodput_are_read_or_refused(llm: Any) -> None:
 def args() -> SimpleNamespace:
     """A batch whose engines compute in bf16."""
     return SimpleNamespace(
-        slots=2, context=32, threads=1, dtype="bfloat16", kernel="torch", gpus=0, output_tokens=4,
+        slots=2, context=32, threads=1, dtype="bfloat16", gpus=0, output_tokens=4,
         url="", model="m", part_seconds=1, in_flight=2, give_up=60,
     )  # fmt: skip
 
@@ -265,25 +265,15 @@ def test_an_engine_takes_a_gpu_that_it_has_a_share_of_and_the_format_that_was_as
     assert (engine.places, engine.running) == (32, 0)
 
 
-def test_what_decodes_is_settled_once_and_a_batch_is_not_gone_on_with_by_another_engine(
-    llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error = llm.native.UnavailableError("there is no C compiler")
-
-    def none() -> Any:
-        raise error
-
-    monkeypatch.setattr(llm.native, "library", none)
-    assert llm.serve.settled("auto") == llm.serve.settled("torch") == "torch"
-    with pytest.raises(SystemExit, match="--kernel c: there is no"):
-        llm.serve.settled("c")
-    monkeypatch.setattr(llm.native, "library", lambda: None)
-    assert (llm.serve.settled("auto"), llm.serve.settled("c")) == ("auto", "c")
-    kinds = [SimpleNamespace(**{**vars(args), "kernel": kernel}) for kernel in ("auto", "torch")]
-    assert [llm.batch.engine_of(kind) for kind in kinds] == [
-        "bfloat16 on CPUs, kernel auto",
-        "bfloat16 on CPUs, kernel torch",
+def test_a_batch_is_not_gone_on_with_by_another_engine(llm: Any, args: SimpleNamespace) -> None:
+    kinds = [
+        args,
+        SimpleNamespace(**{**vars(args), "dtype": "float32"}),
+        SimpleNamespace(**{**vars(args), "gpus": 1}),
     ]
+    assert [llm.batch.engine_of(kind) for kind in kinds] == [
+        "bfloat16 on CPUs", "float32 on CPUs", "bfloat16 on GPUs"
+    ]  # fmt: skip
 
 
 def test_a_lost_attempt_is_logged_in_the_words_that_job_lose_node_looks_for(llm: Any, capsys: Any) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from tests.compiler import needs_gcc
-
 NewEngine = Callable[[int], Any]
 """Slots -> an engine."""
 
@@ -27,15 +25,10 @@ def small(llm: Any) -> Any:
     return made
 
 
-KERNELS = ["torch", pytest.param("c", marks=needs_gcc)]
-
-
-@pytest.fixture(params=["bfloat16", *KERNELS])
+@pytest.fixture(params=["bfloat16", "float32"])
 def new_engine(llm: Any, request: pytest.FixtureRequest) -> NewEngine:
-    """Engines of a small decoder: in float32 by each kernel, and in bfloat16."""
-    if request.param == "bfloat16":
-        return lambda slots: llm.engine.Engine(small(llm).bfloat16(), slots)
-    return lambda slots: llm.engine.Engine(small(llm), slots, kernel=request.param)
+    """Engines of a small decoder, in each type."""
+    return lambda slots: llm.engine.Engine(small(llm).to(getattr(torch, request.param)), slots)
 
 
 def prompt(seed: int, length: int) -> tuple[int, ...]:
@@ -67,10 +60,9 @@ def greedy(decoder: Any, request: Any) -> list[int]:
     return row[len(request.prompt) :]
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_an_answer_is_that_of_the_model_without_cache_and_slots(llm: Any, kernel: str) -> None:
+def test_an_answer_is_that_of_the_model_without_cache_and_slots(llm: Any) -> None:
     requests, decoder = different(llm), small(llm)
-    answers = llm.engine.Engine(decoder, slots=3, kernel=kernel).run(requests)
+    answers = llm.engine.Engine(decoder, slots=3).run(requests)
     assert answers == {r.id: greedy(decoder, r) for r in requests}
 
 
@@ -201,13 +193,3 @@ def test_a_request_that_cannot_be_answered_is_refused(
     with pytest.raises(ValueError, match=words):
         engine.add(llm.engine.Request(**given))
     assert not engine.busy
-
-
-def test_auto_decodes_by_torch_what_decode_c_cannot_compute(
-    llm: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(llm.engine, "unfit", lambda model: "it is too small")
-    monkeypatch.setattr(llm.engine, "Decode", None)
-    requests = different(llm)[:2]
-    outputs = llm.engine.Engine(small(llm), 2, kernel="auto").run(requests)
-    assert outputs == llm.engine.Engine(small(llm), 2, kernel="torch").run(requests)
