@@ -95,10 +95,12 @@ PATCHES = (
     ),
     Patch(
         "teardown",
-        "a rank that was killed for want of memory does not keep the next attempt from starting, and a run "
-        "that Ray has given up, as of a trial that Tune stops, begins none",
+        "a rank that was killed for want of memory, or lost while its process group was set up, does not "
+        "keep the next attempt from starting, and a run that Ray has given up, as of a trial that Tune "
+        "stops, begins none",
         "shutting its process group down raises an error that ends the training whatever FailureConfig says; "
-        "an attempt of a given-up run reserves CPUs that nobody frees",
+        "the other ranks keep their GPUs and CPUs, and the next attempt waits for them for ever; an attempt "
+        "of a given-up run reserves CPUs that nobody frees",
         callback="raylab_patches.teardown.Teardown",
     ),
     Patch(

@@ -5,6 +5,10 @@ a rank that has crashed. A rank that Ray itself has killed because its node ran 
 error there, `OutOfMemoryError`, which ends the training although `FailureConfig` allows another attempt. Here
 such an error counts as what it is: one more sign that the old attempt is dead.
 
+Of an attempt that fails while it starts it clears away what there is of it, unless that is a whole group of
+ranks: one that is lost while the process group is set up leaves the others, which nobody owns any more, with
+their GPUs and CPUs, and the next attempt waits for these for ever. Here the whole group is cleared away, too.
+
 A controller whose owner has ended, as a trial that Tune's scheduler stops, is dead for Ray, and so are its
 ranks; its process lives on for a moment, takes them for lost, and begins another attempt. What it reserves
 then is nobody's: Ray frees what an actor has reserved when the actor dies, and that was before. It stays for
@@ -34,8 +38,10 @@ class Teardown(ControllerCallback, WorkerGroupCallback):
         if not active("teardown"):
             return
         from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
+        from ray.train.v2._internal.execution.worker_group import WorkerGroup
 
         bear(BackendSetupCallback)
+        clear(WorkerGroup)
 
     @quietly
     def before_worker_group_start(self, worker_group_context: Any) -> None:
@@ -57,6 +63,23 @@ def state_of_this_actor() -> str:
 
     actor_id = ray.get_runtime_context().get_actor_id()
     return str(state.actors(actor_id).get("State", "")) if actor_id else ""
+
+
+def clear(group_class: Any) -> None:
+    """Let a group of ranks that fails to start, although it is whole, free what it holds."""
+    start = group_class._start
+
+    @functools.wraps(start)
+    def _start(self: Any) -> None:
+        try:
+            start(self)
+        except Exception:
+            if self.has_started():
+                print("raylab: the ranks of an attempt that failed to start are ended", flush=True)
+                self._worker_group_state.shutdown()
+            raise
+
+    group_class._start = _start
 
 
 def bear(callback_class: Any) -> None:

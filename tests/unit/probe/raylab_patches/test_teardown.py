@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("ray")
 from ray.exceptions import OutOfMemoryError
 
 from raylab_patches import teardown
-from raylab_patches.teardown import Teardown, bear, end_if_given_up
+from raylab_patches.teardown import Teardown, bear, clear, end_if_given_up
 
 
 def callback(error: Exception | None) -> Any:
@@ -32,6 +33,29 @@ def test_a_rank_that_was_killed_for_want_of_memory_is_borne(capsys: pytest.Captu
     changed.before_execution_group_shutdown(object())
     assert changed.calls == 1
     assert "killed for want of memory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_ranks_of_an_attempt_that_fails_to_start_are_cleared_away_if_ray_leaves_them(whole: bool) -> None:
+    class Group:
+        def __init__(self) -> None:
+            self.cleared = 0
+            self._worker_group_state = SimpleNamespace(shutdown=self._shut_down) if whole else None
+
+        def _shut_down(self) -> None:
+            self.cleared += 1
+
+        def has_started(self) -> bool:
+            return self._worker_group_state is not None
+
+        def _start(self) -> None:
+            raise ValueError("a rank was lost while it started")
+
+    clear(Group)
+    group = Group()
+    with pytest.raises(ValueError, match="a rank was lost"):
+        group._start()
+    assert group.cleared == whole
 
 
 def test_other_errors_are_raised_as_before() -> None:
