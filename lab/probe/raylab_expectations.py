@@ -164,7 +164,6 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         expect("ray._private.state", "actors", "(actor_id=, ...)"),
         expect_text(GROUP, "callback.before_worker_group_start("),
         expect(GROUP, "WorkerGroup._start", "(self)"),
-        expect_text(GROUP, "self._worker_group_state = worker_group_state_builder.build()"),
     ),
     "rendezvous": (
         WORKER,
