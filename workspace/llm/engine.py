@@ -152,14 +152,12 @@ class Engine:
 
     def _decode(self, busy: list[int]) -> list[Token]:
         slots = [slot or _FREE for slot in self._slots]
-        logits = self._decoded([slot.token for slot in slots], [slot.place for slot in slots])
+        places = [slot.place for slot in slots]
+        numbers = ([slot.token for slot in slots], places)
+        new, where = (torch.tensor(column, device=self._device)[:, None] for column in numbers)
+        logits = self._model(new, where, self._cache.until(max(places) + 1))[:, 0]
         chosen = self._chosen(logits[busy], [slots[number] for number in busy])
         return [self._next(number, slots[number], token) for number, token in zip(busy, chosen, strict=True)]
-
-    def _decoded(self, tokens: list[int], places: list[int]) -> Tensor:
-        """Logits (slots, 256) of the byte after each slot's newest, which stands at its place."""
-        new, where = (torch.tensor(numbers, device=self._device)[:, None] for numbers in (tokens, places))
-        return self._model(new, where, self._cache.until(max(places) + 1))[:, 0]
 
     def _next(self, number: int, slot: _Slot, token: int) -> Token:
         """Take the byte as the slot's newest; free the slot where it is the last."""

@@ -14,7 +14,6 @@ These make a step short, and change an answer by no more than rounding:
 - a norm's weights are multiplied into the matrix behind it, attention's scale into that of the queries;
 - the two numbers that rotary positions turn stand side by side: turning is one product of complex numbers;
 - the cache is kept in blocks, in the order in which attention reads it.
-
 """
 
 from __future__ import annotations

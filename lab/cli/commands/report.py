@@ -25,7 +25,8 @@ def report(app: App, what: str | None, output: Path | None) -> None:
     """Write what became of a fault or a job: a page with pictures.
 
     The page is complete in itself: it needs no network, and prints on A4. While the lab is down, a receipt in
-    a file makes a report without curves."""
+    a file makes a report without curves.
+    """
     from lab.flows import report as flow
 
     lab = app.open()

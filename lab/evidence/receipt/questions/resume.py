@@ -38,9 +38,10 @@ def moved(case: Case) -> Answer:
         again = f"attempt {new.number} ran on the very node of {fault.target} that was hit"
         return (False if lost else None), again + ("" if lost else ", which is not known to have been lost")
     fresh = sorted(n for n in set(new.nodes.values()) if case.service(n) == fault.target)
-    where = f"where {fault.target} is the restarted one (new node {fresh[0][:8]})" if fresh else ""
-    where = where or f"no longer on {fault.target}"
-    return True, f"attempt {new.number} ran on {case.names(new)}, {where}"
+    where = f"attempt {new.number} ran on {case.names(new)}"
+    if fresh:
+        return True, f"{where}, where {fault.target} is the restarted one (new node {fresh[0][:8]})"
+    return True, f"{where}, no longer on {fault.target}"
 
 
 def new_processes(case: Case) -> Answer:

@@ -117,6 +117,7 @@ class _Comparison:
         self.who, self.label = f"rank {rank} of attempt {attempt.number}", case.label(base)
         self.begun = attempt.begun[rank]
         self.before = [a for a in case.attempts if a.number < attempt.number]
+        self.reports = [state for a in self.before for state in a.handed.get(rank, ())]
         self.earlier = [s for a in self.before for part in (a.begun, a.handed) for s in part.get(rank, ())]
         self.compared: dict[str, str] = {}  # key of what it goes on with -> its key in what was handed over
         self.other: dict[str, str] = {}  # key -> digest, of what differs
@@ -216,12 +217,11 @@ class _Comparison:
         others = [r for r, s in self.base.states.items() if r != self.rank and mine <= s.tensors.items()]
         if others:
             return False, f"{went_on}those of rank {others[0]}, not its own of {self.label}"
-        reports = [state for a in self.before for state in a.handed.get(self.rank, ())]
-        alike = [n for n, state in enumerate(reports) if mine <= state.tensors.items()]
+        alike = [n for n, state in enumerate(self.reports) if mine <= state.tensors.items()]
         if alike:
-            place = next((n for n, state in enumerate(reports) if state is self.handed), len(reports))
+            place = next((n for n, s in enumerate(self.reports) if s is self.handed), len(self.reports))
             older = alike[-1] < place - 1  # by one: a copy made before its report, or a stale one
-            why = f"{went_on}those of {self._when(reports[alike[-1]])}, not of {self.label}"
+            why = f"{went_on}those of {self._when(self.reports[alike[-1]])}, not of {self.label}"
             return (False if older else None), why
         if mine <= _initial(self.case, self.rank):
             return False, f"{went_on}those that training had begun with, not those of {self.label}"
@@ -246,8 +246,7 @@ class _Comparison:
         differ = [n for n in now if had.get(n, "") not in ("", now[n])]
         if not (other := [n for n in differ if now[n]]):
             return NEW_MOMENTS if differ else ""
-        reports = [state for a in self.before for state in a.handed.get(self.rank, ())]
-        when = [self._when(s) for s in reports if s.moments.get(other[0]) == now[other[0]]]
+        when = [self._when(s) for s in self.reports if s.moments.get(other[0]) == now[other[0]]]
         return f"the optimizer's state is {f'that of {when[-1]}' if when else 'another one'}"
 
     def _changed(self, attempt: RunAttempt) -> bool:
