@@ -140,13 +140,13 @@ def watch_reports(record: Callable[..., None], flush: Callable[[], None], chain:
         saved.uri = None
         armed.before_report(metrics)
         number = chain.hand_over(plain(metrics), checkpoint=checkpoint is not None)
-        if checkpoint is not None:
-            numbers[id(checkpoint)] = checkpoint, number
-        method(utils, metrics, checkpoint, *args, **kwargs)
         mode = kwargs.get("checkpoint_upload_mode", args[1] if len(args) > 1 else None)
         if checkpoint is not None and getattr(mode, "name", "") == "NO_UPLOAD":
             saved.uri = uri_of(checkpoint)
-            numbers.pop(id(checkpoint), None)
+            flush()  # `upload` does so for the others: a rank may be killed as soon as its report is taken up
+        elif checkpoint is not None:
+            numbers[id(checkpoint)] = checkpoint, number
+        method(utils, metrics, checkpoint, *args, **kwargs)
         record(
             "report", metrics=plain(metrics), checkpoint=saved.uri, handed=checkpoint is not None,
             report=number, optimizer_steps=chain.steps, empty_steps=chain.empty, rounds=chain.rounds,

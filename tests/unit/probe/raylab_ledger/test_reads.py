@@ -140,11 +140,12 @@ def reporting(
     def report(self: Any, metrics: Any, checkpoint: Any = None, *args: Any, **kwargs: Any) -> None:
         if uploads:
             train_context.TrainContext._upload_checkpoint(None, "checkpoint_1", metrics, checkpoint)
+        recorded("taken_up")
 
     monkeypatch.setattr(DistributedTrainFnUtils, "report", report)
     armed: Any = SimpleNamespace(before_report=lambda metrics: None, after_report=lambda metrics: None)
     chain: Any = Chain()
-    rank.watch_reports(recorded, lambda: None, chain, armed)
+    rank.watch_reports(recorded, lambda: recorded("flushed"), chain, armed)
     return DistributedTrainFnUtils()
 
 
@@ -193,6 +194,14 @@ def test_one_that_the_script_has_stored_itself_is_told_by_its_report(
     mode = CheckpointUploadMode.NO_UPLOAD
     reporting(recorded, monkeypatch, uploads=False).report({}, checkpoint, checkpoint_upload_mode=mode)
     assert recorded.all("report")[0]["checkpoint"] == checkpoint.path
+
+
+def test_what_was_handed_over_is_stored_before_a_report_without_an_upload_is_taken_up(
+    recorded: Recorded, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mode = CheckpointUploadMode.NO_UPLOAD
+    reporting(recorded, monkeypatch, uploads=False).report({}, checkpoint, checkpoint_upload_mode=mode)
+    assert [name for name, _ in recorded.events] == ["flushed", "taken_up", "report"]
 
 
 @pytest.mark.parametrize("writes", [True, False])
