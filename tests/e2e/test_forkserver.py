@@ -76,7 +76,7 @@ def test_a_worker_of_any_ray_is_forked_and_the_server_ends_with_its_node(tempora
             lambda: "Ray runtime started" in (temporary / "node.log").read_text(), PATIENCE, "Ray has started"
         )
 
-        def actor() -> tuple[psutil.Process, bool]:
+        def forked() -> tuple[psutil.Process, bool]:
             asked = subprocess.run(
                 [sys.executable, "-c", ASKS, f"127.0.0.1:{gcs}"],
                 env=environment,
@@ -87,14 +87,12 @@ def test_a_worker_of_any_ray_is_forked_and_the_server_ends_with_its_node(tempora
             )
             assert asked.returncode == 0, asked.stderr
             parent, imported_ahead, _ = json.loads(asked.stdout)
-            return psutil.Process(parent), imported_ahead
+            server = psutil.Process(parent)
+            assert "forkserver" in server.cmdline()
+            return server, imported_ahead
 
         # A server that does not answer within a second, as on a busy machine, is passed by.
-        server, imported_ahead = eventually(
-            lambda: next((one for one in [actor()] if "forkserver" in one[0].cmdline()), None),
-            PATIENCE,
-            "a worker is forked",
-        )
+        server, imported_ahead = eventually(forked, PATIENCE, "a worker is forked")
         assert imported_ahead
     finally:
         node.send_signal(signal.SIGTERM)
