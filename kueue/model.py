@@ -250,8 +250,6 @@ class Workload:
     """Time at which its pods, which ran once, ceased to."""
     duration: float | None = None
     ready_after: float | None = 0.0
-    protected: bool = False
-    """No other workload preempts it."""
 
     @property
     def key(self) -> str:

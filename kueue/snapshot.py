@@ -85,8 +85,6 @@ class QuotaSnapshot:
 
     def may_preempt(self, preemptor: Item, candidate: Item, policy: str) -> bool:
         """Tell if a policy lets the first preempt the second."""
-        if candidate.workload.protected:
-            return False
         if policy == ANY or (policy in (LOWER_PRIORITY, LOWER_OR_NEWER) and _above(preemptor, candidate)):
             return True
         if policy != LOWER_OR_NEWER or preemptor.priority != candidate.priority:

@@ -227,7 +227,6 @@ def workload_object(workload: Workload) -> Object:
         **{
             "raylab.io/duration": None if workload.duration is None else _seconds(workload.duration),
             "raylab.io/ready-after": after,
-            "raylab.io/protected": "true" if workload.protected else None,
         }
     )
     limit = workload.max_execution

@@ -153,9 +153,8 @@ class Lab:
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
 
-        Ends labs that have its workers. Forgets faults, but for those of stored objects that survive. Raises
-        what Runtime.down raises; refused, with nothing changed, in its own JupyterLab or that of such a lab,
-        and where it would forget damage elsewhere.
+        Forgets faults, but for those of stored objects that survive. Raises what Runtime.down raises; refused
+        in the lab's own JupyterLab, and where it would forget damage elsewhere.
         """
         from lab.runtime.stopping import down
 

@@ -13,8 +13,7 @@ from kueue.reading.quotas import CHECKS, KNOWN, TOPOLOGY, requirements, resource
 PREFIX = "raylab.io/"
 DURATION = f"{PREFIX}duration"
 READY_AFTER = f"{PREFIX}ready-after"
-PROTECTED = f"{PREFIX}protected"
-ANNOTATIONS = (DURATION, READY_AFTER, PROTECTED)
+ANNOTATIONS = (DURATION, READY_AFTER)
 
 POD = (
     *(
@@ -130,8 +129,6 @@ def _annotated(drafted: Workload, at: At) -> Workload:
         elif name == READY_AFTER:
             after = None if value.node.value == "never" else value.duration()
             drafted = replace(drafted, ready_after=after)
-        elif name == PROTECTED:
-            drafted = replace(drafted, protected=value.choice(("true", "false")) == "true")
         elif name.startswith(PREFIX):
             value.wrong("unknown annotation of the lab", meant(name, ANNOTATIONS))
     return drafted

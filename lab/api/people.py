@@ -69,7 +69,5 @@ class Removal:
     stopped: tuple[str, ...]
     """Jobs that were stopped."""
     objects: int
-    """Stored objects of hers in the class: those that were kept, or deleted."""
+    """Stored objects of hers: those that were kept, or deleted."""
     deleted: bool
-    own_lab: str = ""
-    """The lab of her own that was ended with its objects kept, or deleted; empty where she had none."""

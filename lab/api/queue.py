@@ -93,8 +93,6 @@ class Row:
     submission_id: str
     takes_more: bool
     """True for a job that takes more than it asked for."""
-    lab: str = ""
-    """Lab of somebody's own that has its quota; empty for a job."""
 
 
 @dataclass(frozen=True)

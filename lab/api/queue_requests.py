@@ -93,13 +93,11 @@ class JobRequest(Strict):
     enforce: bool = False
     preemption_grace: Grace | None = None
     retry: Retry | None = None
-    lab: Text200 = ""
-    """A lab of somebody's own that gets the quota, in place of a job of Ray's: nothing is submitted."""
 
 
 @dataclass(frozen=True)
 class OrderRequest(Strict):
-    """`POST /workloads/NAMESPACE/NAME/VERB`: cancel, deactivate or activate a job; release what a lab has."""
+    """`POST /workloads/NAMESPACE/NAME/VERB`: cancel, deactivate or activate a job."""
 
     message: Annotated[str, Limits(max_length=1000)] = ""
 

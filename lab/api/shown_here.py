@@ -155,22 +155,11 @@ class Invited(TypedDict):
     token: NotRequired[str]
 
 
-class ShownOwnLab(TypedDict):
-    """A lab of a person's own: Ray's Jobs API, services that the class lent; tokens unless in a file."""
-
-    lab: str
-    address: str
-    workers: Sequence[str]
-    token: NotRequired[str]
-    jupyter: NotRequired[str]
-
-
 class ShownInvitations(TypedDict):
     """The class's address, and people."""
 
     gateway: str
     people: Sequence[Invited]
-    own_lab: NotRequired[ShownOwnLab]
 
 
 class ShownLink(TypedDict):
@@ -197,8 +186,6 @@ class ShownPerson(TypedDict):
     token_at: float
     leaving: bool
     unfinished_jobs: int
-    own_lab: str
-    """The lab of her own and how it is, in words; empty where she has none."""
 
 
 class ShownPeople(TypedDict):

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lab.flows.kubernetes.lint import LintReport
     from lab.flows.lessons.handed_in import HandedIn
     from lab.flows.lessons.model import Lesson
-    from lab.flows.own_lab import OwnLab
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, GpuHolder
@@ -290,18 +289,14 @@ def report(data: ReportData, written: Written) -> shown.ShownReport:
 
 
 def invited(
-    gateway: str, made: Sequence[tuple[str, str, str]], lab: OwnLab | None = None, *, hidden: bool
+    gateway: str, made: Sequence[tuple[str, str, str]], *, hidden: bool
 ) -> shown_here.ShownInvitations:
-    """The class's address, people, and a lab of somebody's own; tokens only where they are in no file."""
+    """The class's address, and people; tokens only where they are in no file."""
     rows: list[shown_here.Invited] = []
     for name, role, token in made:
         row: shown_here.Invited = {"name": name, "role": role}
         rows.append(row if hidden else {**row, "token": token})
-    shown: shown_here.ShownInvitations = {"gateway": gateway, "people": rows}
-    if lab is not None:
-        own: shown_here.ShownOwnLab = {"lab": lab.lab, "address": lab.address, "workers": lab.workers}
-        shown["own_lab"] = own if hidden else {**own, "token": lab.token, "jupyter": lab.jupyter}
-    return shown
+    return {"gateway": gateway, "people": rows}
 
 
 def links(made: Sequence[Link], *, hidden: bool) -> shown_here.ShownLinks:
@@ -313,19 +308,13 @@ def links(made: Sequence[Link], *, hidden: bool) -> shown_here.ShownLinks:
     return {"links": rows}
 
 
-def persons(
-    people: Iterable[Person], jobs: Mapping[str, int], labs: Mapping[str, str]
-) -> shown_here.ShownPeople:
-    """The people of a class. Times are seconds since the epoch; `jobs` has the unfinished ones of each.
-
-    `labs` says of those who have labs of their own how these are.
-    """
+def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> shown_here.ShownPeople:
+    """The people of a class. Times are seconds since the epoch; `jobs` has the unfinished ones of each."""
     return {
         "people": [
             {
                 "name": one.name, "role": one.role.value, "added_at": one.added_at, "token_at": one.token_at,
                 "leaving": one.leaving, "unfinished_jobs": jobs.get(one.name, 0),
-                "own_lab": labs.get(one.name, ""),
             }
             for one in people
         ]

@@ -92,18 +92,6 @@ class Queues(Controller):
         """Let a job queue again that is on hold. Raises NotFoundError; RefusedError unless it is."""
         return self._order(job, "activate")
 
-    def lend(self, request: JobRequest) -> str:
-        """Take quota for a lab of somebody's own, or queue for it; returns the workload."""
-        return self.ask(Accepted, "POST", "/jobs", request).workload
-
-    def would_lend(self, request: JobRequest) -> DryRun:
-        """What would be if that were asked for now."""
-        return self.ask(DryRun, "POST", "/dry-run", request)
-
-    def release(self, workload: str) -> None:
-        """Free the quota of a lab that has ended. Raises NotFoundError, RefusedError."""
-        self._order(workload, "release")
-
     def _order(self, job: str, verb: str, message: str = "") -> Phase:
         return self.ask(Phase, "POST", f"{_path(job)}/{verb}", OrderRequest(message=message))
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from kueue.writing import VERSION, key_of, objects
 from lab.api.people import Removal
 from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
-from lab.flows.own_lab import OwnLab, OwnLabs
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.host.files import lock
 from lab.host.interrupts import held_back
@@ -66,7 +65,6 @@ class Classroom:
             hint = "`labctl down`, then `labctl up --class`"
             raise RefusedError(f"lab {lab.name} is not for a class: it was started without --class", hint)
         self.registry = Registry(folder_of(lab))
-        self.own_labs = OwnLabs(lab, clock=clock, say=say)
 
     @property
     def address(self) -> str:
@@ -124,33 +122,6 @@ class Classroom:
                     undo.pop_all()
         return invitations
 
-    def add_with_lab(
-        self, newcomer: Newcomer, workers: int, keep: Callable[[Sequence[Invitation], OwnLab], None]
-    ) -> tuple[tuple[Invitation, ...], OwnLab]:
-        """Give a person, who is added first unless she is in the class, a lab of her own.
-
-        Raises what `add`, `OwnLabs.lend` and `keep` raise; then nobody was added, and her lab has ended.
-        """
-        name = newcomer.name
-        added = () if name in self.registry.people() else self.add([newcomer])
-        if not added and self.registry.get(name).leaving:
-            raise RefusedError(f"{name} is being removed", f"finish it: labctl class remove {name}")
-        try:
-            with self._alone(f"starting the own lab of {name}"):
-                return added, self.own_labs.lend(name, workers, lambda lab: keep(added, lab))
-        except BaseException:
-            if added:
-                self.remove(name, delete=False)
-            raise
-
-    def end_lab(self, name: str) -> str:
-        """End a person's own lab alone; returns its name. Raises what `OwnLabs.end` does."""
-        with self._alone(f"ending the own lab of {name}"):
-            self.registry.get(name)
-            if not (ended := self.own_labs.end(name)):
-                raise NotFoundError(f"{name} has no lab of her own", f"labctl class add {name} --own-lab")
-        return ended
-
     def provide(self) -> None:
         """Make what the people lack of queues and keys, as where the store is a new one.
 
@@ -159,10 +130,9 @@ class Classroom:
         with self._alone("giving the class queues and keys"):
             people = [one for one in self.registry.people().values() if not one.leaving]
             self._provide(people, contextlib.ExitStack())
-            self.own_labs.settle()
 
     def remove(self, name: str, *, delete: bool) -> Removal:
-        """Remove a person: her token ends first, then her key, her own lab, her jobs and her queue.
+        """Remove a person: her token ends first, then her key, her jobs and her queue.
 
         Her stored objects are deleted only with `delete`, and once none of her jobs is left. What failed
         half-way is finished by the same call again. Raises NotFoundError, WaitTimeoutError while a job does
@@ -172,7 +142,6 @@ class Classroom:
             person = self.registry.close(name)
             if (admin := self._administration()) is not None:
                 _take_key(admin, person)
-            own_lab = self.own_labs.end(name, delete=delete)
             stopped = self._stop_jobs(name)
             self._delete_queues([("LocalQueue", name, QUEUE)])
             stopped += self._stop_jobs(name)  # those that came in while her token ended
@@ -182,7 +151,7 @@ class Classroom:
             if delete:
                 self._lab.runtime.homes().delete(name)
             self.registry.forget(name)
-        return Removal(name, stopped, objects, delete, own_lab)
+        return Removal(name, stopped, objects, delete)
 
     def has_home(self, name: str) -> bool:
         """True for a person with a home in JupyterHub. Raises LabDownError."""
@@ -193,10 +162,10 @@ class Classroom:
         return sum(len(self._lab.store.list(prefix)) for prefix in work(name))
 
     def jobs(self) -> Mapping[str, int]:
-        """Namespace -> number of its jobs that have not ended; a lab of somebody's own is none."""
+        """Namespace -> number of its jobs that have not ended."""
         counts: dict[str, int] = {}
         for row in self._lab.queues.list().workloads:
-            counts[row.namespace] = counts.get(row.namespace, 0) + (not row.lab)
+            counts[row.namespace] = counts.get(row.namespace, 0) + 1
         return counts
 
     @contextlib.contextmanager

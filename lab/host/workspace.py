@@ -42,11 +42,6 @@ def workspace(root: Path = ROOT) -> Path:
     return place
 
 
-def of_lab(folder: Path) -> Path:
-    """The workspace of the lab in a folder: a copy of its own, where it has one. Raises SetupError."""
-    return own if (own := folder / NAME).is_dir() else workspace()
-
-
 def copy(source: Path, place: Path) -> None:
     """Copy a workspace for somebody who may change all of it, unless she has one. Raises OSError.
 

@@ -20,7 +20,7 @@ from lab.errors import (
 )
 from lab.host.files import home, lock, remove
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
-from lab.runtime import lent, proxy
+from lab.runtime import proxy
 from lab.runtime.base import OnProgress, Runtime
 from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
@@ -248,7 +248,7 @@ class HostedRuntime(Runtime, Generic[S]):
         view, problem = self._view(current)
         statuses, _ = view.statuses(seen)
         up = any(s.state not in (State.ABSENT, State.EXITED) for s in statuses)
-        all_notes = (*current.notes, *notes, *problem, *lent.notes(self._folder))
+        all_notes = (*current.notes, *notes, *problem)
         return LabStatus(self.lab, self.kind, up, statuses, current.spec.gpu, all_notes)
 
     def _keep_store(self, spec: LabSpec) -> None:

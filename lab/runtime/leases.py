@@ -11,7 +11,6 @@ import json
 import os
 import socket
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -22,7 +21,6 @@ from lab.host.clock import MONOTONIC, Clock
 from lab.host.files import make_private, take_lock, user_state
 from lab.host.gpus import GpuHolder, held_error
 from lab.host.reading import SMALL, read_json
-from lab.runtime import lent
 from lab.runtime.base import LabView, NodeControl, Runtime
 from lab.topology import GpuPlan
 
@@ -36,17 +34,15 @@ Devices = Callable[[GpuHolder], "Collection[str] | None"]
 def devices_of(
     holder: GpuHolder, started: Callable[[str, Path], LabView] | None = None
 ) -> Collection[str] | None:
-    """The GPUs that this lab runs with, without those that it lends.
+    """The GPUs that this lab runs with; None where nobody knows: it may run, on whatever it took.
 
-    None where nobody knows: it may run, on whatever it took. That is so without its state, and while the
-    engine of its containers is too busy to answer. Where no engine runs no container does. `started` finds
-    the runtime of a lab (default: that of select).
+    That is so without its state, and while the engine of its containers is too busy to answer. Where no
+    engine runs no container does. `started` finds the runtime of a lab (default: that of select).
     """
     from lab.runtime import select
 
     try:
-        folder = Path(holder.folder)
-        return _own((started or select.started)(holder.lab, folder).spec().gpu, folder)
+        return (started or select.started)(holder.lab, Path(holder.folder)).spec().gpu.devices
     except StateError:
         return None
     except EngineError as error:
@@ -80,12 +76,10 @@ def taken(
 ) -> Iterator[None]:
     """Take the plan's GPUs for the lab of this runtime, which is started within the context.
 
-    Those that it lends are another lab's.
-
     Raises GpuError that names the lab which has one of them, SetupError where leases cannot be written.
     """
     with contextlib.ExitStack() as held:
-        for device in sorted(_own(plan, runtime.folder())):
+        for device in sorted(plan.devices):
             lease = _lease(device, GpuHolder(runtime.lab, str(runtime.folder())), devices, clock)
             held.enter_context(lease)
         yield
@@ -127,13 +121,6 @@ def _lease(device: str, lab: GpuHolder, devices: Devices, clock: Clock) -> Itera
             raise held_error(device, holder)
         _write(file.fileno(), path, lab)
         yield
-
-
-def _own(plan: GpuPlan, folder: Path) -> tuple[str, ...]:
-    """The plan's GPUs without those that the lab in this folder lends."""
-    workers = lent.without(folder, [one.service for one in plan.assignments])
-    kept = [one for one in plan.assignments if one.service in workers]
-    return replace(plan, assignments=tuple(kept)).devices
 
 
 def _has(devices: Collection[str] | None, device: str) -> bool:

@@ -34,7 +34,7 @@ FLOWS = (
     ("labels",),
     ("recovery", "doctor", "images", "inference", "traces"),
     ("chaos", "demo", "lessons", "report"),
-    ("queues", "own_lab"),
+    ("queues",),
     ("people", "kubernetes", "compose_folder"),
 )
 """The same among the flows."""

@@ -19,10 +19,8 @@ from lab.people import roster
 from lab.people.links import MOST_DAYS, as_csv, as_page, csv_text
 from lab.people.policy import Role
 from lab.people.progress import CLAIMED, FAILED, PASSED
-from lab.topology import MAX_WORKERS
 
 if TYPE_CHECKING:
-    from lab.flows.own_lab import OwnLab
     from lab.flows.people import Classroom
     from lab.people.progress import Standing
     from lab.people.registry import Invitation, Newcomer
@@ -56,43 +54,16 @@ def class_() -> None:
     "--role", type=click.Choice([role.value for role in Role]), default=Role.STUDENT.value, show_default=True,
     help="Role of all who are named or counted.",
 )  # fmt: skip
-@click.option(
-    "--own-lab", is_flag=True,
-    help="Give one person a small lab of her own, with workers that the class lends; also somebody who is "
-    "in the class already.",
-)  # fmt: skip
-@click.option(
-    "--workers", type=values.WholeNumber(1, MAX_WORKERS), default=1, show_default=True, metavar="N",
-    help="Workers of that lab, each with the GPU that it has in the class.",
-)  # fmt: skip
 @out_option
 @pass_app
 def add(
-    app: App,
-    names: tuple[str, ...],
-    file: Path | None,
-    count: int | None,
-    role: str,
-    own_lab: bool,
-    workers: int,
-    out: Path | None,
+    app: App, names: tuple[str, ...], file: Path | None, count: int | None, role: str, out: Path | None
 ) -> None:
     """Add people: all of them, or nobody if anything is wrong.
 
-    Each gets a token, which is shown once, a queue and a key of the object store. With --own-lab the class
-    lends whole workers, counted in her queue, until `class remove`; docs/class.md says what that protects.
+    Each gets a token, which is shown once, a queue and a key of the object store.
     """
     classroom = _open(app)
-    if own_lab:
-        if len(names) != 1 or file is not None or count is not None:
-            raise UsageError("--own-lab: give one name", "labctl class add ann --own-lab")
-        newcomer = roster.checked(names, Role(role))[0]
-        with _new_files(out) as write:
-            added, lab = classroom.add_with_lab(
-                newcomer, workers, lambda made, lab: write([_lab_as_csv(made, lab)])
-            )
-        _hand_out(app, added, out, classroom, lab)
-        return
     newcomers = _newcomers(names, file, count, Role(role), classroom)
     with _new_files(out) as write:
         invitations = classroom.add(newcomers, lambda made: write([_as_csv(made)]))
@@ -115,11 +86,10 @@ def _newcomers(
 @class_.command("list")
 @pass_app
 def list_(app: App) -> None:
-    """List the people with role, token's date, unfinished jobs, and the lab of her own, if she has one."""
+    """List the people with role, token's date and unfinished jobs."""
     classroom = _open(app)
     people, jobs = classroom.registry.people().values(), classroom.jobs()
-    labs = classroom.own_labs.states()
-    if app.out.as_json(documents.persons(people, jobs, labs)):
+    if app.out.as_json(documents.persons(people, jobs)):
         return
     if not people:
         app.out.line("nobody is in the class yet: labctl class add NAME")
@@ -130,12 +100,10 @@ def list_(app: App) -> None:
             one.role.value,
             "removal not finished" if one.leaving else format.clock(one.token_at),
             str(jobs.get(one.name, 0)),
-            *([labs.get(one.name, "")] if labs else []),
         )
         for one in people
     )
-    columns = ("NAME", "ROLE", "TOKEN OF", "JOBS", *(["OWN LAB"] if labs else []))
-    app.out.show(render.table(columns, rows), width=render.SENTENCES)
+    app.out.show(render.table(("NAME", "ROLE", "TOKEN OF", "JOBS"), rows))
 
 
 @class_.command()
@@ -144,30 +112,19 @@ def list_(app: App) -> None:
     "--keep-work/--delete-work", "keep", default=True, show_default="--keep-work",
     help="Keep her stored objects, checkpoints too, or delete them.",
 )  # fmt: skip
-@click.option("--own-lab", is_flag=True, help="End only the lab of her own; she stays, and so does her work.")
 @click.option("--yes", is_flag=True, help="Do not ask before deleting.")
 @pass_app
-def remove(app: App, name: str, keep: bool, own_lab: bool, yes: bool) -> None:
+def remove(app: App, name: str, keep: bool, yes: bool) -> None:
     """Remove a person: her token ends, her jobs are stopped. Her work is kept, unless --delete-work is given.
 
-    A lab of her own ends, and the class has its workers again. Somebody who is added later under the same
-    name gets the work that was kept.
+    Somebody who is added later under the same name gets the work that was kept.
     """
     classroom = _open(app)
     classroom.registry.get(name)
-    if own_lab:
-        if not keep:
-            raise UsageError("--own-lab keeps her work", "leave --delete-work out")
-        ended = classroom.end_lab(name)
-        if not app.out.as_json({"name": name, "own_lab": ended}):
-            app.out.line(f"{ended} has ended; its objects are kept, and its workers are the class's again")
-        return
     if not keep and not yes:
         count = plural(classroom.objects(name), "stored object")
         home = ", and her home in JupyterHub" if classroom.has_home(name) else ""
-        loan = classroom.own_labs.loans().get(name)
-        own = f", and every object of {loan.lab}" if loan else ""
-        app.confirm(f"--delete-work deletes, for good: {count} of {name}{home}{own}")
+        app.confirm(f"--delete-work deletes, for good: {count} of {name}{home}")
     done = classroom.remove(name, delete=not keep)
     if app.out.as_json(done):
         return
@@ -175,8 +132,6 @@ def remove(app: App, name: str, keep: bool, own_lab: bool, yes: bool) -> None:
     app.out.line(f"{name} was removed: {stopped}")
     fate = "deleted" if done.deleted else "kept"
     app.out.line(f"{plural(done.objects, 'stored object')} of hers: {fate}")
-    if done.own_lab:
-        app.out.line(f"{done.own_lab} has ended; its objects: {fate}")
 
 
 @class_.command()
@@ -184,10 +139,7 @@ def remove(app: App, name: str, keep: bool, own_lab: bool, yes: bool) -> None:
 @out_option
 @pass_app
 def reset(app: App, names: tuple[str, ...], out: Path | None) -> None:
-    """Give people new tokens; the old ones end at once. Their jobs go on.
-
-    So do labs of their own, with the tokens that those have.
-    """
+    """Give people new tokens; the old ones end at once. Their jobs go on."""
     classroom = _open(app)
     with _new_files(out) as write:
         invitations = classroom.reset(names, lambda made: write([_as_csv(made)]))
@@ -345,53 +297,22 @@ def _row(invitation: Invitation) -> tuple[str, str, str]:
     return invitation.person.name, invitation.person.role.value, invitation.token
 
 
-def _lab_as_csv(invitations: Sequence[Invitation], lab: OwnLab) -> str:
-    (who,) = [*map(_row, invitations)] or [(lab.person, "", "")]
-    head = ("name", "role", "token", "lab", "lab_address", "lab_token", "lab_jupyter")
-    return csv_text(head, [(*who, lab.lab, lab.address, lab.token, lab.jupyter)])
-
-
-def _hand_out(
-    app: App,
-    invitations: Sequence[Invitation],
-    out: Path | None,
-    classroom: Classroom,
-    lab: OwnLab | None = None,
-) -> None:
-    """Show the tokens, or where they are, and how to reach a lab of somebody's own."""
+def _hand_out(app: App, invitations: Sequence[Invitation], out: Path | None, classroom: Classroom) -> None:
+    """Show the tokens, or where they are."""
     address = classroom.address
     rows = [*map(_row, invitations)]
-    if app.out.as_json(documents.invited(address, rows, lab, hidden=out is not None)):
+    if app.out.as_json(documents.invited(address, rows, hidden=out is not None)):
         return
     if out is not None:
-        app.out.line(f"{plural(len(rows) + bool(lab), 'token')} in {out}, which only you can read")
-    elif rows:
+        app.out.line(f"{plural(len(rows), 'token')} in {out}, which only you can read")
+    else:
         app.out.show(render.table(("NAME", "ROLE", "TOKEN"), rows))
         app.out.note("each token is shown this once; `labctl class reset NAME` makes another one")
-    if lab is not None:
-        _show_lab(app, lab, hidden=out is not None)
-    if not rows:
-        return
     trust = (
         " SSL_CERT_FILE=$PWD/class.pem REQUESTS_CA_BUNDLE=$PWD/class.pem" if classroom.own_authority else ""
     )
     variables = f"RAY_ADDRESS={address} RAY_AUTH_MODE=token RAY_AUTH_TOKEN=...{trust}"
     app.out.note(f"each person types: export RAYLAB_RUNTIME=class {variables}, then `ray job` or `labctl`")
-
-
-def _show_lab(app: App, lab: OwnLab, *, hidden: bool) -> None:
-    """Say how a person reaches the lab of her own: on this machine, and from another."""
-    app.out.line(f"{lab.lab} is {lab.person}'s own, with what was {', '.join(lab.workers)} of the class")
-    if not hidden:
-        app.out.show(
-            render.table(
-                ("WHAT", "VALUE"),
-                (("RAY_ADDRESS", lab.address), ("RAY_AUTH_TOKEN", lab.token), ("JupyterLab", lab.jupyter)),
-            )
-        )
-        app.out.note("shown this once; they end with the lab, which `class remove NAME --own-lab` ends")
-    ports = " ".join(f"-L {port}:127.0.0.1:{port}" for port in lab.ports)
-    app.out.note(f"from another machine, with the same addresses: ssh -N {ports} SERVER")
 
 
 COMMANDS = (class_,)

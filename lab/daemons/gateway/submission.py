@@ -99,7 +99,6 @@ def from_queue(person: Person, asked: Mapping[str, object]) -> dict[str, object]
         "name": job_name(person, name),
         "queue": queue_name(person, queue),
         "owner": person.name,
-        "lab": "",  # which only labctl lends
         "runtime_env": with_variables(person, runtime_env),
     }
 

@@ -26,7 +26,6 @@ from lab.daemons.queue.model import (
     HOLDING,
     INACTIVE,
     QUEUED,
-    RUNNING,
     STOPPING,
     SUBMITTING,
     Record,
@@ -212,11 +211,7 @@ class Draft:
         self._forgotten += keys
 
     def attempt(self, record: Record) -> None:
-        """Begin the next attempt of a job that holds quota; what a lab has is all that lab's from now on."""
-        if record.job.lab:
-            self.put(replace(record, phase=RUNNING, stop=None))
-            self.set_ready(record.key, True)
-            return
+        """Begin the next attempt of a job that holds quota."""
         number = len(record.job.attempts) + 1
         attempt = Attempt(number, submission_id(record.name, number), self.now)
         self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))

@@ -22,7 +22,6 @@ from lab.daemons.queue import requests, setup
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import (
     DONE,
-    HOLDING,
     INACTIVE,
     QUEUED,
     STOPPING,
@@ -74,24 +73,13 @@ class QueueFacade:
                 return workload
 
     def order(self, key: str, verb: str, data: bytes) -> Phase:
-        """Cancel, deactivate or activate a job, or free the quota of a lab that has ended.
-
-        Nobody takes quota from a lab that has it. Raises NotFoundError, RefusedError, UsageError.
-        """
+        """Cancel, deactivate or activate a job. Raises NotFoundError, RefusedError, UsageError."""
         message = printable(body(data, OrderRequest).message)
         with self._controller.change() as draft:
             record, _ = find(self._controller, key)
             if record.phase == DONE:
                 raise RefusedError(f"job {record.key} has ended already")
-            if verb == "release":
-                if not record.job.lab:
-                    raise RefusedError(f"job {record.key} is no lab", "cancel it")
-                draft.finish(record.key, "Succeeded", message or f"Lab {record.job.lab} has ended")
-            elif record.job.lab and record.phase in HOLDING:
-                whose = record.key.partition("/")[0]
-                hint = f"labctl class remove {whose} --own-lab ends it"
-                raise RefusedError(f"{record.key} is {whose}'s own lab {record.job.lab}, which runs", hint)
-            elif verb == "cancel":
+            if verb == "cancel":
                 cancel(draft, record, "Cancelled", message or "The job was cancelled")
             else:
                 self._activate(draft, record, active=verb == "activate")

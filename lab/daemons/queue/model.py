@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kueue.places import Change
-from lab.api.base import Number, Plain, Strict, parse, plain
+from lab.api.base import Number, Plain, parse, plain
 from lab.api.queue import Attempt, Stop
 from lab.cluster.retries import RetryPolicy
 from lab.errors import StateError
@@ -65,8 +65,6 @@ class QueuedJob:
     attempts: tuple[Attempt, ...] = ()
     retry: RetryPolicy | None = None
     """None: a job that fails has failed."""
-    lab: str = ""
-    """Lab that has the quota until labctl says that it has ended; such a job has no attempts."""
 
     @property
     def retries(self) -> int:
@@ -124,7 +122,7 @@ def share_ids(one: str, other: str) -> bool:
 
 
 @dataclass(frozen=True)
-class StoredJob(QueuedJob, Strict):
+class StoredJob(QueuedJob):
     """The column `job`: the job, and the order to end its attempt."""
 
     stop: Stop | None = None

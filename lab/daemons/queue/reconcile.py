@@ -363,8 +363,7 @@ class Reconciler:
                 elif record.phase == STOPPING and record.stop is not None and observation.job is not None:
                     self.effects.stop(record, attempt, record.stop)
             phases = {key: controller.records[key].phase for key in controller.holding}
-            asked = {key for key, phase in phases.items() if phase != RESETTING}
-            fresh = [key for key in asked - unfinal.keys() if not controller.records[key].job.lab]
+            fresh = [key for key, phase in phases.items() if key not in unfinal and phase != RESETTING]
             if fresh and not controller.away:
                 controller.wake.set()  # admitted just now: Ray is asked about them at once
             moving = any(phase not in (RUNNING, RESETTING) for phase in phases.values())

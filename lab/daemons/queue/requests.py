@@ -62,7 +62,6 @@ def workload(asked: JobRequest, name: str, setup: Setup, resource: str, now: flo
         created=now,
         priority=priority_of(asked.priority_class, setup),
         max_execution=None if asked.max_time is None else float(math.ceil(asked.max_time)),
-        protected=bool(asked.lab),
     )
 
 
@@ -75,7 +74,6 @@ def _check_unqueued(asked: JobRequest) -> None:
     only_queued = {
         "priority_class": bool(asked.priority_class),
         "enforce": asked.enforce,
-        "lab": bool(asked.lab),
         "workers.min_count": asked.workers is not None and asked.workers.min_count is not None,
     }
     for name, given in only_queued.items():
@@ -109,7 +107,6 @@ def job(asked: JobRequest) -> QueuedJob:
         grace=GRACE_SECONDS if asked.preemption_grace is None else asked.preemption_grace,
         enforce=asked.enforce,
         retry=None if asked.retry is None else RetryPolicy(**vars(asked.retry)),
-        lab=printable(asked.lab),
     )
 
 

@@ -49,7 +49,7 @@ class Routes:
             ("GET", "/workloads", self._workloads),
             ("GET", job, self._page(lambda asked: views.describe(controller, _key(asked)))),
             ("GET", f"{job}/why", lambda asked: Answer(document=views.why(controller, _key(asked)))),
-            ("POST", f"{job}/(cancel|deactivate|activate|release)", self._order),
+            ("POST", f"{job}/(cancel|deactivate|activate)", self._order),
             ("GET", "/queues", self._page(lambda _: views.queues(controller))),
             ("GET", "/objects", self._page(lambda _: list(objects(controller.setup)))),
             ("GET", "/events", self._page(self._events)),

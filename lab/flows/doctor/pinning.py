@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from lab.cluster.api import Node
 from lab.errors import LabError, PinningError
 from lab.host.reading import parse_json
-from lab.runtime import lent
 from lab.runtime.base import NodeControl
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
@@ -49,13 +48,9 @@ class WorkerView:
 
 
 def look(lab: NodeControl, nodes: Iterable[Node]) -> tuple[WorkerView, ...]:
-    """Ask every worker of a lab that is up, but those that a class has lent. `nodes` are Ray's.
-
-    Raises LabDownError, StateError.
-    """
+    """Ask every worker of a lab that is up. `nodes` are Ray's. Raises LabDownError."""
     spec = lab.spec()
-    workers = lent.without(lab.folder(), spec.worker_services)
-    answers = {service: _ask(lab, service, spec.gpu.vendor) for service in workers}
+    answers = {service: _ask(lab, service, spec.gpu.vendor) for service in spec.worker_services}
     counted = {node.service: node.resources.get(GPU, 0.0) for node in nodes if node.alive}
     return compare(spec.gpu, answers, counted)
 

@@ -10,7 +10,6 @@ from lab.api import hub
 from lab.cluster import patches, ray_settings
 from lab.host.environment import packaged
 from lab.host.files import ROOT, data_folder
-from lab.host.workspace import NAME as WORKSPACE
 from lab.host.workspace import workspace_path
 from lab.people.registry import FOLDER
 from lab.runtime import proxy
@@ -99,7 +98,6 @@ def env(
     return {
         **({"LAB_WORKSPACE": str(workspace_path())} if packaged() else {}),
         **{name: str(folder_path(value)) if name in PLACES else value for name, value in taken.items()},
-        **({"LAB_WORKSPACE": str(folder / WORKSPACE)} if (folder / WORKSPACE).is_dir() else {}),
         "LAB_NAME": spec.name,
         "LAB_PROJECT": project_name(spec.name),
         "LAB_FOLDER": str(folder),

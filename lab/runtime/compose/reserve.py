@@ -14,7 +14,6 @@ from lab.api import hub
 from lab.errors import NotFoundError, SetupError, UnsupportedError
 from lab.host.files import ROOT, data_folder, hand_over, make_private, make_public, write_private
 from lab.host.secrets import files, load_or_make
-from lab.host.workspace import NAME as WORKSPACE
 from lab.people.registry import FOLDER
 from lab.runtime import ports, proxy
 from lab.runtime.compose import project, state
@@ -87,8 +86,6 @@ def write_files(
     secrets = folder / "secrets"
     load_or_make(secrets)
     owned = [folder / FOLDER] if current.spec.classroom else []
-    if (own := folder / WORKSPACE).is_dir():  # a lab's own copy, which its JupyterLab writes to
-        owned.append(own)
     if current.spec.address is not None:
         owned.append(folder / proxy.FOLDER)
         write_proxy(current.spec.address, project.services(current), folder / proxy.FOLDER)

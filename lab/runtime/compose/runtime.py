@@ -15,10 +15,9 @@ from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupE
 from lab.host.clock import WALL
 from lab.host.files import remove
 from lab.host.interrupts import held_back
-from lab.host.workspace import NAME as WORKSPACE
 from lab.host.workspace import workspace
 from lab.people.registry import FOLDER
-from lab.runtime import lent, ports, proxy, statefile
+from lab.runtime import ports, proxy, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.compose import network, project, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot
@@ -143,7 +142,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                 self._clear()
             if volumes:
                 self._holdings.remove_volumes()
-                for name in ("secrets", "lessons", FOLDER, hub.FOLDER, proxy.FOLDER, state.FAILED, WORKSPACE):
+                for name in ("secrets", "lessons", FOLDER, hub.FOLDER, proxy.FOLDER, state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                 (self._folder / ports.FILE).unlink(missing_ok=True)
         return stopped
@@ -315,8 +314,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         for who in (user, *([reserve.PERSON] if spec.hub else ())):
             reserve.check_readable(who)
         shown = self._world.environ.get("LAB_WORKSPACE")
-        own = (self._folder / WORKSPACE).is_dir()  # handed over to that user
-        note = "" if own else reserve.workspace_note(user, Path(shown) if shown else workspace())
+        note = reserve.workspace_note(user, Path(shown) if shown else workspace())
         chosen = self._images(spec, self._world.environ, fetch)
         if leftovers:  # of an `up` that died half-way, perhaps with other settings
             self._holdings.remove(leftovers)
@@ -344,7 +342,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         return Boot(self._engine, self._project, files, self._folder / ENV_FILE, view)
 
     def _services(self, current: ComposeState) -> tuple[str, ...]:
-        return lent.without(self._folder, project.services(current))
+        return project.services(current)
 
     def _seen(self, current: ComposeState) -> dict[str, Seen]:
         containers = self._holdings.containers()

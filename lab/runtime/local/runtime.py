@@ -15,7 +15,7 @@ import psutil
 from lab.errors import RefusedError, SetupError, StateError, WaitTimeoutError
 from lab.host import command, environment
 from lab.host.files import delete_tree, remove
-from lab.runtime import lent, statefile
+from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
 from lab.runtime.hosted import ENDING, LOCK, HostedRuntime
@@ -328,7 +328,7 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def _services(self, current: LabState) -> tuple[str, ...]:
         names = services.services_of(current.spec, current.ports)
-        return lent.without(self._folder, [name for name in names if name not in current.left_out])
+        return tuple(name for name in names if name not in current.left_out)
 
     def _seen(self, current: LabState) -> dict[str, Seen]:
         return {name: current.seen(name, self._world) for name in self._services(current)}

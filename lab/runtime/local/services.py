@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches, ray_settings
-from lab.cluster.recipes import WORKSPACE_VARIABLE
 from lab.host import jupyter
 from lab.host.files import FORKSERVER, HOME_VARIABLE, PROBE, ROOT
 from lab.host.secrets import (
@@ -23,7 +22,7 @@ from lab.host.secrets import (
     UPSTREAM_FILE,
     Secrets,
 )
-from lab.host.workspace import of_lab
+from lab.host.workspace import workspace
 from lab.runtime.local import classroom, hub, prometheus, temporary
 from lab.runtime.local.hub import JUPYTER_SETTINGS
 from lab.runtime.local.layout import Layout
@@ -237,11 +236,10 @@ class ServicePlan:
             *(sys.executable, "-m", "jupyterlab"),
             f"--ServerApp.ip={LOOPBACK}",
             f"--ServerApp.port={self.ports['jupyter']}",
-            f"--ServerApp.root_dir={(place := of_lab(self.layout.folder))}",
+            f"--ServerApp.root_dir={workspace()}",
         )
         own = self._jupyter_environment(environment["PATH"])
-        own |= {WORKSPACE_VARIABLE: str(place)} if place.parent == self.layout.folder else {}
-        return Command(argv, {**environment, **client_environment(self), **own}, place)
+        return Command(argv, {**environment, **client_environment(self), **own}, workspace())
 
     def _node(self, environment: dict[str, str], service: str) -> Command:
         environment = {**environment, **client_environment(self), **self._node_environment(service)}

@@ -267,10 +267,10 @@ def test_the_documents_of_a_class(school: School, tmp_path: Path) -> None:
     ann = school.registry.get("ann")
     listed = {
         "name": "ann", "role": "student", "added_at": ann.added_at, "token_at": ann.token_at,
-        "leaving": False, "unfinished_jobs": 0, "own_lab": "",
+        "leaving": False, "unfinished_jobs": 0,
     }  # fmt: skip
     assert school.labctl.json("class", "list") == {"people": [listed]}
-    gone = {"name": "ann", "stopped": [], "objects": 0, "deleted": False, "own_lab": ""}
+    gone = {"name": "ann", "stopped": [], "objects": 0, "deleted": False}
     assert school.labctl.json("class", "remove", "ann") == gone
 
 

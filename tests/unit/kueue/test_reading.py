@@ -146,7 +146,7 @@ kind: Workload
 metadata:
   name: w
   creationTimestamp: "2026-01-01T00:00:10Z"
-  annotations: {raylab.io/duration: 1h30m, raylab.io/ready-after: never, raylab.io/protected: "true"}
+  annotations: {raylab.io/duration: 1h30m, raylab.io/ready-after: never}
 spec:
   podSets:
     - name: workers
@@ -175,7 +175,6 @@ def test_what_pods_ask_for() -> None:
     assert pods.requests == {"cpu": 700, "memory": 3 * 2**30, "nvidia.com/gpu": 2}
     assert pods.node_selector == {"kind": "spot"}
     assert (workload.duration, workload.ready_after, workload.created) == (5400.0, None, 1767225610.0)
-    assert workload.protected
 
 
 def test_the_status_of_a_workload_that_runs() -> None:

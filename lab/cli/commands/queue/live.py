@@ -105,7 +105,6 @@ COLUMNS = (
 def _row(job: Row, now: float) -> tuple[object, ...]:
     position = job.position_in_cluster_queue
     waits = job.status in ("Pending", "Evicted", "Deactivated", "Finished")
-    is_lab = f"is lab {job.lab}" if job.lab and job.status != "Finished" else ""
     return (
         job.workload,
         job.recipe or "command",
@@ -116,11 +115,11 @@ def _row(job: Row, now: float) -> tuple[object, ...]:
         None if position is None else queue_words.ordinal(position),
         format.seconds(job.executed) if job.executed else "",
         format.seconds(max(0.0, now - job.created)),
-        ": ".join(filter(None, (job.reason, job.waits, is_lab)))
+        ": ".join(filter(None, (job.reason, job.waits)))
         if waits
         else "takes more than asked"
         if job.takes_more
-        else is_lab,
+        else "",
     )
 
 

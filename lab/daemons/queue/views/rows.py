@@ -80,7 +80,6 @@ def row(controller: Controller, record: Record, item: Item, where: Position | No
         attempts=len(job.attempts),
         submission_id="" if attempt is None else attempt.submission_id,
         takes_more=bool(job.takes),
-        lab=job.lab,
     )
 
 

@@ -32,13 +32,6 @@ def test_a_job_goes_into_her_own_queue(school: Class, queue: str) -> None:
     )
 
 
-def test_nobody_lends_herself_a_lab_or_says_that_it_has_ended(school: Class) -> None:
-    accepted = school.ok("ann", "POST", "/jobs", {**JOB, "name": "x", "lab": "raylab-ann"})
-    assert school.world.controller.records[accepted["workload"]].job.lab == ""
-    for person in ("ann", "tom"):
-        assert school.ask(person, "POST", "/workloads/ann/ann-x/release", {}).status == 404
-
-
 @pytest.mark.parametrize("path", ["/jobs", "/dry-run"])
 def test_nobody_elses_queue(school: Class, path: str) -> None:
     reply = school.ask("ann", "POST", path, {**JOB, "queue": "ben/default"})

@@ -82,6 +82,11 @@ def begin(store: StateStore) -> Controller:
     return Controller(store, Packages(store.path.parent, Time()), clock=Time())
 
 
+def test_a_field_that_a_job_had_in_an_older_lab_is_passed_over(folder: Path) -> None:
+    execute(folder, "UPDATE workloads SET job = json_set(job, '$.lab', '')")
+    assert len(open_store(folder, begin, pytest.fail, clock=Time()).records) == 31
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_kept_and_the_queues_begin_anew(folder: Path, damage: str) -> None:
     DAMAGES[damage](folder)

@@ -20,7 +20,7 @@ ROW = {
     "workload", "namespace", "name", "job_name", "recipe", "command", "owner", "local_queue", "cluster_queue",
     "priority", "priority_class", "status", "phase", "reason", "message", "waits",
     "position_in_cluster_queue", "position_in_local_queue", "created", "admitted_at", "finished_at",
-    "executed", "attempts", "submission_id", "takes_more", "lab",
+    "executed", "attempts", "submission_id", "takes_more",
 }  # fmt: skip
 
 

@@ -9,8 +9,6 @@ import pytest
 from lab.cluster.api import Node
 from lab.errors import PinningError
 from lab.flows.doctor.pinning import SeenGpu, SeenGpus, check, compare, look, parse
-from lab.runtime import lent
-from lab.runtime.lent import Loan
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.fakes import FakeRuntime
 
@@ -151,10 +149,3 @@ def test_workers_without_devices_are_asked_nothing() -> None:
     runtime = FakeRuntime("raylab")
     runtime.up(LabSpec("raylab", plan))
     assert [view.problem for view in look(runtime, [node(W0), node(W1)])] == ["", ""]
-
-
-def test_a_worker_that_a_class_has_lent_is_not_asked() -> None:
-    runtime = FakeRuntime("raylab")
-    runtime.up(LabSpec("raylab", GpuPlan(Vendor.SIMULATED, (GpuAssignment(W0), GpuAssignment(W1)))))
-    lent.write(runtime.folder(), [Loan("ann", "raylab-ann", (W0,), "w")])
-    assert [(view.service, view.problem) for view in look(runtime, [node(W1)])] == [(W1, "")]
