@@ -15,8 +15,10 @@ from typing import Any
 from benchmarks.leaks import Idle, idle
 from benchmarks.measure import own_lab, say
 from lab.errors import LabError
+from lab.ext.chaos.plan import Plan, Step, random_plan
+from lab.ext.chaos.result import ChaosResult
+from lab.ext.chaos.run import run_chaos
 from lab.faults import Scope, catalogue
-from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
 from lab.lab import Lab
 from lab.runtime.base import Runtime

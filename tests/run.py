@@ -24,8 +24,13 @@ from lab.host.reading import read_json
 from tests.built import TESTED
 from tests.lanes import Terminal
 
+ROOT = Path(__file__).resolve().parent.parent
+
 PARTS = ("unit", "contract", "e2e")
-"""The folders of tests/, in the order in which they are summed up."""
+"""The parts of the tests, in the order in which they are summed up."""
+
+FOLDERS = {"unit": ("unit", "ext")}
+"""Part -> its folders of tests/; of other parts the one of that name. `ext` has unit tests of extensions."""
 
 LANES = ("processes", "containers")
 """Of the tests with labs most of those end to end with labs of processes, and all others: beside each other,
@@ -97,7 +102,7 @@ class Lane:
         """Return the command line of its pytest, which leaves its counts in this file."""
         return [
             *(sys.executable, "-m", "pytest"),
-            *(f"tests/{part}" for part in self.parts),
+            *(f"tests/{folder}" for part in self.parts for folder in folders_of(part)),
             *(("-o", f"cache_dir=.pytest_cache/{self.name}") if self.name else ()),
             *((f"--lane={self.name}",) if self.name in (*LANES, *HALVES) else ()),
             *(("--color=yes",) if colored else ()),
@@ -107,6 +112,11 @@ class Lane:
             *(("--no-skips",) if selection.no_skips else ()),
             *selection.arguments,
         ]
+
+
+def folders_of(part: str) -> list[str]:
+    """Return the folders of a part that are there: extensions can be deleted."""
+    return [folder for folder in FOLDERS.get(part, (part,)) if (ROOT / "tests" / folder).is_dir()]
 
 
 def lanes_of(selection: Selection) -> tuple[Lane, ...]:

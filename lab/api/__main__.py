@@ -5,35 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import is_dataclass
+from importlib import import_module
 
 from typing_extensions import is_typeddict
 
-from lab.api import (
-    chaos,
-    health,
-    inference,
-    ladder,
-    lesson,
-    people,
-    queue,
-    queue_requests,
-    quotas,
-    receipt,
-    recipe,
-    shown,
-    shown_here,
-)
 from lab.api.base import schemas
-
-MODULES = (
-    *(chaos, health, inference, ladder, lesson, people, queue, queue_requests, quotas, receipt, recipe),
-    *(shown, shown_here),
-)
+from lab.extension import extensions
 
 
 def shapes() -> list[type[object]]:
-    """Every shape of these modules."""
-    named = (value for module in MODULES for value in vars(module).values())
+    """Every shape of the documents of all extensions."""
+    modules = [import_module(name) for extension in extensions() for name in extension.documents]
+    named = (value for module in modules for value in vars(module).values())
     return [
         value for value in named if isinstance(value, type) and (is_dataclass(value) or is_typeddict(value))
     ]

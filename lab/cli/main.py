@@ -16,8 +16,9 @@ import click
 from lab.cli import streams
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabCommand, LabGroup, shared_options
-from lab.cli.listing import SECTIONS, Commands
+from lab.cli.listing import Commands, listed
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
+from lab.extension import SECTIONS
 from lab.host import command
 from lab.host.environment import ElsewhereError, go_on
 from lab.host.interrupts import SIGNALLED, SignalError, exit_code, raised
@@ -56,9 +57,10 @@ class Root(LabGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
         longest = max(map(len, self.commands))
-        for title, section in SECTIONS.items():
+        for title in SECTIONS:
             with formatter.section(title):
-                formatter.write_dl([(listed.name.ljust(longest), listed.help) for listed in section])
+                rows = [(one.name.ljust(longest), one.help) for one in listed() if one.section == title]
+                formatter.write_dl(rows)
 
 
 @click.group(

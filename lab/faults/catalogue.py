@@ -1,4 +1,4 @@
-"""The catalogue of faults: those of the lab, in kinds/, and those of one's own."""
+"""The catalogue of faults: those of the project's extensions, and those of one's own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from importlib import import_module
 
 from lab.api.receipt import FaultDocument
 from lab.errors import LabError, NotFoundError
-from lab.faults import kinds
+from lab.extension import ours
 from lab.faults.base import Fault, FaultKind, Scope
 from lab.faults.own import defined_in, load_own
 
 
 def _built_in() -> dict[str, Callable[[], Fault]]:
-    names = [m.name for m in pkgutil.iter_modules(kinds.__path__) if not m.name.startswith("_")]
-    modules = [import_module(f"{kinds.__name__}.{name}") for name in names]
+    packages = [import_module(name) for extension in ours() for name in extension.faults]
+    names = [f"{p.__name__}.{m.name}" for p in packages for m in pkgutil.iter_modules(p.__path__)]
+    modules = [import_module(name) for name in names if "._" not in name]
     classes = [c for module in modules for c in defined_in(module) if hasattr(c, "kind")]
     scopes = list(Scope)
     classes.sort(key=lambda fault: (scopes.index(fault.kind.scope), fault.kind.name))
@@ -23,7 +24,7 @@ def _built_in() -> dict[str, Callable[[], Fault]]:
 
 
 FAULTS = _built_in()
-"""The lab's own faults by name, in the order of their scopes, then of their names."""
+"""The project's own faults by name, in the order of their scopes, then of their names."""
 
 
 def catalogue() -> tuple[FaultKind, ...]:

@@ -1,4 +1,5 @@
-"""Loads faults of one's own: files in `faults` of the labs' folder, and modules that RAYLAB_FAULTS names.
+"""Loads faults of one's own: files in `faults` of the labs' folder, modules that RAYLAB_FAULTS names, and
+faults of extensions of other packages.
 
 They are code that runs as the user of labctl, in its process and nowhere else. So a file must belong to that
 user, and nobody else may be able to write to it.
@@ -22,6 +23,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
+from lab.extension import others
 from lab.faults.base import Fault, FaultKind, Scene
 from lab.host.files import home
 from lab.host.reading import SMALL, open_file
@@ -88,6 +90,9 @@ def _sources(own: Own) -> Iterator[tuple[str, Callable[[], ModuleType]]]:
     else:
         for path in sorted(folder.glob(FILES)):
             yield str(path), partial(_file, path)
+    for extension in others():
+        for name in extension.faults:
+            yield name, partial(importlib.import_module, name)
     for name in filter(None, map(str.strip, os.environ.get(MODULES_VARIABLE, "").split(","))):
         yield name, partial(_module, name)
 

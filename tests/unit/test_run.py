@@ -19,7 +19,7 @@ from lab.host import environment, programs
 from tests.conftest import BEGAN, counted, forbid_skip, needs_go, pytest_runtest_setup
 from tests.e2e.receipts import assert_valid
 from tests.fakes.host import FakeClock
-from tests.run import PARTS, Counts, Selection, exit_code, run_tests
+from tests.run import PARTS, ROOT, Counts, Selection, exit_code, run_tests
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +111,7 @@ def test_in_ci_no_test_may_be_skipped(ci: str, expected: bool) -> None:
     assert ("--no-skips" in ran("contract", ci=ci)[1][0]) is expected
 
 
+UNIT = "tests/unit tests/ext" if (ROOT / "tests" / "ext").is_dir() else "tests/unit"
 PROCESSES = "pytest tests/e2e -o cache_dir=.pytest_cache/processes --lane=processes"
 CONTAINERS = "pytest tests/contract tests/e2e -o cache_dir=.pytest_cache/containers --lane=containers"
 
@@ -124,7 +125,7 @@ def test_labs_run_beside_the_linters_and_the_unit_tests() -> None:
         "ruff check .",
         "ruff format --check .",
         "mypy",
-        "pytest tests/unit -o cache_dir=.pytest_cache/unit",
+        f"pytest {UNIT} -o cache_dir=.pytest_cache/unit",
         "show",
         "show",
     ]
@@ -140,13 +141,13 @@ def test_labs_run_beside_the_linters_and_the_unit_tests() -> None:
 
 
 def test_in_turn_there_is_one_pytest() -> None:
-    assert ran("unit", "e2e", in_turn=True, arguments=("--pdb",))[1] == ["pytest tests/unit tests/e2e --pdb"]
+    assert ran("unit", "e2e", in_turn=True, arguments=("--pdb",))[1] == [f"pytest {UNIT} tests/e2e --pdb"]
 
 
 def test_unit_tests_alone_run_in_two_halves() -> None:
     assert ran("unit")[1] == [
-        "beside: pytest tests/unit -o cache_dir=.pytest_cache/other-half --lane=other-half",
-        "pytest tests/unit -o cache_dir=.pytest_cache/one-half --lane=one-half",
+        f"beside: pytest {UNIT} -o cache_dir=.pytest_cache/other-half --lane=other-half",
+        f"pytest {UNIT} -o cache_dir=.pytest_cache/one-half --lane=one-half",
         "show",
     ]
 

@@ -6,9 +6,11 @@ end of that module, its cases in the tests, and the fact that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import cast
 
 from lab.errors import EngineError, LabError
+from lab.extension import extensions, failures, object_of
 from lab.flows.doctor.containers import container_checks
 from lab.flows.doctor.facts import gather_containers, gather_facts, gather_lab, gather_tools
 from lab.flows.doctor.machine import machine_checks, resource_warnings
@@ -42,6 +44,7 @@ def run_checks(
     is an answer too. Raises UsageError and UnsupportedError for a `runtime` that cannot be.
     """
     about_lab: tuple[Check, ...] = ()
+    up: LabView | None = None
     processes, running, workers = "", False, LabSpec.workers
     try:
         opened = opener(runtime, lab)
@@ -54,10 +57,25 @@ def run_checks(
             about_lab = (Check("lab", "skipped", f"lab {lab} is not up", "`labctl up` starts it"),)
             if status.up:
                 workers = opened.spec().workers
-                about_lab, running = running_checks(observe(opened, status)), True
+                about_lab, running, up = running_checks(observe(opened, status)), True, opened
         except LabError as error:
             about_lab = (Check("lab", "failed", error.message, error.hint),)
     available = tools()
     machine = machine_checks(facts(), available, workers, processes, running=running)
     about_containers = () if processes else container_checks(containers(), available)
-    return (*machine, *about_containers, *about_lab)
+    return (*machine, *about_containers, *about_lab, *extension_checks(up))
+
+
+def extension_checks(lab: LabView | None) -> Iterator[Check]:
+    """The checks of extensions; `lab` is None where it is not up. One that fails with an error says so."""
+    for name, failure in failures().items():
+        detail = f"extension {name} does not load: {failure!r}"
+        yield Check("extensions", "failed", detail, "mend the package that brings it, or uninstall it")
+    for extension in extensions():
+        for path in extension.checks:
+            try:
+                check = cast("Callable[[LabView | None], Check]", object_of(path))
+                yield check(lab)
+            except Exception as error:  # whatever the code of somebody else raises
+                detail = f"{path} raised {error!r}"
+                yield Check(extension.name, "failed", detail, "mend the package that brings it")

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib import import_module
 
 import jsonschema
 from typing_extensions import is_typeddict
 
-from lab.api import (
-    __main__,
-    chaos,
-    health,
-    inference,
-    ladder,
-    lesson,
-    people,
-    queue,
-    queue_requests,
-    quotas,
-    receipt,
-    recipe,
-    shown,
-    shown_here,
-)
+from lab.api import __main__
+from lab.extension import extensions
 from tests.conftest import ROOT
 
-MODULES = (
-    *(chaos, health, inference, ladder, lesson, people, queue, queue_requests, quotas, receipt, recipe),
-    *(shown, shown_here),
-)
+MODULES = [import_module(name) for extension in extensions() for name in extension.documents]
 FILE = ROOT / "lab" / "api" / "schema.json"
 
 

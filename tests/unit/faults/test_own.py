@@ -12,9 +12,9 @@ import pytest
 from lab.cli.main import main
 from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
 from lab.evidence.receipt import Verdict
+from lab.ext.chaos.plan import Step, check_step
 from lab.faults import FAULTS, Scene, catalogue, effect_of, find_fault, problems
 from lab.faults.own import FOLDER, MODULES_VARIABLE, load_own
-from lab.flows.chaos.plan import Step, check_step
 from lab.flows.recovery.heal import heal
 from lab.runtime.active_faults import ActiveFaults
 from lab.topology import check_lab_name

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from kueue.reading.nodes import At, Problems, documents
 from lab.api.base import Plain
-from lab.api.chaos import ScheduleForm, StepForm, written
 from lab.errors import LabError, UsageError
-from lab.flows.chaos.plan import Plan, Step, check_step
+from lab.ext.chaos.documents import ScheduleForm, StepForm, written
+from lab.ext.chaos.plan import Plan, Step, check_step
 from lab.host.quantities import parse_duration
 from lab.host.reading import SMALL, named_text
 

@@ -14,8 +14,10 @@ from lab.api.base import plain
 from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.errors import INTERRUPTED, RefusedError
 from lab.evidence.receipt.compare import Likeness
-from lab.flows.chaos import ChaosResult, Plan, Step, StepResult
+from lab.ext.chaos.plan import Plan, Step
+from lab.ext.chaos.result import ChaosResult, StepResult
 from lab.host.interrupts import SignalError
+from tests.conftest import ROOT
 from tests.unit.cli.fakes import Labctl, receipt
 from tests.unit.fakes import AT
 
@@ -43,13 +45,21 @@ def result(*verdicts: str, **changes: Any) -> ChaosResult:
 
 def answer(labctl: Labctl, given: ChaosResult | BaseException) -> Any:
     """Let chaos end like this."""
-    return labctl.stub("lab.flows.chaos.run_chaos", given)
+    return labctl.stub("lab.ext.chaos.run.run_chaos", given)
 
 
 @pytest.fixture
 def chaos(labctl: Labctl) -> Any:
     """A chaos run that is survived."""
     return answer(labctl, result("recovered", "as-expected"))
+
+
+def test_a_page_is_named_where_an_installed_labctl_has_it(labctl: Labctl) -> None:
+    asked = ("chaos", "--schedule", "x.yaml", "--every", "5s")
+    assert "-> the file says it; see docs/chaos.md\n" in labctl(*asked).stderr
+    labctl.stub("lab.host.environment.packaged", True)
+    assert f"-> the file says it; see {ROOT}/docs/chaos.md\n" in labctl(*asked).stderr
+    assert f"{ROOT}/docs/health.md" in labctl.ok("health", "--help")
 
 
 def test_chaos_is_asked_for_as_typed(labctl: Labctl, chaos: Any) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.api.chaos import ChaosDocument, ChaosJob, ChaosStep, CheckpointCounts, FaultCounts
 from lab.api.receipt import ControlDocument, ReceiptDocument
 from lab.evidence.ledger import Number
 from lab.evidence.receipt import FaultRecord
-from lab.flows.chaos.plan import Plan, Step
+from lab.ext.chaos.documents import ChaosDocument, ChaosJob, ChaosStep, CheckpointCounts, FaultCounts
+from lab.ext.chaos.plan import Plan, Step
 from lab.host.quantities import plural, rounded
 
 

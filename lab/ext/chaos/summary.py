@@ -9,7 +9,7 @@ from lab.api.receipt import ReceiptDocument
 from lab.errors import StoreError
 from lab.evidence.ledger import Files, History, Run
 from lab.evidence.receipt import judge
-from lab.flows.chaos.result import StepResult
+from lab.ext.chaos.result import StepResult
 from lab.flows.recovery import Watch, gather, keep
 
 Stored = dict[str, Files]

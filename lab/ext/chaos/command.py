@@ -19,7 +19,7 @@ from lab.host.interrupts import exit_code
 from lab.topology import JOB_FINAL
 
 if TYPE_CHECKING:
-    from lab.flows.chaos import ChaosResult, StepResult
+    from lab.ext.chaos.result import ChaosResult, StepResult
 
 DEFAULT_FAULTS = "kill,pause,s3-slow"
 MAX_FAULTS = 100_000
@@ -82,7 +82,9 @@ def chaos(
     --control, the weights are the same; else with 10. Ctrl-C undoes the current fault and shows the results
     so far.
     """
-    from lab.flows.chaos import random_plan, read_schedule, run_chaos
+    from lab.ext.chaos.plan import random_plan
+    from lab.ext.chaos.run import run_chaos
+    from lab.ext.chaos.schedule import read_schedule
 
     warn_of_broken(app)
     if schedule is not None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import NotFoundError, UsageError
-from lab.flows.chaos import Step, read_schedule
-from lab.flows.chaos.schedule import parse_schedule
+from lab.ext.chaos.plan import Step
+from lab.ext.chaos.schedule import parse_schedule, read_schedule
 from tests.conftest import ROOT
 
 

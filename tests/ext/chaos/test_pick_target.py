@@ -8,7 +8,7 @@ import pytest
 
 from lab.evidence.ledger import Run, parse_events
 from lab.evidence.ledger.history import History
-from lab.flows.chaos.run import next_epoch
+from lab.ext.chaos.run import next_epoch
 
 
 def run(key: str, *values: float) -> Run:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lab.api.base import plain
-from lab.api.chaos import FaultCounts
 from lab.api.receipt import ControlDocument, CurvesDocument
 from lab.errors import (
     JobError,
@@ -22,12 +21,15 @@ from lab.errors import (
 )
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt.compare import Likeness
+from lab.ext.chaos.documents import FaultCounts
+from lab.ext.chaos.plan import Plan, Step, random_plan
+from lab.ext.chaos.result import ChaosResult
+from lab.ext.chaos.run import run_chaos
 from lab.faults import FAULTS, Scene
 from lab.faults.base import rank_on_target
 from lab.faults.kinds.at_epoch import ExceptionAtEpoch
 from lab.faults.kinds.kill import Kill
 from lab.faults.kinds.rank import RankKill
-from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
 from lab.flows.recovery.control import Control
 from lab.runtime.active_faults import ActiveFaults, left_undone
@@ -357,7 +359,7 @@ def test_a_job_that_does_not_go_on_gets_no_more_faults(world: Drill) -> None:
 
 def test_a_service_that_stays_ill_ends_the_faults(world: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world, epochs=LONG)
-    monkeypatch.setattr("lab.flows.chaos.waiting.STEADY_SECONDS", 20.0)
+    monkeypatch.setattr("lab.ext.chaos.waiting.STEADY_SECONDS", 20.0)
     world.clock.after(6.0, lambda: world.runtime.stop("jupyter"))
 
     result = chaos(world, steps("kill"))
@@ -433,7 +435,7 @@ def test_a_revert_that_keeps_failing_ends_the_faults(world: Drill, monkeypatch: 
 
     Training(world, epochs=LONG)
     monkeypatch.setitem(FAULTS, "stop", Impossible)
-    monkeypatch.setattr("lab.flows.chaos.waiting.STEADY_SECONDS", 15.0)
+    monkeypatch.setattr("lab.ext.chaos.waiting.STEADY_SECONDS", 15.0)
 
     result = chaos(world, steps("stop", "kill"))
 
@@ -662,7 +664,7 @@ def test_the_weights_are_compared_with_an_undisturbed_run(
     world: Drill, monkeypatch: pytest.MonkeyPatch, weights: Likeness, good: bool
 ) -> None:
     Training(world, epochs=LONG)
-    monkeypatch.setattr("lab.flows.chaos.run.run_control", control(weights))
+    monkeypatch.setattr("lab.ext.chaos.run.run_control", control(weights))
 
     result = chaos(world, steps("kill"), control=True)
 
@@ -680,7 +682,7 @@ def test_a_control_run_that_went_on_for_longer_tells_that_epochs_were_lost(
         Event("report", float(n), "c", "run", 1, 0, "", {"metrics": {"epoch": n}}) for n in range(1, LONG + 2)
     )
     monkeypatch.setattr(
-        "lab.flows.chaos.run.run_control", lambda *_, **__: Compared("equal", History.of(longer))
+        "lab.ext.chaos.run.run_control", lambda *_, **__: Compared("equal", History.of(longer))
     )
 
     result = chaos(world, steps("kill"), control=True)
@@ -696,7 +698,7 @@ def test_a_control_run_that_fails_does_not_take_the_receipts_away(
         raise JobError("the undisturbed run ended FAILED")
 
     Training(world, epochs=LONG)
-    monkeypatch.setattr("lab.flows.chaos.run.run_control", fails)
+    monkeypatch.setattr("lab.ext.chaos.run.run_control", fails)
 
     result = chaos(world, steps("kill"), control=True)
 
@@ -710,7 +712,7 @@ def test_without_a_job_that_succeeded_nothing_is_compared(
 ) -> None:
     Training(world, epochs=LONG)
     world.clock.after(30.0, lambda: world.jobs.become("STOPPED", at=world.clock()))
-    monkeypatch.setattr("lab.flows.chaos.run.run_control", control("equal"))
+    monkeypatch.setattr("lab.ext.chaos.run.run_control", control("equal"))
 
     result = chaos(world, steps("kill"), control=True)
 

@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from lab.errors import LabError, NotFoundError, RefusedError, UsageError
+from lab.ext.chaos.plan import Plan, Step, random_plan
 from lab.faults import FAULTS, Scope
 from lab.faults.kinds.kill import Kill
-from lab.flows.chaos import Plan, Step, random_plan
 
 KINDS = ("kill", "pause", "stop", "rank-kill")
 

@@ -1,0 +1,100 @@
+"""The one seam: what a part of the lab, or of somebody else's package, adds to it.
+
+The core's own commands and faults are registered here as everybody's are. Everything is named by a string
+and imported once it is used: `labctl --help` imports no command. A package of one's own names its `Extension`
+as an entry point of the group `raylab.extensions`:
+
+    [project.entry-points."raylab.extensions"]
+    gpu-memory = "gpu_memory:EXTENSION"
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module, metadata
+
+GROUP = "raylab.extensions"
+"""Group of the entry points by which extensions of others are discovered."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of labctl as its help lists it."""
+
+    section: str
+    """Title of its part of the help."""
+    name: str
+    module: str
+    """Module that has the click command in its tuple COMMANDS."""
+    help: str
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Everything that an extension adds. Each field may be empty."""
+
+    name: str
+    commands: tuple[Command, ...] = ()
+    faults: tuple[str, ...] = ()
+    """Modules that define subclasses of `lab.faults.Fault`; of our own packages of such modules."""
+    checks: tuple[str, ...] = ()
+    """Checks of `doctor`, as `module:function`: each takes the lab, or None where it is not up, and returns a
+    `lab.topology.Check`."""
+    documents: tuple[str, ...] = ()
+    """Modules with the shapes of what its commands print with --json."""
+
+
+RUN, BREAK, LOOK = "Run", "Break, and prove recovery", "Look"
+SHARE, GROW, MACHINE = "Share", "Grow beyond this machine", "labctl and this machine"
+
+SECTIONS = (RUN, BREAK, LOOK, SHARE, GROW, MACHINE)
+"""Parts of the help, by what a reader wants."""
+
+OURS = ("lab.core", "lab.ext.chaos")
+"""Modules with the project's own: those below `ext` can be deleted, the core works without them."""
+
+
+def object_of(path: str) -> object:
+    """Import `module:name`. Raises ImportError, AttributeError, and whatever the module raises."""
+    module, _, name = path.partition(":")
+    attribute: object = getattr(import_module(module), name)
+    return attribute
+
+
+@functools.cache
+def ours() -> tuple[Extension, ...]:
+    """The core, and the project's own extensions that are there."""
+    named = (object_of(f"{name}:EXTENSION") for name in OURS if importlib.util.find_spec(name) is not None)
+    return tuple(extension for extension in named if isinstance(extension, Extension))
+
+
+def others() -> tuple[Extension, ...]:
+    """Those of other packages, by the names of their entry points."""
+    return tuple(extension for extension in _loaded().values() if isinstance(extension, Extension))
+
+
+def extensions() -> tuple[Extension, ...]:
+    """Every extension: the core first, those of other packages last."""
+    return (*ours(), *others())
+
+
+def failures() -> Mapping[str, Exception]:
+    """Entry point that gave no extension -> the reason: it does not keep the others from being used."""
+    return {name: entry for name, entry in _loaded().items() if isinstance(entry, Exception)}
+
+
+@functools.cache
+def _loaded() -> Mapping[str, Extension | Exception]:
+    loaded: dict[str, Extension | Exception] = {}
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            extension = entry.load()
+        except Exception as error:  # whatever the code of somebody else raises
+            loaded[entry.name] = error
+        else:
+            fits = isinstance(extension, Extension)
+            loaded[entry.name] = extension if fits else TypeError(f"{entry.value} is no Extension")
+    return loaded
