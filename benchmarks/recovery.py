@@ -20,8 +20,8 @@ from benchmarks.measure import own_lab, say, spec
 from lab.errors import ClusterError, LabError
 from lab.evidence.ledger import Run, RunAttempt
 from lab.evidence.receipt.breakdown import Breakdown, breakdown
+from lab.ext.report.labels import PARTS
 from lab.faults import Scene, find_fault
-from lab.flows.report.labels import PARTS
 from lab.lab import Lab
 from lab.topology import LabSpec
 

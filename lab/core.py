@@ -17,7 +17,6 @@ _COMMANDS = (
     Command(BREAK, "ladder", "ladder", "Lose the same rank under six ways of recovery, side by side."),
     Command(BREAK, "heal", "faults", "Revert faults left by a crashed labctl."),
     Command(BREAK, "receipt", "receipt", "Judge a job of any cluster from its ledger alone."),
-    Command(BREAK, "report", "report", "Write what became of a fault or a job: a page with pictures."),
     Command(LOOK, "status", "lab", "Show services, their addresses, nodes and running jobs."),
     Command(LOOK, "top", "top", "Show what runs on each node, how busy it is, and who waits."),
     Command(LOOK, "logs", "lab", "Print what a service wrote."),

@@ -295,18 +295,6 @@ class ShownRecipe(TypedDict):
     fault_tolerance: Sequence[str]
 
 
-class ShownReport(TypedDict):
-    """A report that was written; `control` is the job that it is compared with."""
-
-    job: str
-    verdict: str | None
-    folder: str
-    page: str
-    pictures: Sequence[str]
-    control: str | None
-    missing: Sequence[str]
-
-
 # Faults
 
 

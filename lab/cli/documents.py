@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lab.flows.lessons.handed_in import HandedIn
     from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
-    from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu, GpuHolder
     from lab.people.links import Link
     from lab.people.progress import Progress
@@ -273,15 +272,6 @@ def lesson(item: Lesson, result: ResultDocument | None) -> shown_here.ShownLesso
         "number": item.number, "name": item.name, "title": item.title, "notebook": item.notebook,
         "minutes": item.minutes, "needs": list(item.needs), "passed": result.passed if result else None,
         "at": result.at if result else None,
-    }  # fmt: skip
-
-
-def report(data: ReportData, written: Written) -> shown.ShownReport:
-    """A report that was written."""
-    return {
-        "job": data.job, "verdict": data.verdict or None, "folder": str(written.folder),
-        "page": str(written.page), "pictures": [str(picture) for picture in written.pictures],
-        "control": data.control_job or None, "missing": list(written.missing),
     }  # fmt: skip
 
 

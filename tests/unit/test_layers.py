@@ -32,9 +32,9 @@ LAYERS = (
 """The rooms of lab/, the lowest first: each imports of itself and of what is below, not of its neighbours."""
 
 FLOWS = (
-    ("labels",),
+    ("labels", "drawing"),
     ("recovery", "doctor", "images", "inference", "traces"),
-    ("demo", "lessons", "report"),
+    ("demo", "lessons"),
     ("queues",),
     ("people", "kubernetes", "compose_folder"),
 )

@@ -11,7 +11,7 @@ from lab.api.ledger import CheckpointSaved, Reported
 from lab.errors import JobError
 from lab.evidence.ledger import Event, History, RecordedSteps, RunAttempt, number, of_kind, steps_of
 from lab.evidence.receipt import FaultRecord
-from lab.flows.report.model import StepRow
+from lab.flows.drawing import StepRow
 from lab.host.quantities import rounded
 
 BEFORE_SECONDS = 5.0

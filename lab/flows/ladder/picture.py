@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.flows.drawing import QUIET, StepRow, draw_row, fault_line, figure, legend, render, styled
 from lab.flows.ladder.measure import Measured, within
 from lab.flows.ladder.result import Ladder
-from lab.flows.report.draw.steps import draw_row
-from lab.flows.report.draw.style import QUIET, fault_line, figure, legend, render, styled
-from lab.flows.report.model import StepRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kueue.model import quotas
 from kueue.simulate import Simulation
-from lab.flows.report.draw.style import (
+from lab.flows.drawing import (
     COLOURS,
     FAULT,
     HATCHES,

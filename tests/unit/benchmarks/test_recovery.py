@@ -15,7 +15,7 @@ from benchmarks.measure import say
 from benchmarks.recovery import CASES, OURS, Case, Recovery, possible, stage_table, stages
 from lab.errors import ServiceError
 from lab.evidence.receipt.breakdown import Breakdown
-from lab.flows.report.labels import PARTS
+from lab.ext.report.labels import PARTS
 
 
 def breakdown(*seconds: float | None) -> Breakdown:

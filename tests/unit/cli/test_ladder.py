@@ -11,9 +11,9 @@ import pytest
 from lab.api.base import parse, plain
 from lab.api.ladder import LadderDocument
 from lab.cli.commands import ladder as command
+from lab.flows.drawing import StepRow
 from lab.flows.ladder import FAULTS, RUNGS, Attempted, Ladder, LadderRequest
 from lab.flows.ladder.measure import Measured
-from lab.flows.report.model import StepRow
 from tests.unit.cli.fakes import Labctl
 
 STOCK, TORCHFT = RUNGS[0], RUNGS[-1]

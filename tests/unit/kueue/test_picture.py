@@ -9,8 +9,8 @@ import pytest
 
 from kueue.model import LocalQueue
 from kueue.simulate import Simulation, simulate
+from lab.flows import drawing as style
 from lab.flows.queues.picture import bars, draw
-from lab.flows.report.draw import style
 from tests.unit.kueue.made import GPU, job, queue, setup
 
 

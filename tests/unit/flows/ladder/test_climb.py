@@ -21,6 +21,7 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.evidence.ledger import Event, History
+from lab.flows.drawing import StepRow
 from lab.flows.ladder import FAULTS, RUNGS, Ladder, LadderRequest, climb, lab_of, picture, plan, run
 from lab.flows.ladder.measure import Measured
 from lab.flows.ladder.plan import EPOCHS, seconds_with_labs
@@ -28,7 +29,6 @@ from lab.flows.ladder.run import FORKS_READY, FORKS_SECONDS
 from lab.flows.ladder.rungs import rungs_named
 from lab.flows.ladder.training import CHECKPOINTS, EACH_STEP, RANKS, SAVE_EVERY, submit, wait_for_last_rank
 from lab.flows.recovery import Outcome
-from lab.flows.report.model import StepRow
 from lab.lab import Lab
 from lab.runtime.base import Execution, ignore_progress
 from lab.services import HEAD

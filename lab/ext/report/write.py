@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import UsageError
-from lab.flows.report.draw import draw_pictures
-from lab.flows.report.model import ReportData
-from lab.flows.report.page import page
+from lab.ext.report.draw import draw_pictures
+from lab.ext.report.model import ReportData
+from lab.ext.report.page import page
 from lab.host.redaction import Redaction, of_this_machine
 
 PAGE = "report.html"

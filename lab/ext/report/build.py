@@ -11,12 +11,8 @@ from lab.api.receipt import AttemptDocument, ReceiptDocument, SurvivorsDocument
 from lab.evidence.ledger import Number, RecordedSteps, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import done_twice, headline
-from lab.faults.records import LoggedFault
-from lab.flows.labels import moment_label
-from lab.flows.recovery.lost import lost_without_fault
-from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report import labels
-from lab.flows.report.model import (
+from lab.ext.report import labels
+from lab.ext.report.model import (
     Bar,
     Down,
     Line,
@@ -25,8 +21,12 @@ from lab.flows.report.model import (
     ReportData,
     ReportedMoment,
     ReportEvidence,
-    StepRow,
 )
+from lab.faults.records import LoggedFault
+from lab.flows.drawing import StepRow
+from lab.flows.labels import moment_label
+from lab.flows.recovery.lost import lost_without_fault
+from lab.flows.recovery.usage_samples import Sample
 from lab.services import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")

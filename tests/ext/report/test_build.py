@@ -8,12 +8,12 @@ import pytest
 
 from lab.api.receipt import JobDocument, Verdict, WorldSize
 from lab.evidence.ledger import History
+from lab.ext.report.build import build_report
+from lab.ext.report.model import ReportData, ReportEvidence, Subject
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report import ReportData, build_report
-from lab.flows.report.model import ReportEvidence, Subject
+from tests.ext.report import cases
 from tests.unit.data.stories import real
-from tests.unit.flows.report import cases
 
 
 @pytest.fixture(scope="module")

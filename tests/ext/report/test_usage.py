@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from lab.ext.report.build import build_report
+from lab.ext.report.draw.usage import draw
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report.build import build_report
-from lab.flows.report.draw.usage import draw
-from tests.unit.flows.report.cases import full
+from tests.ext.report.cases import full
 
 
 @pytest.mark.parametrize(("node", "gaps"), [((0, 2, 4, 6, 26, 46), 0), ((0, 4, 46), 2)])

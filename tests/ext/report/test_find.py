@@ -13,13 +13,12 @@ from lab.api.base import plain
 from lab.api.receipt import ReceiptDocument
 from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
+from lab.ext.report.find import find_subject, parse_receipt, read_evidence
+from lab.ext.report.model import ReportEvidence, Subject
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF
 from lab.flows.recovery.usage_samples import Sample, Samples
-from lab.flows.report import find_subject, read_evidence
-from lab.flows.report.find import parse_receipt
-from lab.flows.report.model import ReportEvidence, Subject
-from tests.unit.flows.report import cases
+from tests.ext.report import cases
 from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
 PREFIX = ".raylab/receipts"
@@ -297,7 +296,7 @@ def test_a_record_of_faults_that_cannot_be_read_is_missing(
     def denied(store: object, job: str) -> tuple[()]:
         raise StoreError("denied")
 
-    monkeypatch.setattr("lab.flows.report.find.recorded_faults", denied)
+    monkeypatch.setattr("lab.ext.report.find.recorded_faults", denied)
     evidence = read_evidence(trained.lab, Subject(JOB))
     assert evidence.faults == ()
     assert "the record of faults could not be read: denied" in evidence.missing

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from lab.ext.report.model import ReportData
+from lab.flows.drawing import COLOURS, DASHES, MARKERS, fault_line, figure, legend, of
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report.draw.style import COLOURS, DASHES, MARKERS, fault_line, figure, legend, of
-from lab.flows.report.model import ReportData
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

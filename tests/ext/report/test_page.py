@@ -13,13 +13,14 @@ import pytest
 
 from lab.api.receipt import Verdict
 from lab.errors import UsageError
-from lab.flows.report import ReportData, build_report, write_report
-from lab.flows.report.draw import Picture, draw_pictures, workers
-from lab.flows.report.draw.style import COLOURS, HATCHES, MARKERS, render, styled
-from lab.flows.report.model import Subject
-from lab.flows.report.page import page
+from lab.ext.report.build import build_report
+from lab.ext.report.draw import Picture, draw_pictures, workers
+from lab.ext.report.model import ReportData, Subject
+from lab.ext.report.page import page
+from lab.ext.report.write import write_report
+from lab.flows.drawing import COLOURS, HATCHES, MARKERS, render, styled
 from lab.host.redaction import Redaction
-from tests.unit.flows.report import cases
+from tests.ext.report import cases
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 ALL = ("timeline", "workers", "curves", "breakdown", "ranks", "usage")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.flows.report import labels
-from lab.flows.report.draw.style import COLOURS, FAULT, HATCHES, QUIET, fault_line, figure, of
-from lab.flows.report.model import ReportData
+from lab.ext.report import labels
+from lab.ext.report.model import ReportData
+from lab.flows.drawing import COLOURS, FAULT, HATCHES, QUIET, fault_line, figure, of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, values
+from lab.cli import values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.host import environment
+
+if TYPE_CHECKING:
+    from lab.ext.report.documents import ShownReport
 
 
 @click.command(cls=LabCommand)
@@ -27,14 +31,21 @@ def report(app: App, what: str | None, output: Path | None) -> None:
     The page is complete in itself: it needs no network, and prints on A4. While the lab is down, a receipt in
     a file makes a report without curves.
     """
-    from lab.flows import report as flow
+    from lab.ext.report.build import build_report
+    from lab.ext.report.find import find_subject, read_evidence
+    from lab.ext.report.write import write_report
 
     lab = app.open()
-    subject = flow.find_subject(lab, what or "")
-    data = flow.build_report(flow.read_evidence(lab, subject))
+    subject = find_subject(lab, what or "")
+    data = build_report(read_evidence(lab, subject))
     environment.ensure("report", app.out.note)
-    written = flow.write_report(data, output or Path(f"raylab-report-{subject.job}"))
-    if app.out.as_json({"report": documents.report(data, written)}):
+    written = write_report(data, output or Path(f"raylab-report-{subject.job}"))
+    shown: ShownReport = {
+        "job": data.job, "verdict": data.verdict or None, "folder": str(written.folder),
+        "page": str(written.page), "pictures": [str(picture) for picture in written.pictures],
+        "control": data.control_job or None, "missing": list(written.missing),
+    }  # fmt: skip
+    if app.out.as_json({"report": shown}):
         return
     for line in written.missing:
         app.out.warn(line)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.flows.report import labels
-from lab.flows.report.draw.style import COLOURS, FAULT, QUIET, fault_line, figure, legend
-from lab.flows.report.model import ReportData, StepRow
+from lab.ext.report import labels
+from lab.ext.report.model import ReportData
+from lab.flows.drawing import draw_row, fault_line, figure, legend
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-LEGIBLE_TICKS = 900
-"""Ticks in a row, at most; of more, every second or third is drawn."""
 
 
 def draw(data: ReportData) -> Figure | None:
@@ -34,27 +30,6 @@ def draw(data: ReportData) -> Figure | None:
     axes.set_xlabel(data.time_label)
     legend(drawn, [axes], "lower left")
     return drawn
-
-
-def draw_row(axes: Axes, place: int, row: StepRow) -> None:
-    """Draw the steps of one rank at this height, and its longest gap."""
-    every = 1 + len(row.together) // LEGIBLE_TICKS
-    for times, colour, height, label in (
-        (row.together[::every], COLOURS[0], 0.3, "a step of all ranks"),
-        (row.alone, COLOURS[1], 0.18, "a step without a lost rank"),
-    ):
-        if times:
-            axes.vlines(times, place - height, place + height, color=colour, linewidth=0.7, label=label)
-    if row.gap is not None:
-        begin, end = row.gap
-        axes.broken_barh(
-            [(begin, end - begin)], (place - 0.4, 0.8), facecolor="#F1F1F1", edgecolor=QUIET, hatch="xxx",
-            linewidth=0.8, zorder=0, label="longest gap after the fault",
-        )  # fmt: skip
-        axes.annotate(
-            f"{end - begin:.2f} s", (end, place + 0.4), xytext=(2, -1), textcoords="offset points",
-            color=FAULT, fontsize=8, va="bottom", annotation_clip=False,
-        )  # fmt: skip
 
 
 def alt(data: ReportData) -> str:

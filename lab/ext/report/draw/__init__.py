@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lab.flows.report.draw import curves, recovery, steps, usage, workers
-from lab.flows.report.draw.style import render, styled
-from lab.flows.report.model import ReportData
+from lab.ext.report.draw import curves, recovery, steps, usage, workers
+from lab.ext.report.model import ReportData
+from lab.flows.drawing import render, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,9 +11,9 @@ from lab.api.receipt import ReceiptDocument
 from lab.evidence.ledger import Event, History, number
 from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt import FaultRecord, NodeRecord, compare_curves, judge
+from lab.ext.report.labels import PARTS
+from lab.ext.report.model import ReportEvidence, Subject
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report.labels import PARTS
-from lab.flows.report.model import ReportEvidence, Subject
 from tests.unit.data.stories import KILLED, SERVICES, Story, evidence, real
 
 AT = 1795570561.321

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lab.api.base import Number
+from lab.ext.report import labels
+from lab.ext.report.draw import Picture
+from lab.ext.report.model import ReportData
 from lab.faults import effect_of
-from lab.flows.report import labels
-from lab.flows.report.draw import Picture
-from lab.flows.report.model import ReportData
 from lab.host.quantities import plural
 from lab.host.web import templates
 from lab.version import __version__

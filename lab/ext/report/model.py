@@ -15,6 +15,7 @@ from lab.api.receipt import (
 )
 from lab.evidence.ledger import History, Number, RecordedSteps
 from lab.faults.records import LoggedFault
+from lab.flows.drawing import StepRow
 from lab.flows.recovery.usage_samples import Sample
 
 
@@ -83,19 +84,6 @@ class Down:
 
 
 @dataclass(frozen=True)
-class StepRow:
-    """The steps of one rank around the fault, by their times."""
-
-    rank: int
-    together: tuple[float, ...]
-    """Those that all ranks took."""
-    alone: tuple[float, ...]
-    """Those without a lost one."""
-    gap: tuple[float, float] | None = None
-    """Beginning and end of the longest gap between two steps of a rank that was not lost."""
-
-
-@dataclass(frozen=True)
 class Line:
     """One metric as one attempt (or the control run) reported it: (epoch, value), in order."""
 
@@ -140,7 +128,7 @@ class ReportData:
     verdict: str
     """The receipt's, or empty for a job without one."""
     headline: str
-    """The key in `HEADLINES` of lab.flows.report.labels."""
+    """The key in `HEADLINES` of lab.ext.report.labels."""
     reason: str
     fault: FaultDocument | None
     """The receipt's."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from lab.evidence.ledger import steps_of
 from lab.evidence.receipt import judge
-from lab.flows.report.build import build_report
-from lab.flows.report.draw import draw_pictures
-from lab.flows.report.model import ReportData, ReportEvidence, Subject
-from lab.flows.report.page import page
+from lab.ext.report.build import build_report
+from lab.ext.report.draw import draw_pictures
+from lab.ext.report.model import ReportData, ReportEvidence, Subject
+from lab.ext.report.page import page
 from tests.unit.data.survivors import evidence, story
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.flows.report import labels
-from lab.flows.report.draw.style import COLOURS, HATCHES, INK, QUIET, fault_line, figure, legend, of
-from lab.flows.report.model import Bar, ReportData
+from lab.ext.report import labels
+from lab.ext.report.model import Bar, ReportData
+from lab.flows.drawing import COLOURS, HATCHES, INK, QUIET, fault_line, figure, legend, of
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from lab.flows.report.draw.style import COLOURS, MARKERS, PALE, fault_line, figure, legend, of
-from lab.flows.report.model import Metric, ReportData
+from lab.ext.report.model import Metric, ReportData
+from lab.flows.drawing import COLOURS, MARKERS, PALE, fault_line, figure, legend, of
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
 from lab.evidence.ledger import Event, History, RecordedSteps, of_kind, steps_of
 from lab.evidence.receipt import compare_curves
+from lab.ext.report.model import ReportEvidence, Subject
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
-from lab.flows.report.model import ReportEvidence, Subject
 from lab.host.reading import parse_json, read_bytes
 from lab.lab import Lab
 from lab.services import is_worker
