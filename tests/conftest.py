@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hypothesis import settings
 
 from lab.host.programs import SourcesError
 from tests.minio import minio_program
+from tests.promises import shown_by
 from tests.run import HALVES, LANES, OUTCOMES, Counts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,15 +61,20 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("raylab")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that show a promise, before -m selects."""
+    if shown_by(item.nodeid):
+        item.add_marker(pytest.mark.promise)
+
+
 LEFT_OUT = pytest.StashKey[dict[str, Counter[str]]]()
 """As in Counts."""
 
 
 @pytest.hookimpl(trylast=True)  # other hooks have marked those with containers by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of another lane, of MinIO where there is none, and the long and the rare ones.
-
-    The summary counts those but for the first; the last run when they are asked for.
+    """Leave out the tests of another lane, of MinIO where there is none, and without --all the long and rare
+    ones and those with labs that show no promise of the README. The summary counts all but the first.
     """
     lane = config.getoption("--lane")
     if lane in HALVES:
@@ -77,14 +83,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif lane:
         deselect(config, items, [item for item in items if lane_of(item) != lane])
     config.stash[LEFT_OUT] = {}
-    wanted = {"long": config.getoption("--all"), "minio": minio_program()}
-    for why, marks in {"long": ("long", "rare"), "minio": ("minio",)}.items():
-        if wanted[why]:
-            continue
-        left = [item for item in items if marked(item, *marks)]
+    kinds: dict[str, Callable[[pytest.Item], bool]] = {}
+    if not minio_program():
+        kinds["minio"] = lambda item: marked(item, "minio")
+    if not config.getoption("--all"):
+        kinds["long"] = lambda item: marked(item, "long", "rare")
+        kinds["further"] = lambda item: part(item.nodeid) in LABS and not marked(item, "promise")
+    for why, left_out in kinds.items():
+        left = [item for item in items if left_out(item)]
         config.stash[LEFT_OUT][why] = Counter(part(item.nodeid) for item in left)
         deselect(config, items, left)
 
+
+LABS = ("tests/contract", "tests/e2e")
+"""Folders of the tests with labs."""
 
 MOVED = ("test_forks.py", "test_scripts.py", "test_kueue.py")
 """Tests with labs of processes that run in the lane of containers, which has less to do."""

@@ -53,9 +53,10 @@ OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
 LEFT_OUT = {
     "long": "long tests left out; `labctl test --all` runs them",
+    "further": "further tests with labs left out; `labctl test --all` runs them",
     "minio": "tests of MinIO left out; `labctl test --all` builds it with Go",
 }
-"""Mark of tests that may be left out -> what the summary says of them."""
+"""Kind of tests that may be left out -> what the summary says of them."""
 
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 """pytest's exit codes where a test failed, and where no test was selected."""

@@ -93,7 +93,6 @@ class Student:
         return ended.returncode, ended.stdout + ended.stderr
 
 
-@pytest.mark.rare
 def test_ann_and_ben(make_bench: Callable[[], Bench], tmp_path: Path) -> None:
     bench = make_bench()
     bench.labctl(*UP, "--class")

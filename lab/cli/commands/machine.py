@@ -112,7 +112,7 @@ def _show(app: App, checks: Sequence[Check], document: Mapping[str, object], *, 
     "-k", "expression", type=values.Text(), metavar="EXPRESSION",
     help="Only tests whose names match, as for pytest.",
 )  # fmt: skip
-@click.option("--all", "all_", is_flag=True, help="The long tests too.")
+@click.option("--all", "all_", is_flag=True, help="Every test, not only one for each promise of the README.")
 @click.option("--no-skips", is_flag=True, help="A skipped test counts as failed.")
 @click.option(
     "--in-turn",
