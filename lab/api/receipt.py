@@ -219,10 +219,39 @@ class SurvivorsDocument(Described):
     rejoined: tuple[RejoinedDocument, ...]
 
 
+CHECKS: Mapping[str, str] = {
+    "finished": "job finished",
+    "fault": "a real fault",
+    "right-checkpoint": "right checkpoint",
+    "same-state": "same state",
+    "resumed": "resumed, not restarted",
+    "little-lost": "little lost",
+    "went-on": "went on",
+    "survivors-went-on": "survivors went on",
+    "lab-whole": "lab whole again",
+    "nothing-lost": "nothing saved is lost",
+    "moved": "moved",
+    "new-processes": "new processes",
+    "intact-checkpoint": "newest intact checkpoint",
+    "gave-way": "gave way",
+    "rejoined": "rejoined",
+    "nothing-repeated": "nothing repeated",
+    "equal-ranks": "equal ranks",
+    "newest-state": "newest state",
+    "avoided": "avoided",
+    "moved-free": "moved, no retry charged",
+}
+"""Id of a check -> the words by which a receipt names it. Programs compare ids."""
+
+IDS = {words: name for name, words in CHECKS.items()}
+
+
 @dataclass(frozen=True)
 class CheckDocument(Described):
     """One question and its answer."""
 
+    id: str = field(default="", kw_only=True)
+    """Key of CHECKS. In receipts of earlier labs it follows from the name; empty for a foreign name."""
     name: str
     passed: bool
     skipped: bool = field(default=False, kw_only=True)
@@ -230,6 +259,10 @@ class CheckDocument(Described):
     known: bool = field(default=True, kw_only=True)
     """False where evidence is missing: neither passed nor wrong."""
     detail: str
+
+    def __post_init__(self) -> None:
+        """Add the id that earlier labs did not write."""
+        object.__setattr__(self, "id", self.id or IDS.get(self.name, ""))
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def words(receipt: ReceiptDocument) -> Headline:
     key = headline(receipt)
     head, moments = HEADLINES[key], other_moments(receipt)
     if receipt.verdict is Verdict.RESUMED:
-        return replace(head, short=next((c.detail for c in receipt.checks if c.name == STATE), ""))
+        return replace(head, short=next((c.detail for c in receipt.checks if c.id == STATE), ""))
     if key == NOT_EQUAL and not (difference := differs_from(receipt)):
         return replace(head, short=f"but {moments}")
     if key == NOT_EQUAL:

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from lab import errors
+from lab.api.receipt import CHECKS
 from lab.cli import values
 from lab.cli.context import App, SharedOption
 from lab.cli.listing import walk
@@ -201,7 +202,7 @@ def test_every_fault_is_described_with_its_parameters() -> None:
 
 
 def test_every_check_and_verdict_is_named() -> None:
-    checks = list(QUESTIONS[Expected.NODE_LOST])
+    checks = [CHECKS[check] for check in QUESTIONS[Expected.NODE_LOST]]
     assert [row[0] for row in rows("docs/recovery.md") if row[0] in checks] == checks
     assert {verdict.value for verdict in Verdict} <= code(read("docs/recovery.md"))
 

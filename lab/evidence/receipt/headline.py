@@ -33,7 +33,7 @@ def headline(receipt: ReceiptDocument) -> str:
     if verdict not in OPEN:
         return verdict.value
     resumed = receipt.timeline.first_report is not None
-    not_passed = [check.name for check in receipt.checks if not check.skipped and not check.passed]
+    not_passed = [check.id for check in receipt.checks if not check.skipped and not check.passed]
     problems = [problem for problem in receipt.problems if not problem.startswith(NOT_REVERTED)]
     if not_passed == [WHOLE] and not problems:
         return RECOVERED_NOT_WHOLE if resumed else AS_EXPECTED_NOT_WHOLE
@@ -58,7 +58,7 @@ def differs_from(receipt: ReceiptDocument) -> str:
 
 def other_moments(receipt: ReceiptDocument) -> str:
     """Return a sentence on an optimizer that went on without its own state; empty where none did."""
-    new = any(check.name == STATE and check.detail.endswith(NEW_MOMENTS) for check in receipt.checks)
+    new = any(check.id == STATE and check.detail.endswith(NEW_MOMENTS) for check in receipt.checks)
     return NEW_MOMENTS if new else ""
 
 

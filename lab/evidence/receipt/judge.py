@@ -70,7 +70,7 @@ def _other(case: Case) -> OtherRun:
 def _receipt(case: Case) -> ReceiptDocument:
     checks, missing = run_checks(case), gaps(case)
     verdict, reason = _verdict(case, checks, missing)
-    unasked = (c.detail if c.name == STATE else f"not asked: {c.name}" for c in checks if c.skipped)
+    unasked = (c.detail if c.id == STATE else f"not asked: {c.name}" for c in checks if c.skipped)
     reason = "; ".join([reason, *unasked])
     evidence, fault, run = case.evidence, case.fault, case.run
     stages = breakdown(run, case.hit, case.new, fault.at) if run and case.hit and case.new else None
@@ -121,7 +121,7 @@ MAY_BE_SKIPPED = (WHOLE, STATE)
 
 
 def _verdict(case: Case, answers: tuple[CheckDocument, ...], missing: tuple[str, ...]) -> tuple[Verdict, str]:
-    checks = tuple(check for check in answers if not (check.skipped and check.name in MAY_BE_SKIPPED))
+    checks = tuple(check for check in answers if not (check.skipped and check.id in MAY_BE_SKIPPED))
     if restarted := _restarted(case):
         return Verdict.RESTARTED, restarted
     job, fault = checks[0], checks[1]
@@ -133,14 +133,14 @@ def _verdict(case: Case, answers: tuple[CheckDocument, ...], missing: tuple[str,
     unread = [*(p for p in case.evidence.problems if not p.startswith(NOT_REVERTED)), *missing]
     over, resumed = case.evidence.job_status in JOB_FINAL, case.new is not None
     if wrong and not missing and fault.passed and over and (resumed or not case.fault.expected.resumes):
-        if wrong.name != WHOLE:
+        if wrong.id != WHOLE:
             return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
         undone = "; ".join((wrong.detail, *(p for p in case.evidence.problems if p not in unread)))
         if unproven or unread:
             why = "; ".join([*unread, *(c.detail for c in (unproven,) if c)])
             return Verdict.FAILED, f"the lab is not whole: {undone}; nor is the recovery proven: {why}"
         return Verdict.FAILED, f"{_went_well(case, checks)}, but the lab is not whole: {undone}"
-    if unproven and unproven.name == WHOLE and not (wrong or unread):
+    if unproven and unproven.id == WHOLE and not (wrong or unread):
         said = _went_well(case, checks)
         return Verdict.NOT_VERIFIED, f"{said}; whether the lab is whole is not known: {unproven.detail}"
     if unproven or wrong or unread or case.evidence.problems:
@@ -166,7 +166,7 @@ def _restarted(case: Case) -> str:
 
 def _good(case: Case, checks: tuple[CheckDocument, ...]) -> tuple[Verdict, str]:
     """Return the verdict where every check on the training has passed."""
-    details = {c.name: c.detail for c in checks}
+    details = {c.id: c.detail for c in checks}
     ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
     if RESUMED in details and ended_well:
         return Verdict.RECOVERED if STATE in details else Verdict.RESUMED, details[RESUMED]

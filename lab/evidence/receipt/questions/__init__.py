@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lab.api.receipt import CheckDocument
+from lab.api.receipt import CHECKS, CheckDocument
 from lab.evidence.receipt.case import SKIPPED, Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import (
@@ -22,24 +22,24 @@ from lab.evidence.receipt.questions import (
     whole,
 )
 
-FINISHED, FAULT = "job finished", "a real fault"
-RIGHT, STATE = "right checkpoint", "same state"
-RESUMED, LOST = "resumed, not restarted", "little lost"
-WENT_ON = "went on"
-SURVIVED = "survivors went on"
-WHOLE = "lab whole again"
+FINISHED, FAULT = "finished", "fault"
+RIGHT, STATE = "right-checkpoint", "same-state"
+RESUMED, LOST = "resumed", "little-lost"
+WENT_ON = "went-on"
+SURVIVED = "survivors-went-on"
+WHOLE = "lab-whole"
 """Always the last question, and the only one that is not about the training."""
 
 Questions = Mapping[str, Callable[[Case], Answer]]
-"""Name -> question."""
+"""Id of a check -> question."""
 
 
 def run_checks(case: Case) -> tuple[CheckDocument, ...]:
     """Answer all questions of the fault's outcome, in order."""
-    answers = ((name, question(case)) for name, question in questions_of(case).items())
+    answers = ((key, question(case)) for key, question in questions_of(case).items())
     return tuple(
-        CheckDocument(name, yes is True, detail, known=isinstance(yes, bool), skipped=yes is SKIPPED)
-        for name, (yes, detail) in answers
+        CheckDocument(CHECKS[key], yes is True, detail, known=isinstance(yes, bool), skipped=yes is SKIPPED)
+        for key, (yes, detail) in answers
     )
 
 
@@ -76,7 +76,7 @@ RESUME: Questions = {
 STORE_QUESTIONS: Questions = {
     FINISHED: ending.finished_or_clear,
     FAULT: hit.store_fault,
-    "nothing saved is lost": whole.nothing_lost,
+    "nothing-lost": whole.nothing_lost,
     WENT_ON: resume.went_on,
     WHOLE: whole.services_whole,
 }
@@ -92,15 +92,15 @@ QUESTIONS: Mapping[Expected, Questions] = {
     Expected.RANK_LOST: {
         FINISHED: ending.job_finished,
         FAULT: hit.rank_fault,
-        "new processes": resume.new_processes,
+        "new-processes": resume.new_processes,
         **RESUME,
         WHOLE: whole.services_whole,
     },
     Expected.CHECKPOINT_DAMAGED: {
         FINISHED: ending.job_finished,
         FAULT: hit.checkpoint_fault,
-        "new processes": resume.new_processes,
-        "newest intact checkpoint": resume.intact_checkpoint,
+        "new-processes": resume.new_processes,
+        "intact-checkpoint": resume.intact_checkpoint,
         **_without(RESUME, RIGHT),
         WHOLE: whole.services_whole,
     },
@@ -109,7 +109,7 @@ QUESTIONS: Mapping[Expected, Questions] = {
     Expected.PREEMPTED: {
         FINISHED: ending.job_finished,
         FAULT: queues.preempted,
-        "gave way": queues.gave_way,
+        "gave-way": queues.gave_way,
         **RESUME,
         WHOLE: whole.services_whole,
     },
@@ -118,15 +118,15 @@ QUESTIONS: Mapping[Expected, Questions] = {
         FAULT: survivors.rank_lost,
         SURVIVED: survivors.went_on,
         "rejoined": survivors.rejoined,
-        "nothing repeated": survivors.nothing_repeated,
-        "equal ranks": survivors.same_state,
+        "nothing-repeated": survivors.nothing_repeated,
+        "equal-ranks": survivors.same_state,
         WHOLE: whole.lab_whole,
     },
     Expected.REMEMBERED: {
         FINISHED: ending.job_finished,
         FAULT: hit.rank_fault,
-        "new processes": resume.new_processes,
-        "newest state": resume.right_checkpoint,
+        "new-processes": resume.new_processes,
+        "newest-state": resume.right_checkpoint,
         **_without(RESUME, RIGHT),
         WHOLE: whole.lab_whole,
     },
@@ -134,7 +134,7 @@ QUESTIONS: Mapping[Expected, Questions] = {
         FINISHED: ending.job_finished,
         FAULT: health.noticed,
         "avoided": health.avoided,
-        "moved, no retry charged": health.moved_free,
+        "moved-free": health.moved_free,
         **RESUME,
         WHOLE: whole.services_whole,
     },

@@ -55,7 +55,7 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         if case is None:
             lacks = "no attempt failed and was followed by another one"
             return failed(name, lacks, f"{SUBMIT}, and break it sooner")
-        check = next(candidate for candidate in run_checks(case) if candidate.name == question)
+        check = next(candidate for candidate in run_checks(case) if candidate.id == question)
         return answer(check.passed, name, check.detail, hint)
 
     return check
@@ -83,13 +83,13 @@ LESSON = Lesson(
     notebook="07-fault-tolerance.ipynb",
     minutes=20,
     checks=(
-        asks("a real fault", "the fault was real", f"{SUBMIT}, and wait for the first epochs"),
+        asks("fault", "the fault was real", f"{SUBMIT}, and wait for the first epochs"),
         asks(
-            "right checkpoint", "the newest checkpoint was loaded",
+            "right-checkpoint", "the newest checkpoint was loaded",
             "the script must load what get_checkpoint() gives",
         ),
-        asks("resumed, not restarted", "resumed, not restarted", "the script must go on from what it loads"),
-        asks("little lost", "little was repeated", "save a checkpoint in every epoch, and load the newest"),
+        asks("resumed", "resumed, not restarted", "the script must go on from what it loads"),
+        asks("little-lost", "little was repeated", "save a checkpoint in every epoch, and load the newest"),
         succeeded(PART),
         receipt_agrees,
     ),

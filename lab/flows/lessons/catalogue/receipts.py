@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.api.receipt import ReceiptDocument, Verdict
+from lab.api.receipt import CHECKS, ReceiptDocument, Verdict
 from lab.flows.lessons.catalogue.breaking import INJECT
 from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import Evidence, LessonCheck, answer, failed
@@ -20,9 +20,9 @@ def asks(part: str, fault: str, question: str, name: str, hint: str = INJECT) ->
     def check(evidence: Evidence) -> Check:
         receipt = receipt_of(evidence, part, fault)
         checks = receipt.checks if receipt else ()
-        match = next((check for check in checks if check.name == question), None)
+        match = next((check for check in checks if check.id == question), None)
         if match is None:
-            return failed(name, f"no receipt of {fault} answers: {question}", INJECT)
+            return failed(name, f"no receipt of {fault} answers: {CHECKS[question]}", INJECT)
         return answer(match.passed, name, match.detail, hint)
 
     return check

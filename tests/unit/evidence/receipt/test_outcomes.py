@@ -501,13 +501,13 @@ ROWS = [
 @pytest.mark.parametrize("given", ROWS)
 def test_every_receipt_follows_the_schema_and_asks_what_its_outcome_needs(given: Evidence) -> None:
     document = plain(judge(given))
-    assert [c["name"] for c in document["checks"]] == list(QUESTIONS[given.fault.expected])
+    assert [c["id"] for c in document["checks"]] == list(QUESTIONS[given.fault.expected])
     validated(document)
 
 
 def test_a_training_that_had_to_start_again_is_asked_for_all_of_a_resume_whatever_the_fault() -> None:
     document = plain(judge(store(Story())))
-    names = [c["name"] for c in document["checks"]]
+    names = [c["id"] for c in document["checks"]]
     assert names[3:-1] == list(RESUME)
     assert WENT_ON not in names
     validated(document)
