@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, values
-from lab.cli.commands.manifests import check, others, tell
+from lab.cli.commands.manifests import check, schemas, tell
 from lab.cli.commands.submit import command_given, parameter_option, runtime_env_option
 from lab.cli.complete import recipe_names
 from lab.cli.context import App, DashCommand, LabCommand, LabGroup, options, pass_app
@@ -156,6 +156,7 @@ def export_kubernetes(
     """
     from lab.flows.kubernetes.export import Wanted
     from lab.flows.kubernetes.export import export as make
+    from lab.flows.kubernetes.export.around import ray_dashboards
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
@@ -181,7 +182,7 @@ def export_kubernetes(
     folder = Path(output)
     if output != STDOUT:
         refuse_taken(folder)
-    exported = make(wanted, queues, others(app))
+    exported = make(wanted, queues, schemas(app), ray_dashboards())
     tell(app, exported.report, whole=False)
     for note in exported.notes:
         app.out.note(note)

@@ -1,4 +1,4 @@
-"""export check: findings on manifests of KubeRay and Kueue, and who is asked about them."""
+"""export check: findings on manifests of KubeRay and Kueue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.host import environment
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
-    from lab.flows.kubernetes.lint import Authorities, LintReport
+    from lab.flows.kubernetes.lint import LintReport, Validate
 
 
 @click.command(cls=LabCommand)
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
     """Check manifests of KubeRay and Kueue without a cluster.
 
-    Says what would wait for ever and why: by fields, Kubernetes' own schemas, Ray's own readers, mistakes
-    that users repeat, and quotas against what jobs ask for. Exits with 22 when something could not work;
-    warnings and notes do not change that.
+    Says what their API servers would refuse, by the schemas of Kubernetes, KubeRay and Kueue, and which job
+    would wait for ever, by quotas against what it asks for. Exits with 22 when there is an error; warnings
+    and notes do not change that.
     """
     from lab.flows.kubernetes.lint import lint
     from lab.flows.kubernetes.manifests import texts_of
 
-    report = lint(texts_of(files), others(app), namespace)
+    report = lint(texts_of(files), schemas(app), namespace)
     app.out.as_json(documents.linted(report))
     if not app.out.json_wanted:
         tell(app, report, whole=True)
@@ -47,15 +47,15 @@ def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
         app.fail(ManifestError(f"{first}{more}", first.hint))
 
 
-def others(app: App) -> Authorities:
-    """Whoever can be asked; kubernetes-validate is installed when it is first needed, if it can be."""
-    from lab.flows.kubernetes.lint import authorities_here
+def schemas(app: App) -> Validate | None:
+    """Kubernetes' schemas; kubernetes-validate is installed when it is first needed, if it can be."""
+    from lab.flows.kubernetes.lint.schemas import validator
 
     try:
         environment.ensure("kubernetes", app.out.note)
     except SetupError as error:
         app.out.warn(error.message, error.hint)
-    return authorities_here()
+    return validator()
 
 
 def tell(app: App, report: LintReport, *, whole: bool) -> None:
@@ -67,6 +67,8 @@ def tell(app: App, report: LintReport, *, whole: bool) -> None:
             app.out.note(f"note: {finding}{f' ({finding.hint})' if finding.hint else ''}")
         elif whole:
             app.out.line(f"error: {finding}{f' ({finding.hint})' if finding.hint else ''}")
+    if report.not_counted and whole:
+        app.out.note(f"not counted: {', '.join(report.not_counted)}")
     for words in report.not_asked:
         app.out.warn(f"not asked: {words}")
 

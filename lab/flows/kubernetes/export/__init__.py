@@ -14,7 +14,7 @@ from lab.flows.kubernetes.export.queues import CONFIGURATION, configuration, que
 from lab.flows.kubernetes.export.ray import workload
 from lab.flows.kubernetes.export.wanted import Object, Wanted
 from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint import Authorities, LintReport, lint
+from lab.flows.kubernetes.lint import LintReport, Validate, lint
 
 __all__ = ["Export", "Wanted", "export"]
 
@@ -40,8 +40,10 @@ class Export:
         return "---\n".join(self.files[path].decode() for path in self.applied)
 
 
-def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Export:
-    """Make the manifests of a lab and check them.
+def export(
+    wanted: Wanted, queues: tuple[Path, ...], validate: Validate | None, dashboards: Mapping[str, str]
+) -> Export:
+    """Make the manifests of a lab and check them; `dashboards` go along, name -> JSON.
 
     Raises UsageError and NotFoundError for what cannot be written, ManifestError for what would not work.
     """
@@ -64,15 +66,15 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Expo
     texts["kustomization.yaml"] = kustomization(tuple(path for path in applied if path not in SHARED))
     beside: dict[str, list[Object]] = {"podmonitors.yaml": around.pod_monitors(wanted)}
     notes = []
-    if asked.ray is not None:
-        beside["dashboards.yaml"] = around.dashboards(wanted, asked.ray.dashboards)
+    if dashboards:
+        beside["dashboards.yaml"] = around.dashboards(wanted, dashboards)
     else:
         notes.append(NO_DASHBOARDS)
     texts |= {f"monitoring/{path}": as_yaml(objects) for path, objects in beside.items()}
     texts["monitoring/kustomization.yaml"] = kustomization(tuple(beside))
     if settings := configuration(setup):
         texts[CONFIGURATION] = as_yaml(settings)
-    report = lint(texts.items(), asked, wanted.space)
+    report = lint(texts.items(), validate, wanted.space)
     if report.errors:
         first = report.errors[0]
         more = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""

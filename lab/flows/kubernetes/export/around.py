@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
@@ -61,15 +61,27 @@ def _filled(file: str, wanted: Wanted, **values: object) -> list[Object]:
     return [dict(mapping(plain(root))) for root in documents(text, file, Problems())]
 
 
-def dashboards(wanted: Wanted, made: Mapping[str, Callable[[], str]]) -> list[Object]:
-    """Ray's own dashboards for Grafana, where its sidecar looks for them."""
+def ray_dashboards() -> dict[str, str]:
+    """Ray's own dashboards for Grafana, name -> JSON; none where Ray is not installed."""
+    try:
+        from ray.dashboard.modules.metrics import grafana_dashboard_factory as factory
+    except ImportError:
+        return {}
+    return {
+        "cluster": str(factory.generate_default_grafana_dashboard()[0]),
+        "train": str(factory.generate_train_grafana_dashboard()[0]),
+    }
+
+
+def dashboards(wanted: Wanted, made: Mapping[str, str]) -> list[Object]:
+    """Dashboards where the sidecar of Grafana looks for them."""
     return [
         config_map(
             f"{wanted.spec.name}-dashboard-{name}",
             wanted.space,
-            {f"ray-{name}.json": make().encode()},
+            {f"ray-{name}.json": text.encode()},
             {**labels(wanted), "grafana_dashboard": "1"},
             f"the dashboard {name}",
         )
-        for name, make in made.items()
+        for name, text in made.items()
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kueue.quantity import shown
 from lab.cluster import patches, ray_settings
-from lab.flows.kubernetes.clusters import OBJECT_STORE, SHARED_MEMORY
 from lab.flows.kubernetes.export.configmaps import items_of, probe_files
 from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Object, Wanted
 from lab.topology import LEDGER_PREFIX, Vendor
@@ -78,7 +77,7 @@ def start_params(wanted: Wanted, *, head: bool) -> dict[str, str]:
     """What KubeRay gives to `ray start`; all are texts."""
     memory = HEAD_MEMORY if head else wanted.worker_memory
     own = {"num-cpus": "0", "dashboard-host": "0.0.0.0"} if head else {}
-    return {**own, OBJECT_STORE: str(object_store(memory))}
+    return {**own, "object-store-memory": str(object_store(memory))}
 
 
 def object_store(memory: int) -> int:
@@ -92,7 +91,7 @@ def _container(wanted: Wanted, *, head: bool) -> Object:
     amounts = {"cpu": str(cpu), "memory": shown("memory", memory)}
     if not head and wanted.gpu:
         amounts[wanted.gpu] = "1"
-    mounts: list[Object] = [{"name": "shared-memory", "mountPath": SHARED_MEMORY}]
+    mounts: list[Object] = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
     if not wanted.in_image:
         mounts.append({"name": "probe", "mountPath": PROBE_FOLDER, "readOnly": True})
         if wanted.code is not None and wanted.code.files:

@@ -22,7 +22,7 @@ from lab.errors import UsageError
 from lab.flows.kubernetes.export.ray import workload
 from lab.flows.kubernetes.export.wanted import Object, Wanted
 from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint.quotas import as_workload, needs
+from lab.flows.kubernetes.lint import quotas
 from lab.flows.kubernetes.manifests import read_manifests
 from lab.flows.queues.files import read_files
 
@@ -68,8 +68,8 @@ def own_queue(wanted: Wanted) -> Setup:
         raise UsageError("--priority: the queue that is made has no classes", "give them with --queues FILE")
     total = demand(wanted)
     flavor = f"{wanted.spec.name}-nodes"
-    quotas = {name: Quota(value) for name, value in sorted(total.items())}
-    group = ResourceGroup(tuple(quotas), (FlavorQuotas(flavor, quotas),))
+    amounts = {name: Quota(value) for name, value in sorted(total.items())}
+    group = ResourceGroup(tuple(amounts), (FlavorQuotas(flavor, amounts),))
     queue = ClusterQueue(wanted.queue, (group,))
     return Setup(
         cluster_queues={wanted.queue: queue},
@@ -81,10 +81,10 @@ def own_queue(wanted: Wanted) -> Setup:
 def demand(wanted: Wanted) -> Mapping[str, int]:
     """Resource -> what all pods of the lab ask for together; of cpu, thousandths."""
     manifests, _ = read_manifests([("", as_yaml([workload(wanted)]))], wanted.space)
-    asked = as_workload(manifests[0], needs(manifests[0], manifests))
-    assert asked is not None
+    counted = quotas.workload(manifests[0], quotas.needs(manifests[0], manifests))
+    assert counted is not None
     total: dict[str, int] = {}
-    for pod_set in asked.pod_sets:
+    for pod_set in counted.pod_sets:
         for name, value in pod_set.requests.items():
             total[name] = total.get(name, 0) + value * pod_set.count
     return total

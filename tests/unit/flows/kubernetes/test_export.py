@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from lab.errors import LabError, ManifestError, NotFoundError, UsageError
-from lab.flows.kubernetes.clusters import RAY_VERSION, clusters
-from lab.flows.kubernetes.export import Export, Wanted, export
+from lab.flows.kubernetes.clusters import RAY_VERSION
+from lab.flows.kubernetes.export import NO_DASHBOARDS, Export, Wanted, export
+from lab.flows.kubernetes.export.around import ray_dashboards
 from lab.flows.kubernetes.export.configmaps import config_map, key_of, probe_files
 from lab.flows.kubernetes.export.pods import STOCK_ON_A_NETWORK
 from lab.flows.kubernetes.export.queues import CONFIGURATION
@@ -23,14 +24,13 @@ from lab.flows.kubernetes.export.wanted import (
     recipe_code,
     script_code,
 )
-from lab.flows.kubernetes.lint import authorities_here
 from lab.flows.kubernetes.lint.quotas import queue_objects
-from lab.flows.kubernetes.lint.ray import node_types
+from lab.flows.kubernetes.lint.schemas import validator
 from lab.flows.kubernetes.manifests import read_manifests
 from lab.host import environment
 from lab.host.environment.progress import pinned
 from lab.topology import GpuPlan, LabSpec, Vendor
-from tests.unit.flows.kubernetes.made import NOBODY, Object
+from tests.unit.flows.kubernetes.made import Object
 
 CODE = Code("raylab-train", ("python", "/opt/raylab/job/train.py"), {"train.py": b"print()\n"})
 GPUS = (Vendor.NVIDIA, Vendor.AMD, Vendor.NONE)
@@ -76,7 +76,7 @@ def lab(vendor: Vendor = Vendor.NONE, **settings: Any) -> LabSpec:
 
 
 def made(wanted: Wanted, queues: Sequence[Path] = ()) -> Export:
-    return export(wanted, tuple(queues), NOBODY)
+    return export(wanted, tuple(queues), None, {})
 
 
 def objects(exported: Export, *kinds: str) -> list[Object]:
@@ -99,39 +99,50 @@ def test_every_size_passes_the_checks_with_the_resources_of_the_lab(
     code = CODE if workers % 2 else None
     exported = made(Wanted(lab(vendor, workers=workers, gcs_ft=workers > 8), queue=queue, code=code))
     assert not exported.report.errors
-    (manifest,) = (
-        m for m in read_manifests([("f", exported.stream())])[0] if m.kind in ("RayCluster", "RayJob")
-    )
-    (cluster,) = clusters(manifest)
-    head, group = cluster.groups
-    assert (head.pods, group.pods) == (1, workers)
-    assert head.params["num-cpus"] == "0"
-    assert group.amount("cpu") == 8
-    keys = {name for name in group.resources("limits") if name.endswith("gpu")}
+    (manifest,) = objects(exported, "RayCluster", "RayJob")
+    spec = manifest["spec"].get("rayClusterSpec", manifest["spec"])
+    head, (group,) = spec["headGroupSpec"], spec["workerGroupSpecs"]
+    assert group["replicas"] == workers
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    of_head, of_group = (part["template"]["spec"]["containers"][0]["resources"] for part in (head, group))
+    assert of_group["limits"]["cpu"] == "8"
+    keys = {name for name in of_group["limits"] if name.endswith("gpu")}
     assert keys == {Vendor.NVIDIA: {"nvidia.com/gpu"}, Vendor.AMD: {"amd.com/gpu"}}.get(vendor, set())
-    assert group.resources("limits") == group.resources("requests")
-    assert not any(name.endswith("gpu") for name in head.resources("limits"))
+    assert of_group["limits"] == of_group["requests"]
+    assert not any(name.endswith("gpu") for name in of_head["limits"])
 
 
 @pytest.mark.parametrize("vendor", GPUS)
 @pytest.mark.parametrize("code", [None, CODE])
-def test_kubernetes_and_ray_take_what_is_written(vendor: Vendor, code: Code | None) -> None:
+def test_the_schemas_take_what_is_written(vendor: Vendor, code: Code | None) -> None:
     pytest.importorskip("kubernetes_validate", reason="the group kubernetes is not installed")
-    pytest.importorskip("ray", reason="the group local is not installed")
-    asked = authorities_here()
     wanted = Wanted(lab(vendor, workers=3, gcs_ft=True), queue="team", code=code, runtime_class="nvidia")
-    exported = export(wanted, (), asked)
-    assert exported.report.not_asked == ()
+    exported = export(wanted, (), validator(), {"cluster": "{}"})
+    assert exported.report.not_asked == exported.report.not_counted == ()
     assert not [finding for finding in exported.report.findings if finding.level != "note"]
-    manifests, _ = read_manifests([("f", exported.stream())])
-    (cluster,) = (cluster for m in manifests for cluster in clusters(m))
-    assert asked.ray is not None
-    types = node_types(cluster, asked.ray)
+    assert exported.notes == ()
+
+
+@pytest.mark.parametrize("vendor", GPUS)
+def test_rays_own_autoscaler_reads_the_cluster_that_is_written(vendor: Vendor) -> None:
+    pytest.importorskip("ray", reason="the group local is not installed")
+    from ray.autoscaler._private.kuberay import autoscaling_config
+
+    (cluster,) = objects(made(Wanted(lab(vendor, workers=3))), "RayCluster")
+    types = autoscaling_config._derive_autoscaling_config_from_ray_cr(cluster)["available_node_types"]
     assert types["headgroup"]["resources"]["CPU"] == 0
     assert types["workers"]["resources"]["CPU"] == 8
     assert types["workers"]["resources"].get("GPU", 0) == (vendor is not Vendor.NONE)
     assert (types["workers"]["min_workers"], types["workers"]["max_workers"]) == (3, 3)
-    assert "monitoring/dashboards.yaml" in exported.files
+
+
+def test_rays_own_dashboards_go_along_where_ray_is_installed() -> None:
+    pytest.importorskip("ray", reason="the group local is not installed")
+    exported = export(Wanted(lab()), (), None, ray_dashboards())
+    files = exported.files["monitoring/dashboards.yaml"].decode()
+    names = [name for document in yaml.safe_load_all(files) for name in document["data"]]
+    assert names == ["ray-cluster.json", "ray-train.json"]
+    assert made(Wanted(lab())).notes == (NO_DASHBOARDS,)
 
 
 def test_a_lab_with_redis_brings_it_and_gives_its_address() -> None:
