@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,11 +19,11 @@ from lab.runtime.spec import Asked
 from lab.topology import MAX_WORKERS, REGION, GpuPlan, LabSpec, Vendor
 
 if TYPE_CHECKING:
-    from lab.flows.kubernetes.export.wanted import Code
+    from lab.flows.kubernetes.export.request import ExportRequest
 
 STDOUT = "-"
 SCHEMA = "export/1"
-CODE = ("configmap", "image")
+CODE_SOURCES = ("configmap", "image")
 GPUS = ("nvidia", "amd", "none")
 
 size_options = options(
@@ -103,7 +103,7 @@ def export() -> None:
     help="LocalQueue of Kueue that it is submitted to. [default: without Kueue]",
 )  # fmt: skip
 @click.option(
-    "--queues", type=values.Place(dir_okay=False), multiple=True, metavar="FILE",
+    "--queues", "queue_files", type=values.Place(dir_okay=False), multiple=True, metavar="FILE",
     help="Queues and quotas that go along, objects of Kueue. [default: a queue that is just large enough]",
 )  # fmt: skip
 @click.option("--priority", type=values.Text(), metavar="CLASS", help="A WorkloadPriorityClass of --queues.")
@@ -112,7 +112,7 @@ def export() -> None:
     help="runtimeClassName of workers with a GPU, where NVIDIA's is not the default. Usually: nvidia.",
 )  # fmt: skip
 @click.option(
-    "--code", type=click.Choice(CODE), default=CODE[0], show_default=True,
+    "--code", "code_source", type=click.Choice(CODE_SOURCES), default=CODE_SOURCES[0], show_default=True,
     help="Where code comes from: ConfigMaps, or an image that is built from the folder.",
 )  # fmt: skip
 @click.option(
@@ -123,66 +123,24 @@ def export() -> None:
     help="A new folder, or `-` to print the manifests.",
 )  # fmt: skip
 @pass_app
-def export_kubernetes(
-    app: App,
-    recipe: str | None,
-    parameters: tuple[str, ...],
-    working_dir: Path | None,
-    runtime_env: Path | None,
-    gpu: str | None,
-    workers: int | None,
-    cpus_per_worker: int | None,
-    memory: int | None,
-    gcs_ft: bool,
-    stock_ray: bool,
-    namespace: str | None,
-    image: str | None,
-    storage: str,
-    endpoint: str | None,
-    region: str,
-    queue: str | None,
-    queues: tuple[Path, ...],
-    priority: str | None,
-    runtime_class: str | None,
-    code: str,
-    app_wrapper: bool,
-    output: str,
-) -> None:
+def export_kubernetes(app: App, /, output: str, **flags: Any) -> None:
     """Write the lab as manifests of KubeRay and Kueue, checked before they are written.
 
     Without a job it is a RayCluster, with one a RayJob that brings its own cluster. No cluster is needed.
 
     Exits with 22, and writes nothing, when a check finds that they could not work.
     """
-    from lab.flows.kubernetes.export import Wanted
     from lab.flows.kubernetes.export import export as make
     from lab.flows.kubernetes.export.around import ray_dashboards
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
         raise UsageError("--json and --output - cannot be used together", "name a folder")
-    settings = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
-    spec = _spec(app, settings, gpu)
-    storage = storage.rstrip("/")
-    wanted = Wanted(
-        spec,
-        namespace=namespace or "",
-        image=image or "",
-        storage=storage,
-        endpoint=(endpoint or "").rstrip("/"),
-        region=region,
-        memory=memory or 0,
-        queue=queue or "",
-        priority=priority or "",
-        runtime_class=runtime_class or "",
-        app_wrapper=app_wrapper,
-        in_image=code == CODE[1],
-        code=_job(spec, recipe, parameters, working_dir, runtime_env, storage),
-    )
+    request = _request(app, **flags)
     folder = Path(output)
     if output != STDOUT:
         refuse_taken(folder)
-    exported = make(wanted, queues, schemas(app), ray_dashboards())
+    exported = make(request, schemas(app), ray_dashboards())
     tell(app, exported.report, whole=False)
     for note in exported.notes:
         app.out.note(note)
@@ -243,35 +201,35 @@ def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
     return replace(spec, gpu=GpuPlan(Vendor(gpu) if gpu else spec.gpu.vendor))
 
 
-def _spec(app: App, settings: Asked, gpu: str | None) -> LabSpec:
-    """The lab that is written, without what belongs to this machine."""
-    from lab.flows.kubernetes.export.wanted import portable
-
-    spec = _current(app, settings, gpu)
-    if spec.gpu.vendor is Vendor.SIMULATED:
-        app.out.note(
-            "the lab's GPUs are simulated: the exported workers get none, unless --gpu names a vendor"
-        )
-    return portable(spec)
-
-
-def _job(
-    spec: LabSpec,
+def _request(
+    app: App,
+    *,
     recipe: str | None,
     parameters: tuple[str, ...],
     working_dir: Path | None,
     runtime_env: Path | None,
     storage: str,
-) -> Code | None:
-    """The job that goes along, if any. Raises UsageError, NotFoundError."""
-    from lab.flows.kubernetes.export.wanted import recipe_code, script_code
+    endpoint: str | None,
+    gpu: str | None,
+    **flags: Any,
+) -> ExportRequest:
+    """The request of these flags; what was left out is as usual. Raises UsageError, NotFoundError."""
+    from lab.flows.kubernetes.export.request import ExportRequest, portable, recipe_code, script_code
 
+    size = {name: flags.pop(name) for name in ("workers", "cpus_per_worker", "gcs_ft", "stock_ray")}
+    current = _current(app, Asked(**size), gpu)
+    if current.gpu.vendor is Vendor.SIMULATED:
+        app.out.note(
+            "the lab's GPUs are simulated: the exported workers get none, unless --gpu names a vendor"
+        )
+    spec, storage, code = portable(current), storage.rstrip("/"), None
     command = command_given(recipe, parameters, runtime_env, working_dir)
     if recipe is not None:
-        return recipe_code(spec.name, recipe, values.settings(parameters), storage, spec.workers)
-    if command is not None:
-        return script_code(spec.name, command, working_dir, runtime_env)
-    return None
+        code = recipe_code(spec.name, recipe, values.settings(parameters), storage, spec.workers)
+    elif command is not None:
+        code = script_code(spec.name, command, working_dir, runtime_env)
+    flags = {name: value for name, value in flags.items() if value is not None}
+    return ExportRequest(spec, storage=storage, endpoint=(endpoint or "").rstrip("/"), code=code, **flags)
 
 
 export.add_command(check)

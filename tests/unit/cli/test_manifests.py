@@ -35,13 +35,15 @@ def written(folder: Path, *objects: object) -> str:
 def test_a_folder_is_written_and_told(offline: Labctl, tmp_path: Path) -> None:
     folder = tmp_path / "k8s"
     result = offline(
-        "export", "kubernetes", "digits", "-p", "epochs=3", "--queue", "q", "--output", str(folder)
+        *("export", "kubernetes", "digits", "-p", "epochs=3", "--queue", "q", "--output", str(folder)),
+        *("--endpoint", "http://store:9000/"),
     )
     assert result.exit_code == 0, result.output
     assert str(folder / "rayjob.yaml") in result.stdout.splitlines()
     assert "README.md has the commands" in result.stderr
     job = yaml.safe_load((folder / "rayjob.yaml").read_text())
     assert "--epochs 3" in job["spec"]["entrypoint"]
+    assert "value: http://store:9000\n" in (folder / "rayjob.yaml").read_text()
 
 
 def test_as_json_the_files_and_findings_are_told(offline: Labctl, tmp_path: Path) -> None:
