@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from lab.flows.kubernetes.clusters import JOB_AT, RayCluster, clusters, inside
-from lab.flows.kubernetes.lint.crds import VERSIONS, schema_of
-from lab.flows.kubernetes.manifests import ERROR, KUEUE, NOTE, Finding, Manifest, Path_, mapping
+from kueue.reading.nodes import INT32
+from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
+from lab.flows.kubernetes.manifests import (
+    APP_WRAPPER,
+    APP_WRAPPERS,
+    ERROR,
+    KUEUE,
+    NOTE,
+    Finding,
+    Manifest,
+    Path_,
+    mapping,
+)
 
 RULE = "schema"
 KUBERNETES = "1.37"
 """The release whose schemas are asked."""
 LONGEST = 200
+"""Characters of a message."""
+CRDS = Path(__file__).with_name("crds.txt")
+"""What is restated of the CRDs of KubeRay and AppWrapper."""
+VERSIONS = {
+    **dict.fromkeys(("RayCluster", "RayJob", "RayService", "RayCronJob"), f"{RAY}/v1"),
+    APP_WRAPPER: f"{APP_WRAPPERS}/v1beta2",
+}
+"""Kind -> the version that the schemas are of."""
+Schema: TypeAlias = dict[str, Any]
+TYPES: dict[str, Schema] = {
+    **{name: {"type": name} for name in ("string", "number", "boolean")},
+    "quantity": {"type": ["string", "number"]},
+    "any": {},
+}
 
 Validate = Callable[[Mapping[str, object]], "tuple[Path_, str] | None"]
 """Says what is wrong with an object of Kubernetes, and where; None when it is right. Raises NoSchemaError."""
@@ -125,3 +152,62 @@ def _wrong(path: Path_, message: str) -> tuple[Path_, str]:
     words = message.replace("Additional properties are not allowed", "unknown field")
     words = words.replace(" was unexpected", "").replace(" were unexpected", "")
     return path, words if len(words) <= LONGEST else f"...{words[-LONGEST:]}"
+
+
+# The CRDs
+
+
+@cache
+def schema_of(kind: str) -> Schema:
+    """The schema of an object of this kind."""
+    spec = {"$ref": f"#/$defs/{kind}"}
+    fields = {"apiVersion": {}, "kind": {}, "metadata": {"type": "object"}, "spec": spec, "status": {}}
+    return {**_mapping(fields), "$defs": specs()}
+
+
+@cache
+def specs() -> Schema:
+    """Kind -> the schema of its spec."""
+    root = _mapping({})
+    for line in CRDS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        path, *words = line.split()
+        outer, place, name = root, root, ""
+        for name in path.replace("[]", ".[]").split("."):
+            outer, place = place, _inner(place, name)
+        if words[-1] == "required":
+            words.pop()
+            outer.setdefault("required", []).append(name)
+        for word in words:
+            place.update(_leaf(word))
+    kinds: Schema = root["properties"]
+    return kinds
+
+
+def _mapping(fields: Schema) -> Schema:
+    return {"type": "object", "properties": fields, "additionalProperties": False}
+
+
+def _inner(schema: Schema, name: str) -> Schema:
+    """The schema of a field, of the entries of a list, or of a mapping with any names."""
+    if name == "[]":
+        schema["type"] = "array"
+        inner: Schema = schema.setdefault("items", {})
+    elif name == "*":
+        schema["type"] = "object"
+        inner = schema.setdefault("additionalProperties", {})
+    else:
+        if "properties" not in schema:
+            schema.update(_mapping({}))
+        inner = schema["properties"].setdefault(name, {})
+    return inner
+
+
+def _leaf(word: str) -> Schema:
+    name, _, least = word.partition(">=")
+    if name == "integer":
+        return {"type": name, "minimum": int(least or -INT32 - 1), "maximum": INT32}
+    if name in VERSIONS:
+        return {"$ref": f"#/$defs/{name}"}
+    return TYPES.get(name, {"enum": name.split("|")})

@@ -9,8 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lab.flows.kubernetes.lint.crds import schema_of
-from lab.flows.kubernetes.lint.schemas import LONGEST, NoSchemaError, validator
+from lab.flows.kubernetes.lint.schemas import LONGEST, NoSchemaError, schema_of, validator
 from tests.conftest import ROOT
 from tests.unit.flows.kubernetes.made import (
     Object,
