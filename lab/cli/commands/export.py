@@ -255,6 +255,8 @@ def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
     app.out.as_json(documents.linted(report))
     if not app.out.json_wanted:
         tell(app, report, whole=True)
+        if report.not_counted:
+            app.out.line(f"not counted: {', '.join(report.not_counted)}")
         listed = ", ".join(f"{number} {kind}" for kind, number in report.objects) or "no object"
         app.out.line(f"{listed}: {counted(report)}")
     if report.errors:
@@ -283,8 +285,6 @@ def tell(app: App, report: LintReport, *, whole: bool) -> None:
             app.out.note(f"note: {finding}{f' ({finding.hint})' if finding.hint else ''}")
         elif whole:
             app.out.line(f"error: {finding}{f' ({finding.hint})' if finding.hint else ''}")
-    if report.not_counted and whole:
-        app.out.note(f"not counted: {', '.join(report.not_counted)}")
     for words in report.not_asked:
         app.out.warn(f"not asked: {words}")
 
