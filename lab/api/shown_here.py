@@ -242,10 +242,14 @@ class ShownFinding(TypedDict):
 
 
 class ShownFindings(TypedDict):
-    """Findings on a set of manifests, by kind how many there are, and what could not be asked."""
+    """Findings on a set of manifests, by kind how many there are, and what could not be asked.
+
+    `not_counted` has the kinds of queued objects whose pods were not held against a quota.
+    """
 
     objects: Mapping[str, int]
     findings: Sequence[ShownFinding]
+    not_counted: Sequence[str]
     not_asked: Sequence[str]
 
 

@@ -350,5 +350,6 @@ def _findings(report: LintReport) -> shown_here.ShownFindings:
     return {
         "objects": dict(report.objects),
         "findings": plain(report.findings),
+        "not_counted": list(report.not_counted),
         "not_asked": list(report.not_asked),
     }

@@ -12,7 +12,7 @@ import pytest
 
 from lab.flows.compose_folder import compose_folder
 from lab.flows.kubernetes.export.guide import secrets_script
-from lab.flows.kubernetes.export.wanted import Wanted
+from lab.flows.kubernetes.export.request import ExportRequest
 from lab.topology import LabSpec
 
 KUBECTL = """#!/bin/sh
@@ -56,7 +56,7 @@ def test_the_tokens_of_a_cluster_are_random_without_openssl_and_never_empty(
     tmp_path: Path, machine: Path
 ) -> None:
     script, made = tmp_path / "secrets.sh", tmp_path / "made"
-    script.write_text(secrets_script(Wanted(LabSpec(gcs_ft=True))))
+    script.write_text(secrets_script(ExportRequest(LabSpec(gcs_ft=True))))
     (machine / "openssl").unlink(missing_ok=True)
     done = ran(script, machine, made)
     assert done.returncode == 0, done.stderr

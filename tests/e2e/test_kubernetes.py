@@ -1,4 +1,4 @@
-"""Exports, lint's errors and faults of clusters on one: Kubernetes' own servers, Kueue and KubeRay."""
+"""Exports, errors of the checks and faults of clusters on one: Kubernetes' own servers, Kueue and KubeRay."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lab.topology import LabSpec
 from tests.e2e.harness import ROOT, Bench
 from tests.e2e.receipts import assert_recovered
 from tests.kubernetes.cluster import ADMIN, STUDENT, Cluster, as_list
-from tests.unit.flows.kubernetes.made import Object, changed, pod, queues
+from tests.unit.flows.kubernetes.made import Object, batch_job, changed, job, pod, queues, wrapper
 from tests.unit.flows.kubernetes.made import cluster as ray_cluster
-from tests.unit.flows.kubernetes.test_rules import BROKEN
+from tests.unit.flows.kubernetes.test_schemas import BROKEN
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.rare
@@ -135,25 +135,7 @@ def test_an_export_is_applied_as_its_readme_says_admitted_and_runs(
     assert cluster.objects("secrets", namespace), "secrets are not in the files, and stay"
 
 
-# What lint calls an error
-
-WORKERS_RUN = {
-    *("autoscaler", "autoscaler-resources", "cpu-limits", "entrypoint", "groups", "min-max"),
-    *(
-        "object-store",
-        "python-version",
-        "ray-first",
-        "ray-version",
-        "shared-memory",
-        "start-params-resources",
-    ),
-    "child-queue",  # Kueue admits each of the pods by itself
-    "submitter",  # the pod that would submit the job is refused
-}
-"""Rules with errors that leave a cluster its workers: most are noticed by Ray, which kwok plays."""
-
-GOOD = "good"
-"""Begins the namespaces of the manifests that nothing is wrong with."""
+# What the checks call an error
 
 
 def in_namespace(objects: Sequence[Object], namespace: str) -> list[Object]:
@@ -173,22 +155,21 @@ def running(cluster: Cluster) -> set[str]:
     }
 
 
-def test_no_cluster_takes_what_lint_calls_an_error(cluster: Cluster) -> None:
-    rows = {f"bad-{place}": row for place, row in enumerate(BROKEN) if row[1] == "error"}
-    originals = {yaml.safe_dump(good): good for _, _, good, _ in rows.values()}.values()
-    whole = {f"{GOOD}-{place}": good for place, good in enumerate(originals)}
-    broken = {name: changed(good, change) for name, (_, _, good, change) in rows.items()}
-    around = queues("10000", "10000Gi", **{"nvidia.com/gpu": "1000"})
-    doors = [manifest for name in (*broken, *whole) for manifest in in_namespace(around, name)]
+def test_no_cluster_takes_what_the_checks_call_an_error(cluster: Cluster) -> None:
+    good = [*map(ray_cluster, ("", "main")), job(), job("main"), batch_job("main"), wrapper(job(), "main")]
+    whole = {f"good-{place}": manifest for place, manifest in enumerate(good)}
+    broken = {f"bad-{n}": changed(ray_cluster(), change) for n, (change, _, _) in enumerate(BROKEN)}
+    head = {"template": pod(cpu="10001"), "rayStartParams": {}}
+    large = {"large": changed(ray_cluster("main"), lambda m: m["spec"].update(headGroupSpec=head))}
+    around = queues("10000", "10000Gi")
+    doors = [manifest for name in (*broken, *large, *whole) for manifest in in_namespace(around, name)]
     applied(cluster, [*around[:2], *doors])
-    for name, manifest in {**broken, **whole}.items():  # what runs of the first does so before the last
+    for name, manifest in {**broken, **large, **whole}.items():
         given = as_list(in_namespace([manifest], name)[1:])
         ended = cluster.kubectl("create", "-f", "-", given=given)
-        assert name in broken or ended.returncode == 0, ended.stderr
-
+        assert (ended.returncode != 0) == (name in broken), f"{name}: {ended.stderr}"
     eventually(lambda: set(whole) <= running(cluster), RUN_SECONDS, f"pods in {sorted(whole)}")
-    ran = {rows[name][0] for name in running(cluster) & set(rows)}
-    assert ran == WORKERS_RUN
+    assert not running(cluster) & {*broken, *large}
 
 
 # kubectl

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lab.cli import documents, values
-from lab.cli.commands.manifests import check, others, tell
+from lab.cli.commands.queue.files import NAMESPACE
 from lab.cli.commands.submit import command_given, parameter_option, runtime_env_option
 from lab.cli.complete import recipe_names
 from lab.cli.context import App, DashCommand, LabCommand, LabGroup, options, pass_app
-from lab.errors import LabDownError, UsageError
+from lab.errors import LabDownError, ManifestError, SetupError, UsageError
+from lab.host import environment
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
 from lab.topology import MAX_WORKERS, REGION, GpuPlan, LabSpec, Vendor
 
 if TYPE_CHECKING:
-    from lab.flows.kubernetes.export.wanted import Code
+    from lab.flows.kubernetes.export.request import ExportRequest
+    from lab.flows.kubernetes.lint import LintReport, Validate
 
 STDOUT = "-"
 SCHEMA = "export/1"
-CODE = ("configmap", "image")
+CODE_SOURCES = ("configmap", "image")
 GPUS = ("nvidia", "amd", "none")
 
 size_options = options(
@@ -103,7 +105,7 @@ def export() -> None:
     help="LocalQueue of Kueue that it is submitted to. [default: without Kueue]",
 )  # fmt: skip
 @click.option(
-    "--queues", type=values.Place(dir_okay=False), multiple=True, metavar="FILE",
+    "--queues", "queue_files", type=values.Place(dir_okay=False), multiple=True, metavar="FILE",
     help="Queues and quotas that go along, objects of Kueue. [default: a queue that is just large enough]",
 )  # fmt: skip
 @click.option("--priority", type=values.Text(), metavar="CLASS", help="A WorkloadPriorityClass of --queues.")
@@ -112,7 +114,7 @@ def export() -> None:
     help="runtimeClassName of workers with a GPU, where NVIDIA's is not the default. Usually: nvidia.",
 )  # fmt: skip
 @click.option(
-    "--code", type=click.Choice(CODE), default=CODE[0], show_default=True,
+    "--code", "code_source", type=click.Choice(CODE_SOURCES), default=CODE_SOURCES[0], show_default=True,
     help="Where code comes from: ConfigMaps, or an image that is built from the folder.",
 )  # fmt: skip
 @click.option(
@@ -123,65 +125,24 @@ def export() -> None:
     help="A new folder, or `-` to print the manifests.",
 )  # fmt: skip
 @pass_app
-def export_kubernetes(
-    app: App,
-    recipe: str | None,
-    parameters: tuple[str, ...],
-    working_dir: Path | None,
-    runtime_env: Path | None,
-    gpu: str | None,
-    workers: int | None,
-    cpus_per_worker: int | None,
-    memory: int | None,
-    gcs_ft: bool,
-    stock_ray: bool,
-    namespace: str | None,
-    image: str | None,
-    storage: str,
-    endpoint: str | None,
-    region: str,
-    queue: str | None,
-    queues: tuple[Path, ...],
-    priority: str | None,
-    runtime_class: str | None,
-    code: str,
-    app_wrapper: bool,
-    output: str,
-) -> None:
+def export_kubernetes(app: App, /, output: str, **flags: Any) -> None:
     """Write the lab as manifests of KubeRay and Kueue, checked before they are written.
 
     Without a job it is a RayCluster, with one a RayJob that brings its own cluster. No cluster is needed.
 
     Exits with 22, and writes nothing, when a check finds that they could not work.
     """
-    from lab.flows.kubernetes.export import Wanted
     from lab.flows.kubernetes.export import export as make
+    from lab.flows.kubernetes.export.around import ray_dashboards
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
         raise UsageError("--json and --output - cannot be used together", "name a folder")
-    settings = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
-    spec = _spec(app, settings, gpu)
-    storage = storage.rstrip("/")
-    wanted = Wanted(
-        spec,
-        namespace=namespace or "",
-        image=image or "",
-        storage=storage,
-        endpoint=(endpoint or "").rstrip("/"),
-        region=region,
-        memory=memory or 0,
-        queue=queue or "",
-        priority=priority or "",
-        runtime_class=runtime_class or "",
-        app_wrapper=app_wrapper,
-        in_image=code == CODE[1],
-        code=_job(spec, recipe, parameters, working_dir, runtime_env, storage),
-    )
+    request = _request(app, **flags)
     folder = Path(output)
     if output != STDOUT:
         refuse_taken(folder)
-    exported = make(wanted, queues, others(app))
+    exported = make(request, schemas(app), ray_dashboards())
     tell(app, exported.report, whole=False)
     for note in exported.notes:
         app.out.note(note)
@@ -242,37 +203,97 @@ def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
     return replace(spec, gpu=GpuPlan(Vendor(gpu) if gpu else spec.gpu.vendor))
 
 
-def _spec(app: App, settings: Asked, gpu: str | None) -> LabSpec:
-    """The lab that is written, without what belongs to this machine."""
-    from lab.flows.kubernetes.export.wanted import portable
-
-    spec = _current(app, settings, gpu)
-    if spec.gpu.vendor is Vendor.SIMULATED:
-        app.out.note(
-            "the lab's GPUs are simulated: the exported workers get none, unless --gpu names a vendor"
-        )
-    return portable(spec)
-
-
-def _job(
-    spec: LabSpec,
+def _request(
+    app: App,
+    *,
     recipe: str | None,
     parameters: tuple[str, ...],
     working_dir: Path | None,
     runtime_env: Path | None,
     storage: str,
-) -> Code | None:
-    """The job that goes along, if any. Raises UsageError, NotFoundError."""
-    from lab.flows.kubernetes.export.wanted import recipe_code, script_code
+    endpoint: str | None,
+    gpu: str | None,
+    **flags: Any,
+) -> ExportRequest:
+    """The request of these flags; what was left out is as usual. Raises UsageError, NotFoundError."""
+    from lab.flows.kubernetes.export.request import ExportRequest, portable, recipe_code, script_code
 
+    size = {name: flags.pop(name) for name in ("workers", "cpus_per_worker", "gcs_ft", "stock_ray")}
+    current = _current(app, Asked(**size), gpu)
+    if current.gpu.vendor is Vendor.SIMULATED:
+        app.out.note(
+            "the lab's GPUs are simulated: the exported workers get none, unless --gpu names a vendor"
+        )
+    spec, storage, code = portable(current), storage.rstrip("/"), None
     command = command_given(recipe, parameters, runtime_env, working_dir)
     if recipe is not None:
-        return recipe_code(spec.name, recipe, values.settings(parameters), storage, spec.workers)
-    if command is not None:
-        return script_code(spec.name, command, working_dir, runtime_env)
-    return None
+        code = recipe_code(spec.name, recipe, values.settings(parameters), storage, spec.workers)
+    elif command is not None:
+        code = script_code(spec.name, command, working_dir, runtime_env)
+    flags = {name: value for name, value in flags.items() if value is not None}
+    return ExportRequest(spec, storage=storage, endpoint=(endpoint or "").rstrip("/"), code=code, **flags)
 
 
-export.add_command(check)
+@export.command(cls=LabCommand)
+@click.argument(
+    "files", type=values.Place(), nargs=-1, required=True, metavar="FILE...",
+    help="YAML files with manifests, or folders with such files; together they are one set.",
+)  # fmt: skip
+@NAMESPACE
+@pass_app
+def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
+    """Check manifests of KubeRay and Kueue without a cluster.
+
+    Says what their API servers would refuse, by the schemas of Kubernetes, KubeRay and Kueue, and which job
+    would wait for ever, by quotas against what it asks for. Exits with 22 when there is an error; warnings
+    and notes do not change that.
+    """
+    from lab.flows.kubernetes.lint import lint
+    from lab.flows.kubernetes.manifests import texts_of
+
+    report = lint(texts_of(files), schemas(app), namespace)
+    app.out.as_json(documents.linted(report))
+    if not app.out.json_wanted:
+        tell(app, report, whole=True)
+        if report.not_counted:
+            app.out.line(f"not counted: {', '.join(report.not_counted)}")
+        listed = ", ".join(f"{number} {kind}" for kind, number in report.objects) or "no object"
+        app.out.line(f"{listed}: {counted(report)}")
+    if report.errors:
+        first = report.errors[0]
+        more = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
+        app.fail(ManifestError(f"{first}{more}", first.hint))
+
+
+def schemas(app: App) -> Validate | None:
+    """Kubernetes' schemas; kubernetes-validate is installed when it is first needed, if it can be."""
+    from lab.flows.kubernetes.lint.schemas import validator
+
+    try:
+        environment.ensure("kubernetes", app.out.note)
+    except SetupError as error:
+        app.out.warn(error.message, error.hint)
+    return validator()
+
+
+def tell(app: App, report: LintReport, *, whole: bool) -> None:
+    """Print findings: errors as results, the rest to stderr; of what was just made only the warnings."""
+    for finding in report.findings:
+        if finding.level == "warning":
+            app.out.warn(str(finding), finding.hint)
+        elif finding.level == "note" and whole:
+            app.out.note(f"note: {finding}{f' ({finding.hint})' if finding.hint else ''}")
+        elif whole:
+            app.out.line(f"error: {finding}{f' ({finding.hint})' if finding.hint else ''}")
+    for words in report.not_asked:
+        app.out.warn(f"not asked: {words}")
+
+
+def counted(report: LintReport) -> str:
+    """Describe in words how much was found."""
+    levels = [finding.level for finding in report.findings]
+    counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
+    return ", ".join(counts) or "nothing found"
+
 
 COMMANDS = (export,)

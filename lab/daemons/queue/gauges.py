@@ -34,7 +34,7 @@ GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
         "Borrowed part of what the cohort lends, in thousandths, over the weight; NaN for weight 0.",
     ),
 }
-"""Gauge -> labels and meaning: those that Kueue's own queries and the lab's dashboards and alerts ask for."""
+"""Gauge -> labels and meaning: those that the lab's dashboards and alerts ask for."""
 
 Sample = tuple[str, tuple[str, ...], float]
 """A gauge, the values of its labels, and its own."""

@@ -32,7 +32,6 @@ LONG, SHORT = bounds(16), bounds(14)
 CLASS = ("priority_class",)
 
 COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
-    "admitted_workloads": (QUEUE + CLASS, "Times that a workload was admitted."),
     "finished_workloads": (QUEUE + CLASS, "Workloads that finished."),
     "evicted_workloads": (
         (*QUEUE, "reason", "underlying_cause", *CLASS),
@@ -51,11 +50,6 @@ HISTOGRAMS: dict[str, tuple[tuple[str, ...], tuple[float, ...], str]] = {
         LONG,
         "Time from creation, or the last return to the queue, to the admission.",
     ),
-    "workload_eviction_latency_seconds": (
-        (*QUEUE, "reason"),
-        SHORT,
-        "Time from the eviction until the quota was free again.",
-    ),
     "admitted_until_ready_wait_time_seconds": (
         QUEUE + CLASS,
         SHORT,
@@ -71,9 +65,9 @@ class WorkloadProgress:
 
     waits_since: float
     cluster_queue: str = ""
-    admitted_at: float | None = None
-    leaving: tuple[str, float] | None = None
-    """Reason of the eviction that is under way, and its time."""
+    admitted: bool = False
+    leaving: bool = False
+    """True while an eviction is under way."""
     admissions: dict[float, str] = field(default_factory=dict)
     """Time of an admission -> ClusterQueue that admitted it."""
 
@@ -101,26 +95,25 @@ class Tally:
         way = self._progress.setdefault(change.workload, WorkloadProgress(record.created))
         priority_class = record.job.priority_class
         if change.event == "Admitted":
-            way.cluster_queue, way.admitted_at, way.leaving = change.cluster_queue, change.at, None
+            way.cluster_queue, way.admitted, way.leaving = change.cluster_queue, True, False
             way.admissions[change.at] = change.cluster_queue
-            self._count("admitted_workloads", way.cluster_queue, priority_class)
             waited = change.at - way.waits_since
             self._observe("admission_wait_time_seconds", waited, way.cluster_queue, priority_class)
         elif change.event == "Preempted":
             match = PREEMPTOR.search(change.message)
             self._count("preempted_workloads", match[1] if match else change.cluster_queue, change.reason)
-            self._evicted(way, PREEMPTED, "", priority_class, change.at)
+            self._evicted(way, PREEMPTED, "", priority_class)
         elif change.event == "Evicted":
-            self._evicted(way, change.reason, "", priority_class, change.at)
+            self._evicted(way, change.reason, "", priority_class)
         elif change.event == "Deactivated":
             cause = "" if change.reason == DEACTIVATED else change.reason
-            self._evicted(way, DEACTIVATED, cause, priority_class, change.at)
-        elif change.event in ("Requeued", "Pending"):
-            self._back(way, change)
+            self._evicted(way, DEACTIVATED, cause, priority_class)
+        elif change.event in ("Requeued", "Pending") and way.admitted:
+            way.waits_since, way.admitted, way.leaving = change.at, False, False
         elif change.event == "Finished":
             way.cluster_queue = way.cluster_queue or change.cluster_queue
             self._count("finished_workloads", way.cluster_queue, priority_class)
-            way.admitted_at = way.leaving = None
+            way.admitted, way.leaving = False, False
 
     def started(self, record: Record, admitted_at: float, at: float) -> None:
         """Count an attempt that was admitted then, and that Ray ran from `at` on."""
@@ -133,23 +126,11 @@ class Tally:
         """Keep the way of these only; what was counted stays counted."""
         self._progress = {key: way for key, way in self._progress.items() if key in workloads}
 
-    def _evicted(
-        self, way: WorkloadProgress, reason: str, cause: str, priority_class: str, at: float
-    ) -> None:
+    def _evicted(self, way: WorkloadProgress, reason: str, cause: str, priority_class: str) -> None:
         """Count an eviction; who holds no quota, or is on its way out already, is not evicted."""
-        if way.admitted_at is not None and way.leaving is None:
-            way.leaving = (reason, at)
+        if way.admitted and not way.leaving:
+            way.leaving = True
             self._count("evicted_workloads", way.cluster_queue, reason, cause, priority_class)
-
-    def _back(self, way: WorkloadProgress, change: Change) -> None:
-        """A workload that held quota waits again."""
-        if way.admitted_at is None:
-            return
-        if way.leaving is not None:
-            reason, since = way.leaving
-            seconds = change.at - since
-            self._observe("workload_eviction_latency_seconds", seconds, way.cluster_queue, reason)
-        way.waits_since, way.admitted_at, way.leaving = change.at, None, None
 
     def _count(self, name: str, *labels: str) -> None:
         self._counters[name].labels(*labels, STANDALONE).inc()

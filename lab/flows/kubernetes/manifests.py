@@ -175,14 +175,6 @@ def values(content: str) -> list[object]:
     return read
 
 
-def value_of(content: str) -> object:
-    """The one document of a YAML text, None of an empty one. Raises ValueError as `values` does."""
-    read = values(content)
-    if len(read) > 1:
-        raise ValueError(f"not one document, but {len(read)}")
-    return read[0] if read else None
-
-
 # Files
 
 

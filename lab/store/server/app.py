@@ -122,8 +122,8 @@ class S3App:
             return None
         check_token(self._keys, request.headers.get("Authorization", ""))
         with self.lock:
-            buckets, objects, size = self._moto.size()
-        return answer(StoreUsage(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free))
+            objects, size = self._moto.size()
+        return answer(StoreUsage(objects, size, shutil.disk_usage(self._disk.tmp).free))
 
     def _answer(self, request: Request) -> Response:
         asked = verified(request, self._keys, self._now())

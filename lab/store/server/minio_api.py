@@ -40,7 +40,6 @@ def _problem(status: int, code: str, message: str) -> Response:
 class StoreUsage:
     """The contents of a store. Sizes are in bytes."""
 
-    buckets: int
     objects: int
     size: int
     free: int
@@ -58,7 +57,6 @@ def check_token(keys: Keyring, authorization: str) -> None:
 def answer(usage: StoreUsage) -> Response:
     """The metrics in Prometheus' text format."""
     figures = (
-        ("minio_cluster_bucket_total", "Total number of buckets in the cluster", usage.buckets),
         ("minio_cluster_usage_object_total", "Total number of objects in a cluster", usage.objects),
         ("minio_cluster_usage_total_bytes", "Total cluster usage in bytes", usage.size),
         ("minio_cluster_capacity_usable_free_bytes", "Total free usable capacity online", usage.free),

@@ -75,10 +75,10 @@ class MotoStore:
         known = held.keys.get(key) if held is not None else None
         return "" if known is None else str(known.etag).strip('"')
 
-    def size(self) -> tuple[int, int, int]:
-        """The number of buckets, the number of objects, and the bytes of all objects."""
+    def size(self) -> tuple[int, int]:
+        """The number of objects, and the bytes of all of them."""
         sizes = [key.contentsize for bucket in self._backend.buckets.values() for key in bucket.keys.values()]
-        return len(self._backend.buckets), len(sizes), sum(sizes)
+        return len(sizes), sum(sizes)
 
     def has_upload(self, bucket: str, key: str, upload: str) -> bool:
         """True if an upload of this key in parts has begun and is neither complete nor aborted."""

@@ -12,14 +12,14 @@ from lab.errors import SetupError
 from lab.host.environment import ElsewhereError
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
 from tests.unit.cli.fakes import Labctl
-from tests.unit.flows.kubernetes.made import NOBODY, changed, cluster, job, queues
+from tests.unit.flows.kubernetes.made import batch_job, changed, cluster, job, queues
 
 
 @pytest.fixture
 def offline(labctl: Labctl) -> Labctl:
-    """labctl whose lab is down, and which can ask neither Kubernetes' schemas nor Ray."""
+    """labctl whose lab is down, and which has no schemas."""
     labctl.stub("lab.host.environment.ensure", False)
-    labctl.stub("lab.flows.kubernetes.lint.authorities_here", NOBODY)
+    labctl.stub("lab.flows.kubernetes.lint.schemas.validator", None)
     return labctl.down()
 
 
@@ -35,13 +35,15 @@ def written(folder: Path, *objects: object) -> str:
 def test_a_folder_is_written_and_told(offline: Labctl, tmp_path: Path) -> None:
     folder = tmp_path / "k8s"
     result = offline(
-        "export", "kubernetes", "digits", "-p", "epochs=3", "--queue", "q", "--output", str(folder)
+        *("export", "kubernetes", "digits", "-p", "epochs=3", "--queue", "q", "--output", str(folder)),
+        *("--endpoint", "http://store:9000/"),
     )
     assert result.exit_code == 0, result.output
     assert str(folder / "rayjob.yaml") in result.stdout.splitlines()
     assert "README.md has the commands" in result.stderr
     job = yaml.safe_load((folder / "rayjob.yaml").read_text())
     assert "--epochs 3" in job["spec"]["entrypoint"]
+    assert "value: http://store:9000\n" in (folder / "rayjob.yaml").read_text()
 
 
 def test_as_json_the_files_and_findings_are_told(offline: Labctl, tmp_path: Path) -> None:
@@ -50,8 +52,8 @@ def test_as_json_the_files_and_findings_are_told(offline: Labctl, tmp_path: Path
     assert document["schema"] == "export/1"
     assert "raycluster.yaml" in document["files"]
     assert document["objects"]["RayCluster"] == 1
-    assert {finding["level"] for finding in document["findings"]} == {"note"}
-    assert len(document["not_asked"]) == 2
+    assert (document["findings"], document["not_counted"]) == ([], [])
+    assert len(document["not_asked"]) == 1
 
 
 def test_a_dash_prints_what_is_applied(offline: Labctl) -> None:
@@ -62,7 +64,7 @@ def test_a_dash_prints_what_is_applied(offline: Labctl) -> None:
 
 def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl, tmp_path: Path) -> None:
     labctl.stub("lab.host.environment.ensure", False)
-    labctl.stub("lab.flows.kubernetes.lint.authorities_here", NOBODY)
+    labctl.stub("lab.flows.kubernetes.lint.schemas.validator", None)
     labctl.runtime.down()
     gpus = tuple(GpuAssignment(f"ray-worker-{n}", f"GPU-{n}") for n in range(3))
     labctl.runtime.up(LabSpec(gpu=GpuPlan(Vendor.NVIDIA, gpus), workers=3, cpus_per_worker=4, gcs_ft=True))
@@ -173,47 +175,53 @@ def test_good_manifests_end_with_0(offline: Labctl, tmp_path: Path) -> None:
     result = offline("export", "check", written(tmp_path, cluster(), job()))
     assert result.exit_code == 0, result.output
     assert result.stdout == "1 RayCluster, 1 RayJob: nothing found\n"
-    assert "not asked: Kubernetes' schemas" in result.stderr
+    assert "not asked: schemas of Kubernetes and KubeRay" in result.stderr
 
 
 def test_what_cannot_work_ends_with_22_and_its_place(offline: Labctl, tmp_path: Path) -> None:
-    wrong = changed(cluster(), lambda m: m["spec"].update(rayVersion="2.41.0"))
-    result = offline("export", "check", written(tmp_path, wrong))
+    other = changed(cluster("main"), lambda m: m["metadata"].update(name="other"))
+    result = offline("export", "check", written(tmp_path, *queues("9"), cluster("main"), other))
     assert result.exit_code == 22
     first, second, last = result.stdout.splitlines()
     assert first.startswith("error: ")
     assert "m.yaml:" in first
-    assert "the image has Ray 2.60.0, rayVersion says 2.41.0 [ray-version]" in second
-    assert last == "1 RayCluster: 2 errors"
+    assert "waits for ever in ClusterQueue all: " in second
+    assert last == "1 ResourceFlavor, 1 ClusterQueue, 1 LocalQueue, 2 RayCluster: 2 errors"
     assert "(and 1 more)" in result.stderr
 
 
 def test_lint_as_json_is_one_document(offline: Labctl, tmp_path: Path) -> None:
-    wrong = changed(cluster(), lambda m: m["metadata"].update(name="a" * 60))
-    result = offline("--json", "export", "check", written(tmp_path, wrong))
+    result = offline("--json", "export", "check", written(tmp_path, *queues("9"), cluster("main")))
     document = json.loads(result.stdout)
     assert (result.exit_code, document["schema"], document["good"]) == (22, "lint/1", False)
     (finding,) = document["findings"]
-    assert (finding["rule"], finding["level"], finding["path"]) == ("name-length", "error", "metadata.name")
+    path = "metadata.labels.kueue.x-k8s.io/queue-name"
+    assert (finding["rule"], finding["level"], finding["path"]) == ("quota", "error", path)
+
+
+def test_kinds_that_are_not_counted_are_named(offline: Labctl, tmp_path: Path) -> None:
+    job_set = changed(batch_job("main"), lambda m: m.update(apiVersion="jobset.x-k8s.io/v1", kind="JobSet"))
+    path = written(tmp_path, *queues(), job_set)
+    result = offline("export", "check", path)
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "not counted: JobSet")
+    assert json.loads(offline("--json", "export", "check", path).stdout)["not_counted"] == ["JobSet"]
 
 
 def test_warnings_do_not_end_with_an_error(offline: Labctl, tmp_path: Path) -> None:
-    odd = changed(cluster(), lambda m: m["spec"].pop("rayVersion"))
-    result = offline("export", "check", written(tmp_path, odd))
+    result = offline("export", "check", written(tmp_path, *queues()[1:]))
     assert result.exit_code == 0
     assert "warning:" in result.stderr
-    assert result.stdout == "1 RayCluster: 1 warning\n"
+    assert result.stdout == "1 ClusterQueue, 1 LocalQueue: 1 warning\n"
 
 
 def test_without_the_schemas_the_other_checks_are_made_and_it_is_said(
     offline: Labctl, tmp_path: Path
 ) -> None:
     offline.stub("lab.host.environment.ensure", SetupError("no network", "repeat"))
-    wrong = changed(cluster(), lambda m: m["metadata"].update(name="a" * 60))
-    result = offline("export", "check", written(tmp_path, wrong))
+    result = offline("export", "check", written(tmp_path, *queues("9"), cluster("main")))
     assert result.exit_code == 22
     assert "warning: no network" in result.stderr
-    assert "not asked: Kubernetes' schemas" in result.stderr
+    assert "not asked: schemas of Kubernetes and KubeRay" in result.stderr
 
 
 def test_a_file_that_is_not_there_is_3(offline: Labctl, tmp_path: Path) -> None:

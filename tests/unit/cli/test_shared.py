@@ -100,8 +100,8 @@ def test_every_command_of_a_module_is_listed() -> None:
         made = {command.name for command in import_module(module).COMMANDS}
         assert made == {command.name for command in listed() if command.module == module}
     modules = {f"{package.__name__}.{module.name}" for module in iter_modules(package.__path__)}
-    below = {f"{package.__name__}.{name}" for name in ("data", "manifests")}
-    assert modules == {command.module for command in CORE.commands} | below, "in `lesson` and `export`"
+    below = {f"{package.__name__}.data"}
+    assert modules == {command.module for command in CORE.commands} | below, "in `lesson`"
 
 
 @pytest.mark.parametrize("group", ["self", "export", "lesson data"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from lab.errors import ManifestError
 from lab.flows.kubernetes.export import around, guide
@@ -12,11 +11,11 @@ from lab.flows.kubernetes.export.configmaps import config_map, probe_files
 from lab.flows.kubernetes.export.pods import code_name, labels, probe_name
 from lab.flows.kubernetes.export.queues import CONFIGURATION, configuration, queue_objects, queues_of
 from lab.flows.kubernetes.export.ray import workload
-from lab.flows.kubernetes.export.wanted import Object, Wanted
+from lab.flows.kubernetes.export.request import ExportRequest, Object
 from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint import Authorities, LintReport, lint
+from lab.flows.kubernetes.lint import LintReport, Validate, lint
 
-__all__ = ["Export", "Wanted", "export"]
+__all__ = ["Export", "ExportRequest", "export"]
 
 SHARED = ("namespaces.yaml", "queues.yaml")
 """Files with objects that others may use too: `kubectl delete -k` has to leave them."""
@@ -40,48 +39,48 @@ class Export:
         return "---\n".join(self.files[path].decode() for path in self.applied)
 
 
-def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Export:
-    """Make the manifests of a lab and check them.
+def export(request: ExportRequest, validate: Validate | None, dashboards: Mapping[str, str]) -> Export:
+    """Make the manifests of a lab and check them; `dashboards` go along, name -> JSON.
 
     Raises UsageError and NotFoundError for what cannot be written, ManifestError for what would not work.
     """
-    setup = queues_of(wanted, queues)
-    applied: dict[str, list[Object]] = {"namespaces.yaml": around.namespaces(wanted, setup)}
-    own = labels(wanted)
-    if not wanted.in_image:
-        probe = config_map(probe_name(wanted), wanted.space, probe_files(), own, "the recorder")
+    setup = queues_of(request)
+    applied: dict[str, list[Object]] = {"namespaces.yaml": around.namespaces(request, setup)}
+    own = labels(request)
+    if not request.in_image:
+        probe = config_map(probe_name(request), request.space, probe_files(), own, "the recorder")
         applied["probe.yaml"] = [probe]
-        if wanted.code is not None and wanted.code.files:
-            code = config_map(code_name(wanted), wanted.space, wanted.code.files, own, "the job's code")
+        if request.code is not None and request.code.files:
+            code = config_map(code_name(request), request.space, request.code.files, own, "the job's code")
             applied["code.yaml"] = [code]
-    if wanted.queue:
+    if request.queue:
         applied["queues.yaml"] = queue_objects(setup)
-    if wanted.spec.gcs_ft:
-        applied["redis.yaml"] = around.redis(wanted)
-    manifest = workload(wanted)
+    if request.spec.gcs_ft:
+        applied["redis.yaml"] = around.redis(request)
+    manifest = workload(request)
     applied[f"{manifest['kind'].lower()}.yaml"] = [manifest]
     texts = {path: as_yaml(objects) for path, objects in applied.items()}
     texts["kustomization.yaml"] = kustomization(tuple(path for path in applied if path not in SHARED))
-    beside: dict[str, list[Object]] = {"podmonitors.yaml": around.pod_monitors(wanted)}
+    beside: dict[str, list[Object]] = {"podmonitors.yaml": around.pod_monitors(request)}
     notes = []
-    if asked.ray is not None:
-        beside["dashboards.yaml"] = around.dashboards(wanted, asked.ray.dashboards)
+    if dashboards:
+        beside["dashboards.yaml"] = around.dashboards(request, dashboards)
     else:
         notes.append(NO_DASHBOARDS)
     texts |= {f"monitoring/{path}": as_yaml(objects) for path, objects in beside.items()}
     texts["monitoring/kustomization.yaml"] = kustomization(tuple(beside))
     if settings := configuration(setup):
         texts[CONFIGURATION] = as_yaml(settings)
-    report = lint(texts.items(), asked, wanted.space)
+    report = lint(texts.items(), validate, request.space)
     if report.errors:
         first = report.errors[0]
         more = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
         raise ManifestError(f"not written: {first}{more}", first.hint)
     files = {path: content.encode() for path, content in texts.items()}
-    if wanted.in_image:
-        files |= guide.image_files(wanted, probe_files())
-    files["secrets.sh"] = guide.secrets_script(wanted).encode()
-    files["README.md"] = guide.readme(wanted, tuple(files)).encode()
+    if request.in_image:
+        files |= guide.image_files(request, probe_files())
+    files["secrets.sh"] = guide.secrets_script(request).encode()
+    files["README.md"] = guide.readme(request, tuple(files)).encode()
     return Export(files, tuple(applied), report, tuple(notes))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
@@ -12,7 +12,7 @@ from kueue.reading.nodes import Problems, documents
 from lab.flows.kubernetes.export.configmaps import config_map
 from lab.flows.kubernetes.export.pods import labels, secret_name
 from lab.flows.kubernetes.export.ray import REDIS_PORT
-from lab.flows.kubernetes.export.wanted import Object, Wanted
+from lab.flows.kubernetes.export.request import ExportRequest, Object
 from lab.flows.kubernetes.manifests import mapping, plain
 
 HERE = Path(__file__).parent
@@ -27,12 +27,12 @@ CLUSTER_LABEL = {
 }
 
 
-def namespaces(wanted: Wanted, setup: Setup) -> list[Object]:
+def namespaces(request: ExportRequest, setup: Setup) -> list[Object]:
     """The lab's namespace, and those of the queues."""
-    names = dict.fromkeys((wanted.space, *setup.namespaces, *(space for space, _ in setup.local_queues)))
+    names = dict.fromkeys((request.space, *setup.namespaces, *(space for space, _ in setup.local_queues)))
     objects = []
     for name in names:
-        own = labels(wanted) if name == wanted.space else {}
+        own = labels(request) if name == request.space else {}
         metadata: Object = {"name": name}
         if all_labels := {**own, **setup.namespaces.get(name, {})}:
             metadata["labels"] = all_labels
@@ -40,36 +40,48 @@ def namespaces(wanted: Wanted, setup: Setup) -> list[Object]:
     return objects
 
 
-def redis(wanted: Wanted) -> list[Object]:
+def redis(request: ExportRequest) -> list[Object]:
     """Redis for the state of Ray's head, on a volume of its own."""
-    return _filled("redis.yaml", wanted, port=REDIS_PORT, secret=secret_name(wanted, "redis"))
+    return _filled("redis.yaml", request, port=REDIS_PORT, secret=secret_name(request, "redis"))
 
 
-def pod_monitors(wanted: Wanted) -> list[Object]:
+def pod_monitors(request: ExportRequest) -> list[Object]:
     """What the Prometheus of its operator scrapes: Ray's own metrics of head and workers."""
     monitors = []
     for kind, ports in METRICS.items():
         endpoints = json.dumps([{"port": port, "relabelings": [CLUSTER_LABEL]} for port in ports])
-        monitors += _filled("podmonitor.yaml", wanted, kind=kind, endpoints=endpoints)
+        monitors += _filled("podmonitor.yaml", request, kind=kind, endpoints=endpoints)
     return monitors
 
 
-def _filled(file: str, wanted: Wanted, **values: object) -> list[Object]:
+def _filled(file: str, request: ExportRequest, **values: object) -> list[Object]:
     """The objects of a file beside this one, with these values for its names."""
-    own = {"lab": wanted.spec.name, "space": wanted.space, "labels": json.dumps(labels(wanted))}
+    own = {"lab": request.spec.name, "space": request.space, "labels": json.dumps(labels(request))}
     text = Template((HERE / file).read_text(encoding="utf-8")).substitute(own, **values)
     return [dict(mapping(plain(root))) for root in documents(text, file, Problems())]
 
 
-def dashboards(wanted: Wanted, made: Mapping[str, Callable[[], str]]) -> list[Object]:
-    """Ray's own dashboards for Grafana, where its sidecar looks for them."""
+def ray_dashboards() -> dict[str, str]:
+    """Ray's own dashboards for Grafana, name -> JSON; none where Ray is not installed."""
+    try:
+        from ray.dashboard.modules.metrics import grafana_dashboard_factory as factory
+    except ImportError:
+        return {}
+    return {
+        "cluster": str(factory.generate_default_grafana_dashboard()[0]),
+        "train": str(factory.generate_train_grafana_dashboard()[0]),
+    }
+
+
+def dashboards(request: ExportRequest, made: Mapping[str, str]) -> list[Object]:
+    """Dashboards where the sidecar of Grafana looks for them."""
     return [
         config_map(
-            f"{wanted.spec.name}-dashboard-{name}",
-            wanted.space,
-            {f"ray-{name}.json": make().encode()},
-            {**labels(wanted), "grafana_dashboard": "1"},
+            f"{request.spec.name}-dashboard-{name}",
+            request.space,
+            {f"ray-{name}.json": text.encode()},
+            {**labels(request), "grafana_dashboard": "1"},
             f"the dashboard {name}",
         )
-        for name, make in made.items()
+        for name, text in made.items()
     ]

@@ -9,7 +9,7 @@ from string import Template
 from kueue.quantity import shown
 from lab.flows.kubernetes.clusters import RAY_VERSION
 from lab.flows.kubernetes.export.pods import HEAD_CPU, HEAD_MEMORY, PROBE_FOLDER, secret_name
-from lab.flows.kubernetes.export.wanted import JOB_FOLDER, VARIANTS, Wanted
+from lab.flows.kubernetes.export.request import JOB_FOLDER, VARIANTS, ExportRequest
 from lab.host.quantities import plural
 from lab.host.secrets import RANDOM_IN_SHELL
 from lab.version import __version__
@@ -41,20 +41,20 @@ WHAT = {
 """File or folder -> what is in it, in the order of the README."""
 
 
-def readme(wanted: Wanted, paths: Sequence[str]) -> str:
+def readme(request: ExportRequest, paths: Sequence[str]) -> str:
     """What is here, and the commands in their order."""
-    spec = wanted.spec
+    spec = request.spec
     there = {path.partition("/")[0] for path in paths}
     files = "\n".join(f"| `{name}` | {words} |" for name, words in WHAT.items() if name in there)
-    gpu = f" and one `{wanted.gpu}`" if wanted.gpu else ""
-    kueue = f"Kueue {KUEUE}, " if wanted.queue else ""
+    gpu = f" and one `{request.gpu}`" if request.gpu else ""
+    kueue = f"Kueue {KUEUE}, " if request.queue else ""
     versions = f"KubeRay {KUBERAY}, {kueue}Ray {RAY_VERSION}"
-    worker = f"{spec.cpus_per_worker} CPUs, {shown('memory', wanted.worker_memory)}"
-    submitter = "; the pod that submits the job has 500m CPU and 200Mi" if wanted.code else ""
-    store = f"{wanted.storage} at {wanted.endpoint}" if wanted.endpoint else wanted.storage
-    queues = " and queues" if wanted.queue else ""
+    worker = f"{spec.cpus_per_worker} CPUs, {shown('memory', request.worker_memory)}"
+    submitter = "; the pod that submits the job has 500m CPU and 200Mi" if request.code else ""
+    store = f"{request.storage} at {request.endpoint}" if request.endpoint else request.storage
+    queues = " and queues" if request.queue else ""
     volume = ", the volume of Redis" if spec.gcs_ft else ""
-    listed = _steps(wanted, there)
+    listed = _steps(request, there)
     commands = "\n\n".join(
         f"{place}. {words}:\n\n       {step}" for place, (words, step) in enumerate(listed, 1)
     )
@@ -62,32 +62,32 @@ def readme(wanted: Wanted, paths: Sequence[str]) -> str:
     return text.substitute(
         name=spec.name, version=__version__, versions=versions, head_cpu=HEAD_CPU,
         head_memory=shown("memory", HEAD_MEMORY), submitter=submitter, workers=plural(spec.workers, "worker"),
-        worker=f"{worker}{gpu}", image=wanted.nodes_image, store=store, files=files, commands=commands,
+        worker=f"{worker}{gpu}", image=request.nodes_image, store=store, files=files, commands=commands,
         queues=queues, volume=volume,
     )  # fmt: skip
 
 
-def _receipt(wanted: Wanted) -> str:
+def _receipt(request: ExportRequest) -> str:
     """The command for a receipt; the id of a job is known once KubeRay has submitted it."""
     job = "ID"
-    if wanted.code is not None:
-        known = f"kubectl -n {wanted.space} get rayjob {wanted.code.name} -o jsonpath='{{.status.jobId}}'"
+    if request.code is not None:
+        known = f"kubectl -n {request.space} get rayjob {request.code.name} -o jsonpath='{{.status.jobId}}'"
         job = f'"$({known})"'
-    where = f" --endpoint {wanted.endpoint}" if wanted.endpoint else ""
-    return f"labctl receipt {job} --storage {wanted.storage}{where}"
+    where = f" --endpoint {request.endpoint}" if request.endpoint else ""
+    return f"labctl receipt {job} --storage {request.storage}{where}"
 
 
-def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
+def _steps(request: ExportRequest, there: Container[str]) -> list[tuple[str, str]]:
     """What each command is for, and the command."""
-    spec, space, code = wanted.spec, wanted.space, wanted.code
+    spec, space, code = request.spec, request.space, request.code
     kubectl = f"kubectl -n {space}"
     kind, name = ("rayjob", code.name) if code else ("raycluster", spec.name)
-    outer = "appwrapper" if wanted.app_wrapper else kind
-    image = wanted.nodes_image
+    outer = "appwrapper" if request.app_wrapper else kind
+    image = request.nodes_image
     steps = []
-    if wanted.in_image:
+    if request.in_image:
         steps.append(("Build the image and push it", f"docker build -t {image} image && docker push {image}"))
-    elif not wanted.image:
+    elif not request.image:
         push = f"docker tag {image} REGISTRY/{image} && docker push REGISTRY/{image}"
         reason = "Push the lab's image to where the cluster finds it, and name it there with `--image`"
         steps.append((reason, push))
@@ -96,15 +96,15 @@ def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
             "Whoever runs Kueue: its settings, which replace all that it has; add what else it needs there"
         )
         steps.append((reason, KUEUE_SETTINGS))
-    shared = "namespaces.yaml -f queues.yaml" if wanted.queue else "namespaces.yaml"
-    what = "Namespaces and queues, which others may use too" if wanted.queue else "The namespace"
+    shared = "namespaces.yaml -f queues.yaml" if request.queue else "namespaces.yaml"
+    what = "Namespaces and queues, which others may use too" if request.queue else "The namespace"
     steps += [
         (what, f"kubectl apply --server-side -f {shared}"),
         ("The Secrets", "AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... sh secrets.sh"),
         ("Everything else", "kubectl apply --server-side -k ."),
         ("See it start", f"{kubectl} get {outer} {name} --watch"),
     ]
-    if wanted.queue:
+    if request.queue:
         steps.append(("See why Kueue lets it wait", f"{kubectl} describe workloads.kueue.x-k8s.io"))
     if code:
         steps.append(("Follow the job", f"{kubectl} logs -f -l job-name={code.name}"))
@@ -114,41 +114,41 @@ def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
             (
                 "Take the token",
                 f"export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$({kubectl} get secret "
-                f"{secret_name(wanted, 'token')} -o go-template='{{{{.data.auth_token | base64decode}}}}')",
+                f"{secret_name(request, 'token')} -o go-template='{{{{.data.auth_token | base64decode}}}}')",
             ),
             (
                 "Submit a job",
                 "ray job submit --address http://127.0.0.1:8265 --working-dir . -- python job.py",
             ),
         ]
-    steps.append(("Judge a recovery, also long afterwards", _receipt(wanted)))
+    steps.append(("Judge a recovery, also long afterwards", _receipt(request)))
     if "monitoring" in there:
         reason = "Let the operator of Prometheus scrape it, where there is one"
         steps.append((reason, "kubectl apply --server-side -k monitoring"))
     return steps
 
 
-def secrets_script(wanted: Wanted) -> str:
+def secrets_script(request: ExportRequest) -> str:
     """A shell script that makes the Secrets: keys come from the environment or are new, and touch no file."""
-    new = [f"new {secret_name(wanted, 'token')} auth_token"]
-    if wanted.spec.gcs_ft:
-        new.append(f"new {secret_name(wanted, 'redis')} password")
+    new = [f"new {secret_name(request, 'token')} auth_token"]
+    if request.spec.gcs_ft:
+        new.append(f"new {secret_name(request, 'redis')} password")
     text = (
         (HERE / "secrets.sh")
         .read_text(encoding="utf-8")
         .replace("RANDOM", RANDOM_IN_SHELL)
         .replace("NEW", "\n".join(new))
     )
-    text = text.replace("STORE", secret_name(wanted, "s3"))
-    return text.replace("KUBECTL", f"kubectl -n {wanted.space}")
+    text = text.replace("STORE", secret_name(request, "s3"))
+    return text.replace("KUBECTL", f"kubectl -n {request.space}")
 
 
-def image_files(wanted: Wanted, probe: Mapping[str, bytes]) -> dict[str, bytes]:
+def image_files(request: ExportRequest, probe: Mapping[str, bytes]) -> dict[str, bytes]:
     """A folder to build an image from: the lab's image with recorder, patches and the job's code."""
-    base = f"raylab/ray:{__version__}-{VARIANTS.get(wanted.spec.gpu.vendor, 'cpu')}"
+    base = f"raylab/ray:{__version__}-{VARIANTS.get(request.spec.gpu.vendor, 'cpu')}"
     lines = [f"FROM {base}", f"COPY probe {PROBE_FOLDER}"]
     files = {f"image/probe/{path}": content for path, content in probe.items()}
-    if wanted.code is not None and wanted.code.files:
+    if request.code is not None and request.code.files:
         lines.append(f"COPY job {JOB_FOLDER}")
-        files |= {f"image/job/{path}": content for path, content in wanted.code.files.items()}
+        files |= {f"image/job/{path}": content for path, content in request.code.files.items()}
     return {"image/Dockerfile": ("\n".join(lines) + "\n").encode(), **files}

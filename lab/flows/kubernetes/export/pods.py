@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kueue.quantity import shown
 from lab.cluster import patches, ray_settings
-from lab.flows.kubernetes.clusters import OBJECT_STORE, SHARED_MEMORY
 from lab.flows.kubernetes.export.configmaps import items_of, probe_files
-from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Object, Wanted
+from lab.flows.kubernetes.export.request import JOB_FOLDER, ExportRequest, Object
 from lab.topology import LEDGER_PREFIX, Vendor
 
 PROBE_FOLDER = "/opt/raylab/probe"
@@ -34,51 +33,51 @@ PORTS = {
 }
 
 
-def secret_name(wanted: Wanted, what: str) -> str:
+def secret_name(request: ExportRequest, what: str) -> str:
     """Name of the Secret with this: token, s3 or redis."""
-    return f"{wanted.spec.name}-{what}"
+    return f"{request.spec.name}-{what}"
 
 
-def probe_name(wanted: Wanted) -> str:
+def probe_name(request: ExportRequest) -> str:
     """Name of the ConfigMap with the recorder and the patches."""
-    return f"{wanted.spec.name}-probe"
+    return f"{request.spec.name}-probe"
 
 
-def code_name(wanted: Wanted) -> str:
+def code_name(request: ExportRequest) -> str:
     """Name of the ConfigMap with the job's code."""
-    assert wanted.code is not None
-    return f"{wanted.code.name}-code"
+    assert request.code is not None
+    return f"{request.code.name}-code"
 
 
-def template(wanted: Wanted, *, head: bool) -> Object:
+def template(request: ExportRequest, *, head: bool) -> Object:
     """The pod template of the head or of a worker."""
     spec: Object = {
-        "containers": [_container(wanted, head=head)],
+        "containers": [_container(request, head=head)],
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER,
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "volumes": _volumes(wanted, head=head),
+        "volumes": _volumes(request, head=head),
     }
-    if not head and wanted.gpu:
-        spec["tolerations"] = [{"key": wanted.gpu, "operator": "Exists", "effect": "NoSchedule"}]
-        if wanted.runtime_class:
-            spec["runtimeClassName"] = wanted.runtime_class
-    return {"metadata": {"labels": labels(wanted)}, "spec": spec}
+    if not head and request.gpu:
+        spec["tolerations"] = [{"key": request.gpu, "operator": "Exists", "effect": "NoSchedule"}]
+        if request.runtime_class:
+            spec["runtimeClassName"] = request.runtime_class
+    return {"metadata": {"labels": labels(request)}, "spec": spec}
 
 
-def labels(wanted: Wanted) -> dict[str, str]:
+def labels(request: ExportRequest) -> dict[str, str]:
     """Labels of every object of the lab."""
-    return {"app.kubernetes.io/part-of": "raylab", "raylab.io/lab": wanted.spec.name}
+    return {"app.kubernetes.io/part-of": "raylab", "raylab.io/lab": request.spec.name}
 
 
-def start_params(wanted: Wanted, *, head: bool) -> dict[str, str]:
+def start_params(request: ExportRequest, *, head: bool) -> dict[str, str]:
     """What KubeRay gives to `ray start`; all are texts."""
-    memory = HEAD_MEMORY if head else wanted.worker_memory
+    memory = HEAD_MEMORY if head else request.worker_memory
     own = {"num-cpus": "0", "dashboard-host": "0.0.0.0"} if head else {}
-    return {**own, OBJECT_STORE: str(object_store(memory))}
+    return {**own, "object-store-memory": str(object_store(memory))}
 
 
 def object_store(memory: int) -> int:
@@ -86,66 +85,66 @@ def object_store(memory: int) -> int:
     return memory // 4
 
 
-def _container(wanted: Wanted, *, head: bool) -> Object:
-    cpu = HEAD_CPU if head else wanted.spec.cpus_per_worker
-    memory = HEAD_MEMORY if head else wanted.worker_memory
+def _container(request: ExportRequest, *, head: bool) -> Object:
+    cpu = HEAD_CPU if head else request.spec.cpus_per_worker
+    memory = HEAD_MEMORY if head else request.worker_memory
     amounts = {"cpu": str(cpu), "memory": shown("memory", memory)}
-    if not head and wanted.gpu:
-        amounts[wanted.gpu] = "1"
-    mounts: list[Object] = [{"name": "shared-memory", "mountPath": SHARED_MEMORY}]
-    if not wanted.in_image:
+    if not head and request.gpu:
+        amounts[request.gpu] = "1"
+    mounts: list[Object] = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
+    if not request.in_image:
         mounts.append({"name": "probe", "mountPath": PROBE_FOLDER, "readOnly": True})
-        if wanted.code is not None and wanted.code.files:
+        if request.code is not None and request.code.files:
             mounts.append({"name": "code", "mountPath": JOB_FOLDER, "readOnly": True})
     kind = "head" if head else "worker"
     return {
         "name": f"ray-{kind}",
-        "image": wanted.nodes_image,
+        "image": request.nodes_image,
         "ports": [{"name": name, "containerPort": port} for name, port in PORTS[kind]],
-        "env": environment(wanted),
+        "env": environment(request),
         "resources": {"limits": amounts, "requests": dict(amounts)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": mounts,
     }
 
 
-def environment(wanted: Wanted) -> list[Object]:
+def environment(request: ExportRequest) -> list[Object]:
     """Variables of a node, in Kubernetes' form."""
-    spec = wanted.spec
+    spec = request.spec
     off = patches.switched_off(spec, {})
     knobs = ray_settings.environment(stock=spec.stock_ray)
-    gpu = spec.gpu.vendor if wanted.gpu else Vendor.NONE
+    gpu = spec.gpu.vendor if request.gpu else Vendor.NONE
     plain = {
         "PYTHONPATH": PROBE_FOLDER,
         "RAY_TRAIN_CALLBACKS": patches.callbacks(),
         **({patches.OFF_VARIABLE: off} if off else {}),
-        "RAYLAB_LEDGER": f"{wanted.storage}/{LEDGER_PREFIX}",
+        "RAYLAB_LEDGER": f"{request.storage}/{LEDGER_PREFIX}",
         "RAYLAB_GPU": gpu.value,
-        **({"AWS_ENDPOINT_URL": wanted.endpoint} if wanted.endpoint else {}),
-        "AWS_REGION": wanted.region,
-        "AWS_DEFAULT_REGION": wanted.region,
+        **({"AWS_ENDPOINT_URL": request.endpoint} if request.endpoint else {}),
+        "AWS_REGION": request.region,
+        "AWS_DEFAULT_REGION": request.region,
         "AWS_EC2_METADATA_DISABLED": "true",
         **{name: value for name, value in knobs.items() if name not in STOCK_ON_A_NETWORK},
     }
     own = {"name": "RAYLAB_SERVICE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     keys = [
-        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(wanted, "s3"), "key": name}}}
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(request, "s3"), "key": name}}}
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     ]
     return [own, *({"name": name, "value": value} for name, value in plain.items()), *keys]
 
 
-def _volumes(wanted: Wanted, *, head: bool) -> list[Object]:
-    memory = HEAD_MEMORY if head else wanted.worker_memory
+def _volumes(request: ExportRequest, *, head: bool) -> list[Object]:
+    memory = HEAD_MEMORY if head else request.worker_memory
     volumes: list[Object] = [
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shown("memory", memory // 2)}}
     ]
-    if wanted.in_image:
+    if request.in_image:
         return volumes
-    probe = {"name": probe_name(wanted), "items": items_of(probe_files())}
+    probe = {"name": probe_name(request), "items": items_of(probe_files())}
     volumes.append({"name": "probe", "configMap": probe})
-    if wanted.code is not None and wanted.code.files:
+    if request.code is not None and request.code.files:
         volumes.append(
-            {"name": "code", "configMap": {"name": code_name(wanted), "items": items_of(wanted.code.files)}}
+            {"name": "code", "configMap": {"name": code_name(request), "items": items_of(request.code.files)}}
         )
     return volumes

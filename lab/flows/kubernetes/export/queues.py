@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from kueue.model import (
     ClusterQueue,
@@ -20,9 +19,9 @@ from kueue.reading.nodes import meant
 from kueue.writing import objects
 from lab.errors import UsageError
 from lab.flows.kubernetes.export.ray import workload
-from lab.flows.kubernetes.export.wanted import Object, Wanted
+from lab.flows.kubernetes.export.request import ExportRequest, Object
 from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint.quotas import as_workload, needs
+from lab.flows.kubernetes.lint import quotas
 from lab.flows.kubernetes.manifests import read_manifests
 from lab.flows.queues.files import read_files
 
@@ -31,60 +30,60 @@ CONFIGURATION = "kueue/controller_manager_config.yaml"
 FRAMEWORKS = ("batch/job", "ray.io/rayjob", "ray.io/raycluster", "workload.codeflare.dev/appwrapper")
 
 
-def queues_of(wanted: Wanted, files: tuple[Path, ...]) -> Setup:
+def queues_of(request: ExportRequest) -> Setup:
     """The queues that are written; nothing without --queue. Raises UsageError, NotFoundError."""
-    if files and not wanted.queue:
-        raise UsageError("--queues without --queue", "name the LocalQueue that the lab is submitted to")
-    if not wanted.queue:
+    if not request.queue:
         return Setup()
-    return given_queues(wanted, files) if files else own_queue(wanted)
+    return given_queues(request) if request.queue_files else own_queue(request)
 
 
-def given_queues(wanted: Wanted, files: tuple[Path, ...]) -> Setup:
-    """Queues of these files, among which that of the lab must be."""
-    read = read_files(files, wanted.space)
+def given_queues(request: ExportRequest) -> Setup:
+    """Queues of files, among which that of the lab must be."""
+    read = read_files(request.queue_files, request.space)
     if read.errors:
         more = f" (and {len(read.errors) - 1} more)" if len(read.errors) > 1 else ""
         raise UsageError(f"{read.errors[0]}{more}", read.errors[0].hint or "labctl queue check shows all")
-    names = [name for space, name in read.setup.local_queues if space == wanted.space]
-    if wanted.queue not in names:
+    names = [name for space, name in read.setup.local_queues if space == request.space]
+    if request.queue not in names:
         there = f"there are: {', '.join(names)}" if names else "its files name none there"
         raise UsageError(
-            f"--queue {wanted.queue}: namespace {wanted.space} has no such LocalQueue",
-            meant(wanted.queue, names) or there,
+            f"--queue {request.queue}: namespace {request.space} has no such LocalQueue",
+            meant(request.queue, names) or there,
         )
     classes = [
         priority_class.name for priority_class in read.setup.priority_classes if not priority_class.pods
     ]
-    if wanted.priority and wanted.priority not in classes:
-        hint = meant(wanted.priority, classes) or f"there are: {', '.join(classes) or 'none'}"
-        raise UsageError(f"--priority {wanted.priority}: there is no such WorkloadPriorityClass", hint)
+    if request.priority and request.priority not in classes:
+        hint = meant(request.priority, classes) or f"there are: {', '.join(classes) or 'none'}"
+        raise UsageError(f"--priority {request.priority}: there is no such WorkloadPriorityClass", hint)
     return read.setup
 
 
-def own_queue(wanted: Wanted) -> Setup:
+def own_queue(request: ExportRequest) -> Setup:
     """One ClusterQueue with exactly what head, workers and submitter ask for, and its LocalQueue."""
-    if wanted.priority:
+    if request.priority:
         raise UsageError("--priority: the queue that is made has no classes", "give them with --queues FILE")
-    total = demand(wanted)
-    flavor = f"{wanted.spec.name}-nodes"
-    quotas = {name: Quota(value) for name, value in sorted(total.items())}
-    group = ResourceGroup(tuple(quotas), (FlavorQuotas(flavor, quotas),))
-    queue = ClusterQueue(wanted.queue, (group,))
+    total = demand(request)
+    flavor = f"{request.spec.name}-nodes"
+    amounts = {name: Quota(value) for name, value in sorted(total.items())}
+    group = ResourceGroup(tuple(amounts), (FlavorQuotas(flavor, amounts),))
+    queue = ClusterQueue(request.queue, (group,))
     return Setup(
-        cluster_queues={wanted.queue: queue},
-        local_queues={(wanted.space, wanted.queue): LocalQueue(wanted.space, wanted.queue, wanted.queue)},
+        cluster_queues={request.queue: queue},
+        local_queues={
+            (request.space, request.queue): LocalQueue(request.space, request.queue, request.queue)
+        },
         flavors={flavor: ResourceFlavor(flavor)},
     )
 
 
-def demand(wanted: Wanted) -> Mapping[str, int]:
+def demand(request: ExportRequest) -> Mapping[str, int]:
     """Resource -> what all pods of the lab ask for together; of cpu, thousandths."""
-    manifests, _ = read_manifests([("", as_yaml([workload(wanted)]))], wanted.space)
-    asked = as_workload(manifests[0], needs(manifests[0], manifests))
-    assert asked is not None
+    manifests, _ = read_manifests([("", as_yaml([workload(request)]))], request.space)
+    counted = quotas.workload(manifests[0], quotas.needs(manifests[0], manifests))
+    assert counted is not None
     total: dict[str, int] = {}
-    for pod_set in asked.pod_sets:
+    for pod_set in counted.pod_sets:
         for name, value in pod_set.requests.items():
             total[name] = total.get(name, 0) + value * pod_set.count
     return total

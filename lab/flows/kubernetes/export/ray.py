@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.flows.kubernetes.clusters import RAY_VERSION
 from lab.flows.kubernetes.export.pods import PROBE_FOLDER, labels, secret_name, start_params, template
-from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Code, Object, Wanted, entrypoint
+from lab.flows.kubernetes.export.request import JOB_FOLDER, Code, ExportRequest, Object, entrypoint
 from lab.flows.kubernetes.export.yaml_text import as_yaml
 from lab.flows.kubernetes.manifests import PRIORITY_CLASS, QUEUE_NAME
 
@@ -14,14 +14,14 @@ TTL_SECONDS = 600
 REDIS_PORT = 6379
 
 
-def workload(wanted: Wanted) -> Object:
+def workload(request: ExportRequest) -> Object:
     """The one object that is admitted: RayCluster or RayJob, or the AppWrapper around it."""
-    inner = ray_job(wanted, wanted.code) if wanted.code is not None else ray_cluster(wanted)
-    if not wanted.app_wrapper:
-        inner["metadata"]["labels"].update(queue_labels(wanted))
+    inner = ray_job(request, request.code) if request.code is not None else ray_cluster(request)
+    if not request.app_wrapper:
+        inner["metadata"]["labels"].update(queue_labels(request))
         return inner
     metadata = inner["metadata"]
-    outer = {**metadata, "labels": {**metadata["labels"], **queue_labels(wanted)}}
+    outer = {**metadata, "labels": {**metadata["labels"], **queue_labels(request)}}
     return {
         "apiVersion": "workload.codeflare.dev/v1beta2",
         "kind": "AppWrapper",
@@ -30,31 +30,31 @@ def workload(wanted: Wanted) -> Object:
     }
 
 
-def queue_labels(wanted: Wanted) -> dict[str, str]:
+def queue_labels(request: ExportRequest) -> dict[str, str]:
     """Labels by which Kueue knows queue and priority."""
-    queue = {QUEUE_NAME: wanted.queue} if wanted.queue else {}
-    return queue | ({PRIORITY_CLASS: wanted.priority} if wanted.priority else {})
+    queue = {QUEUE_NAME: request.queue} if request.queue else {}
+    return queue | ({PRIORITY_CLASS: request.priority} if request.priority else {})
 
 
-def ray_cluster(wanted: Wanted) -> Object:
+def ray_cluster(request: ExportRequest) -> Object:
     """The cluster alone: jobs are submitted to it."""
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayCluster",
-        "metadata": {"name": wanted.spec.name, "namespace": wanted.space, "labels": labels(wanted)},
-        "spec": cluster_spec(wanted),
+        "metadata": {"name": request.spec.name, "namespace": request.space, "labels": labels(request)},
+        "spec": cluster_spec(request),
     }
 
 
-def cluster_spec(wanted: Wanted) -> Object:
+def cluster_spec(request: ExportRequest) -> Object:
     """Head, workers, token, and Redis where the lab has it."""
-    workers = wanted.spec.workers
+    workers = request.spec.workers
     spec: Object = {
         "rayVersion": RAY_VERSION,
-        "authOptions": {"mode": "token", "secretName": secret_name(wanted, "token")},
+        "authOptions": {"mode": "token", "secretName": secret_name(request, "token")},
         "headGroupSpec": {
-            "rayStartParams": start_params(wanted, head=True),
-            "template": template(wanted, head=True),
+            "rayStartParams": start_params(request, head=True),
+            "template": template(request, head=True),
         },
         "workerGroupSpecs": [
             {
@@ -62,21 +62,21 @@ def cluster_spec(wanted: Wanted) -> Object:
                 "replicas": workers,
                 "minReplicas": workers,
                 "maxReplicas": workers,
-                "rayStartParams": start_params(wanted, head=False),
-                "template": template(wanted, head=False),
+                "rayStartParams": start_params(request, head=False),
+                "template": template(request, head=False),
             }
         ],
     }
-    if wanted.spec.gcs_ft:
-        secret = {"name": secret_name(wanted, "redis"), "key": "password"}
+    if request.spec.gcs_ft:
+        secret = {"name": secret_name(request, "redis"), "key": "password"}
         spec["gcsFaultToleranceOptions"] = {
-            "redisAddress": f"{wanted.spec.name}-redis:{REDIS_PORT}",
+            "redisAddress": f"{request.spec.name}-redis:{REDIS_PORT}",
             "redisPassword": {"valueFrom": {"secretKeyRef": secret}},
         }
     return spec
 
 
-def ray_job(wanted: Wanted, code: Code) -> Object:
+def ray_job(request: ExportRequest, code: Code) -> Object:
     """A job with a cluster of its own, which ends with it.
 
     Kueue frees its quota as soon as it is complete (pkg/controller/jobs/rayjob/rayjob_controller.go:
@@ -88,14 +88,14 @@ def ray_job(wanted: Wanted, code: Code) -> Object:
         "metadata": {"job_name": code.name, **code.metadata},
         "submissionMode": "K8sJobMode",
         "shutdownAfterJobFinishes": True,
-        "ttlSecondsAfterFinished": 0 if wanted.queue else TTL_SECONDS,
+        "ttlSecondsAfterFinished": 0 if request.queue else TTL_SECONDS,
         "backoffLimit": 0,
-        "rayClusterSpec": cluster_spec(wanted),
+        "rayClusterSpec": cluster_spec(request),
     }
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",
-        "metadata": {"name": code.name, "namespace": wanted.space, "labels": labels(wanted)},
+        "metadata": {"name": code.name, "namespace": request.space, "labels": labels(request)},
         "spec": spec,
     }
 

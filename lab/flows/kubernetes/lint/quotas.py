@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from kueue.item import PENDING
-from kueue.model import Setup, Workload
+from kueue.model import ResourceFlavor, Setup, Workload
 from kueue.plainly import UNCOVERED
 from kueue.reading import DEFAULT_NAMESPACE, Read, read_objects
 from kueue.reading.nodes import Problems, documents, meant
 from kueue.simulate import simulate
 from kueue.writing import VERSION
-from lab.flows.kubernetes.clusters import RayCluster, clusters, whole
+from lab.flows.kubernetes.clusters import JOB_AT, RayCluster, clusters, inside, whole
 from lab.flows.kubernetes.manifests import (
     APP_WRAPPER,
     ERROR,
@@ -31,6 +30,11 @@ from lab.flows.kubernetes.manifests import (
 SUBMITTER = "submitter"
 SUBMITTER_REQUESTS = {"cpu": "500m", "memory": "200Mi"}
 """What KubeRay's own submitter asks for, beside head and workers."""
+SUBMITTER_CONTAINER = {"name": SUBMITTER, "resources": {"requests": SUBMITTER_REQUESTS}}
+AUTOSCALER_RESOURCES = {"requests": {"cpu": "500m", "memory": "512Mi"}}
+"""Those of the autoscaler that KubeRay puts beside the head, unless it is given others."""
+LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
+QUEUED_CLUSTERS = ("RayCluster", "RayJob", "RayService")
 QUEUE_GROUPS = ("kueue.x-k8s.io", "config.kueue.x-k8s.io")
 QUEUE_KINDS = ("PriorityClass", "Namespace")
 """Kinds of other groups that Kueue decides by."""
@@ -43,6 +47,8 @@ class Need:
     name: str
     count: int
     template: Mapping[str, object]
+    least: int | None = None
+    """The number that it begins with where there is no room for all; None: all."""
 
 
 def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESPACE) -> Read:
@@ -55,7 +61,7 @@ def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESP
     return read_objects(chosen, namespace)
 
 
-def found_in(read: Read) -> Iterator[Finding]:
+def problems(read: Read) -> Iterator[Finding]:
     """Everything wrong with objects of Kueue themselves."""
     for error in read.errors:
         level = NOTE if error.left_out else ERROR
@@ -68,88 +74,108 @@ def found_in(read: Read) -> Iterator[Finding]:
 
 
 def needs(manifest: Manifest, manifests: Sequence[Manifest] = ()) -> tuple[Need, ...]:
-    """Pods of a RayCluster, RayJob, RayService, Job or AppWrapper. `manifests` hold what is inside of it."""
+    """Pods as Kueue counts those of this object; none for a kind that is not counted.
+
+    `manifests` hold what is inside of an AppWrapper.
+    """
     if manifest.kind == APP_WRAPPER:
-        inner = [
-            candidate
-            for candidate in manifests
-            if candidate.inside
-            and candidate.root.node is manifest.root.node
-            and candidate.path[: len(manifest.path)] == manifest.path
-        ]
         return tuple(
             Need(f"c{place}-{need.name}", need.count, need.template)
-            for place, candidate in enumerate(inner)
-            for need in needs(candidate)
+            for place, part in enumerate(parts(manifest, manifests))
+            for need in needs(part)
         )
-    for cluster in clusters(manifest):
-        return _cluster_needs(cluster)
     if manifest.kind == "Job" and manifest.group == "batch":
-        count = whole(manifest.spec.get("parallelism"), 1)
-        return (Need("main", count, mapping(manifest.spec.get("template"))),)
+        return (_job_need(manifest),)
+    if manifest.kind in QUEUED_CLUSTERS:
+        return tuple(need for cluster in clusters(manifest) for need in _cluster_needs(cluster))
     return ()
 
 
-def _cluster_needs(cluster: RayCluster) -> tuple[Need, ...]:
-    required = [
-        Need(group.name.lower() or "workers", group.pods, mapping(group.value.get("template")))
-        for group in cluster.groups
+def parts(wrapper: Manifest, manifests: Sequence[Manifest]) -> list[Manifest]:
+    """What is inside of an AppWrapper."""
+    return [
+        manifest
+        for manifest in manifests
+        if manifest.inside
+        and manifest.root.node is wrapper.root.node
+        and manifest.path[: len(wrapper.path)] == wrapper.path
     ]
-    job = cluster.job
-    if job is None:
-        return tuple(required)
-    mode = text(job.get("submissionMode")) or "K8sJobMode"
+
+
+def _job_need(manifest: Manifest) -> Need:
+    parallelism = whole(manifest.spec.get("parallelism"), 1)
+    count = min(parallelism, whole(manifest.spec.get("completions"), parallelism))
+    least = text(mapping(manifest.metadata.get("annotations")).get(LEAST_PODS))
+    template = mapping(manifest.spec.get("template"))
+    return Need("main", count, template, int(least) if least.isdecimal() else None)
+
+
+def _cluster_needs(cluster: RayCluster) -> list[Need]:
+    at = JOB_AT.get(cluster.manifest.kind)
+    job = {} if at is None else inside(cluster.manifest.value, at)
+    if job.get("clusterSelector"):
+        return []  # Kueue leaves a job alone that has no cluster of its own
+    mode = "" if at is None else text(job.get("submissionMode")) or "K8sJobMode"
+    beside = []
+    if cluster.autoscaled:
+        resources = mapping(cluster.autoscaler_options.get("resources")) or AUTOSCALER_RESOURCES
+        beside.append({"name": "autoscaler", "resources": resources})
     if mode == "SidecarMode":
-        head = required[0].template
-        spec = mapping(head.get("spec"))
-        sidecar = {"name": SUBMITTER, "resources": {"requests": SUBMITTER_REQUESTS}}
-        inner = {**spec, "containers": [*items(spec.get("containers")), sidecar]}
-        required[0] = Need(required[0].name, 1, {**head, "spec": inner})
-    elif mode == "K8sJobMode":
-        required.append(Need(SUBMITTER, 1, submitter(job)))
-    return tuple(required)
+        beside.append(SUBMITTER_CONTAINER)
+    head, *workers = cluster.groups
+    pod = mapping(head.template.get("spec"))
+    pod = {**pod, "containers": [*items(pod.get("containers")), *beside]}
+    pods = [Need(head.name, 1, {"spec": pod})]
+    pods += [Need(group.name.lower() or "workers", group.pods, group.template) for group in workers]
+    if mode == "K8sJobMode":
+        own = mapping(job.get("submitterPodTemplate"))
+        pods.append(Need(SUBMITTER, 1, own or {"spec": {"containers": [SUBMITTER_CONTAINER]}}))
+    return pods
 
 
-def submitter(job: Mapping[str, object]) -> Mapping[str, object]:
-    """The template of the pod that submits a job: its own, else KubeRay's."""
-    given = mapping(job.get("submitterPodTemplate"))
-    if given:
-        return given
-    return {"spec": {"containers": [{"name": SUBMITTER, "resources": {"requests": SUBMITTER_REQUESTS}}]}}
-
-
-def workload(manifest: Manifest, wanted: Sequence[Need]) -> dict[str, Any]:
-    """A Workload of Kueue that asks for these pods, as YAML's types."""
-    labels = manifest.labels
-    spec: dict[str, object] = {
-        "queueName": text(labels.get(QUEUE_NAME)),
-        "podSets": [
-            {
-                "name": need.name,
-                "count": need.count,
-                "template": {"spec": dict(mapping(need.template.get("spec")))},
-            }
-            for need in wanted
-        ],
-    }
-    if priority := text(labels.get(PRIORITY_CLASS)):
-        spec["priorityClassRef"] = {
-            "group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": priority,
-        }  # fmt: skip
-    metadata = {"name": manifest.name, "namespace": manifest.namespace}
-    return {"apiVersion": VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
-
-
-def as_workload(manifest: Manifest, wanted: Sequence[Need]) -> Workload | None:
-    """The same as the queues take it; None where its pods cannot be understood."""
+def workload(manifest: Manifest, pods: Sequence[Need]) -> Workload | None:
+    """These pods as one workload of the queues; None where there are none, or not all is understood."""
     import yaml
 
-    given = workload(manifest, wanted)
-    given["spec"].pop("priorityClassRef", None)
-    given["metadata"]["name"] = "asked"
-    file = yaml.safe_dump(given, sort_keys=False)
-    read = read_objects(documents(file, "", Problems()), manifest.namespace)
-    return read.workloads[0] if read.workloads else None
+    pod_sets: list[dict[str, object]] = [
+        {
+            "name": need.name,
+            "count": need.count,
+            **({} if need.least is None else {"minCount": need.least}),
+            "template": {"spec": dict(mapping(need.template.get("spec")))},
+        }
+        for need in pods
+    ]
+    document = {
+        "apiVersion": VERSION,
+        "kind": "Workload",
+        "metadata": {"name": "checked", "namespace": manifest.namespace},
+        "spec": {"queueName": text(manifest.labels.get(QUEUE_NAME)), "podSets": pod_sets},
+    }
+    read = read_objects(documents(yaml.safe_dump(document), "", Problems()), manifest.namespace)
+    return read.workloads[0] if pods and read.workloads and not read.errors else None
+
+
+def not_counted(manifests: Sequence[Manifest]) -> tuple[str, ...]:
+    """Kinds of queued objects, or of their parts, whose pods are not held against a quota."""
+    kinds: list[str] = []
+    for manifest in manifests:
+        if manifest.inside or not _has(manifest.value, QUEUE_NAME):
+            continue
+        queued = [manifest]
+        if manifest.kind == APP_WRAPPER:
+            queued = [part for part in parts(manifest, manifests) if _has(part.value, "containers")]
+        for part in queued:
+            if QUEUE_NAME not in manifest.labels or workload(part, needs(part)) is None:
+                kinds.append(part.kind)
+    return tuple(dict.fromkeys(kinds))
+
+
+def _has(value: object, key: str) -> bool:
+    """True when a mapping with this key is somewhere in it."""
+    if isinstance(value, dict):
+        return key in value or any(_has(inner, key) for inner in value.values())
+    return isinstance(value, list) and any(_has(item, key) for item in value)
 
 
 def check(manifests: Sequence[Manifest], read: Read) -> Iterator[Finding]:
@@ -157,22 +183,28 @@ def check(manifests: Sequence[Manifest], read: Read) -> Iterator[Finding]:
     for manifest in manifests:
         if manifest.inside or not (queue := text(manifest.labels.get(QUEUE_NAME))):
             continue
-        if wanted := needs(manifest, manifests):
-            yield from _one(manifest, queue, wanted, read.setup)
+        if pods := needs(manifest, manifests):
+            yield from _one(manifest, queue, pods, _without_unknowns(read.setup, manifest.namespace))
 
 
-def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -> Iterator[Finding]:
+def _without_unknowns(setup: Setup, namespace: str) -> Setup:
+    """The same, in which a flavor or a namespace that is not among the files is no hindrance."""
+    queues = setup.cluster_queues
+    names = {flavor.name for queue in queues.values() for group in queue.groups for flavor in group.flavors}
+    if namespace not in setup.namespaces:
+        queues = {name: replace(queue, selector=queue.selector and ()) for name, queue in queues.items()}
+    flavors = {name: ResourceFlavor(name) for name in names} | dict(setup.flavors)
+    return replace(setup, cluster_queues=queues, flavors=flavors)
+
+
+def _one(manifest: Manifest, queue: str, pods: Sequence[Need], setup: Setup) -> Iterator[Finding]:
     at = ("metadata", "labels", QUEUE_NAME)
     space = manifest.namespace
     local_queue = setup.local_queues.get((space, queue))
     if local_queue is None:
-        names = [name for where, name in setup.local_queues if where == space]
-        if names:
-            message = f"namespace {space} has no LocalQueue {queue}: it waits for ever"
-            yield manifest.finding("quota", ERROR, at, message, meant(queue, names))
-        else:
-            message = f"LocalQueue {space}/{queue} is not among these files: its quota was not checked"
-            yield manifest.finding("quota", NOTE, at, message)
+        hint = meant(queue, [name for where, name in setup.local_queues if where == space])
+        message = f"LocalQueue {space}/{queue} is not among these files: its quota was not checked"
+        yield manifest.finding("quota", WARNING if hint else NOTE, at, message, hint)
         return
     if local_queue.cluster_queue not in setup.cluster_queues:
         message = f"ClusterQueue {local_queue.cluster_queue} of LocalQueue {queue} is not among these files"
@@ -181,14 +213,14 @@ def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -
     priority = text(manifest.labels.get(PRIORITY_CLASS))
     classes = [priority_class.name for priority_class in setup.priority_classes if not priority_class.pods]
     if priority and priority not in classes:
-        message = f"there is no WorkloadPriorityClass {priority} among these files"
+        hint = meant(priority, classes)
+        message = f"WorkloadPriorityClass {priority} is not among these files"
         path = ("metadata", "labels", PRIORITY_CLASS)
-        yield manifest.finding(
-            "priority", ERROR if classes else NOTE, path, message, meant(priority, classes)
-        )
-    if why := refusal(manifest, wanted, setup):
-        less = [need for need in wanted if need.name.rpartition("-")[2] != SUBMITTER]
-        alone = len(less) < len(wanted) and not refusal(manifest, less, setup)
+        yield manifest.finding("priority", WARNING if hint else NOTE, path, message, hint)
+    if why := refusal(manifest, pods, setup):
+        less = [need for need in pods if need.name.rpartition("-")[2] != SUBMITTER]
+        alone = len(less) < len(pods) and not refusal(manifest, less, setup)
+        rule = "submitter-quota" if alone else "quota"
         message = f"waits for ever in ClusterQueue {local_queue.cluster_queue}: {why}"
         hint = "raise the quota, or ask for less"
         if alone:
@@ -197,12 +229,12 @@ def _one(manifest: Manifest, queue: str, wanted: Sequence[Need], setup: Setup) -
             hint += amounts
         elif uncovered := UNCOVERED.search(why):
             hint = f"give ClusterQueue {local_queue.cluster_queue} a quota of {uncovered[1]}: it has none"
-        yield manifest.finding("submitter-quota" if alone else "quota", ERROR, at, message, hint)
+        yield manifest.finding(rule, ERROR, at, message, hint)
 
 
-def refusal(manifest: Manifest, wanted: Sequence[Need], setup: Setup) -> str:
+def refusal(manifest: Manifest, pods: Sequence[Need], setup: Setup) -> str:
     """The reason that keeps these pods waiting while nothing else is admitted; empty when they are let in."""
-    asked = as_workload(manifest, wanted)
+    asked = workload(manifest, pods)
     if asked is None:
         return ""
     result = simulate(setup, [asked], cycles=1)

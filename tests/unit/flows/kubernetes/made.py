@@ -8,10 +8,7 @@ from typing import Any
 
 import yaml
 
-from lab.flows.kubernetes.lint import Authorities, LintReport, lint
-
-NOBODY = Authorities(None, None)
-"""Neither Kubernetes' schemas nor Ray are asked."""
+from lab.flows.kubernetes.lint import LintReport, Validate, lint
 
 Object = dict[str, Any]
 
@@ -106,9 +103,19 @@ def changed(given: Object, change: Callable[[Object], Any]) -> Object:
     return manifest
 
 
-def checked(objects: Sequence[Object], asked: Authorities = NOBODY) -> LintReport:
+def batch_job(queue: str = "", **spec: Any) -> Object:
+    """A Job of Kubernetes whose pods ask for 4 CPUs each."""
+    metadata: Object = {"name": "b", "namespace": "team"}
+    if queue:
+        metadata["labels"] = {"kueue.x-k8s.io/queue-name": queue}
+    template = changed(pod(cpu="4"), lambda m: m["spec"].update(restartPolicy="Never"))
+    spec = {**spec, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def checked(objects: Sequence[Object], validate: Validate | None = None) -> LintReport:
     """What the checks say of these objects, in one file."""
-    return lint([("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))], asked)
+    return lint([("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))], validate)
 
 
 def rules(report: LintReport, *levels: str) -> set[str]:

@@ -11,26 +11,26 @@ import pytest
 import yaml
 
 from lab.errors import LabError, ManifestError, NotFoundError, UsageError
-from lab.flows.kubernetes.clusters import RAY_VERSION, clusters
-from lab.flows.kubernetes.export import Export, Wanted, export
+from lab.flows.kubernetes.clusters import RAY_VERSION
+from lab.flows.kubernetes.export import NO_DASHBOARDS, Export, ExportRequest, export
+from lab.flows.kubernetes.export.around import ray_dashboards
 from lab.flows.kubernetes.export.configmaps import config_map, key_of, probe_files
 from lab.flows.kubernetes.export.pods import STOCK_ON_A_NETWORK
 from lab.flows.kubernetes.export.queues import CONFIGURATION
-from lab.flows.kubernetes.export.wanted import (
+from lab.flows.kubernetes.export.request import (
     Code,
     placed,
     portable,
     recipe_code,
     script_code,
 )
-from lab.flows.kubernetes.lint import authorities_here
 from lab.flows.kubernetes.lint.quotas import queue_objects
-from lab.flows.kubernetes.lint.ray import node_types
+from lab.flows.kubernetes.lint.schemas import validator
 from lab.flows.kubernetes.manifests import read_manifests
 from lab.host import environment
 from lab.host.environment.progress import pinned
 from lab.topology import GpuPlan, LabSpec, Vendor
-from tests.unit.flows.kubernetes.made import NOBODY, Object
+from tests.unit.flows.kubernetes.made import Object
 
 CODE = Code("raylab-train", ("python", "/opt/raylab/job/train.py"), {"train.py": b"print()\n"})
 GPUS = (Vendor.NVIDIA, Vendor.AMD, Vendor.NONE)
@@ -75,8 +75,8 @@ def lab(vendor: Vendor = Vendor.NONE, **settings: Any) -> LabSpec:
     return portable(LabSpec(gpu=GpuPlan(vendor), **settings))
 
 
-def made(wanted: Wanted, queues: Sequence[Path] = ()) -> Export:
-    return export(wanted, tuple(queues), NOBODY)
+def made(request: ExportRequest, queues: Sequence[Path] = ()) -> Export:
+    return export(replace(request, queue_files=tuple(queues)), None, {})
 
 
 def objects(exported: Export, *kinds: str) -> list[Object]:
@@ -97,55 +97,68 @@ def test_every_size_passes_the_checks_with_the_resources_of_the_lab(
     vendor: Vendor, workers: int, queue: str
 ) -> None:
     code = CODE if workers % 2 else None
-    exported = made(Wanted(lab(vendor, workers=workers, gcs_ft=workers > 8), queue=queue, code=code))
+    exported = made(ExportRequest(lab(vendor, workers=workers, gcs_ft=workers > 8), queue=queue, code=code))
     assert not exported.report.errors
-    (manifest,) = (
-        m for m in read_manifests([("f", exported.stream())])[0] if m.kind in ("RayCluster", "RayJob")
-    )
-    (cluster,) = clusters(manifest)
-    head, group = cluster.groups
-    assert (head.pods, group.pods) == (1, workers)
-    assert head.params["num-cpus"] == "0"
-    assert group.amount("cpu") == 8
-    keys = {name for name in group.resources("limits") if name.endswith("gpu")}
+    (manifest,) = objects(exported, "RayCluster", "RayJob")
+    spec = manifest["spec"].get("rayClusterSpec", manifest["spec"])
+    head, (group,) = spec["headGroupSpec"], spec["workerGroupSpecs"]
+    assert group["replicas"] == workers
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    of_head, of_group = (part["template"]["spec"]["containers"][0]["resources"] for part in (head, group))
+    assert of_group["limits"]["cpu"] == "8"
+    keys = {name for name in of_group["limits"] if name.endswith("gpu")}
     assert keys == {Vendor.NVIDIA: {"nvidia.com/gpu"}, Vendor.AMD: {"amd.com/gpu"}}.get(vendor, set())
-    assert group.resources("limits") == group.resources("requests")
-    assert not any(name.endswith("gpu") for name in head.resources("limits"))
+    assert of_group["limits"] == of_group["requests"]
+    assert not any(name.endswith("gpu") for name in of_head["limits"])
 
 
 @pytest.mark.parametrize("vendor", GPUS)
 @pytest.mark.parametrize("code", [None, CODE])
-def test_kubernetes_and_ray_take_what_is_written(vendor: Vendor, code: Code | None) -> None:
+def test_the_schemas_take_what_is_written(vendor: Vendor, code: Code | None) -> None:
     pytest.importorskip("kubernetes_validate", reason="the group kubernetes is not installed")
-    pytest.importorskip("ray", reason="the group local is not installed")
-    asked = authorities_here()
-    wanted = Wanted(lab(vendor, workers=3, gcs_ft=True), queue="team", code=code, runtime_class="nvidia")
-    exported = export(wanted, (), asked)
-    assert exported.report.not_asked == ()
+    request = ExportRequest(
+        lab(vendor, workers=3, gcs_ft=True), queue="team", code=code, runtime_class="nvidia"
+    )
+    exported = export(request, validator(), {"cluster": "{}"})
+    assert exported.report.not_asked == exported.report.not_counted == ()
     assert not [finding for finding in exported.report.findings if finding.level != "note"]
-    manifests, _ = read_manifests([("f", exported.stream())])
-    (cluster,) = (cluster for m in manifests for cluster in clusters(m))
-    assert asked.ray is not None
-    types = node_types(cluster, asked.ray)
+    assert exported.notes == ()
+
+
+@pytest.mark.parametrize("vendor", GPUS)
+def test_rays_own_autoscaler_reads_the_cluster_that_is_written(vendor: Vendor) -> None:
+    pytest.importorskip("ray", reason="the group local is not installed")
+    from ray.autoscaler._private.kuberay import autoscaling_config
+
+    (cluster,) = objects(made(ExportRequest(lab(vendor, workers=3))), "RayCluster")
+    types = autoscaling_config._derive_autoscaling_config_from_ray_cr(cluster)["available_node_types"]
     assert types["headgroup"]["resources"]["CPU"] == 0
     assert types["workers"]["resources"]["CPU"] == 8
     assert types["workers"]["resources"].get("GPU", 0) == (vendor is not Vendor.NONE)
     assert (types["workers"]["min_workers"], types["workers"]["max_workers"]) == (3, 3)
-    assert "monitoring/dashboards.yaml" in exported.files
+
+
+def test_rays_own_dashboards_go_along_where_ray_is_installed() -> None:
+    pytest.importorskip("ray", reason="the group local is not installed")
+    exported = export(ExportRequest(lab()), None, ray_dashboards())
+    files = exported.files["monitoring/dashboards.yaml"].decode()
+    names = [name for document in yaml.safe_load_all(files) for name in document["data"]]
+    assert names == ["ray-cluster.json", "ray-train.json"]
+    assert made(ExportRequest(lab())).notes == (NO_DASHBOARDS,)
 
 
 def test_a_lab_with_redis_brings_it_and_gives_its_address() -> None:
-    exported = made(Wanted(lab(gcs_ft=True)))
+    exported = made(ExportRequest(lab(gcs_ft=True)))
     (cluster,) = objects(exported, "RayCluster")
     options = cluster["spec"]["gcsFaultToleranceOptions"]
     (service,) = objects(exported, "Service")
     assert options["redisAddress"] == f"{service['metadata']['name']}:6379"
-    assert "redis.yaml" not in made(Wanted(lab())).files
+    assert "redis.yaml" not in made(ExportRequest(lab())).files
 
 
 def test_nodes_are_given_what_the_labs_nodes_have_but_what_suits_one_machine_only() -> None:
     (cluster,) = objects(
-        made(Wanted(lab(), storage="s3://box/f", endpoint="http://store:9000")), "RayCluster"
+        made(ExportRequest(lab(), storage="s3://box/f", endpoint="http://store:9000")), "RayCluster"
     )
     env = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
     given = {variable["name"]: variable.get("value") for variable in env}
@@ -158,7 +171,7 @@ def test_nodes_are_given_what_the_labs_nodes_have_but_what_suits_one_machine_onl
 
 
 def test_stock_ray_stays_stock() -> None:
-    (cluster,) = objects(made(Wanted(lab(stock_ray=True))), "RayCluster")
+    (cluster,) = objects(made(ExportRequest(lab(stock_ray=True))), "RayCluster")
     env = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
     given = {variable["name"]: variable.get("value") for variable in env}
     assert "checkpoint_guard" in str(given["RAYLAB_PATCHES_OFF"])
@@ -166,23 +179,23 @@ def test_stock_ray_stays_stock() -> None:
 
 
 def test_no_secret_is_written() -> None:
-    exported = made(Wanted(lab(gcs_ft=True), code=CODE))
+    exported = made(ExportRequest(lab(gcs_ft=True), code=CODE))
     assert objects(exported, "Secret") == []
     script = exported.files["secrets.sh"].decode()
     for name in ("raylab-token", "raylab-redis", "raylab-s3"):
         assert name in script
-    assert "redis" not in made(Wanted(lab())).files["secrets.sh"].decode()
+    assert "redis" not in made(ExportRequest(lab())).files["secrets.sh"].decode()
 
 
 def test_the_recorder_goes_along_with_every_file() -> None:
-    (probe,) = objects(made(Wanted(lab())), "ConfigMap")
+    (probe,) = objects(made(ExportRequest(lab())), "ConfigMap")
     assert {key_of(path): content.decode() for path, content in probe_files().items()} == probe["data"]
     assert "sitecustomize.py" in probe["data"]
     assert "raylab_ledger.train.py" in probe["data"]
 
 
 def test_code_in_an_image_is_a_folder_to_build_and_no_config_map() -> None:
-    exported = made(Wanted(lab(), image="team/train:1", code=CODE, in_image=True))
+    exported = made(ExportRequest(lab(), image="team/train:1", code=CODE, code_source="image"))
     assert objects(exported, "ConfigMap") == []
     assert exported.files["image/job/train.py"] == b"print()\n"
     assert "image/probe/raylab_ledger/train.py" in exported.files
@@ -191,7 +204,7 @@ def test_code_in_an_image_is_a_folder_to_build_and_no_config_map() -> None:
 
 def test_a_job_is_a_ray_job_that_finds_its_code() -> None:
     exported = made(
-        Wanted(lab(), code=replace(CODE, runtime_env={"env_vars": {"A": "1", "PYTHONPATH": "x"}}))
+        ExportRequest(lab(), code=replace(CODE, runtime_env={"env_vars": {"A": "1", "PYTHONPATH": "x"}}))
     )
     (job,) = objects(exported, "RayJob")
     assert job["spec"]["entrypoint"] == "python /opt/raylab/job/train.py"
@@ -207,7 +220,7 @@ def test_a_job_is_a_ray_job_that_finds_its_code() -> None:
 def test_a_queued_job_keeps_no_pods_that_its_quota_does_not_count(
     queue: str, seconds: int, app_wrapper: bool
 ) -> None:
-    exported = made(Wanted(lab(), queue=queue, code=CODE, app_wrapper=app_wrapper))
+    exported = made(ExportRequest(lab(), queue=queue, code=CODE, app_wrapper=app_wrapper))
     (manifest,) = (m for m in read_manifests([("f", exported.stream())])[0] if m.kind == "RayJob")
     assert manifest.spec["ttlSecondsAfterFinished"] == seconds
     assert not [finding for finding in exported.report.findings if finding.level == "warning"]
@@ -216,7 +229,7 @@ def test_a_queued_job_keeps_no_pods_that_its_quota_does_not_count(
 @pytest.mark.parametrize("queue", ["", "main"])
 def test_deleting_the_lab_deletes_nothing_that_others_use(tmp_path: Path, queue: str) -> None:
     queues = [queue_file(tmp_path)] if queue else []
-    exported = made(Wanted(lab(gcs_ft=True), queue=queue, code=CODE), queues)
+    exported = made(ExportRequest(lab(gcs_ft=True), queue=queue, code=CODE), queues)
     (listed,) = yaml.safe_load_all(exported.files["kustomization.yaml"])
     kinds = {
         manifest["kind"]: manifest["metadata"].get("namespace")
@@ -233,7 +246,7 @@ def test_deleting_the_lab_deletes_nothing_that_others_use(tmp_path: Path, queue:
 
 
 def test_in_an_app_wrapper_only_the_wrapper_is_queued() -> None:
-    (outer,) = objects(made(Wanted(lab(), queue="team", code=CODE, app_wrapper=True)), "AppWrapper")
+    (outer,) = objects(made(ExportRequest(lab(), queue="team", code=CODE, app_wrapper=True)), "AppWrapper")
     inner = outer["spec"]["components"][0]["template"]
     assert outer["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     assert "kueue.x-k8s.io/queue-name" not in inner["metadata"]["labels"]
@@ -243,7 +256,7 @@ def test_in_an_app_wrapper_only_the_wrapper_is_queued() -> None:
 
 
 def test_the_queue_that_is_made_holds_exactly_the_lab_and_its_submitter() -> None:
-    exported = made(Wanted(lab(Vendor.NVIDIA, workers=3), queue="team", code=CODE))
+    exported = made(ExportRequest(lab(Vendor.NVIDIA, workers=3), queue="team", code=CODE))
     (queue,) = objects(exported, "ClusterQueue")
     (flavor,) = queue["spec"]["resourceGroups"][0]["flavors"]
     assert {resource["name"]: resource["nominalQuota"] for resource in flavor["resources"]} == {
@@ -261,7 +274,7 @@ def test_settings_of_kueue_go_along_as_a_file_that_is_not_applied_with_the_rest(
         document for document in path.read_text().split("---\n") if "kind: Configuration" not in document
     ]
     path.write_text("---\n".join((settings + fair, *others)))
-    exported = made(Wanted(lab(), queue="main", code=CODE), [path])
+    exported = made(ExportRequest(lab(), queue="main", code=CODE), [path])
     (config,) = yaml.safe_load_all(exported.files[CONFIGURATION])
     assert config["fairSharing"] == {"preemptionStrategies": ["LessThanInitialShare"]}
     assert {"ray.io/rayjob", "ray.io/raycluster"} < set(config["integrations"]["frameworks"])
@@ -273,7 +286,7 @@ def test_settings_of_kueue_go_along_as_a_file_that_is_not_applied_with_the_rest(
 
 
 def test_queues_of_the_lab_go_along_and_are_applied_without_the_settings_of_kueue(tmp_path: Path) -> None:
-    exported = made(Wanted(lab(), queue="main", priority="high", code=CODE), [queue_file(tmp_path)])
+    exported = made(ExportRequest(lab(), queue="main", priority="high", code=CODE), [queue_file(tmp_path)])
     assert {namespace["metadata"]["name"] for namespace in objects(exported, "Namespace")} == {
         "raylab",
         "other",
@@ -291,12 +304,12 @@ def test_queues_of_the_lab_go_along_and_are_applied_without_the_settings_of_kueu
 def test_a_quota_below_what_is_asked_is_refused(
     tmp_path: Path, cpu: str, code: Code | None, message: str
 ) -> None:
-    wanted = Wanted(lab(), queue="main", code=code)
+    request = ExportRequest(lab(), queue="main", code=code)
     if not message:
-        assert not made(wanted, [queue_file(tmp_path, cpu)]).report.errors
+        assert not made(request, [queue_file(tmp_path, cpu)]).report.errors
         return
     with pytest.raises(ManifestError, match=message):
-        made(wanted, [queue_file(tmp_path, cpu)])
+        made(request, [queue_file(tmp_path, cpu)])
 
 
 @pytest.mark.parametrize(
@@ -310,19 +323,19 @@ def test_a_quota_below_what_is_asked_is_refused(
 )
 def test_queues_that_do_not_fit_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     if not message:
-        assert not made(Wanted(lab(), **settings), [queue_file(tmp_path)]).report.errors
+        assert not made(ExportRequest(lab(), **settings), [queue_file(tmp_path)]).report.errors
         return
     with pytest.raises(UsageError, match=message):
-        made(Wanted(lab(), **settings), [queue_file(tmp_path)])
+        made(ExportRequest(lab(), **settings), [queue_file(tmp_path)])
 
 
 def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path) -> None:
     path = queue_file(tmp_path)
     path.write_text(path.read_text().replace("nominalQuota: 64Gi", "nominalquota: 64Gi"))
     with pytest.raises(UsageError, match=r"queues.yaml:15.*nominal"):
-        made(Wanted(lab(), queue="main"), [path])
+        made(ExportRequest(lab(), queue="main"), [path])
     with pytest.raises(NotFoundError):
-        made(Wanted(lab(), queue="main"), [tmp_path / "none.yaml"])
+        made(ExportRequest(lab(), queue="main"), [tmp_path / "none.yaml"])
 
 
 # Settings
@@ -340,7 +353,7 @@ def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path)
         ({"image": "host:5000/team/ray:2.9.3-py311-gpu"}, "has Ray 2.9.3"),
         ({"image": "no image"}, "not a reference"),
         ({"image": ":1"}, "not a reference"),
-        ({"in_image": True}, "--code image without --image"),
+        ({"code_source": "image"}, "--code image without --image"),
         ({"storage": "/tmp"}, "--storage"),
         ({"storage": "s3://"}, "--storage"),
         ({"endpoint": "minio:9000"}, "--endpoint"),
@@ -350,7 +363,7 @@ def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path)
 )
 def test_settings_that_no_cluster_takes_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        made(Wanted(lab(), **settings))
+        made(ExportRequest(lab(), **settings))
 
 
 @pytest.mark.parametrize(
@@ -363,7 +376,7 @@ def test_settings_that_no_cluster_takes_are_refused(settings: dict[str, Any], me
     ],
 )
 def test_images_with_the_labs_ray_or_with_no_version_in_their_name_are_taken(image: str) -> None:
-    (cluster,) = objects(made(Wanted(lab(), image=image)), "RayCluster")
+    (cluster,) = objects(made(ExportRequest(lab(), image=image)), "RayCluster")
     assert cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["image"] == image
 
 

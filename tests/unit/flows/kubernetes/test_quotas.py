@@ -10,6 +10,7 @@ from lab.flows.kubernetes.lint.quotas import needs
 from lab.flows.kubernetes.manifests import read_manifests
 from tests.unit.flows.kubernetes.made import (
     Object,
+    batch_job,
     changed,
     checked,
     cluster,
@@ -86,19 +87,82 @@ def test_hosts_and_replicas_of_a_group_are_multiplied() -> None:
 
 
 def test_a_batch_job_is_held_against_its_queue() -> None:
-    batch_job: Object = {
+    job = batch_job("main", parallelism=3)
+    assert rules(checked([*queues("11"), job])) == {"quota"}
+    assert checked([*queues("12"), job]).errors == ()
+
+
+def test_a_batch_job_has_no_more_pods_than_it_wants_to_complete() -> None:
+    job = batch_job("main", parallelism=3, completions=2)
+    assert rules(checked([*queues("7"), job])) == {"quota"}
+    assert checked([*queues("8"), job]).errors == ()
+
+
+def test_a_batch_job_that_begins_with_fewer_pods_needs_room_for_these() -> None:
+    job = batch_job("main", parallelism=20)
+    assert rules(checked([*queues("9"), job])) == {"quota"}
+    job["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "2"}
+    assert checked([*queues("9"), job]).errors == ()
+    assert rules(checked([*queues("7"), job])) == {"quota"}
+
+
+@pytest.mark.parametrize(
+    ("options", "cpu"),
+    [({}, 18.5), ({"resources": {"requests": {"cpu": "3"}}}, 21), ({"idleTimeoutSeconds": 9}, 18.5)],
+)
+def test_the_autoscaler_beside_the_head_counts(options: Object, cpu: float) -> None:
+    scaled = changed(
+        cluster("main"), lambda m: m["spec"].update(enableInTreeAutoscaling=True, autoscalerOptions=options)
+    )
+    assert rules(checked([*queues(str(cpu - 0.5)), scaled])) == {"quota"}
+    assert checked([*queues(str(cpu)), scaled]).errors == ()
+
+
+def other(kind: str, **spec: Any) -> Object:
+    """A queued object of a kind that Kueue knows too."""
+    metadata = {"name": "x", "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "main"}}
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def test_kinds_whose_pods_are_not_counted_are_named() -> None:
+    cron_job = {
         "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "b", "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
-        "spec": {"parallelism": 3, "template": pod(cpu="4")},
+        "kind": "CronJob",
+        "metadata": {"name": "c", "namespace": "team"},
+        "spec": {"jobTemplate": batch_job("main")},
     }
-    assert rules(checked([*queues("11"), batch_job])) == {"quota"}
-    assert checked([*queues("12"), batch_job]).errors == ()
+    wrapped = changed(wrapper(cluster(), "main"), lambda m: m["metadata"].update(name="w"))
+    inner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {}, "spec": pod()["spec"]}
+    service: Object = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {}}
+    wrapped["spec"]["components"] += [{"template": inner}, {"template": service}]
+    selected = changed(job("main"), lambda m: m["spec"].update(clusterSelector={"ray.io/cluster": "x"}))
+    claims = batch_job("main")
+    claims["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    counted = [cluster("main"), job("main"), batch_job("main"), wrapper(cluster(), "main"), service]
+    assert checked([*queues(), *counted]).not_counted == ()
+    for uncounted, kind in (
+        (other("JobSet"), "JobSet"),
+        (cron_job, "CronJob"),
+        (wrapped, "PyTorchJob"),
+        (selected, "RayJob"),
+        (claims, "Job"),
+    ):
+        report = checked([*queues(), *counted, uncounted])
+        assert (report.not_counted, report.errors) == ((kind,), ()), kind
 
 
-def test_a_queue_with_another_name_is_told_with_the_right_one() -> None:
-    report = checked([*queues(), cluster("mian")])
-    assert (report.errors[0].rule, report.errors[0].hint) == ("quota", "did you mean main?")
+def test_what_is_not_among_the_files_keeps_no_job_waiting() -> None:
+    flavor, cluster_queue, local_queue = queues()
+    cluster_queue["spec"]["namespaceSelector"] = {"matchLabels": {"team": "a"}}
+    assert checked([cluster_queue, local_queue, cluster("main")]).errors == ()
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"team": "b"}}}
+    report = checked([flavor, cluster_queue, local_queue, space, cluster("main")])
+    assert "namespace doesn't match ClusterQueue selector" in report.errors[0].message
+
+
+def test_a_queue_with_another_name_is_a_warning_with_the_right_one() -> None:
+    (finding,) = checked([*queues(), cluster("mian")]).findings
+    assert (finding.rule, finding.level, finding.hint) == ("quota", "warning", "did you mean main?")
 
 
 def test_a_queue_elsewhere_is_a_note() -> None:
@@ -113,7 +177,7 @@ def test_a_local_queue_without_its_cluster_queue_is_a_note_beside_the_queues_war
     assert rules(report, "warning") == {"queues"}
 
 
-def test_a_priority_class_that_is_not_there_is_told() -> None:
+def test_a_priority_class_that_is_not_among_the_files_is_a_warning() -> None:
     labels = {"kueue.x-k8s.io/queue-name": "main", "kueue.x-k8s.io/priority-class": "hihg"}
     ray_cluster = changed(cluster(), lambda m: m["metadata"].update(labels=labels))
     known: Object = {
@@ -123,14 +187,16 @@ def test_a_priority_class_that_is_not_there_is_told() -> None:
         "value": 10,
     }
     report = checked([*queues(), known, ray_cluster])
-    assert [(error.rule, error.hint) for error in report.errors] == [("priority", "did you mean high?")]
+    assert [(finding.rule, finding.level, finding.hint) for finding in report.findings] == [
+        ("priority", "warning", "did you mean high?")
+    ]
 
 
 def test_borrowing_from_a_cohort_is_room_too() -> None:
     objects = queues("10")
     objects[1]["spec"]["cohortName"] = "school"
-    other: Any = changed(objects[1], lambda m: m["metadata"].update(name="other"))
-    assert checked([*objects, other, cluster("main")]).errors == ()
+    lender: Any = changed(objects[1], lambda m: m["metadata"].update(name="other"))
+    assert checked([*objects, lender, cluster("main")]).errors == ()
 
 
 def test_errors_of_kueues_objects_are_errors_and_what_only_the_lab_leaves_out_is_a_note() -> None:

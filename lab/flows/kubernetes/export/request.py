@@ -57,7 +57,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExportRequest:
     """Everything that decides what is written. Raises UsageError for what no cluster takes."""
 
     spec: LabSpec
@@ -73,11 +73,13 @@ class Wanted:
     """Bytes of each worker; 0 for the usual."""
     queue: str = ""
     """Name of the LocalQueue; empty: without Kueue."""
+    queue_files: tuple[Path, ...] = ()
+    """Queues that go along; without them one is made that is just large enough."""
     priority: str = ""
     runtime_class: str = ""
     app_wrapper: bool = False
-    in_image: bool = False
-    """Code in an image of its own instead of ConfigMaps."""
+    code_source: str = "configmap"
+    """Where code and recorder come from: ConfigMaps, or an `image` of its own."""
     code: Code | None = None
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ class Wanted:
                     f"{option} {name!r}: not a name in Kubernetes",
                     "1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends",
                 )
+        if self.queue_files and not self.queue:
+            raise UsageError("--queues without --queue", "name the LocalQueue that the lab is submitted to")
         if self.priority and not self.queue:
             raise UsageError("--priority without --queue", "priorities are Kueue's: name a queue")
         if not STORAGE.fullmatch(self.storage):
@@ -108,6 +112,11 @@ class Wanted:
         check_image(self.image)
         if self.in_image and not self.image:
             raise UsageError("--code image without --image", "name the image that is to be built and pushed")
+
+    @property
+    def in_image(self) -> bool:
+        """True when code and recorder are in an image of their own."""
+        return self.code_source == "image"
 
     @property
     def space(self) -> str:
