@@ -1,7 +1,7 @@
 """The folder of all labs, where what outlives a command lies; private files; locks.
 
 Locks are by hand and not by the library filelock: the first one is taken before anything is installed, and
-pip has to inherit it.
+uv has to inherit it.
 """
 
 from __future__ import annotations
