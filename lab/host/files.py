@@ -80,6 +80,12 @@ def user_state() -> Path:
         ) from error
 
 
+def user_cache() -> Path:
+    """The folder of programs that `labctl test` builds: raylab in $XDG_CACHE_HOME, else in ~/.cache."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache"), "raylab")
+
+
 def data_folder(labs: Path | None = None) -> Path:
     """The folder of data sets, one for all labs below `labs` (default: `home()`)."""
     return (labs or home()) / DATA
