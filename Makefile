@@ -51,7 +51,6 @@ lock: ## pin requirements/*.in into *.txt, keeping pins that still fit (needs uv
 	$(LOCK) test.in -o test.txt $(UPGRADE)
 	$(IMAGE_LOCK) image.in -o image.txt --no-emit-package torch $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(IMAGE_LOCK) standin.in -o standin.txt $(UPGRADE)
-	$(IMAGE_LOCK) proxy.in -o standin-proxy.txt $(UPGRADE)
 
 upgrade: ## like lock, but take the newest versions (needs uv)
 	$(MAKE) lock UPGRADE=--upgrade

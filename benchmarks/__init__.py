@@ -1,10 +1,9 @@
 """Benchmarks: figures of this lab as ratios against a peer in the same run. They neither pass nor fail.
 
-    python -m benchmarks cli|submit|queue|checkpoints|start [--runs N] [--json]
-    python -m benchmarks up|install|demo|memory [--runs N] [--against PATH] [--json]
+    python -m benchmarks start|demos|states|checkpoints|growth [--runs N] [--json]
+    python -m benchmarks up|demo|memory [--runs N] [--against PATH] [--json]
     python -m benchmarks recovery [--runs N] [--runtime local|compose] [--cases NAME,NAME] [--json]
     python -m benchmarks false-deaths [--minutes N]
-    python -m benchmarks soak [--minutes N] [--runtime local|compose] [--seed N] [--every SECONDS] [--json]
 
 docs/benchmarks.md describes each of them. They need the environment that `labctl up` installs:
 `.venv/bin/python -m benchmarks ...`. Each uses labs of its own in a temporary folder and takes them down.

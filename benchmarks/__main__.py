@@ -10,35 +10,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import (
-    checkpoints,
-    false_deaths,
-    growth,
-    install,
-    memory,
-    queue,
-    recovery,
-    soak,
-    start,
-    startup,
-    states,
-    steady,
-)
+from benchmarks import checkpoints, demo, false_deaths, growth, memory, recovery, start, startup, states
 from benchmarks.checkouts import Side
 from benchmarks.compare import Found, Row, rows, table
 from lab.host.interrupts import HELD, exit_code
 
-AGAINST = {"up": startup.up, "install": install.install, "demo": install.demo, "memory": memory.run}
+AGAINST = {"up": startup.up, "demo": demo.demo, "memory": memory.run}
 """Benchmarks that can compare with another checkout."""
 
-PLAIN = {
-    "cli": startup.cli,
-    "submit": startup.submit,
-    "queue": queue.run,
-    "states": states.run,
-}
-IN_TURN = {"demos": startup.demos, "start": start.run, "steady": steady.run}
-OTHERS = ("checkpoints", "recovery", "growth", "false-deaths", "soak")
+IN_TURN = {"demos": startup.demos, "start": start.run}
+OTHERS = ("checkpoints", "recovery", "growth", "false-deaths", "states")
 
 
 def main() -> None:
@@ -56,9 +37,6 @@ def main() -> None:
 def _measure(args: argparse.Namespace) -> None:
     if args.what == "false-deaths":
         false_deaths.main(args.minutes, args.busy, args.runtime, hard=args.hard)
-    elif args.what == "soak":
-        summary = soak.run(args.minutes, args.runtime, args.seed, args.every)
-        print(json.dumps(summary, indent=1) if args.json else soak.table(summary))
     elif args.what == "recovery":
         names = args.cases.split(",") if args.cases else recovery.possible(args.runtime)
         measured, lost = recovery.run(args.runs, names, args.runtime)
@@ -74,8 +52,8 @@ def _measure(args: argparse.Namespace) -> None:
         _show(*IN_TURN[args.what](args.runs), args.json)
     elif args.what == "checkpoints":
         _show(checkpoints.run(args.runs, args.size), Found(), args.json)
-    elif args.what in PLAIN:
-        _show(PLAIN[args.what](args.runs), Found(), args.json)
+    elif args.what == "states":
+        _show(states.run(args.runs), Found(), args.json)
     else:
         turns, compared = AGAINST[args.what](args.runs, args.against)
         _show(compared_rows(turns, compared, "MB" if args.what == "memory" else "s"), turns, args.json)
@@ -99,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure this lab and a peer in the same run."
     )
-    parser.add_argument("what", choices=[*PLAIN, *IN_TURN, *AGAINST, *OTHERS])
+    parser.add_argument("what", choices=[*IN_TURN, *AGAINST, *OTHERS])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
         "--against",
@@ -110,16 +88,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", help="for recovery, some of: " + ", ".join(c.name for c in recovery.CASES))
     parser.add_argument("--parts", help="for growth, some of: " + ", ".join(growth.parts()))
     parser.add_argument(
-        "--runtime", choices=["local", "compose"], default="local", help="for recovery, false-deaths and soak"
+        "--runtime", choices=["local", "compose"], default="local", help="for recovery and false-deaths"
     )
     parser.add_argument(
         "--size", choices=checkpoints.SIZES, default="0.8m", help="for checkpoints: of the model of llm"
     )
-    parser.add_argument("--seed", type=int, default=7, help="for soak")
-    parser.add_argument(
-        "--every", type=float, default=20, help="for soak: seconds from one fault to the next"
-    )
-    parser.add_argument("--minutes", type=float, default=10, help="for false-deaths and soak")
+    parser.add_argument("--minutes", type=float, default=10, help="for false-deaths")
     parser.add_argument(
         "--busy", type=int, default=os.cpu_count() or 1, help="for false-deaths: busy loops [one per core]"
     )

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.compare import LostError, Row, costs
+from benchmarks.compare import LostError, Row
 from benchmarks.measure import own_lab, say
 from lab.host.files import ROOT
 
@@ -61,7 +61,7 @@ def _rows(ours: Sequence[float], peer: Sequence[float], ranks: int) -> list[Row]
     """
     what = f"ten steps with a checkpoint, {ranks} rank(s)"
     pairs = [theirs / mine for mine, theirs in zip(ours, peer, strict=True)]
-    percents, whole = costs(pairs), 100 * (sum(ours) / sum(peer) - 1)
+    percents, whole = tuple(100 * (1 / pair - 1) for pair in pairs), 100 * (sum(ours) / sum(peer) - 1)
     error = statistics.stdev(percents) / len(percents) ** 0.5
     return [
         Row(what, tuple(ours), "none", tuple(peer), tuple(pairs), "ms"),

@@ -167,11 +167,6 @@ def rows(measured: Found, ours: str, peers: Sequence[str], unit: str = "s") -> l
     return made
 
 
-def costs(pairs: Sequence[float]) -> tuple[float, ...]:
-    """Return by how many percent our side of each pair (peer / ours) is larger."""
-    return tuple(100 * (1 / pair - 1) for pair in pairs)
-
-
 def table(rows: Sequence[Row], lost: Sequence[Mapping[str, object]] = ()) -> str:
     """Format the rows as a Markdown table, with the lost runs below it."""
     lines = [

@@ -47,13 +47,6 @@ def succeed(lab: Lab, job: str, seconds: float) -> None:
         raise LostError(f"job {job} {ended.status}: {ended.message.strip()[-200:]}")
 
 
-def stop_jobs(lab: Lab) -> None:
-    """Stop every job that goes on. Raises what the Jobs API raises."""
-    for job in lab.jobs.list():
-        if not job.final:
-            lab.jobs.stop(job.submission_id)
-
-
 def spec(name: str, *, stock_ray: bool = False, workers: int = 2) -> LabSpec:
     """Return the settings that every benchmark uses."""
     return LabSpec(

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, rows
-from benchmarks.measure import own_lab, say, spec, stop_jobs, succeed
+from benchmarks.measure import own_lab, say, spec, succeed
 from lab.lab import Lab
 
 OURS, STOCK = "this lab", "stock Ray"
@@ -53,7 +53,9 @@ def run(runs: int) -> tuple[list[Row], Found]:
 
         def repair(side: str) -> None:
             lab = labs[side]
-            stop_jobs(lab)
+            for job in lab.jobs.list():
+                if not job.final:
+                    lab.jobs.stop(job.submission_id)
             lab.up(spec(NAMES[side], stock_ray=side == STOCK))
 
         steps: dict[str, dict[str, Measure]] = {"actors": {s: _actors(lab) for s, lab in labs.items()}}

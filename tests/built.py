@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.host.programs import DOWNLOAD_SECONDS, MINIO, Machine, Program, go, run_go
 from lab.host.reading import parse_json
+from tests.go_programs import DOWNLOAD_SECONDS, MINIO, Machine, Program, go, run_go
 
 
 @dataclass(frozen=True)

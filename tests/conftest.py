@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from lab.host.programs import SourcesError
+from tests.go_programs import SourcesError
 from tests.minio import minio_program
 from tests.promises import shown_by
 from tests.run import HALVES, LANES, OUTCOMES, Counts

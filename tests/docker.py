@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 
 import pytest
 
+from lab.runtime.compose.images import model
+
 ANSWER_SECONDS = 20.0
+
+OWN_IMAGES = {
+    model.S3_IMAGE: model.S3_STANDIN,
+    model.PROMETHEUS_IMAGE: "raylab/tests-prometheus",
+    model.PROXY_IMAGE: "raylab/tests-proxy",
+}
+"""Variable -> the image, made by `.ci/images`, that labs of the tests run on without a registry."""
+
+MINIO_IMAGE = "raylab/tests-minio"
+"""MinIO out of its program, by `.ci/images minio PROGRAM`."""
 
 
 @functools.cache
@@ -32,3 +45,12 @@ def needs_docker() -> None:
     why = why_no_docker()
     if why:
         pytest.skip(f"needs Docker: {why}")
+
+
+@functools.cache
+def choose_images() -> None:
+    """Let labs run on OWN_IMAGES where the engine has all of those; what somebody chose holds."""
+    argv = ("docker", "image", "inspect", *OWN_IMAGES.values())
+    if subprocess.run(argv, capture_output=True, timeout=ANSWER_SECONDS, check=False).returncode == 0:
+        for variable, image in OWN_IMAGES.items():
+            os.environ.setdefault(variable, image)

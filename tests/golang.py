@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab.host import programs
+from tests import go_programs
 from tests.conftest import ROOT, needs_go
 
 
-def go_build(module: Path, target: str, *words: str, timeout: float = programs.BUILD_SECONDS) -> Path:
+def go_build(module: Path, target: str, *words: str, timeout: float = go_programs.BUILD_SECONDS) -> Path:
     """The path build/TARGET, made by `go build WORDS` in the folder of a module.
 
     It is a folder of programs where TARGET ends in a slash. Skips the test where Go, or a module, is not to
@@ -18,7 +18,7 @@ def go_build(module: Path, target: str, *words: str, timeout: float = programs.B
     path = ROOT / "build" / target
     argv = ("go", "build", "-o", f"{ROOT / 'build'}/{target}", *words)
     with needs_go():
-        programs.go(path.name, argv, folder=module, seconds=timeout)
+        go_programs.go(path.name, argv, folder=module, seconds=timeout)
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from lab.host.programs import MINIO
+from tests.go_programs import MINIO
 
 
 def minio_program() -> str:

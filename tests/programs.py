@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.host.programs import Program
 from tests.conftest import NEEDS_GO
+from tests.go_programs import Program
 
 
 def path_of(program: Program) -> str:

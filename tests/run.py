@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnsupportedError
-from lab.host import environment, programs
+from lab.host import environment
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.quantities import format_duration
 from lab.host.reading import read_json
+from tests import go_programs
 from tests.built import TESTED
 from tests.lanes import Terminal
 
@@ -240,8 +241,8 @@ def build_programs(say: Callable[[str], None]) -> None:
     """
     for program in TESTED:
         try:
-            programs.build(program, say)
-        except (UnsupportedError, programs.SourcesError) as error:
+            go_programs.build(program, say)
+        except (UnsupportedError, go_programs.SourcesError) as error:
             say(f"{error.message}: its tests are left out")
 
 

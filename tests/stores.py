@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from lab.errors import CertificateError, StoreError
-from lab.host import programs
-from lab.host.programs import MINIO, Program
 from lab.store import ObjectStore
 from lab.store.upstream import Upstream
 from lab.topology import Credentials
+from tests import go_programs
 from tests.built import ModuleProgram
 from tests.conftest import needs_go
+from tests.go_programs import MINIO, Program
 from tests.waiting import end_process, eventually
 
 VERSITYGW = Program("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
@@ -95,7 +95,7 @@ def store_of(
     """
     chosen = MAKES[make]
     with needs_go():
-        program = programs.build(chosen.program, print)
+        program = go_programs.build(chosen.program, print)
     (objects := folder / "objects").mkdir()
     env = {**os.environ, **dict(zip(chosen.key, (KEY.access_key, KEY.secret_key), strict=True))}
     tls = ("--cert", str(certificate), "--key", str(certificate.with_suffix(".key"))) if certificate else ()

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from lab.datasets.shelf import Shelf
 from lab.errors import LabError, RefusedError
-from lab.host import environment, programs
+from lab.host import environment
 from lab.host.environment.venv import LOCK as SETUP_LOCK
-from lab.host.files import data_folder, home, remove, user_state
+from lab.host.files import data_folder, home, remove, user_cache, user_state
 from lab.host.workspace import NAME, NOTE, changed
 from lab.lab import Lab
 from lab.runtime.compose.engine import DockerEngine
@@ -69,7 +69,7 @@ class Places:
 
     home: Path = field(default_factory=home)
     root: Path = Path(environment.ROOT)
-    programs: Path = field(default_factory=lambda: programs.cache().parent)
+    programs: Path = field(default_factory=user_cache)
     shared: tuple[Path, ...] = field(
         default_factory=lambda: (user_state(), *(path.parent for path in temporary.of_lab("any")))
     )

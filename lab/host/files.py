@@ -1,7 +1,7 @@
 """The folder of all labs, where what outlives a command lies; private files; locks.
 
 Locks are by hand and not by the library filelock: the first one is taken before anything is installed, and
-pip has to inherit it.
+uv has to inherit it.
 """
 
 from __future__ import annotations
@@ -78,6 +78,12 @@ def user_state() -> Path:
         raise SetupError(
             f"{chosen}: this user has no home", f"name a folder: export {STATE_VARIABLE}=/some/where"
         ) from error
+
+
+def user_cache() -> Path:
+    """The folder of programs that `labctl test` builds: raylab in $XDG_CACHE_HOME, else in ~/.cache."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache"), "raylab")
 
 
 def data_folder(labs: Path | None = None) -> Path:

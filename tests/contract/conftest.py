@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.harness import HARNESSES, ComposeHarness, Harness, MinioHarness
-from tests.docker import needs_docker
+from tests.docker import choose_images, needs_docker
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,6 +36,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """One runtime with a lab name of its own. Whatever the tests leave behind is removed."""
     if request.param is ComposeHarness:
         needs_docker()
+        choose_images()
     made: Harness = request.param()
     try:
         yield made

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 
 import psutil
 
-from lab.host.programs import Program
 from lab.lab import Lab
 from lab.runtime import ports
 from lab.runtime.base import Runtime
@@ -28,6 +27,7 @@ from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
 from lab.topology import State
 from tests.built import ALERTMANAGER, PROMETHEUS
+from tests.go_programs import Program
 from tests.lanes import TEARDOWN_SECONDS
 from tests.programs import search_path
 from tests.waiting import PATIENCE, eventually

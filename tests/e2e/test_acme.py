@@ -15,12 +15,12 @@ import pytest
 from cryptography import x509
 
 from lab.host import certificates, http
-from lab.host.programs import Program, build
 from lab.runtime import ports
 from lab.services import PROXY
 from tests.conftest import needs_go
 from tests.e2e.harness import PATIENCE, UP, Bench
 from tests.e2e.servers import end
+from tests.go_programs import Program, build
 from tests.stores import free_port
 from tests.unit.host.test_certificates import make
 from tests.waiting import eventually

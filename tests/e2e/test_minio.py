@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.host.programs import MINIO
 from tests.e2e.chaos import StoreChaosTests
 from tests.e2e.harness import UP, Bench, Shell
 from tests.e2e.receipts import assert_recovered
 from tests.e2e.store import check_conformance, check_keys
+from tests.go_programs import MINIO
 
 pytestmark = pytest.mark.minio
 

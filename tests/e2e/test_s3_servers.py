@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from lab.host import command, http
-from lab.host.programs import MINIO, MINIO_RELEASE
 from lab.host.secrets import minio_metrics_token
 from lab.store import setup
 from lab.store.admin import MinioAdministration
@@ -24,6 +23,7 @@ from tests.e2e.harness import PATIENCE
 from tests.e2e.s3_questions import DIFFERENCES, ask_everything, differing
 from tests.e2e.servers import S3Server, started
 from tests.e2e.store import check_keys_of
+from tests.go_programs import MINIO, MINIO_RELEASE
 from tests.minio import minio_program
 from tests.s3_basics import BASICS
 from tests.waiting import eventually

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host import environment, programs
+from lab.host import environment
+from tests import go_programs
 from tests.conftest import BEGAN, counted, forbid_skip, needs_go, pytest_runtest_setup
 from tests.e2e.receipts import assert_valid
 from tests.fakes.host import FakeClock
@@ -25,10 +26,10 @@ from tests.run import PARTS, ROOT, Counts, Selection, exit_code, run_tests
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "ensure", lambda group: False)
-    monkeypatch.setattr(programs, "build", no_go)
+    monkeypatch.setattr(go_programs, "build", no_go)
 
 
-def no_go(program: programs.Program, say: Any) -> Path:
+def no_go(program: go_programs.Program, say: Any) -> Path:
     raise UnsupportedError(f"{program.name} cannot be built: no `go` on PATH")
 
 
@@ -289,7 +290,7 @@ def test_minio_is_built_for_all_tests_and_in_ci_and_its_absence_is_told(
     assert (message in ran(*chosen, **options)[2]) is builds
 
 
-NO_SOURCES = programs.SourcesError("minio cannot be built: its sources are not here after 10 min")
+NO_SOURCES = go_programs.SourcesError("minio cannot be built: its sources are not here after 10 min")
 BROKEN = SetupError("minio cannot be built: main.go:7:2: undefined: x")
 
 
@@ -299,7 +300,7 @@ def test_a_minio_whose_sources_are_out_of_reach_is_left_out_and_one_that_does_no
     def build(*_: Any) -> Path:
         raise why
 
-    monkeypatch.setattr(programs, "build", build)
+    monkeypatch.setattr(go_programs, "build", build)
     why: Exception = NO_SOURCES
     assert f"{NO_SOURCES.message}: its tests are left out" in ran(long=True)[2]
     why = BROKEN

@@ -1,4 +1,4 @@
-"""images: the images of a lab of containers, fetched or built, with a registry and without."""
+"""images: the images of a lab of containers, fetched, built, and carried in a file."""
 
 from __future__ import annotations
 
@@ -84,39 +84,16 @@ def pull(app: App, gpu: str) -> None:
 
 @images.command()
 @gpu_option
-@click.option(
-    "--offline", is_flag=True,
-    help="Build without an image registry, from Debian's packages, with stand-ins for MinIO and Prometheus.",
-)  # fmt: skip
-@click.option(
-    "--suite", type=values.Text(), metavar="NAME",
-    help="Debian release for --offline.  [default: this machine's]",
-)  # fmt: skip
-@click.option(
-    "--minio", is_flag=True,
-    help="With --offline, MinIO too, built from its source with Go.",
-)  # fmt: skip
 @pass_app
-def build(app: App, gpu: str, offline: bool, suite: str | None, minio: bool) -> None:
+def build(app: App, gpu: str) -> None:
     """Build the project's own images. What has not changed is not built again."""
     from lab.flows import images
-    from lab.host import programs
 
-    if suite and not offline:
-        raise click.UsageError("--suite needs --offline: it says which Debian release the image is made from")
-    if minio and not offline:
-        raise click.UsageError("--minio needs --offline; without that, `labctl images pull` gets MinIO")
-    progress = app.progress()
-    program = programs.build(programs.MINIO, progress.line) if minio else None
-    built = images.build(
-        images.variant(vendor_of(gpu)), offline=offline, suite=suite or "", minio=program, progress=progress
-    )
+    built = images.build(images.variant(vendor_of(gpu)), progress=app.progress())
     if app.out.as_json({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]}):
         return
     rows = [(format.size(b.size), format.seconds(b.seconds), b.name) for b in built]
     app.out.show(render.table(("SIZE", "TOOK", "IMAGE"), rows))
-    if minio:
-        app.out.line(f"a lab runs on MinIO with: export LAB_S3_IMAGE={images.MINIO_BUILT}")
 
 
 @images.command()

@@ -5,7 +5,6 @@ The list of images, and the way `up` gets them, is in lab/runtime/compose/images
 
 from lab.flows.images.archive import load, save
 from lab.runtime.compose.images import (
-    MINIO_BUILT,
     ImageNeed,
     build,
     missing,
@@ -17,7 +16,6 @@ from lab.runtime.compose.images import (
 )
 
 __all__ = [
-    "MINIO_BUILT",
     "ImageNeed",
     "build",
     "load",

@@ -4,7 +4,7 @@ from lab.flows.ladder.picture import picture
 from lab.flows.ladder.result import Attempted, Ladder
 from lab.flows.ladder.run import LadderRequest, climb, lab_of
 from lab.flows.ladder.rungs import FAULTS, RUNGS, Rung
-from lab.flows.ladder.training import submit, submit_counted
+from lab.flows.ladder.training import submit
 
 __all__ = [
     "FAULTS",
@@ -17,5 +17,4 @@ __all__ = [
     "lab_of",
     "picture",
     "submit",
-    "submit_counted",
 ]

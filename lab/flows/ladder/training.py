@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from lab.cluster.recipes import find_recipe
@@ -33,23 +32,15 @@ POLL_SECONDS = 0.25
 
 
 def submit(lab: Lab, rung: Rung, fault: str) -> str:
-    """Submit the training of a rung, as long as the fault needs it. Raises what Lab.submit_recipe raises."""
-    length = {"epochs": str(EPOCHS[fault]), "save-every": str(SAVE_EVERY)}
-    settings = {"workers": str(RANKS), **length, **rung.settings}
-    return submit_counted(lab, RECIPE, rung.way, settings, rung.environment)
+    """Submit the training of a rung, as long as the fault needs it, whose ledger has every step.
 
-
-def submit_counted(
-    lab: Lab, recipe: str, way: str, settings: Mapping[str, str], environment: Mapping[str, str]
-) -> str:
-    """Submit a recipe, `way` as --fault-tolerance has it, whose ledger has every step. Returns the job.
-
-    Raises what Lab.submit_recipe raises.
+    Returns the job. Raises what Lab.submit_recipe raises.
     """
-    chosen = find_recipe(recipe).tolerating(way)
+    chosen = find_recipe(RECIPE).tolerating(rung.way)
     lab.runtime.provide(chosen.packages)
-    made = chosen.submission(settings)
-    counted = {"env_vars": {EACH_STEP: "1", **environment}}
+    length = {"epochs": str(EPOCHS[fault]), "save-every": str(SAVE_EVERY)}
+    made = chosen.submission({"workers": str(RANKS), **length, **rung.settings})
+    counted = {"env_vars": {EACH_STEP: "1", **rung.environment}}
     return lab.submit(replace(made, runtime_env=counted)).submission_id
 
 

@@ -1,4 +1,4 @@
-"""Command lines of pip; the choice of torch's build; the causes of failures of uv and pip.
+"""pip's configuration; the choice of torch's build; the causes of failures of uv and pip.
 
 torch on Linux: PyPI's wheel is the CUDA build, gigabytes that a machine without an NVIDIA GPU cannot use.
 There its CPU build is taken from PyTorch's own index, unless pip is told of package sources of its own:
@@ -79,23 +79,12 @@ def options(pip_config: str) -> dict[str, str]:
     return {**sections["global"], **sections["install"], **sections[":env:"]}
 
 
-QUIET = ("--progress-bar", "off", "--disable-pip-version-check", "--no-input", "--no-warn-script-location")
-
-
-def install(python: str, *arguments: str) -> list[str]:
-    """The command line of `pip install ARGUMENTS`, for output that is read by InstallProgress.
-
-    Nothing is compiled, nor by uv: that takes longer than the installation (17,000 files, of which a lab
-    imports 4,000). setup compiles what is imported.
-    """
-    return [python, "-m", "pip", "install", *QUIET, "--no-compile", *arguments]
-
-
 def install_uv(python: str, target: str, requirements: str) -> list[str]:
     """The command line by which the pip of `python` installs uv, and pip, for the interpreter `target`."""
     into = () if python == target else ("--python", target)
-    few = ("--only-binary", ":all:", "--no-compile", "--retries", "1")
-    return [python, "-m", "pip", *into, "install", *QUIET, *few, "-r", requirements]
+    quiet = ("--progress-bar", "off", "--disable-pip-version-check", "--no-input")
+    few = ("--no-warn-script-location", "--only-binary", ":all:", "--no-compile", "--retries", "1")
+    return [python, "-m", "pip", *into, "install", *quiet, *few, "-r", requirements]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -116,15 +105,14 @@ class InstallFailure:
 
     message: str
     hint: str
-    certain: bool = False
-    """True if pip would fail where uv did."""
 
 
 CAUSES: tuple[tuple[str, InstallFailure], ...] = (
     (
         r"No space left on device|Errno 28|os error 28\b|disk quota exceeded",
         InstallFailure(
-            "the disk is full", "free some space, then try again: it continues where it stopped", certain=True
+            "the disk is full",
+            "free some space, then try again: it continues where it stopped",
         ),
     ),
     (
@@ -138,7 +126,8 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
         r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer certificate",
         InstallFailure(
             "the package index's certificate is not trusted here",
-            "behind a proxy that inspects traffic, set PIP_CERT to its certificate file",
+            "behind a proxy that inspects traffic, set PIP_CERT to its certificate file; where this system "
+            "trusts the proxy, UV_SYSTEM_CERTS=1 does",
         ),
     ),
     (
@@ -166,7 +155,6 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
         InstallFailure(
             "a file cannot be written",
             "make the user who runs labctl the owner of .venv and of the caches of uv and pip",
-            certain=True,
         ),
     ),
     (
@@ -178,7 +166,6 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
         InstallFailure(
             "no package {what} for this Python and machine",
             "run labctl.py with another Python of 3.10 to 3.13, or check `pip config list`",
-            certain=True,
         ),
     ),
     (
@@ -186,7 +173,6 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
         InstallFailure(
             "the pinned versions contradict each other",
             "restore requirements/*.txt from the repository",
-            certain=True,
         ),
     ),
     (
@@ -194,7 +180,6 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
         InstallFailure(
             "a package has no wheel for this Python and machine, and could not be built",
             "run labctl.py with another Python of 3.10 to 3.13",
-            certain=True,
         ),
     ),
 )

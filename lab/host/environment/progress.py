@@ -76,7 +76,7 @@ class Printer:
 
 
 class InstallProgress:
-    """Condenses what uv or pip prints to one line: the phase, how much is done, and what came last."""
+    """Condenses what uv prints to one line: the phase, how much is done, and what came last."""
 
     def __init__(self, title: str, installed: Callable[[], int]) -> None:
         """`installed()` counts packages on disk."""
@@ -89,17 +89,15 @@ class InstallProgress:
         self._detail = ""
 
     def feed(self, line: str) -> None:
-        """Take one line that uv or pip printed."""
+        """Take one line that uv printed."""
         text = line.strip()
         if match := re.match(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)", text):
             self._sizes[match[1]] = float(match[2]) * 1024.0 ** (1 + "KMG".index(match[3]))
-        elif match := re.match(r"(?:Downloaded|Collecting) ([\w.-]+)", text):
+        elif match := re.match(r"Downloaded ([\w.-]+)", text):
             self._detail = match[1]
             self._fetched += self._sizes.get(match[1], 0.0)
         elif match := re.match(r"Prepared (\d+) package", text):
             self._to_install = int(match[1])
-        elif text.startswith("Installing collected packages:"):
-            self._to_install = text.count(",") + 1
 
     def text(self) -> str:
         if self._to_install:

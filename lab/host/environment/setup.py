@@ -59,7 +59,7 @@ def install(
 ) -> bool:
     """Install `group` and what it builds on into the `.venv` of `root`; returns whether anything was missing.
 
-    One set-up runs at a time. pip inherits the lock, so that even an orphaned one holds it while it writes.
+    One set-up runs at a time. uv inherits the lock, so that even an orphaned one holds it while it writes.
     Raises SetupError, with the cause and where the log lies.
     """
     progress = progress or Printer(on_line)
@@ -109,7 +109,7 @@ class _Setup:
         venv = self.venv
         self._make_venv()
         venv.forget_half_installed()
-        self.installer.choose()
+        self.installer.prepare()
         missing = [g for g in environment.BUILDS_ON[group] if not environment.is_current(g, venv.root)]
         source = self._torch_source() if "local" in missing else None
         self._check_space(missing, cuda=bool(source and source.cuda))
@@ -131,7 +131,7 @@ class _Setup:
         venv.progress.line(f"making {venv.folder} with {base}{why}")
         code, lines = venv.run([base, "-m", "venv", "--without-pip", venv.folder])
         # where the pip that is there knows --python (22.3), it is much faster than ensurepip
-        if code == 0 and self.installer.install_uv(base):
+        if code == 0 and self.installer.install_uv(base)[0] == 0:
             return
         if code == 0:
             code, lines = venv.run([venv.python, "-m", "ensurepip", "--upgrade", "--default-pip"])

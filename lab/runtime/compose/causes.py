@@ -1,4 +1,4 @@
-"""Causes of a failure of Docker, of a build or of mmdebstrap, found in its output."""
+"""Causes of a failure of Docker or of a build, found in its output."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
         r"|failed to resolve source metadata|registry\S*.*(?:EOF|connection reset)",
         SetupError,
         "no image registry can be reached from here",
-        "`labctl images build --offline` makes images from Debian's and Python's packages; or on a machine"
-        " with internet `labctl images save FILE`, here `labctl images load FILE`",
+        "on a machine with internet `labctl images save FILE`, here `labctl images load FILE`",
     ),
     (
         r"THESE PACKAGES DO NOT MATCH THE HASHES",
@@ -103,7 +102,7 @@ CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
         r"Unable to locate package (?P<what>\S+)",
         SetupError,
         "the package sources of the base image have no {what}",
-        "check /etc/apt on this machine, or name another --suite",
+        "see what LAB_BASE_IMAGE names: it must be Debian 12 or newer",
     ),
     (
         r"Release file.*(?:expired|not valid yet)|signatures? (?:couldn't|could not) be verified|NO_PUBKEY",

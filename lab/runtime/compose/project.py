@@ -161,7 +161,7 @@ def override(state: ComposeState) -> Override:
     fragment = compose_gpu(spec.gpu, spec.workers)
     added = dict(fragment.override.get("services", {}))
     spare = [worker(index) for index in range(spec.workers, WORKERS_IN_FILES)]
-    for name in (*spare, *(() if state.offline else state.left_out)):
+    for name in (*spare, *state.left_out):
         added[name] = {"profiles": ["left-out"]}
     for index in range(WORKERS_IN_FILES, spec.workers):
         name = worker(index)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.runtime import statefile
+from lab.runtime.compose.images.model import OFFLINE_FILE
 from lab.topology import LabSpec
 
 SCHEMA = "raylab-compose/1"
@@ -34,12 +35,7 @@ class ComposeState:
     @property
     def stand_in(self) -> bool:
         """True when a server of the lab's own serves in place of MinIO."""
-        return self.offline or self.spec.s3 is not None
-
-    @property
-    def offline(self) -> bool:
-        """True when stand-ins serve in place of MinIO and Prometheus' own image."""
-        return "offline.yaml" in self.files
+        return OFFLINE_FILE in self.files or self.spec.s3 is not None
 
 
 def load(folder: Path) -> ComposeState | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker import needs_docker
+from tests.docker import choose_images, needs_docker
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import UP, Shell
 
@@ -24,6 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def engine() -> None:
     """An engine with Compose; without one the test is skipped."""
     needs_docker()
+    choose_images()
 
 
 @pytest.fixture(scope="module")

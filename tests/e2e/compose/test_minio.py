@@ -1,20 +1,23 @@
-"""Labs of containers on MinIO itself, in the image that labctl makes without a registry."""
+"""Labs of containers on MinIO itself, in the image that `.ci/images` makes of its program."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.host.programs import BUILD_SECONDS, MINIO_RELEASE
-from lab.runtime.compose.images.model import MINIO_BUILT
 from lab.services import STORE
+from tests.conftest import ROOT
+from tests.docker import MINIO_IMAGE
 from tests.e2e.chaos import StoreChaosTests
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import UP, Shell
 from tests.e2e.receipts import assert_recovered
 from tests.e2e.store import check_conformance, check_keys
+from tests.go_programs import MINIO_RELEASE
+from tests.minio import minio_program
 
 pytestmark = [pytest.mark.minio, pytest.mark.rare]
 
@@ -24,14 +27,15 @@ class MinioContainers(ContainerBench):
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**super().environment, "LAB_S3_IMAGE": MINIO_BUILT}
+        return {**super().environment, "LAB_S3_IMAGE": MINIO_IMAGE}
 
 
 @pytest.fixture(scope="module")
 def minio_containers(engine: None, home: Path) -> Iterator[MinioContainers]:
-    """One lab for the module. What of its images has not changed is not built again."""
+    """One lab for the module."""
     bench = MinioContainers(home, "minio")
-    bench.labctl("images", "build", "--offline", "--minio", timeout=BUILD_SECONDS)
+    argv = (str(ROOT / ".ci" / "images"), "minio", minio_program())
+    subprocess.run(argv, check=True, timeout=UP_SECONDS)
     with bench.up(*UP):
         yield bench
 
@@ -41,7 +45,7 @@ def test_one_command_breaks_and_proves_the_recovery_with_minio(minio_containers:
     document, receipt = ended.documents
     assert_recovered(receipt)
     assert document["demo"]["comparison"]["weights"] == "equal", document
-    assert minio_containers.containers()[STORE]["Config"]["Image"] == MINIO_BUILT
+    assert minio_containers.containers()[STORE]["Config"]["Image"] == MINIO_IMAGE
     assert MINIO_RELEASE in minio_containers.exec(STORE, "minio", "--version")
     check_conformance(minio_containers)
     check_keys(minio_containers)

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 def test_the_page_describes_every_benchmark() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     described = set(re.findall(r"^### ([a-z-]+)", page, re.MULTILINE))
-    assert described == {*command.PLAIN, *command.IN_TURN, *command.AGAINST, *command.OTHERS}
+    assert described == {*command.IN_TURN, *command.AGAINST, *command.OTHERS}
 
 
 def test_this_checkout_is_compared_with_each_of_the_others() -> None:

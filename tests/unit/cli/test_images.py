@@ -10,9 +10,8 @@ from unittest.mock import ANY, call
 import pytest
 
 from lab.errors import SetupError
-from lab.flows.images import MINIO_BUILT, ImageNeed
+from lab.flows.images import ImageNeed
 from lab.flows.images.archive import Archive
-from lab.host import programs
 from lab.host.environment.progress import Printer
 from lab.runtime.compose.images import Built
 from lab.topology import GpuPlan, Vendor
@@ -72,28 +71,11 @@ def test_the_list_as_json_has_the_whole_name(labctl: Labctl) -> None:
 
 def test_a_build_is_for_the_gpus_of_this_machine_unless_told(labctl: Labctl, build: Any) -> None:
     assert "1.7 GB  2 min 5 s  raylab/ray:1" in labctl.ok("images", "build")
-    labctl.ok("images", "build", "--gpu", "amd", "--offline", "--suite", "trixie")
-    assert build.call_args_list == [
-        call("cuda", offline=False, suite="", minio=None, progress=ANY),
-        call("rocm", offline=True, suite="trixie", minio=None, progress=ANY),
-    ]
+    labctl.ok("images", "build", "--gpu", "amd")
+    assert build.call_args_list == [call("cuda", progress=ANY), call("rocm", progress=ANY)]
     assert labctl.json("images", "build")["built"] == [
         {"name": "raylab/ray:1", "size": 1_700_000_000, "seconds": 125.0}
     ]
-
-
-def test_minio_is_built_from_its_source_and_its_image_is_named(labctl: Labctl, build: Any) -> None:
-    program = labctl.stub("lab.host.programs.build", Path("/cache/minio"))
-    said = labctl.ok("images", "build", "--gpu", "none", "--offline", "--minio")
-    program.assert_called_once_with(programs.MINIO, ANY)
-    assert build.call_args.kwargs["minio"] == Path("/cache/minio")
-    assert f"export LAB_S3_IMAGE={MINIO_BUILT}" in said
-    assert labctl("images", "build", "--minio").exit_code == 2
-
-
-def test_a_suite_without_offline_is_refused(labctl: Labctl, build: Any) -> None:
-    assert labctl("images", "build", "--suite", "trixie").exit_code == 2
-    build.assert_not_called()
 
 
 @pytest.mark.parametrize(("fail", "code"), [(SetupError("no", "do"), 12), (KeyboardInterrupt(), 130)])

@@ -2,10 +2,9 @@
 
 from lab.runtime.compose.images.building import Built, build
 from lab.runtime.compose.images.choose import WAYS, ensure, missing, needs, pull, resolve, to_save
-from lab.runtime.compose.images.model import MINIO_BUILT, ImageNeed, variant
+from lab.runtime.compose.images.model import ImageNeed, variant
 
 __all__ = [
-    "MINIO_BUILT",
     "WAYS",
     "Built",
     "ImageNeed",

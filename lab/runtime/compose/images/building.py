@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +18,7 @@ from lab.host.environment.progress import Printer
 from lab.host.files import ROOT
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import context
-from lab.runtime.compose.images.base import Host, make_base
-from lab.runtime.compose.images.model import MINIO_BUILT, PROMETHEUS_STANDIN, PROXY_STANDIN, S3_STANDIN
+from lab.runtime.compose.images.model import BASE_IMAGE, S3_STANDIN
 from lab.version import __version__
 
 TORCH_INDEXES: Mapping[str, str] = {
@@ -54,10 +53,9 @@ class BuildTarget:
     """One image to build."""
 
     target: str
-    """Stage of the Dockerfile; empty for its only one."""
+    """Stage of the Dockerfile."""
     name: str
     variant: str = ""
-    file: str = "docker/Dockerfile"
 
 
 @dataclass(frozen=True)
@@ -65,53 +63,35 @@ class BuildMachine:
     """The machine, as far as a build asks it; tests put in their own."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    host: Host = field(default_factory=Host)
     root: Path = ROOT
     python: str = sys.executable
 
 
-def targets(variant: str, *, offline: bool, minio: bool = False) -> tuple[BuildTarget, ...]:
-    """The images to build: the lab's and, offline, before it the others, which fail early."""
+def targets(variant: str) -> tuple[BuildTarget, ...]:
+    """The images of the project for a variant."""
     lab = BuildTarget("lab", f"raylab/ray:{__version__}-{variant}", variant)
-    if not offline:
-        return (lab,)
-    own = (BuildTarget("", MINIO_BUILT, file=context.MINIO_FILE),) if minio else ()
-    return (
-        *own,
-        BuildTarget("prometheus-standin", PROMETHEUS_STANDIN),
-        BuildTarget("proxy-standin", PROXY_STANDIN),
-        BuildTarget("s3-standin", S3_STANDIN),
-        lab,
-    )
+    return (BuildTarget("s3-standin", S3_STANDIN), lab)
 
 
 def build(
     variant: str,
+    names: Collection[str] = (),
     *,
-    offline: bool = False,
-    suite: str = "",
-    minio: Path | None = None,
     engine: DockerEngine | None = None,
     progress: Printer | None = None,
     machine: BuildMachine | None = None,
 ) -> tuple[Built, ...]:
     """Build the images of a variant (`cpu`, `cuda`, `rocm`): minutes the first time, then only what changed.
 
-    `offline` needs no image registry: the base and the stand-ins are made of the packages of Debian `suite`.
-    `minio` is the program MinIO, which then gets an image, too.
-
-    Raises EngineError (no engine, no buildx), UnsupportedError (no mmdebstrap), SetupError.
+    All of them, or those that `names` names. Raises EngineError (no engine, no buildx), SetupError.
     """
     engine, progress, machine = engine or DockerEngine(), progress or Printer(), machine or BuildMachine()
     try:
         engine.docker("buildx", "version", what="asking for buildx")
-        base = make_base(suite, engine, progress, machine.host) if offline else ""
         settings = _pip_settings(engine, machine)
         with _context(machine, settings, variant, progress) as folder:
-            if minio is not None:
-                context.stage_minio(folder, minio, machine.root)
-            building = _Build(engine, progress, machine, settings, base, folder)
-            return tuple(map(building.run, targets(variant, offline=offline, minio=minio is not None)))
+            building = _Build(engine, progress, machine, settings, folder)
+            return tuple(building.run(t) for t in targets(variant) if not names or t.name in names)
     finally:
         progress.clear()
 
@@ -134,7 +114,7 @@ def _context(
         "torch": context.version("torch", machine.root),
         "torchvision": context.version("torchvision", machine.root),
     }
-    for name in ("image", "standin", "standin-proxy"):
+    for name in ("image", "standin"):
         pins |= context.locked((machine.root / "requirements" / f"{name}.txt").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="raylab-build-") as folder:
         wheels = context.wheels(settings.find_links, pins, variant)
@@ -151,8 +131,6 @@ class _Build:
     progress: Printer
     machine: BuildMachine
     settings: context.PipSettings
-    base: str
-    """The base image; empty for that of the Dockerfile."""
     folder: Path
     """The context."""
 
@@ -176,13 +154,12 @@ class _Build:
         """The arguments of `docker`; what is secret is written into `secrets`."""
         environ, root = self.machine.environ, self.machine.root
         argv = ["buildx", "build", "--progress", "plain", "--load"]
-        argv += ["--file", str(self.folder / target.file), "--tag", target.name]
-        arguments = {"VERSION": __version__}
-        if target.target:
-            argv += ["--target", target.target]
-            arguments["CONTENT"] = context.content(target.target, target.variant, root)
-        if self.base:
-            arguments["BASE_IMAGE"] = self.base
+        argv += ["--file", str(self.folder / "docker/Dockerfile"), "--tag", target.name]
+        argv += ["--target", target.target]
+        content = context.content(target.target, target.variant, root)
+        arguments = {"VERSION": __version__, "CONTENT": content}
+        if base := environ.get(BASE_IMAGE):
+            arguments["BASE_IMAGE"] = base
         if target.target == "lab":
             asked = environ.get(pip.TORCH_INDEX)
             index = TORCH_INDEXES[target.variant] if asked is None else asked

@@ -1,4 +1,4 @@
-"""The images that a lab runs on here: present ones, stand-ins, and those that have to be fetched."""
+"""The images that a lab runs on here: present ones, and those that have to be fetched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
 from lab.runtime.compose.inspected import ImageInfo
 from lab.topology import LabSpec, Vendor
 
-WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
+WAYS = "`labctl images pull`, `build`, or `load FILE` (no registry needed)"
 
 
 def vendor_of(spec: LabSpec | Vendor) -> Vendor:
@@ -47,9 +47,9 @@ def _stale(need: ImageNeed, vendor: Vendor, info: ImageInfo) -> bool:
 def needs(
     vendor: Vendor, environ: Mapping[str, str] | None = None, engine: DockerEngine | None = None
 ) -> tuple[ImageNeed, ...]:
-    """The images of a lab with these GPUs, then the stand-ins. Raises EngineError without an engine."""
+    """The images of a lab with these GPUs. Raises EngineError without an engine."""
     environ = os.environ if environ is None else environ
-    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or DockerEngine())
+    return look(model.wanted(vendor, environ), vendor, engine or DockerEngine())
 
 
 def resolve(
@@ -59,57 +59,31 @@ def resolve(
 
     Raises EngineError when no engine answers.
     """
+    environ = os.environ if environ is None else environ
+    gateway = isinstance(spec, LabSpec) and spec.s3 is not None
+    if gateway:
+        environ = {**environ, model.S3_IMAGE: model.S3_STANDIN}
     by_variable = {need.variable: need for need in needs(vendor_of(spec), environ, engine)}
-    lab, store = by_variable[model.LAB_IMAGE], by_variable[model.S3_IMAGE]
-    prometheus = by_variable[model.PROMETHEUS_IMAGE]
-    s3_standin, prometheus_standin = (
-        by_variable[model.S3_STANDIN_IMAGE],
-        by_variable[model.PROMETHEUS_STANDIN_IMAGE],
-    )
-    images = {model.LAB_IMAGE: lab.local_name or lab.name}
+    used = [by_variable[name] for name in (model.LAB_IMAGE, model.S3_IMAGE, model.PROMETHEUS_IMAGE)]
+    if isinstance(spec, LabSpec) and spec.address is not None:
+        used.append(by_variable[model.PROXY_IMAGE])
+    missing = [need for need in used if not need.present]
     files: tuple[str, ...] = ()
     left_out: list[str] = []
     notes: list[str] = []
-    missing = [] if lab.present else [lab]
-    prometheus_variable = model.PROMETHEUS_IMAGE
-    gateway = isinstance(spec, LabSpec) and spec.s3 is not None
-    if gateway:  # it runs in the image of the stand-in
-        images[model.S3_STANDIN_IMAGE] = s3_standin.local_name or s3_standin.name
-        missing += [] if s3_standin.present else [s3_standin]
-    elif store.present or not (store.stand_in and s3_standin.present):
-        images[model.S3_IMAGE] = store.local_name or store.name
-        missing += [] if store.present else [store]
-    else:
+    if by_variable[model.S3_IMAGE].name == model.S3_STANDIN and not gateway:
         files = (model.OFFLINE_FILE,)
-        images[model.S3_STANDIN_IMAGE] = s3_standin.local_name
-        prometheus_variable = model.PROMETHEUS_STANDIN_IMAGE
-        notes.append(f"S3 server: moto ({s3_standin.name}), standing in for MinIO, whose image is not here")
-    if prometheus.present or not (prometheus.stand_in and prometheus_standin.present):
-        images[prometheus_variable] = prometheus.local_name or prometheus.name
-        missing += [] if prometheus.present else [prometheus]
-    else:
-        images[prometheus_variable] = prometheus_standin.local_name
-        notes.append(f"prometheus: Debian's ({prometheus_standin.name}), standing in for {prometheus.tag}")
+        notes.append(f"S3 server: moto ({model.S3_STANDIN}), standing in for MinIO")
     for need in (by_variable[model.ALERTMANAGER_IMAGE], by_variable[model.GRAFANA_IMAGE]):
-        images[need.variable] = need.local_name or need.name
-        if not need.present or files:
+        used.append(need)
+        if not need.present:
             left_out.append(need.role)
-            why = "is not here" if not need.present else "is used only together with MinIO"
-            notes.append(f"{need.role}: left out ({need.tag} {why})")
-    used = [lab, *([s3_standin] if files or gateway else ())]
-    if isinstance(spec, LabSpec) and spec.address is not None:
-        proxy, own = by_variable[model.PROXY_IMAGE], by_variable[model.PROXY_STANDIN_IMAGE]
-        chosen = own if own.present and not proxy.present and proxy.stand_in else proxy
-        images[model.PROXY_IMAGE] = chosen.local_name or chosen.name
-        missing += [] if chosen.present else [proxy]
-        if chosen is own:
-            notes.append(f"proxy: Caddy out of its wheel ({own.name}), standing in for {proxy.tag}")
-            used.append(own)
-    used += [] if prometheus.present else [prometheus_standin]
+            notes.append(f"{need.role}: left out ({need.tag} is not here)")
     for need in used:
         if need.present and need.stale:
             notes.append(f"{need.name} was built from other requirements than this checkout's: `{need.how}`")
-    return ResolvedImages(tuple(images.items()), files, tuple(left_out), tuple(notes), tuple(missing))
+    images = tuple((need.variable, need.local_name or need.name) for need in used)
+    return ResolvedImages(images, files, tuple(left_out), tuple(notes), tuple(missing))
 
 
 def missing(
@@ -132,14 +106,14 @@ def ensure(
     """
     engine, progress = engine or DockerEngine(), progress or Printer()
     resolved = resolve(spec, environ, engine)
-    fetch = [need for need in resolved.missing if need.variable != model.S3_STANDIN_IMAGE]  # asks for `build`
+    fetch = list(resolved.missing)
     if resolved.left_out and not resolved.files:
         known = needs(vendor_of(spec), environ, engine)
         fetch += [need for need in known if need.role in resolved.left_out and not need.present]
     for need in fetch:
         try:
             if need.own:
-                build(model.variant(vendor_of(spec)), engine=engine, progress=progress)
+                build(model.variant(vendor_of(spec)), (need.name,), engine=engine, progress=progress)
             else:
                 engine.pull(need.name, progress)
         except SetupError as error:
@@ -182,16 +156,6 @@ def pull(
 def to_save(
     vendor: Vendor, environ: Mapping[str, str] | None = None, engine: DockerEngine | None = None
 ) -> tuple[ImageNeed, ...]:
-    """The images that a lab runs on here, stand-ins in place of what is not; absent ones are among them."""
+    """The images that a lab runs on here; absent ones are among them."""
     wanted = needs(vendor, environ, engine)
-    by_name = {need.name: need for need in wanted}
-    chosen = []
-    for need in wanted:
-        if need.variable in model.STANDIN_IMAGES:
-            continue
-        stand_in = by_name.get(need.stand_in)
-        if not need.present and stand_in is not None and stand_in.present:
-            chosen.append(stand_in)
-        elif need.present or need.role not in model.DISPENSABLE:
-            chosen.append(need)
-    return tuple(chosen)
+    return tuple(need for need in wanted if need.present or need.role not in model.DISPENSABLE)

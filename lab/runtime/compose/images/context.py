@@ -23,17 +23,12 @@ FILES = (
     "docker/slim.py",
     "requirements/image.txt",
     "requirements/standin.txt",
-    "requirements/standin-proxy.txt",
 )
 """All that a build sees of the project."""
-
-MINIO_FILE = "docker/minio.Dockerfile"
 
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "lab": ("docker/apt.py", "docker/install.py", "docker/slim.py", "requirements/image.txt"),
     "s3-standin": ("docker/apt.py", "docker/install.py", "docker/slim.py", "requirements/standin.txt"),
-    "prometheus-standin": ("docker/apt.py",),
-    "proxy-standin": ("docker/apt.py", "docker/install.py", "requirements/standin-proxy.txt"),
 }
 """The files that each target's content depends on, besides the Dockerfile."""
 
@@ -163,19 +158,9 @@ def stage(folder: Path, local_wheels: Iterator[Path], root: Path = ROOT) -> tupl
     into.mkdir()
     names = []
     for wheel in local_wheels:
-        _link(wheel, into / wheel.name)
+        try:
+            os.link(wheel, into / wheel.name)
+        except OSError:
+            shutil.copy(wheel, into / wheel.name)
         names.append(wheel.name)
     return tuple(names)
-
-
-def stage_minio(folder: Path, program: Path, root: Path = ROOT) -> None:
-    """Add to the context what the image of MinIO is built from."""
-    shutil.copyfile(root / MINIO_FILE, folder / MINIO_FILE)
-    _link(program, folder / "docker" / "minio")
-
-
-def _link(path: Path, target: Path) -> None:
-    try:
-        os.link(path, target)
-    except OSError:
-        shutil.copy(path, target)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from lab.host.files import ROOT
-from lab.host.programs import MINIO_RELEASE
 from lab.runtime.compose.gpus import VARIANTS
 from lab.services import ALERTMANAGER, GRAFANA, PROMETHEUS, PROXY, STORE
 from lab.topology import Vendor
@@ -21,30 +20,21 @@ S3_IMAGE = "LAB_S3_IMAGE"
 PROMETHEUS_IMAGE = "LAB_PROMETHEUS_IMAGE"
 ALERTMANAGER_IMAGE = "LAB_ALERTMANAGER_IMAGE"
 GRAFANA_IMAGE = "LAB_GRAFANA_IMAGE"
-S3_STANDIN_IMAGE = "LAB_S3_STANDIN_IMAGE"
-PROMETHEUS_STANDIN_IMAGE = "LAB_PROMETHEUS_STANDIN_IMAGE"
 PROXY_IMAGE = "LAB_PROXY_IMAGE"
-PROXY_STANDIN_IMAGE = "LAB_PROXY_STANDIN_IMAGE"
-"""No Compose file has it: the stand-in is called in the same way, so it is given to PROXY_IMAGE."""
-
-STANDIN_IMAGES = (S3_STANDIN_IMAGE, PROMETHEUS_STANDIN_IMAGE, PROXY_STANDIN_IMAGE)
+BASE_IMAGE = "LAB_BASE_IMAGE"
+"""The base of the project's own images, where it is not that of the Dockerfile. No Compose file has it."""
 
 DISPENSABLE = (ALERTMANAGER, GRAFANA, PROXY)
-"""Services without whose image most labs go on. No stand-in takes the place of the first two; the last is
-needed in a lab with an address alone."""
+"""Services without whose image most labs go on; the last is needed in a lab with an address alone."""
 
 ADDRESS_FILE = "address.yaml"
 """The Compose file that has the proxy."""
 
 OFFLINE_FILE = "offline.yaml"
-"""The Compose file that puts the stand-ins in place."""
+"""The Compose file that runs the stand-in store."""
 
 S3_STANDIN = f"raylab/s3-standin:{__version__}"
-PROMETHEUS_STANDIN = f"raylab/prometheus-standin:{__version__}"
-PROXY_STANDIN = f"raylab/proxy-standin:{__version__}"
-
-MINIO_BUILT = f"raylab/minio:{MINIO_RELEASE}"
-"""MinIO in an image of ours. A lab runs on it where LAB_S3_IMAGE names it."""
+"""The image of the stand-in store, where S3_IMAGE names it, and of the gateway to a store that is there."""
 
 CONTENT_LABEL = "io.raylab.content"
 """Label of an image of ours: what it was built from, see context.content."""
@@ -70,8 +60,6 @@ class ImageNeed:
     """Bytes, 0 when absent."""
     stale: bool = False
     """Built from other requirements than this checkout's."""
-    stand_in: str = ""
-    """The image that may take its place; empty when none can."""
 
     @property
     def tag(self) -> str:
@@ -81,8 +69,6 @@ class ImageNeed:
     @property
     def how(self) -> str:
         """The command that gets it."""
-        if self.variable in STANDIN_IMAGES:
-            return "labctl images build --offline"
         return "labctl images build" if self.own else "labctl images pull"
 
 
@@ -128,34 +114,20 @@ def registries() -> tuple[str, ...]:
 
 
 def wanted(vendor: Vendor, environ: Mapping[str, str]) -> tuple[ImageNeed, ...]:
-    """The images of a lab with these GPUs, not yet looked for. A variable in `environ` comes first.
+    """The images of a lab with these GPUs, not yet looked for. A variable in `environ` comes first."""
 
-    An image that the user chose has no stand-in.
-    """
-
-    def need(variable: str, role: str, stand_in: str = "") -> ImageNeed:
-        chosen = environ.get(variable, "")
+    def need(variable: str, role: str) -> ImageNeed:
         pinned = {**defaults(), **defaults(ADDRESS_FILE), LAB_IMAGE: lab_image(vendor)}
-        name = chosen or pinned[variable]
-        own = variable == LAB_IMAGE and not chosen
-        return ImageNeed(name, role, variable, own=own, stand_in="" if chosen else stand_in)
+        name = environ.get(variable) or pinned[variable]
+        return ImageNeed(name, role, variable, own=name in (lab_image(vendor), S3_STANDIN))
 
     return (
         need(LAB_IMAGE, "Ray's nodes, Jupyter, set-up, metrics"),
-        need(S3_IMAGE, STORE, S3_STANDIN),
-        need(PROMETHEUS_IMAGE, PROMETHEUS, PROMETHEUS_STANDIN),
+        need(S3_IMAGE, STORE),
+        need(PROMETHEUS_IMAGE, PROMETHEUS),
         need(ALERTMANAGER_IMAGE, ALERTMANAGER),
         need(GRAFANA_IMAGE, GRAFANA),
-        need(PROXY_IMAGE, PROXY, PROXY_STANDIN),
-    )
-
-
-def stand_ins() -> tuple[ImageNeed, ...]:
-    """The images of ours that may stand in for others."""
-    return (
-        ImageNeed(S3_STANDIN, f"stands in for {STORE}", S3_STANDIN_IMAGE, own=True),
-        ImageNeed(PROMETHEUS_STANDIN, f"stands in for {PROMETHEUS}", PROMETHEUS_STANDIN_IMAGE, own=True),
-        ImageNeed(PROXY_STANDIN, f"stands in for {PROXY}", PROXY_STANDIN_IMAGE, own=True),
+        need(PROXY_IMAGE, PROXY),
     )
 
 

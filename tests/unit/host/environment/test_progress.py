@@ -26,17 +26,6 @@ def test_uvs_output_becomes_one_line_with_what_is_done_of_all() -> None:
     assert shown.text() == "local: installing 3/3"
 
 
-def test_pips_output_says_which_package_is_in_work() -> None:
-    on_disk = [10]
-    shown = InstallProgress("local", lambda: on_disk[0])
-    shown.feed("Collecting ray==2.60.0 (from -r local.txt (line 2))")
-    shown.feed("  Downloading ray-2.60.0-py3-none-any.whl (75.6 MB)")
-    assert shown.text() == "local: fetching  ray"
-    shown.feed("Installing collected packages: click, ray")
-    on_disk[0] = 11
-    assert shown.text() == "local: installing 1/2"
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -16,7 +16,7 @@ import pytest
 
 from lab.errors import SetupError
 from lab.host import environment
-from lab.host.environment import pip, setup, uv
+from lab.host.environment import installer, pip, setup
 from lab.host.environment.progress import pinned
 from lab.host.environment.venv import LOCK, VenvMachine
 from lab.host.files import take_lock
@@ -239,7 +239,7 @@ def test_an_interrupted_installation_goes_on_and_mends_the_package_that_was_cut_
 
 
 def test_a_python_without_ensurepip_falls_back_to_virtualenv(fake: FakeMachine) -> None:
-    fake.answers["installer.txt"] = (1, "No module named pip")
+    fake.answers["^/usr/bin/python3 -m pip"] = (1, "No module named pip")
     fake.answers["-m ensurepip"] = (1, "python: No module named ensurepip")
     install(fake)
     assert fake.did("-m virtualenv")
@@ -430,36 +430,26 @@ HANDED_OVER = [
 @pytest.mark.parametrize("case", HANDED_OVER, ids=lambda case: str(case[0]))
 def test_what_pip_is_told_holds_for_uv(case: tuple[str, dict[str, str], tuple[str, ...]]) -> None:
     config, variables, arguments = case
-    assert uv.from_pip(config, {}) == uv.Handover(variables, arguments)
+    assert installer.from_pip(config, {}) == installer.Handover(variables, arguments)
 
 
 def test_pips_proxy_holds_for_every_way_that_uv_asks_for_one() -> None:
-    env = uv.environment({"https_proxy": "old"}, uv.from_pip("global.proxy='http://p:3128'", {}))
+    env = installer.uv_environment(
+        {"https_proxy": "old"}, installer.from_pip("global.proxy='http://p:3128'", {})
+    )
     assert {env[name] for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY")} == {"http://p:3128"}
 
 
 def test_a_certificate_that_pips_requests_would_read_holds_too_unless_pip_is_told_of_another() -> None:
     environ = {"REQUESTS_CA_BUNDLE": "/bundle.pem"}
-    assert uv.from_pip("", environ).variables == {"SSL_CERT_FILE": "/bundle.pem"}
-    assert uv.from_pip("global.cert='/ca.pem'", environ).variables == {"SSL_CERT_FILE": "/ca.pem"}
+    assert installer.from_pip("", environ).variables == {"SSL_CERT_FILE": "/bundle.pem"}
+    assert installer.from_pip("global.cert='/ca.pem'", environ).variables == {"SSL_CERT_FILE": "/ca.pem"}
 
 
 def test_uv_runs_without_what_would_send_packages_elsewhere() -> None:
     environ = {"UV_TARGET": "/y", "UV_SYSTEM_PYTHON": "1", "UV_CACHE_DIR": "/c", "PYTHONPATH": "/x"}
-    env = uv.environment(environ, uv.Handover())
+    env = installer.uv_environment(environ, installer.Handover())
     assert {name for name in env if name in environ} == {"UV_CACHE_DIR"}
-
-
-@pytest.mark.parametrize("config", ["global.keyring-provider='import'", ":env:.find-links='/a,b'"])
-def test_where_uv_cannot_honour_an_option_of_pip_pip_installs_and_that_is_said(
-    fake: FakeMachine, config: str
-) -> None:
-    fake.answers["pip config list"] = (0, config)
-    said = install(fake)
-    option = config.split(".")[1].partition("=")[0]
-    assert f"installing with pip instead of uv, which has no equivalent of pip's option {option}" in said
-    assert fake.did("-m pip install .*cli.txt")
-    assert not fake.did("uv pip install")
 
 
 def test_no_password_of_pips_configuration_is_logged_or_shown_as_an_argument(
@@ -471,46 +461,18 @@ def test_no_password_of_pips_configuration_is_logged_or_shown_as_an_argument(
     assert "hush" not in (root / ".venv" / "raylab-setup.log").read_text()
 
 
-def test_where_uv_cannot_be_had_pip_installs_and_that_is_said(fake: FakeMachine) -> None:
+def test_without_uv_nothing_is_installed_and_why_is_said(fake: FakeMachine) -> None:
     fake.answers["installer.txt"] = (1, "ERROR: No matching distribution found for uv==0.13.9")
-    said = install(fake)
+    with pytest.raises(SetupError, match=r"uv .* no package uv==0\.13\.9"):
+        install(fake)
     assert fake.did("-m ensurepip"), "pip has to come from somewhere"
-    assert any("uv is not available here" in line for line in said)
-    assert fake.did("-m pip install .*cli.txt")
-    assert not fake.did("uv pip install")
-
-
-@pytest.mark.parametrize(
-    "said_by_uv", ["thread 'main' panicked", "invalid peer certificate: UnknownIssuer", ""]
-)
-def test_where_uv_fails_for_its_own_reasons_pip_takes_over_for_good(
-    fake: FakeMachine, said_by_uv: str
-) -> None:
-    fake.answers["uv pip install"] = (101, said_by_uv)
-    said = install(fake, "local", environ={pip.TORCH_INDEX: ""})
-    assert any("uv could not install cli" in line for line in said)
-    assert len(fake.did("uv pip install")) == 1
-    assert environment.is_current("local", str(fake.root))
+    assert not fake.did("cli.txt")
 
 
 def test_a_uv_that_was_killed_is_said_to_be(fake: FakeMachine) -> None:
     fake.answers["uv pip install"] = (-9, "Resolved 168 packages in 1.68s")
-    assert "uv could not install cli (signal 9 ended it); trying pip" in install(fake)
-
-
-@pytest.mark.parametrize("said_by_uv", ["Because there is no version of click==8.5.1", "os error 28)"])
-def test_what_pip_could_not_mend_either_is_told_at_once(fake: FakeMachine, said_by_uv: str) -> None:
-    fake.answers["uv pip install"] = (1, said_by_uv)
-    with pytest.raises(SetupError):
+    with pytest.raises(SetupError, match="signal 9"):
         install(fake)
-    assert not fake.did("-m pip install .*cli.txt")
-
-
-def test_pips_index_for_torch_is_that_of_torch_too(fake: FakeMachine) -> None:
-    fake.answers["uv pip install"] = (2, "error: unexpected argument")
-    install(fake, "local")
-    (call,) = fake.ran("-m pip install .*torch==")
-    assert call[1]["PIP_INDEX_URL"] == pip.CPU_INDEX
 
 
 def test_an_environment_of_an_older_labctl_gets_uv_from_its_own_pip(fake: FakeMachine, root: Path) -> None:

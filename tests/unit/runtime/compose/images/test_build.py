@@ -8,9 +8,7 @@ import pytest
 
 from lab.errors import EngineError, LabError, RefusedError, SetupError
 from lab.runtime.compose.causes import failed
-from lab.runtime.compose.images import building, context
-from lab.runtime.compose.images.base import Host
-from lab.runtime.compose.images.model import MINIO_BUILT
+from lab.runtime.compose.images import building, context, model
 from lab.version import __version__
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
@@ -25,7 +23,7 @@ download.dest='/x'
 
 
 def machine(tmp_path: Path, **environ: str) -> building.BuildMachine:
-    return building.BuildMachine(environ=environ, host=Host(root=tmp_path), python="python3")
+    return building.BuildMachine(environ=environ, python="python3")
 
 
 def arguments(words: tuple[str, ...]) -> dict[str, str]:
@@ -46,8 +44,8 @@ def test_each_variant_has_its_build_of_torch(
     tmp_path: Path, variant: str, index: str, extra: str | None
 ) -> None:
     docker = FakeDocker()
-    (built,) = building.build(variant, engine=docker.engine, progress=quiet(), machine=machine(tmp_path))
-    (words,) = docker.calls("buildx", "build")
+    store, built = building.build(variant, engine=docker.engine, progress=quiet(), machine=machine(tmp_path))
+    standin, words = docker.calls("buildx", "build")
     given = arguments(words)
     assert built.name == f"raylab/ray:{__version__}-{variant}"
     assert given["TORCH_INDEX"].endswith(index)
@@ -56,6 +54,15 @@ def test_each_variant_has_its_build_of_torch(
     assert given["CONTENT"] == context.content("lab", variant)
     assert "BASE_IMAGE" not in given
     assert after(words, "--target") == ["lab"]
+    assert (store.name, after(standin, "--target")) == (model.S3_STANDIN, ["s3-standin"])
+
+
+def test_another_base_image_counts(tmp_path: Path) -> None:
+    docker = FakeDocker()
+    own = machine(tmp_path, LAB_BASE_IMAGE="mirror.example.org/python:3.11")
+    building.build("cpu", engine=docker.engine, progress=quiet(), machine=own)
+    for words in docker.calls("buildx", "build"):
+        assert arguments(words)["BASE_IMAGE"] == "mirror.example.org/python:3.11"
 
 
 def test_proxies_go_by_name_and_certificate_and_index_as_secrets(tmp_path: Path) -> None:
@@ -75,7 +82,7 @@ def test_proxies_go_by_name_and_certificate_and_index_as_secrets(tmp_path: Path)
     docker.on_call = look
     environ = {"HTTPS_PROXY": "http://user:hush@proxy:3128", "no_proxy": "localhost"}
     building.build("cpu", engine=docker.engine, progress=quiet(), machine=machine(tmp_path, **environ))
-    (words,) = docker.calls("buildx", "build")
+    words = docker.calls("buildx", "build")[-1]
     assert arguments(words)["HTTPS_PROXY"] == ""
     assert "no_proxy" in arguments(words)
     assert "hush" not in " ".join(words)
@@ -108,36 +115,6 @@ def test_the_context_holds_the_locked_requirements_and_the_wheels_of_this_machin
     building.build("cpu", engine=docker.engine, progress=quiet(said), machine=machine(tmp_path))
     assert seen == {*context.FILES, f"docker/wheels/{wheel}"}
     assert f"taken from this machine: {wheel}" in said
-
-
-def test_minio_gets_an_image_of_its_own_release_from_the_program_that_was_built(tmp_path: Path) -> None:
-    program = tmp_path / "minio"
-    program.write_text("minio itself")
-    docker = FakeDocker()
-    seen: dict[str, str] = {}
-
-    def look(words: tuple[str, ...]) -> None:
-        if words[:2] == ("buildx", "build") and MINIO_BUILT in words:
-            seen[after(words, "--file")[0]] = (Path(words[-1]) / "docker" / "minio").read_text()
-
-    docker.on_call = look
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "make_base", lambda *_: "raylab/base:bookworm")
-        built = building.build(
-            "cpu",
-            offline=True,
-            minio=program,
-            engine=docker.engine,
-            progress=quiet(),
-            machine=machine(tmp_path),
-        )
-    words = docker.calls("buildx", "build")[0]
-    assert built[0].name == MINIO_BUILT
-    assert list(seen.values()) == ["minio itself"]
-    assert next(iter(seen)).endswith(context.MINIO_FILE)
-    assert after(words, "--target") == []
-    assert arguments(words)["BASE_IMAGE"] == "raylab/base:bookworm"
-    assert len(built) == 5
 
 
 def test_only_wheels_that_the_image_would_install_are_taken(tmp_path: Path) -> None:
@@ -176,7 +153,7 @@ def test_a_torch_index_of_the_users_own_counts_and_nothing_stands_in_for_it(
     docker = FakeDocker()
     own = machine(tmp_path, LABCTL_TORCH_INDEX=index)
     building.build(variant, engine=docker.engine, progress=quiet(), machine=own)
-    given = arguments(docker.calls("buildx", "build")[0])
+    given = arguments(docker.calls("buildx", "build")[-1])
     assert given["TORCH_INDEX"] == index
     assert "TORCH_FALLBACK" not in given
 
@@ -187,7 +164,7 @@ def test_a_note_of_the_build_is_shown_as_a_line_of_its_own(tmp_path: Path) -> No
     said: list[str] = []
     with pytest.raises(LabError):
         building.build("cpu", engine=docker.engine, progress=quiet(said), machine=machine(tmp_path))
-    assert f"raylab/ray:{__version__}-cpu: no torchvision here" in said
+    assert f"{model.S3_STANDIN}: no torchvision here" in said
 
 
 def test_without_buildx_the_error_says_what_to_install(tmp_path: Path) -> None:
@@ -222,7 +199,7 @@ def test_a_build_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
             'ERROR: failed to solve: python:3.11: failed to resolve source metadata for "docker.io/python"',
             SetupError,
             "no image registry",
-            "build --offline",
+            "images load",
         ),
         (
             'Error response from daemon: Conflict. The container name "/ray-head" is already in use by "0a1"',

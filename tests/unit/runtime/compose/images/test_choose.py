@@ -27,7 +27,7 @@ GRAFANA = model.defaults()[model.GRAFANA_IMAGE]
 ALERTMANAGER = model.defaults()[model.ALERTMANAGER_IMAGE]
 CADDY = model.defaults("address.yaml")[model.PROXY_IMAGE]
 PUBLISHED = (MINIO, PROMETHEUS, ALERTMANAGER, GRAFANA)
-STANDINS = (model.S3_STANDIN, model.PROMETHEUS_STANDIN)
+STANDIN = {model.S3_IMAGE: model.S3_STANDIN}
 ADDRESSED = LabSpec(classroom=True, address=Address("class.example.org", listen="192.0.2.7"))
 CURRENT = {model.CONTENT_LABEL: context.content("lab", "cpu")}
 
@@ -46,35 +46,25 @@ def test_a_lab_with_all_its_images_needs_nothing_else() -> None:
     assert len(docker.journal) == 1
 
 
-def test_stand_ins_take_the_places_of_what_is_not_here_and_say_so() -> None:
-    resolved = choose.resolve(SPEC, {}, FakeDocker(LAB, *STANDINS, labels=CURRENT).engine)
+def test_the_stand_in_store_runs_where_it_is_chosen_and_that_is_said() -> None:
+    docker = FakeDocker(LAB, MINIO, PROMETHEUS, model.S3_STANDIN, labels=CURRENT)
+    resolved = choose.resolve(SPEC, STANDIN, docker.engine)
     assert resolved.files == ("offline.yaml",)
     assert resolved.left_out == ("alertmanager", "grafana")
-    assert resolved.env["LAB_S3_STANDIN_IMAGE"] == model.S3_STANDIN
-    assert resolved.env["LAB_PROMETHEUS_STANDIN_IMAGE"] == model.PROMETHEUS_STANDIN
+    assert resolved.env["LAB_S3_IMAGE"] == model.S3_STANDIN
     assert not resolved.missing
     assert "standing in for MinIO" in resolved.notes[0]
     assert any(note.startswith("grafana: left out") for note in resolved.notes)
     assert "sha256" not in " ".join(resolved.notes)
-
-
-def test_only_the_image_that_is_missing_gets_a_stand_in() -> None:
-    resolved = choose.resolve(
-        SPEC, {}, FakeDocker(LAB, MINIO, ALERTMANAGER, GRAFANA, *STANDINS, labels=CURRENT).engine
-    )
-    assert (resolved.files, resolved.left_out) == ((), ())
-    assert resolved.env["LAB_S3_IMAGE"] == MINIO
-    assert resolved.env["LAB_PROMETHEUS_IMAGE"] == model.PROMETHEUS_STANDIN
+    assert choose.resolve(SPEC, {}, docker.engine).files == ()
 
 
 @pytest.mark.parametrize(
     ("there", "chosen", "expected", "missing"),
     [
         ((CADDY,), {}, CADDY, []),
-        ((CADDY, model.PROXY_STANDIN), {}, CADDY, []),
-        ((model.PROXY_STANDIN,), {}, model.PROXY_STANDIN, []),
         ((), {}, CADDY, [CADDY]),
-        ((model.PROXY_STANDIN,), {"LAB_PROXY_IMAGE": "caddy:3"}, "caddy:3", ["caddy:3"]),
+        ((CADDY,), {"LAB_PROXY_IMAGE": "caddy:3"}, "caddy:3", ["caddy:3"]),
     ],
 )
 def test_only_a_lab_with_an_address_needs_the_proxy(
@@ -84,9 +74,6 @@ def test_only_a_lab_with_an_address_needs_the_proxy(
     resolved = choose.resolve(ADDRESSED, chosen, docker.engine)
     assert resolved.env[model.PROXY_IMAGE] == expected
     assert [need.name for need in resolved.missing] == missing
-    assert any("standing in for caddy" in note for note in resolved.notes) == (
-        expected == model.PROXY_STANDIN
-    )
     plain = choose.resolve(SPEC, chosen, docker.engine)
     assert (model.PROXY_IMAGE in plain.env, plain.missing) == (False, ())
 
@@ -99,9 +86,9 @@ def test_a_proxy_that_cannot_be_had_is_an_error_where_it_is_needed() -> None:
     assert not choose.ensure(SPEC, {}, docker.engine, quiet()).missing
 
 
-def test_an_image_that_the_user_chose_has_no_stand_in() -> None:
+def test_nothing_stands_in_for_an_image_that_the_user_chose() -> None:
     chosen = {"LAB_S3_IMAGE": "example.org/silo:1"}
-    missing = choose.missing(SPEC, chosen, FakeDocker(LAB, PROMETHEUS, *STANDINS).engine)
+    missing = choose.missing(SPEC, chosen, FakeDocker(LAB, PROMETHEUS, MINIO, model.S3_STANDIN).engine)
     assert [need.name for need in missing] == ["example.org/silo:1"]
 
 
@@ -130,10 +117,9 @@ def test_each_vendor_has_its_image_and_the_compose_files_name_the_same(vendor: V
     assert model.defaults(file)["LAB_IMAGE"] == model.lab_image(vendor)
 
 
-def test_the_offline_file_names_our_stand_ins() -> None:
-    named = model.defaults("offline.yaml")
-    ours = {n.variable: n.name for n in model.stand_ins() if n.variable != model.PROXY_STANDIN_IMAGE}
-    assert named == ours
+@pytest.mark.parametrize("file", ["offline.yaml", "s3.yaml"])
+def test_the_files_of_the_store_name_the_stand_ins_image(file: str) -> None:
+    assert model.defaults(file) == STANDIN
 
 
 def test_an_image_of_other_requirements_is_used_but_said_to_be_out_of_date() -> None:
@@ -154,10 +140,10 @@ def test_what_is_missing_is_pulled_and_built() -> None:
     assert (resolved.missing, resolved.left_out) == ((), ())
 
 
-def test_nothing_is_fetched_for_a_lab_that_has_its_images_or_its_stand_ins() -> None:
-    for there in ((LAB, *PUBLISHED), (LAB, *STANDINS)):
+def test_nothing_is_fetched_for_a_lab_that_has_its_images_or_the_stand_in() -> None:
+    for there, chosen in (((LAB, *PUBLISHED), {}), ((LAB, PROMETHEUS, model.S3_STANDIN), STANDIN)):
         docker = FakeDocker(*there)
-        choose.ensure(SPEC, {}, docker.engine, quiet())
+        choose.ensure(SPEC, chosen, docker.engine, quiet())
         assert not docker.calls("pull")
         assert not docker.calls("buildx")
 
@@ -173,7 +159,7 @@ def test_an_image_that_cannot_be_had_is_named_with_every_way_to_get_it() -> None
         choose.ensure(SPEC, {}, docker.engine, quiet(said))
     assert caught.value.message.startswith(f"the image {MINIO} (minio) is missing: ")
     assert "no image registry can be reached" in caught.value.message
-    for way in ("images pull", "`build`", "build --offline", "load FILE"):
+    for way in ("images pull", "`build`", "load FILE"):
         assert way in caught.value.hint
     assert f"  | {NO_REGISTRY}" in said
 
@@ -226,8 +212,8 @@ def test_without_docker_the_error_says_so() -> None:
 
 
 def test_what_is_saved_is_what_a_lab_runs_on_here() -> None:
-    saved = choose.to_save(Vendor.NONE, {}, FakeDocker(LAB, *STANDINS).engine)
-    assert [need.name for need in saved] == [LAB, *STANDINS]
+    saved = choose.to_save(Vendor.NONE, STANDIN, FakeDocker(LAB, model.S3_STANDIN, PROMETHEUS).engine)
+    assert [need.name for need in saved] == [LAB, model.S3_STANDIN, PROMETHEUS]
     absent = choose.to_save(Vendor.NONE, {}, FakeDocker(LAB).engine)
     assert [need.present for need in absent] == [True, False, False]
 
@@ -252,7 +238,7 @@ def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:
     (tmp_path / "lab/lab.py").write_text("changed")
     assert contents() == before
     (tmp_path / "requirements/image.txt").write_text("ray==1\n")
-    assert [a == b for a, b in zip(before, contents(), strict=True)] == [False, True, True, True]
+    assert [a == b for a, b in zip(before, contents(), strict=True)] == [False, True]
     assert context.content("lab", "cpu", tmp_path) != context.content("lab", "cuda", tmp_path)
 
 
@@ -262,14 +248,11 @@ def test_the_registries_are_those_that_the_pinned_images_name() -> None:
 
 def test_the_gateway_to_a_store_that_is_there_runs_in_the_stand_ins_image_and_needs_no_minio() -> None:
     there = replace(SPEC, s3=S3Place("http://there:8333", "course"))
-    resolved = choose.resolve(
-        there, {}, FakeDocker(LAB, PROMETHEUS, GRAFANA, *STANDINS, labels=CURRENT).engine
-    )
+    docker = FakeDocker(LAB, PROMETHEUS, GRAFANA, model.S3_STANDIN, labels=CURRENT)
+    resolved = choose.resolve(there, {}, docker.engine)
     assert (resolved.files, resolved.missing) == ((), ())
-    assert resolved.env["LAB_S3_STANDIN_IMAGE"] == model.S3_STANDIN
-    assert "LAB_S3_IMAGE" not in resolved.env
+    assert resolved.env["LAB_S3_IMAGE"] == model.S3_STANDIN
     docker = FakeDocker(LAB, *PUBLISHED, labels=CURRENT)
-    assert [need.name for need in choose.ensure(there, {}, docker.engine, quiet()).missing] == [
-        model.S3_STANDIN
-    ]
-    assert not [line for line in docker.journal if "build" in line]
+    assert choose.ensure(there, {}, docker.engine, quiet()).missing == ()
+    (words,) = docker.calls("buildx", "build")
+    assert model.S3_STANDIN in words

@@ -15,18 +15,17 @@ from typing import Any
 import pytest
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host.programs import (
+from lab.runtime.compose.images.model import ALERTMANAGER_IMAGE, PROMETHEUS_IMAGE, S3_IMAGE, defaults
+from tests.built import ALERTMANAGER, PROMETHEUS, ModuleProgram
+from tests.conftest import ROOT
+from tests.go_programs import (
     MINIO,
     MINIO_RELEASE,
     Machine,
     Program,
     SourcesError,
     build,
-    cache,
 )
-from lab.runtime.compose.images.model import ALERTMANAGER_IMAGE, PROMETHEUS_IMAGE, S3_IMAGE, defaults
-from tests.built import ALERTMANAGER, PROMETHEUS, ModuleProgram
-from tests.conftest import ROOT
 
 TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
 OF_MODULE = ModuleProgram(**vars(TOOL), module="example.org/tool")
@@ -80,7 +79,7 @@ def test_a_build_does_not_outlive_the_labctl_that_is_killed() -> None:
     """The pipe ends once nobody has it: neither labctl nor what it has started."""
     build = "import os, threading; os.write({}, b'.'); threading.Event().wait(120)"
     reader, writer = os.pipe()
-    labctl = "from lab.host.programs import run_bound; import sys; "
+    labctl = "from tests.go_programs import run_bound; import sys; "
     labctl += f"run_bound([sys.executable, '-c', {build.format(writer)!r}], print, pass_fds=[{writer}])"
     with subprocess.Popen([sys.executable, "-c", labctl], pass_fds=[writer], cwd=ROOT) as killed:
         os.close(writer)
@@ -218,7 +217,7 @@ def test_what_go_says_is_told_and_nothing_half_made_is_kept(
 def test_programs_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", chosen)
     monkeypatch.setenv("HOME", "/home/student")
-    assert cache() == Path("/home/student/.cache/raylab/programs")
+    assert MINIO.path.parent.parent == Path("/home/student/.cache/raylab/programs")
 
 
 def test_minio_is_the_release_of_the_image_that_compose_pins() -> None:

@@ -1,12 +1,10 @@
-"""Variables and packages of a fresh machine, as the benchmarks `install` and `demo` have it."""
+"""Variables of a fresh machine, as the benchmark `demo` has it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from benchmarks.install import IMPORT, environment_of
-from lab.host.environment import ensure
+from benchmarks.demo import environment_of
 
 
 def test_a_fresh_machine_has_an_empty_home_no_caches_and_no_lab(tmp_path: Path) -> None:
@@ -31,9 +29,3 @@ def test_where_packages_come_from_is_as_it_is_here(tmp_path: Path) -> None:
     here = {"HOME": str(tmp_path)}
     assert environment_of(Path("/fresh"), here)["PIP_CONFIG_FILE"] == str(config)
     assert environment_of(Path("/fresh"), {**here, "PIP_CONFIG_FILE": "/own"})["PIP_CONFIG_FILE"] == "/own"
-
-
-def test_what_installs_packages_is_found_where_this_checkout_has_it() -> None:
-    names: dict[str, Any] = {}
-    exec(IMPORT, names)
-    assert names["environment"].ensure is ensure

@@ -20,7 +20,7 @@ from typing import Any
 
 from lab.errors import SetupError, UnsupportedError
 from lab.host import command
-from lab.host.files import lock
+from lab.host.files import lock, user_cache
 from lab.host.quantities import format_duration
 
 BUILD_SECONDS = 3600.0
@@ -38,12 +38,6 @@ NOT_REACHED = re.compile(
 
 class SourcesError(SetupError):
     """The modules that a program is built from cannot be had from here."""
-
-
-def cache() -> Path:
-    """The folder of all built programs: raylab/programs in $XDG_CACHE_HOME, else in ~/.cache."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache"), "raylab", "programs")
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class Program:
 
     @property
     def path(self) -> Path:
-        return cache() / f"{self.name}-{self.version}" / self.name
+        return user_cache() / "programs" / f"{self.name}-{self.version}" / self.name
 
 
 MINIO_COMMIT = "07c3a429bfed433e49018cb0f78a52145d4bedeb"

@@ -1,4 +1,4 @@
-"""Installation and demo in a fresh clone with an empty HOME: this checkout against another one.
+"""The demo in a fresh clone with an empty HOME: this checkout against another one.
 
 Uncommitted changes are not in the clone. Packages come from the index that pip is configured to use.
 """
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.checkouts import Side, call, clean, sides
@@ -19,72 +19,29 @@ from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
 from benchmarks.measure import say
 
 SECONDS = 1200.0
-IMPORT = """
-import os
-try:
-    from lab.host import environment
-except ImportError:
-    from lab import environment
-"""
-"""Imports the module that installs packages; older checkouts have it in another place."""
-
-INSTALL = f"""{IMPORT}
-for group in ("local", "jupyter"):
-    if os.path.exists(environment.requirements_of(group, environment.ROOT)):
-        environment.ensure(group)
-"""
-"""Installs all that `up` without Docker needs; in older checkouts JupyterLab is part of `local`."""
-
-Measured = Callable[[Path, Mapping[str, str]], Figures]
-"""Measurement in a clone, with this environment."""
-
 NOT_TAKEN = ("VIRTUAL_ENV", "LABCTL_", "XDG_", "PIP_CACHE_DIR", "UV_CACHE_DIR", "PYTHONPATH")
 """Variables, by name or prefix, that a fresh machine does not have."""
 
 
-def install(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
-    """Measure `labctl --help` in a fresh clone, then the installation of what plain processes need."""
-    return _compared("install", runs, against, _install)
-
-
 def demo(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
     """Measure `labctl demo` in a fresh clone, including its set-up."""
-    return _compared("demo", runs, against, _demo)
-
-
-def _compared(step: str, runs: int, against: Path | None, measure: Measured) -> tuple[Found, list[Side]]:
     compared = sides(against, stock=False)
-    steps: dict[str, dict[str, Measure]] = {step: {side.name: _once(side, measure) for side in compared}}
+    steps: dict[str, dict[str, Measure]] = {"demo": {side.name: _demo(side) for side in compared}}
     return by_turns(steps, runs, say), compared
 
 
-def _once(side: Side, measure: Measured) -> Measure:
+def _demo(side: Side) -> Measure:
     def run() -> Figures:
+        words = ["labctl.py", "demo", "--runtime", "local", "--down", "--json"]
         with fresh(side) as (clone, environment):
-            yield from measure(clone, environment)
+            try:
+                seconds, _ = call([base_python(), *words], clone, environment, seconds=SECONDS)
+                yield "labctl demo, set-up included", seconds
+            finally:
+                with contextlib.suppress(LostError):
+                    call([base_python(), "labctl.py", "down", "--volumes", "--yes"], clone, environment)
 
     return run
-
-
-def _install(clone: Path, environment: Mapping[str, str]) -> Figures:
-    first = call([base_python(), "labctl.py", "--help"], clone, environment, seconds=SECONDS)[0]
-    yield "labctl --help, fresh clone", first
-    python = str(clone / ".venv" / "bin" / "python")
-    second = call([python, "-c", INSTALL], clone, environment, seconds=SECONDS)[0]
-    yield "then Ray, PyTorch and JupyterLab", second
-    yield "both", first + second
-
-
-def _demo(clone: Path, environment: Mapping[str, str]) -> Figures:
-    words = ["labctl.py", "demo", "--runtime", "local", "--down", "--json"]
-    try:
-        yield (
-            "labctl demo, set-up included",
-            call([base_python(), *words], clone, environment, seconds=SECONDS)[0],
-        )
-    finally:
-        with contextlib.suppress(LostError):
-            call([base_python(), "labctl.py", "down", "--volumes", "--yes"], clone, environment)
 
 
 @contextlib.contextmanager
