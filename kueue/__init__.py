@@ -10,6 +10,7 @@ clock run.
 | quantity | quantities of Kubernetes, such as `500m` and `3Gi`, as whole numbers: public |
 | reading | Kueue's YAML, v1beta1 and v1beta2, read strictly: public |
 | reading.nodes | YAML values that know their place, readers that say what is wrong and where: public |
+| reading.plain | YAML values in Python's types: public |
 | writing | quotas, queues and workloads as Kueue's YAML in v1beta2: public |
 | tree | arithmetic of quotas over the tree of cohorts: what is used, lent, borrowed and left: public |
 | shares | dominant resource shares: public |

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.extension import BREAK, GROW, LOOK, MACHINE, RUN, SHARE, Command, Extension
+from lab.extension import BREAK, LOOK, MACHINE, RUN, SHARE, Command, Extension
 
 _COMMANDS = (
     Command(RUN, "demo", "demo", "Start the lab, train, lose a node, and prove the recovery."),
@@ -25,7 +25,6 @@ _COMMANDS = (
     Command(SHARE, "queue", "queue", "Show the queues of a lab, and the jobs in them."),
     Command(SHARE, "class", "classroom", "Add, list and remove the people of a class."),
     Command(SHARE, "lesson", "lessons", "Do the exercises of the course, and get their data sets."),
-    Command(GROW, "export", "export", "Write the lab for Kubernetes or Compose; check manifests."),
     Command(MACHINE, "doctor", "machine", "Check this machine, and the lab when it is up."),
     Command(MACHINE, "images", "images", "List, get, save and load the images of containers."),
     Command(MACHINE, "test", "machine", "Run labctl's own tests: all of them, or the parts named."),

@@ -12,8 +12,6 @@ from lab.api.base import plain
 from lab.cli import format
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lab.api import shown, shown_here
     from lab.api.health import DeviceView
     from lab.api.lesson import ResultDocument
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from lab.faults import FaultKind
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
-    from lab.flows.kubernetes.lint import LintReport
     from lab.flows.lessons.handed_in import HandedIn
     from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
@@ -330,26 +327,4 @@ def progress(kept: Progress) -> shown_here.ShownProgress:
         "collected_at": kept.collected_at or None,
         "lessons": [*kept.lessons],
         "people": plain(kept.people),
-    }
-
-
-# Manifests
-
-
-def linted(report: LintReport) -> shown_here.LintDocument:
-    """Findings on a set of manifests."""
-    return {"schema": "lint/1", "good": not report.errors, **_findings(report)}
-
-
-def exported(folder: Path, files: tuple[str, ...], report: LintReport) -> shown_here.ExportDocument:
-    """A folder of manifests, with what the checks said."""
-    return {"schema": "export/1", "folder": str(folder), "files": sorted(files), **_findings(report)}
-
-
-def _findings(report: LintReport) -> shown_here.ShownFindings:
-    return {
-        "objects": dict(report.objects),
-        "findings": plain(report.findings),
-        "not_counted": list(report.not_counted),
-        "not_asked": list(report.not_asked),
     }

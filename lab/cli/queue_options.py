@@ -107,10 +107,10 @@ def read_annotations(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
     The file is a manifest with `metadata.annotations`, or a mapping of annotations. Raises UsageError.
     """
-    from lab.flows.kubernetes import manifests
+    from kueue.reading.plain import values
 
     try:
-        documents = manifests.values(read_text(path, SMALL))
+        documents = values(read_text(path, SMALL))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.flows.compose_folder import compose_folder
-from lab.flows.kubernetes.export.guide import secrets_script
-from lab.flows.kubernetes.export.request import ExportRequest
+from lab.ext.kubernetes.compose_folder import compose_folder
+from lab.ext.kubernetes.export.guide import secrets_script
+from lab.ext.kubernetes.export.request import ExportRequest
 from lab.topology import LabSpec
 
 KUBECTL = """#!/bin/sh

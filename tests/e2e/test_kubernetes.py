@@ -20,10 +20,10 @@ from lab.runtime.kubernetes import Kubectl
 from lab.topology import LabSpec
 from tests.e2e.harness import ROOT, Bench
 from tests.e2e.receipts import assert_recovered
+from tests.ext.kubernetes.made import Object, batch_job, changed, job, pod, queues, wrapper
+from tests.ext.kubernetes.made import cluster as ray_cluster
+from tests.ext.kubernetes.test_schemas import BROKEN
 from tests.kubernetes.cluster import ADMIN, STUDENT, Cluster, as_list
-from tests.unit.flows.kubernetes.made import Object, batch_job, changed, job, pod, queues, wrapper
-from tests.unit.flows.kubernetes.made import cluster as ray_cluster
-from tests.unit.flows.kubernetes.test_schemas import BROKEN
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.rare

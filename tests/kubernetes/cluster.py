@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from kueue.model import AdmissionFairSharing, Config, Setup, WaitForPodsReady
-from lab.flows.kubernetes.export.queues import configuration
+from lab.ext.kubernetes.export.queues import configuration
 from tests.golang import go_build, go_source
 from tests.stores import free_port
 from tests.waiting import end_process, eventually

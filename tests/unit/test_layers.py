@@ -36,7 +36,7 @@ FLOWS = (
     ("recovery", "doctor", "images", "inference", "traces"),
     ("demo", "lessons"),
     ("queues",),
-    ("people", "kubernetes", "compose_folder"),
+    ("people",),
 )
 """The same among the flows."""
 
@@ -64,7 +64,7 @@ EXEMPT = {
     ("lab", "lab.lab"): "the package's own facade: `from lab import Lab`, imported once it is asked for",
     ("lab.flows.images", "lab.runtime.compose"): "images are of Docker alone, and `up` gets them too",
     (
-        "lab.flows.compose_folder",
+        "lab.ext.kubernetes.compose_folder",
         "lab.runtime.compose",
     ): "a folder for plain Compose has that runtime's files",
     (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import NotFoundError
-from lab.flows.kubernetes.manifests import read_manifests, shown, texts_of
+from lab.ext.kubernetes.manifests import read_manifests, shown, texts_of
 
 
 def test_an_object_knows_its_file_line_and_path() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.flows.kubernetes.lint import lint
-from tests.unit.flows.kubernetes.made import Object, cluster, job, queues, wrapper
+from lab.ext.kubernetes.lint import lint
+from tests.ext.kubernetes.made import Object, cluster, job, queues, wrapper
 
 OTHERS: tuple[Any, ...] = (None, 7, "word", [None], {"a": [1]})
 

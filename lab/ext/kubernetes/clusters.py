@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lab.flows.kubernetes.manifests import Manifest, Path_, items, mapping, text
+from lab.ext.kubernetes.manifests import Manifest, Path_, items, mapping, text
 from lab.version import __version__
 
 RAY = "ray.io"

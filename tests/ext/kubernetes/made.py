@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from lab.flows.kubernetes.lint import LintReport, Validate, lint
+from lab.ext.kubernetes.lint import LintReport, Validate, lint
 
 Object = dict[str, Any]
 

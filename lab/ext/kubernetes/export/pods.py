@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kueue.quantity import shown
 from lab.cluster import patches, ray_settings
-from lab.flows.kubernetes.export.configmaps import items_of, probe_files
-from lab.flows.kubernetes.export.request import JOB_FOLDER, ExportRequest, Object
+from lab.ext.kubernetes.export.configmaps import items_of, probe_files
+from lab.ext.kubernetes.export.request import JOB_FOLDER, ExportRequest, Object
 from lab.topology import LEDGER_PREFIX, Vendor
 
 PROBE_FOLDER = "/opt/raylab/probe"

@@ -15,7 +15,7 @@ from lab.cluster.recipes import find_recipe
 from lab.cluster.runtime_env import ON_NODES, excludes_of, sendable
 from lab.cluster.submission import described
 from lab.errors import UsageError
-from lab.flows.kubernetes.clusters import RAY_VERSION, ray_version_of
+from lab.ext.kubernetes.clusters import RAY_VERSION, ray_version_of
 from lab.host.reading import read_bytes
 from lab.topology import REGION, GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__

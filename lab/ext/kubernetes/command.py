@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import documents, values
+from lab.cli import values
 from lab.cli.commands.queue.files import NAMESPACE
 from lab.cli.commands.submit import command_given, parameter_option, runtime_env_option
 from lab.cli.complete import recipe_names
 from lab.cli.context import App, DashCommand, LabCommand, LabGroup, options, pass_app
 from lab.errors import LabDownError, ManifestError, SetupError, UsageError
+from lab.ext.kubernetes.documents import findings
 from lab.host import environment
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
 from lab.topology import MAX_WORKERS, REGION, GpuPlan, LabSpec, Vendor
 
 if TYPE_CHECKING:
-    from lab.flows.kubernetes.export.request import ExportRequest
-    from lab.flows.kubernetes.lint import LintReport, Validate
+    from lab.ext.kubernetes.documents import ExportDocument, LintDocument
+    from lab.ext.kubernetes.export.request import ExportRequest
+    from lab.ext.kubernetes.lint import LintReport, Validate
 
 STDOUT = "-"
 SCHEMA = "export/1"
@@ -132,9 +134,9 @@ def export_kubernetes(app: App, /, output: str, **flags: Any) -> None:
 
     Exits with 22, and writes nothing, when a check finds that they could not work.
     """
-    from lab.flows.kubernetes.export import export as make
-    from lab.flows.kubernetes.export.around import ray_dashboards
-    from lab.flows.kubernetes.folder import refuse_taken, write_folder
+    from lab.ext.kubernetes.export import export as make
+    from lab.ext.kubernetes.export.around import ray_dashboards
+    from lab.ext.kubernetes.folder import refuse_taken, write_folder
 
     if output == STDOUT and app.out.json_wanted:
         raise UsageError("--json and --output - cannot be used together", "name a folder")
@@ -150,7 +152,11 @@ def export_kubernetes(app: App, /, output: str, **flags: Any) -> None:
         app.out.raw_line(exported.stream().rstrip("\n"))
         return
     write_folder(folder, exported.files)
-    if app.out.as_json(documents.exported(folder, tuple(exported.files), exported.report)):
+    document: ExportDocument = {
+        "schema": "export/1", "folder": str(folder), "files": sorted(exported.files),
+        **findings(exported.report),
+    }  # fmt: skip
+    if app.out.as_json(document):
         return
     for path in sorted(exported.files):
         if not path.startswith("image/"):
@@ -177,8 +183,8 @@ def export_compose(
     output: Path,
 ) -> None:
     """Write the lab as a folder for plain `docker compose`, on a machine without labctl."""
-    from lab.flows.compose_folder import compose_folder
-    from lab.flows.kubernetes.folder import write_folder
+    from lab.ext.kubernetes.compose_folder import compose_folder
+    from lab.ext.kubernetes.folder import write_folder
 
     asked = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
     files = compose_folder(_current(app, asked, gpu))
@@ -216,7 +222,7 @@ def _request(
     **flags: Any,
 ) -> ExportRequest:
     """The request of these flags; what was left out is as usual. Raises UsageError, NotFoundError."""
-    from lab.flows.kubernetes.export.request import ExportRequest, portable, recipe_code, script_code
+    from lab.ext.kubernetes.export.request import ExportRequest, portable, recipe_code, script_code
 
     size = {name: flags.pop(name) for name in ("workers", "cpus_per_worker", "gcs_ft", "stock_ray")}
     current = _current(app, Asked(**size), gpu)
@@ -248,11 +254,12 @@ def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
     would wait for ever, by quotas against what it asks for. Exits with 22 when there is an error; warnings
     and notes do not change that.
     """
-    from lab.flows.kubernetes.lint import lint
-    from lab.flows.kubernetes.manifests import texts_of
+    from lab.ext.kubernetes.lint import lint
+    from lab.ext.kubernetes.manifests import texts_of
 
     report = lint(texts_of(files), schemas(app), namespace)
-    app.out.as_json(documents.linted(report))
+    document: LintDocument = {"schema": "lint/1", "good": not report.errors, **findings(report)}
+    app.out.as_json(document)
     if not app.out.json_wanted:
         tell(app, report, whole=True)
         if report.not_counted:
@@ -267,7 +274,7 @@ def check(app: App, files: tuple[Path, ...], namespace: str) -> None:
 
 def schemas(app: App) -> Validate | None:
     """Kubernetes' schemas; kubernetes-validate is installed when it is first needed, if it can be."""
-    from lab.flows.kubernetes.lint.schemas import validator
+    from lab.ext.kubernetes.lint.schemas import validator
 
     try:
         environment.ensure("kubernetes", app.out.note)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kueue.reading import DEFAULT_NAMESPACE
-from lab.flows.kubernetes.lint import quotas, schemas
-from lab.flows.kubernetes.lint.schemas import Validate
-from lab.flows.kubernetes.manifests import ERROR, LEVELS, Finding, read_manifests
+from lab.ext.kubernetes.lint import quotas, schemas
+from lab.ext.kubernetes.lint.schemas import Validate
+from lab.ext.kubernetes.manifests import ERROR, LEVELS, Finding, read_manifests
 
 __all__ = ["LintReport", "Validate", "lint"]
 

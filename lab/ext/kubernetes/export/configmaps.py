@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from lab.errors import UsageError
-from lab.flows.kubernetes.export.request import Object
+from lab.ext.kubernetes.export.request import Object
 from lab.host.files import FORKSERVER, PROBE
 
 MOST_BYTES = 1024**2

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.errors import ManifestError
-from lab.flows.kubernetes.export import around, guide
-from lab.flows.kubernetes.export.configmaps import config_map, probe_files
-from lab.flows.kubernetes.export.pods import code_name, labels, probe_name
-from lab.flows.kubernetes.export.queues import CONFIGURATION, configuration, queue_objects, queues_of
-from lab.flows.kubernetes.export.ray import workload
-from lab.flows.kubernetes.export.request import ExportRequest, Object
-from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint import LintReport, Validate, lint
+from lab.ext.kubernetes.export import around, guide
+from lab.ext.kubernetes.export.configmaps import config_map, probe_files
+from lab.ext.kubernetes.export.pods import code_name, labels, probe_name
+from lab.ext.kubernetes.export.queues import CONFIGURATION, configuration, queue_objects, queues_of
+from lab.ext.kubernetes.export.ray import workload
+from lab.ext.kubernetes.export.request import ExportRequest, Object
+from lab.ext.kubernetes.export.yaml_text import as_yaml
+from lab.ext.kubernetes.lint import LintReport, Validate, lint
 
 __all__ = ["Export", "ExportRequest", "export"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from string import Template
 
 from kueue.quantity import shown
-from lab.flows.kubernetes.clusters import RAY_VERSION
-from lab.flows.kubernetes.export.pods import HEAD_CPU, HEAD_MEMORY, PROBE_FOLDER, secret_name
-from lab.flows.kubernetes.export.request import JOB_FOLDER, VARIANTS, ExportRequest
+from lab.ext.kubernetes.clusters import RAY_VERSION
+from lab.ext.kubernetes.export.pods import HEAD_CPU, HEAD_MEMORY, PROBE_FOLDER, secret_name
+from lab.ext.kubernetes.export.request import JOB_FOLDER, VARIANTS, ExportRequest
 from lab.host.quantities import plural
 from lab.host.secrets import RANDOM_IN_SHELL
 from lab.version import __version__

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lab.flows.kubernetes.clusters import RAY_VERSION
-from lab.flows.kubernetes.export.pods import PROBE_FOLDER, labels, secret_name, start_params, template
-from lab.flows.kubernetes.export.request import JOB_FOLDER, Code, ExportRequest, Object, entrypoint
-from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.manifests import PRIORITY_CLASS, QUEUE_NAME
+from lab.ext.kubernetes.clusters import RAY_VERSION
+from lab.ext.kubernetes.export.pods import PROBE_FOLDER, labels, secret_name, start_params, template
+from lab.ext.kubernetes.export.request import JOB_FOLDER, Code, ExportRequest, Object, entrypoint
+from lab.ext.kubernetes.export.yaml_text import as_yaml
+from lab.ext.kubernetes.manifests import PRIORITY_CLASS, QUEUE_NAME
 
 GROUP = "workers"
 TTL_SECONDS = 600

@@ -12,8 +12,8 @@ from kueue.reading import DEFAULT_NAMESPACE, Read, read_objects
 from kueue.reading.nodes import Problems, documents, meant
 from kueue.simulate import simulate
 from kueue.writing import VERSION
-from lab.flows.kubernetes.clusters import JOB_AT, RayCluster, clusters, inside, whole
-from lab.flows.kubernetes.manifests import (
+from lab.ext.kubernetes.clusters import JOB_AT, RayCluster, clusters, inside, whole
+from lab.ext.kubernetes.manifests import (
     APP_WRAPPER,
     ERROR,
     NOTE,

@@ -18,11 +18,11 @@ from kueue.model import (
 from kueue.reading.nodes import meant
 from kueue.writing import objects
 from lab.errors import UsageError
-from lab.flows.kubernetes.export.ray import workload
-from lab.flows.kubernetes.export.request import ExportRequest, Object
-from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint import quotas
-from lab.flows.kubernetes.manifests import read_manifests
+from lab.ext.kubernetes.export.ray import workload
+from lab.ext.kubernetes.export.request import ExportRequest, Object
+from lab.ext.kubernetes.export.yaml_text import as_yaml
+from lab.ext.kubernetes.lint import quotas
+from lab.ext.kubernetes.manifests import read_manifests
 from lab.flows.queues.files import read_files
 
 CONFIGURATION = "kueue/controller_manager_config.yaml"

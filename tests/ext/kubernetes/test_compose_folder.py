@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lab.flows.compose_folder import compose_folder
+from lab.ext.kubernetes.compose_folder import compose_folder
 from lab.host.files import ROOT
 from lab.topology import GpuPlan, LabSpec, Vendor
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lab.flows.kubernetes.lint.quotas import needs
-from lab.flows.kubernetes.manifests import read_manifests
-from tests.unit.flows.kubernetes.made import (
+from lab.ext.kubernetes.lint.quotas import needs
+from lab.ext.kubernetes.manifests import read_manifests
+from tests.ext.kubernetes.made import (
     Object,
     batch_job,
     changed,

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lab.flows.kubernetes.lint.schemas import LONGEST, NoSchemaError, schema_of, validator
+from lab.ext.kubernetes.lint.schemas import LONGEST, NoSchemaError, schema_of, validator
 from tests.conftest import ROOT
-from tests.unit.flows.kubernetes.made import (
+from tests.ext.kubernetes.made import (
     Object,
     batch_job,
     changed,
@@ -196,7 +196,7 @@ def test_the_schemas_that_are_installed_refuse_what_kubernetes_refuses() -> None
 
 
 def test_the_documents_table_has_every_rule_and_no_other() -> None:
-    folder = ROOT / "lab" / "flows" / "kubernetes"
+    folder = ROOT / "lab" / "ext" / "kubernetes"
     code = "\n".join(path.read_text() for path in (*folder.glob("lint/*.py"), folder / "manifests.py"))
     names = set(re.findall(r'[fF]inding\(\s*"([a-z-]+)"', code))
     for line in re.findall(r"^ *(?:RULE|rule) = (.+)$", code, re.MULTILINE):

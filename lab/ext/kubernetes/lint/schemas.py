@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kueue.reading.nodes import INT32
-from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
-from lab.flows.kubernetes.manifests import (
+from lab.ext.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
+from lab.ext.kubernetes.manifests import (
     APP_WRAPPER,
     APP_WRAPPERS,
     ERROR,

@@ -11,15 +11,15 @@ import yaml
 from lab.errors import SetupError
 from lab.host.environment import ElsewhereError
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
+from tests.ext.kubernetes.made import batch_job, changed, cluster, job, queues
 from tests.unit.cli.fakes import Labctl
-from tests.unit.flows.kubernetes.made import batch_job, changed, cluster, job, queues
 
 
 @pytest.fixture
 def offline(labctl: Labctl) -> Labctl:
     """labctl whose lab is down, and which has no schemas."""
     labctl.stub("lab.host.environment.ensure", False)
-    labctl.stub("lab.flows.kubernetes.lint.schemas.validator", None)
+    labctl.stub("lab.ext.kubernetes.lint.schemas.validator", None)
     return labctl.down()
 
 
@@ -64,7 +64,7 @@ def test_a_dash_prints_what_is_applied(offline: Labctl) -> None:
 
 def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl, tmp_path: Path) -> None:
     labctl.stub("lab.host.environment.ensure", False)
-    labctl.stub("lab.flows.kubernetes.lint.schemas.validator", None)
+    labctl.stub("lab.ext.kubernetes.lint.schemas.validator", None)
     labctl.runtime.down()
     gpus = tuple(GpuAssignment(f"ray-worker-{n}", f"GPU-{n}") for n in range(3))
     labctl.runtime.up(LabSpec(gpu=GpuPlan(Vendor.NVIDIA, gpus), workers=3, cpus_per_worker=4, gcs_ft=True))

@@ -11,26 +11,26 @@ import pytest
 import yaml
 
 from lab.errors import LabError, ManifestError, NotFoundError, UsageError
-from lab.flows.kubernetes.clusters import RAY_VERSION
-from lab.flows.kubernetes.export import NO_DASHBOARDS, Export, ExportRequest, export
-from lab.flows.kubernetes.export.around import ray_dashboards
-from lab.flows.kubernetes.export.configmaps import config_map, key_of, probe_files
-from lab.flows.kubernetes.export.pods import STOCK_ON_A_NETWORK
-from lab.flows.kubernetes.export.queues import CONFIGURATION
-from lab.flows.kubernetes.export.request import (
+from lab.ext.kubernetes.clusters import RAY_VERSION
+from lab.ext.kubernetes.export import NO_DASHBOARDS, Export, ExportRequest, export
+from lab.ext.kubernetes.export.around import ray_dashboards
+from lab.ext.kubernetes.export.configmaps import config_map, key_of, probe_files
+from lab.ext.kubernetes.export.pods import STOCK_ON_A_NETWORK
+from lab.ext.kubernetes.export.queues import CONFIGURATION
+from lab.ext.kubernetes.export.request import (
     Code,
     placed,
     portable,
     recipe_code,
     script_code,
 )
-from lab.flows.kubernetes.lint.quotas import queue_objects
-from lab.flows.kubernetes.lint.schemas import validator
-from lab.flows.kubernetes.manifests import read_manifests
+from lab.ext.kubernetes.lint.quotas import queue_objects
+from lab.ext.kubernetes.lint.schemas import validator
+from lab.ext.kubernetes.manifests import read_manifests
 from lab.host import environment
 from lab.host.environment.progress import pinned
 from lab.topology import GpuPlan, LabSpec, Vendor
-from tests.unit.flows.kubernetes.made import Object
+from tests.ext.kubernetes.made import Object
 
 CODE = Code("raylab-train", ("python", "/opt/raylab/job/train.py"), {"train.py": b"print()\n"})
 GPUS = (Vendor.NVIDIA, Vendor.AMD, Vendor.NONE)

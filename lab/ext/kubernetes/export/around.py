@@ -9,11 +9,12 @@ from string import Template
 
 from kueue.model import Setup
 from kueue.reading.nodes import Problems, documents
-from lab.flows.kubernetes.export.configmaps import config_map
-from lab.flows.kubernetes.export.pods import labels, secret_name
-from lab.flows.kubernetes.export.ray import REDIS_PORT
-from lab.flows.kubernetes.export.request import ExportRequest, Object
-from lab.flows.kubernetes.manifests import mapping, plain
+from kueue.reading.plain import plain
+from lab.ext.kubernetes.export.configmaps import config_map
+from lab.ext.kubernetes.export.pods import labels, secret_name
+from lab.ext.kubernetes.export.ray import REDIS_PORT
+from lab.ext.kubernetes.export.request import ExportRequest, Object
+from lab.ext.kubernetes.manifests import mapping
 
 HERE = Path(__file__).parent
 METRICS = {

@@ -1,1 +1,0 @@
-"""The lab as objects of Kubernetes: written, checked without a cluster, and read back."""
