@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.api.receipt import ReceiptDocument
+from lab.ext.fast_recovery.ladder.rungs import RUNGS
 from lab.ext.report.find import parse_receipt
-from lab.flows.ladder.rungs import RUNGS
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"

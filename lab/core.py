@@ -14,7 +14,6 @@ _COMMANDS = (
     Command(RUN, "submit", "submit", "Submit a recipe or a command, and follow its log."),
     Command(RUN, "jobs", "jobs", "List the jobs and checkpoints; show, follow or stop a job."),
     Command(BREAK, "fault-inject", "faults", "Break something and follow the recovery to its receipt."),
-    Command(BREAK, "ladder", "ladder", "Lose the same rank under six ways of recovery, side by side."),
     Command(BREAK, "heal", "faults", "Revert faults left by a crashed labctl."),
     Command(BREAK, "receipt", "receipt", "Judge a job of any cluster from its ledger alone."),
     Command(LOOK, "status", "lab", "Show services, their addresses, nodes and running jobs."),
@@ -33,7 +32,7 @@ _COMMANDS = (
 """Each with its module of `lab.cli.commands`."""
 
 _DOCUMENTS = (
-    *("health", "inference", "ladder", "lesson", "people", "queue", "queue_requests", "quotas"),
+    *("health", "inference", "lesson", "people", "queue", "queue_requests", "quotas"),
     *("receipt", "recipe", "shown", "shown_here"),
 )
 

@@ -53,7 +53,7 @@ SHARE, GROW, MACHINE = "Share", "Grow beyond this machine", "labctl and this mac
 SECTIONS = (RUN, BREAK, LOOK, SHARE, GROW, MACHINE)
 """Parts of the help, by what a reader wants."""
 
-OURS = ("lab.core", "lab.ext.chaos", "lab.ext.report", "lab.ext.kubernetes")
+OURS = ("lab.core", *(f"lab.ext.{name}" for name in ("chaos", "report", "fast_recovery", "kubernetes")))
 """Modules with the project's own: those below `ext` can be deleted, the core works without them."""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.api.base import parse, plain
-from lab.api.ladder import LadderDocument
-from lab.flows.ladder import RUNGS
+from lab.ext.fast_recovery.documents import LadderDocument
+from lab.ext.fast_recovery.ladder import RUNGS
 from tests.e2e.harness import PATIENCE, Bench
 
 

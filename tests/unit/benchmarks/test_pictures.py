@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from benchmarks.pictures import FOLDER, ROOT, TITLES, gaps, in_words, pictures
-from lab.flows.ladder.rungs import RUNGS
+from lab.ext.fast_recovery.ladder.rungs import RUNGS
 
 PAGE = (ROOT / "docs" / "survivors.md").read_text(encoding="utf-8")
 DRAWN = pictures()

@@ -27,7 +27,7 @@ from tests.unit.cli.fakes import Labctl
 
 EXPECTED = {
     "up", "down", "status", "logs", "submit", "top", "fault-inject", "heal", "restart", "gpus",
-    "doctor", "demo", "ladder", "test", "receipt",
+    "doctor", "demo", "test", "receipt",
     "jobs", "jobs show", "jobs logs", "jobs stop", "jobs checkpoints", "jobs receipt", "jobs lose-node",
     "images", "images list", "images pull", "images build", "images save", "images load",
     "class", "class add", "class collect", "class invite", "class list", "class progress",

@@ -14,7 +14,7 @@ from forkserver.refusal import differing
 from lab.cluster.submission import RESUME_VARIABLE
 from lab.daemons.gateway.submission import variables
 from lab.daemons.queue.effects import GRANTED
-from lab.flows.ladder.training import EACH_STEP
+from lab.ext.fast_recovery.ladder.training import EACH_STEP
 from lab.people.policy import Role
 from lab.people.registry import Person
 from lab.topology import Credentials

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lab.api.base import parse, plain
-from lab.api.ladder import LadderDocument
 from lab.cluster.api import Node
 from lab.cluster.submission import Submission, Submitted
 from lab.errors import (
@@ -21,13 +20,31 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.evidence.ledger import Event, History
+from lab.ext.fast_recovery.documents import LadderDocument
+from lab.ext.fast_recovery.ladder import (
+    FAULTS,
+    RUNGS,
+    Ladder,
+    LadderRequest,
+    climb,
+    lab_of,
+    picture,
+    plan,
+    run,
+)
+from lab.ext.fast_recovery.ladder.measure import Measured
+from lab.ext.fast_recovery.ladder.plan import EPOCHS, seconds_with_labs
+from lab.ext.fast_recovery.ladder.run import FORKS_READY, FORKS_SECONDS
+from lab.ext.fast_recovery.ladder.rungs import rungs_named
+from lab.ext.fast_recovery.ladder.training import (
+    CHECKPOINTS,
+    EACH_STEP,
+    RANKS,
+    SAVE_EVERY,
+    submit,
+    wait_for_last_rank,
+)
 from lab.flows.drawing import StepRow
-from lab.flows.ladder import FAULTS, RUNGS, Ladder, LadderRequest, climb, lab_of, picture, plan, run
-from lab.flows.ladder.measure import Measured
-from lab.flows.ladder.plan import EPOCHS, seconds_with_labs
-from lab.flows.ladder.run import FORKS_READY, FORKS_SECONDS
-from lab.flows.ladder.rungs import rungs_named
-from lab.flows.ladder.training import CHECKPOINTS, EACH_STEP, RANKS, SAVE_EVERY, submit, wait_for_last_rank
 from lab.flows.recovery import Outcome
 from lab.lab import Lab
 from lab.runtime.base import Execution, ignore_progress

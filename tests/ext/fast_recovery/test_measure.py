@@ -9,7 +9,7 @@ import pytest
 from lab.errors import JobError
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import FaultRecord
-from lab.flows.ladder.measure import measure, within
+from lab.ext.fast_recovery.ladder.measure import measure, within
 from tests.unit.data import survivors
 
 AT = 20.0

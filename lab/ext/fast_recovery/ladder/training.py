@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.cluster.recipes import find_recipe
-from lab.flows.ladder.plan import EPOCHS
-from lab.flows.ladder.rungs import Rung
+from lab.ext.fast_recovery.ladder.plan import EPOCHS
+from lab.ext.fast_recovery.ladder.rungs import Rung
 from lab.flows.recovery import ended
 from lab.host.clock import Clock, poll
 from lab.host.quantities import plural

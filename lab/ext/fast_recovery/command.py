@@ -16,7 +16,7 @@ from lab.host import environment
 from lab.host.interrupts import exit_code
 
 if TYPE_CHECKING:
-    from lab.flows.ladder import Ladder
+    from lab.ext.fast_recovery.ladder import Ladder
 
 FAULTS = ("rank-kill", "kill")
 MAX_RUNS = 100
@@ -46,7 +46,7 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
     early and shows what was measured so far. Progress says how many minutes are left. Exits with 10 if
     a rung went wrong; what this machine cannot do is not a failure, and is listed with the reason.
     """
-    from lab.flows.ladder import LadderRequest, climb, lab_of, picture
+    from lab.ext.fast_recovery.ladder import LadderRequest, climb, lab_of, picture
 
     rungs = () if names is None else values.names(names, "--rungs", "stock,torchft", "rung")
     wanted = LadderRequest(rungs, fault, runs)

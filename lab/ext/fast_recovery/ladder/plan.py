@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from lab.flows.ladder.rungs import Rung
+from lab.ext.fast_recovery.ladder.rungs import Rung
 from lab.host.quantities import plural
 
 EPOCHS = {"rank-kill": 36, "kill": 108}

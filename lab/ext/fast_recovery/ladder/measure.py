@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
 
-from lab.api.ladder import Figures
 from lab.api.ledger import CheckpointSaved, Reported
 from lab.errors import JobError
 from lab.evidence.ledger import Event, History, RecordedSteps, RunAttempt, number, of_kind, steps_of
 from lab.evidence.receipt import FaultRecord
+from lab.ext.fast_recovery.documents import Figures
 from lab.flows.drawing import StepRow
 from lab.host.quantities import rounded
 

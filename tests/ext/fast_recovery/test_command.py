@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lab.api.base import parse, plain
-from lab.api.ladder import LadderDocument
-from lab.cli.commands import ladder as command
+from lab.ext.fast_recovery import command
+from lab.ext.fast_recovery.documents import LadderDocument
+from lab.ext.fast_recovery.ladder import FAULTS, RUNGS, Attempted, Ladder, LadderRequest
+from lab.ext.fast_recovery.ladder.measure import Measured
 from lab.flows.drawing import StepRow
-from lab.flows.ladder import FAULTS, RUNGS, Attempted, Ladder, LadderRequest
-from lab.flows.ladder.measure import Measured
 from tests.unit.cli.fakes import Labctl
 
 STOCK, TORCHFT = RUNGS[0], RUNGS[-1]
@@ -35,7 +35,7 @@ def ladder(labctl: Labctl) -> Any:
         Attempted(STOCK, 1, "j", "recovered", cost(34.2)),
         Attempted(TORCHFT, 1, "k", "as-expected", cost(0.44)),
     )
-    return labctl.stub("lab.flows.ladder.climb", made)
+    return labctl.stub("lab.ext.fast_recovery.ladder.climb", made)
 
 
 def test_rungs_stand_side_by_side(labctl: Labctl, ladder: Any) -> None:
@@ -85,12 +85,14 @@ def test_a_picture_without_a_place_is_refused_before_anything_starts(
 
 def test_what_a_machine_cannot_do_is_said_and_is_no_failure(labctl: Labctl) -> None:
     why = "torchft has no packages for this machine"
-    labctl.stub("lab.flows.ladder.climb", result(Attempted(TORCHFT, 1, reason=why, impossible=True)))
+    labctl.stub(
+        "lab.ext.fast_recovery.ladder.climb", result(Attempted(TORCHFT, 1, reason=why, impossible=True))
+    )
     assert f"torchft, run 1: not possible here: {why}" in labctl.ok("ladder")
 
 
 def test_a_rung_that_went_wrong_is_a_failure(labctl: Labctl) -> None:
-    labctl.stub("lab.flows.ladder.climb", result(Attempted(STOCK, 1, reason="the job failed")))
+    labctl.stub("lab.ext.fast_recovery.ladder.climb", result(Attempted(STOCK, 1, reason="the job failed")))
     shown = labctl("ladder")
     assert shown.exit_code == 10
     assert "stock, run 1: not measured: the job failed" in shown.stdout
@@ -99,7 +101,7 @@ def test_a_rung_that_went_wrong_is_a_failure(labctl: Labctl) -> None:
 
 def test_after_ctrl_c_what_was_measured_is_shown(labctl: Labctl) -> None:
     made = result(Attempted(STOCK, 1, "j", "recovered", cost(34.2)))
-    labctl.stub("lab.flows.ladder.climb", replace(made, interrupt=KeyboardInterrupt()))
+    labctl.stub("lab.ext.fast_recovery.ladder.climb", replace(made, interrupt=KeyboardInterrupt()))
     shown = labctl("ladder")
     assert shown.exit_code == 130
     assert "34.2 s" in shown.stdout

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.flows.ladder import FAULTS, RUNGS
-from lab.flows.ladder.plan import (
+from lab.ext.fast_recovery.ladder import FAULTS, RUNGS
+from lab.ext.fast_recovery.ladder.plan import (
     BOOT_SECONDS,
     EPOCHS,
     USUAL_SECONDS,
@@ -17,7 +17,7 @@ from lab.flows.ladder.plan import (
     seconds_of,
     seconds_with_labs,
 )
-from lab.flows.ladder.training import CHECKPOINTS, SAVE_EVERY
+from lab.ext.fast_recovery.ladder.training import CHECKPOINTS, SAVE_EVERY
 
 STOCK, FORKED, TORCHFT = RUNGS[0], RUNGS[2], RUNGS[-1]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from lab.ext.fast_recovery.ladder import RUNGS, Attempted, Ladder
+from lab.ext.fast_recovery.ladder.measure import Measured
+from lab.ext.fast_recovery.ladder.picture import draw
 from lab.flows.drawing import StepRow
-from lab.flows.ladder import RUNGS, Attempted, Ladder
-from lab.flows.ladder.measure import Measured
-from lab.flows.ladder.picture import draw
 
 OVER = "training over"
 

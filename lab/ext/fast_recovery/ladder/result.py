@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, fields
 
-from lab.api.ladder import LADDER_SCHEMA, Figures, LadderDocument, RungDocument, RungRun
-from lab.flows.ladder.measure import Measured
-from lab.flows.ladder.rungs import Rung
+from lab.ext.fast_recovery.documents import LADDER_SCHEMA, Figures, LadderDocument, RungDocument, RungRun
+from lab.ext.fast_recovery.ladder.measure import Measured
+from lab.ext.fast_recovery.ladder.rungs import Rung
 from lab.host.quantities import rounded
 
 FIGURES = tuple(field.name for field in fields(Figures))

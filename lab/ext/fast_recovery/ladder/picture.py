@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.ext.fast_recovery.ladder.measure import Measured, within
+from lab.ext.fast_recovery.ladder.result import Ladder
 from lab.flows.drawing import QUIET, StepRow, draw_row, fault_line, figure, legend, render, styled
-from lab.flows.ladder.measure import Measured, within
-from lab.flows.ladder.result import Ladder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

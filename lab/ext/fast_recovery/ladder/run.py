@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from lab.cluster.recipes import find_recipe
 from lab.errors import JobError, LabError, RefusedError, SetupError, UnsupportedError
-from lab.flows.ladder.measure import measure
-from lab.flows.ladder.plan import (
+from lab.ext.fast_recovery.ladder.measure import measure
+from lab.ext.fast_recovery.ladder.plan import (
     BOOT_SECONDS,
     Climb,
     Pace,
@@ -19,9 +19,9 @@ from lab.flows.ladder.plan import (
     seconds_of,
     seconds_with_labs,
 )
-from lab.flows.ladder.result import Attempted, Ladder
-from lab.flows.ladder.rungs import Rung, rungs_named
-from lab.flows.ladder.training import RANKS, RECIPE, submit, wait_for_last_rank
+from lab.ext.fast_recovery.ladder.result import Attempted, Ladder
+from lab.ext.fast_recovery.ladder.rungs import Rung, rungs_named
+from lab.ext.fast_recovery.ladder.training import RANKS, RECIPE, submit, wait_for_last_rank
 from lab.flows.recovery import FaultRequest, OnMoment, inject
 from lab.host.clock import WALL, Clock, poll, settle
 from lab.host.gpus import GpuRequest, plan
