@@ -7,9 +7,10 @@ from itertools import islice
 import pytest
 
 from lab.errors import LabError, NotFoundError, RefusedError, UsageError
-from lab.ext.chaos.plan import Plan, Step, random_plan
+from lab.ext.chaos.plan import Plan, Step, check_step, random_plan
 from lab.faults import FAULTS, Scope
 from lab.faults.kinds.kill import Kill
+from tests.unit.faults.test_own import EXAMPLE, NAME, Drop
 
 KINDS = ("kill", "pause", "stop", "rank-kill")
 
@@ -97,3 +98,8 @@ def test_a_fault_of_the_whole_cluster_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(FAULTS, "head-kill", Cluster)
     with pytest.raises(RefusedError, match="head-kill ends the job"):
         random_plan(("kill", "head-kill"))
+
+
+def test_a_fault_of_ones_own_can_be_drawn(drop: Drop) -> None:
+    drop(EXAMPLE)
+    check_step(Step(0.0, NAME, parameters={"grace": 3.0}))

@@ -17,7 +17,7 @@ from lab.ext.fast_recovery.ladder.plan import (
     seconds_of,
     seconds_with_labs,
 )
-from lab.ext.fast_recovery.ladder.training import CHECKPOINTS, SAVE_EVERY
+from lab.ext.fast_recovery.ladder.training import CHECKPOINTS, EACH_STEP, SAVE_EVERY
 
 STOCK, FORKED, TORCHFT = RUNGS[0], RUNGS[2], RUNGS[-1]
 
@@ -96,3 +96,9 @@ def test_time_left_is_as_planned_until_this_machine_has_shown_its_pace() -> None
 )
 def test_time_left_is_said_in_minutes(seconds: float, words: str) -> None:
     assert about(seconds) == words
+
+
+def test_every_step_is_asked_for_by_the_variable_that_nodes_read() -> None:
+    from raylab_survivors import steps
+
+    assert steps.EACH_STEP == EACH_STEP

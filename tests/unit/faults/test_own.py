@@ -12,7 +12,6 @@ import pytest
 from lab.cli.main import main
 from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
 from lab.evidence.receipt import Verdict
-from lab.ext.chaos.plan import Step, check_step
 from lab.faults import FAULTS, Scene, catalogue, effect_of, find_fault, problems
 from lab.faults.own import FOLDER, MODULES_VARIABLE, load_own
 from lab.flows.recovery.heal import heal
@@ -68,11 +67,10 @@ def test_the_example_of_the_guide_is_injected_and_judged(drop: Drop) -> None:
     assert world.healthy()
 
 
-def test_the_example_is_listed_last_and_can_be_drawn_by_chaos(drop: Drop) -> None:
+def test_the_example_is_listed_last(drop: Drop) -> None:
     drop(EXAMPLE)
     assert names() == [*FAULTS, NAME]
     assert problems() == ()
-    check_step(Step(0.0, NAME, parameters={"grace": 3.0}))
 
 
 def test_a_file_is_run_once_as_long_as_it_stays_the_same(drop: Drop) -> None:
