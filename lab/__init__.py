@@ -7,19 +7,14 @@ docs/python.md has the rest. Nothing heavy is imported before `Lab` is asked for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
 
 from lab.version import __version__
-
-if TYPE_CHECKING:
-    from lab.lab import Lab
 
 __all__ = ["Lab", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "Lab":
-        from lab.lab import Lab
-
-        return Lab
+    if name == "Lab":  # by its name: who reads a module of this package need not read the facade
+        return import_module("lab.lab").Lab
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -61,7 +61,6 @@ RUNTIMES = ("classroom", "compose", "inside", "local")
 """Each behind `lab.runtime.base`: only `lab.runtime.select` may know them, and none another."""
 
 EXEMPT = {
-    ("lab", "lab.lab"): "the package's own facade: `from lab import Lab`, imported once it is asked for",
     ("lab.flows.images", "lab.runtime.compose"): "images are of Docker alone, and `up` gets them too",
     (
         "lab.ext.kubernetes.compose_folder",
@@ -148,7 +147,7 @@ def knows_a_runtime(importer: str, imported: str) -> bool:
 
 
 def test_every_room_has_its_layer() -> None:
-    names = {path.name.removesuffix(".py") for path in (ROOT / "lab").iterdir()} - {"__pycache__", "__init__"}
+    names = {path.name.partition(".")[0] for path in (ROOT / "lab").iterdir()} - {"__pycache__", "__init__"}
     assert names | {"ext"} == {room for rooms in LAYERS for room in rooms} | {"probe"}
     assert len(names) + 1 <= 24, "who opens lab/ for the first time can read its first level at a glance"
 
@@ -160,6 +159,44 @@ def test_imports_go_down() -> None:
         if upward(importer, imported) and not exempt(importer, imported)
     ]
     assert wrong == []
+
+
+def closure(package: str) -> set[str]:
+    """All modules that this package imports, lazily too, and those that they import."""
+    needs: dict[str, set[str]] = {}
+    for importer, imported, _ in arrows():
+        parents = {imported.rpartition(".")[0]} - {""}
+        needs.setdefault(importer, set()).update({imported} | parents)
+    left = [module for module in needs if within(module, package)]
+    reached = set(left)
+    while left:
+        new = needs.get(left.pop(), set()) - reached
+        reached |= new
+        left += new
+    return reached
+
+
+def lines_of(modules: set[str]) -> int:
+    """Lines of these modules of lab/."""
+    paths = [ROOT / module.replace(".", "/") for module in modules]
+    files = [path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in paths]
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files if file.exists())
+
+
+MOST_LINES = {"lab.evidence.receipt": 7_000}
+"""Package -> lines that a reader needs to know for it, with all that it imports."""
+
+
+@pytest.mark.parametrize("package", MOST_LINES)
+def test_who_reads_a_package_need_not_read_everything(package: str) -> None:
+    assert lines_of(closure(package)) <= MOST_LINES[package]
+
+
+def test_the_core_imports_no_extension() -> None:
+    core = {importer for importer, _, _ in arrows() if importer.startswith("lab.")}
+    assert {m for m in core if not within(m, "lab.ext")} & {
+        importer for importer, imported, _ in arrows() if within(imported, "lab.ext")
+    } == set()
 
 
 def public_modules(package: str) -> set[str]:
