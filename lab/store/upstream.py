@@ -27,8 +27,7 @@ from lab.topology import REGION, Credentials, S3Place
 if TYPE_CHECKING:
     from urllib3 import PoolManager
 
-    from lab.store.conformance import SigningClient
-    from lab.store.conformance.requests import S3Reply
+    from lab.store.requests import S3Reply, SigningClient
 
 READ_SECONDS = 60.0
 """Longest silence of the other store while it answers."""
@@ -138,7 +137,7 @@ def check(
     A bucket that is missing is made unless `agree` raises, which gets that problem. `pool` is the urllib3
     pool to use. Raises StoreError, UsageError.
     """
-    from lab.store.conformance import SigningClient, reach
+    from lab.store.requests import SigningClient, reach
 
     own = upstream.pool(0, TRY_SECONDS) if pool is None else pool
     client = SigningClient(upstream.url, upstream.credentials, upstream.region, pool=own)

@@ -15,7 +15,7 @@ from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import Command, ServicePlan
 from lab.services import STORE
 from lab.store import ObjectStore, setup, upstream
-from lab.store.conformance import SigningClient
+from lab.store.requests import SigningClient
 from lab.store.upstream import Upstream
 from lab.topology import LabSpec, S3Place
 from tests.minio import minio_program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,14 +18,14 @@ from lab.host.secrets import minio_metrics_token
 from lab.store import ObjectStore, setup
 from lab.store.admin import MinioAdministration
 from lab.store.base import AccessDeniedError, UnreachableStoreError
-from lab.store.conformance import QUESTIONS, SigningClient, examine
+from lab.store.requests import SigningClient
 from lab.store.server.asked import HEALTH_PATH
 from lab.store.server.gateway import Gateway
 from lab.store.server.keys import Key, Keyring
 from lab.store.server.minio_api import METRICS_PATH
 from lab.store.upstream import Upstream
 from lab.topology import BUCKET, Credentials
-from tests.s3_basics import BASICS
+from tests.s3_basics import BASICS, Bench
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, AnswerPool, Server, WsgiPool, signer
 
 THEIRS = "course-7"
@@ -88,13 +88,9 @@ def front(server: Server) -> Front:
     return Front(server)
 
 
-def test_the_gateway_does_all_that_ray_and_the_lab_ask_of_a_store(front: Front) -> None:
-    over_http = tuple(question for question in QUESTIONS if question.name != "pyarrow")  # it takes a socket
-    asked = (*over_http, *BASICS)
-    checks = {check.name: check for check in examine(front.client(), BUCKET, questions=asked)}
-    assert {name: check for name, check in checks.items() if check.outcome != "passed"} == {}
-    assert len(checks) == len(asked) + 2
-    assert front.there.keys(THEIRS) == []
+@pytest.mark.parametrize("ask", BASICS)
+def test_the_gateway_does_all_that_clients_ask_of_a_store(front: Front, ask: Callable[[Bench], None]) -> None:
+    ask(Bench(front.client(), "basics"))
 
 
 def test_objects_are_in_the_bucket_there_under_their_names(front: Front) -> None:

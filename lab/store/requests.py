@@ -1,4 +1,4 @@
-"""Single S3 requests and their answers as they come, below one prefix of one bucket. `minio` signs them."""
+"""Single S3 requests and their answers as they come. `minio` signs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import html
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -18,6 +17,9 @@ from lab.topology import REGION, Credentials
 
 if TYPE_CHECKING:
     from urllib3 import PoolManager
+
+
+REGION_HEADER = "x-amz-bucket-region"
 
 
 class S3Reply(http.Reply):
@@ -55,23 +57,13 @@ class SigningClient:
         credentials: Credentials,
         region: str = REGION,
         *,
-        ca_file: Path | None = None,
         pool: PoolManager | None = None,
     ) -> None:
-        """`pool` is the urllib3 pool to use, `ca_file` (PEM) for clients that bring their own.
-
-        Raises StoreError when `endpoint_url` is no address.
-        """
+        """`pool` is the urllib3 pool to use. Raises StoreError when `endpoint_url` is no address."""
         parse_address(endpoint_url)
         self.endpoint_url = endpoint_url.rstrip("/")
-        self.credentials, self.region, self.ca_file = credentials, region, ca_file
+        self.credentials, self.region = credentials, region
         self._pool = pool or http.make_pool(RETRIES)
-
-    def with_key(self, credentials: Credentials) -> SigningClient:
-        """The same server, asked with another key."""
-        return SigningClient(
-            self.endpoint_url, credentials, self.region, ca_file=self.ca_file, pool=self._pool
-        )
 
     def ask(
         self,
@@ -128,55 +120,43 @@ class SigningClient:
         return S3Reply(reply.status, reply.headers, reply.data)
 
 
-class DeviationError(Exception):
-    """The server did something else than S3 does. The message says what."""
+def reach(client: SigningClient, bucket: str) -> tuple[S3Reply, StoreError | None]:
+    """The answer to a listing of the bucket, and the error that says why it cannot be used, if so.
+
+    Raises UnreachableStoreError.
+    """
+    answer = client.ask("GET", bucket, [("list-type", "2"), ("max-keys", "1")])
+    if answer.status == 200 and "ListBucketResult" in answer.text:
+        return answer, None
+    if 300 <= answer.status < 400:
+        return answer, _elsewhere(client, bucket, answer)
+    hints = {
+        "NoSuchBucket": "make the bucket, or name another with --bucket",
+        "InvalidAccessKeyId": "give the store's key with --s3-credentials",
+        "XAdminUserNotFound": "give the store's key with --s3-credentials",
+        "SignatureDoesNotMatch": "give the store's key with --s3-credentials; AWS_REGION must be the store's",
+        "AccessDenied": "give the key the rights of docs/store.md, or name another bucket with --bucket",
+        "RequestTimeTooSkewed": "set the clocks of this machine and of the store",
+        "AuthorizationHeaderMalformed": _set_region(answer),
+        "SlowDown": "try again when the store is less busy",
+    }
+    code = answer.code or "no S3 answer"
+    detail = f"{client.endpoint_url} answers HTTP {answer.status} ({code}) for the bucket {bucket}"
+    return answer, StoreError(detail, hints.get(code, "check the address: is it an S3 server?"))
 
 
-class SkippedError(Exception):
-    """The question cannot be asked here. The message says why."""
+def _set_region(answer: S3Reply) -> str:
+    region = answer.headers.get(REGION_HEADER) or value(answer.text, "Region")
+    return f"set AWS_REGION={region or 'to that of the store'}"
 
 
-class Bench:
-    """One server, one bucket, one prefix."""
-
-    def __init__(self, client: SigningClient, bucket: str, prefix: str) -> None:
-        self.client, self.bucket, self.prefix = client, bucket, prefix
-
-    def key(self, name: str) -> str:
-        """The whole key of an object of this run."""
-        return f"{self.prefix}/{name}"
-
-    def object(
-        self,
-        method: str,
-        name: str,
-        body: bytes = b"",
-        *query: tuple[str, str],
-        headers: dict[str, str] | None = None,
-    ) -> S3Reply:
-        """A request to one of this run's objects."""
-        return self.client.ask(method, f"{self.bucket}/{self.key(name)}", query, body, headers)
-
-    def put(self, name: str, body: bytes) -> S3Reply:
-        """Store an object. Raises DeviationError."""
-        return want(self.object("PUT", name, body), 200, "storing an object")
-
-    def keys(self, prefix: str = "") -> list[str]:
-        """The names of this run's objects that begin with `prefix`. Raises DeviationError."""
-        asked = (("list-type", "2"), ("prefix", self.key(prefix)))
-        page = want(self.client.ask("GET", self.bucket, asked), 200, "listing")
-        return [key.removeprefix(f"{self.prefix}/") for key in values(page.text, "Key")]
-
-
-def want(answer: S3Reply, status: int, what: str) -> S3Reply:
-    """The answer, if it has this status. Raises DeviationError."""
-    if answer.status != status:
-        code = f" {answer.code}" if answer.code else ""
-        raise DeviationError(f"{what} is answered with HTTP {answer.status}{code}, not {status}")
-    return answer
-
-
-def same(actual: object, expected: object, what: str) -> None:
-    """Compare two values. Raises DeviationError when they differ."""
-    if actual != expected:
-        raise DeviationError(f"{what}: {str(actual)[:80]!r} instead of {str(expected)[:80]!r}")
+def _elsewhere(client: SigningClient, bucket: str, answer: S3Reply) -> StoreError:
+    """The error for a store that wants to be asked elsewhere. Nothing follows: a key is for one address."""
+    to = urlsplit(answer.headers.get("location", ""))
+    host = to.netloc or value(answer.text, "Endpoint") or "HOST"
+    code = f" ({answer.code})" if answer.code else ""
+    by_region = REGION_HEADER in answer.headers
+    return StoreError(
+        f"{client.endpoint_url} answers HTTP {answer.status}{code} for the bucket {bucket}: it is elsewhere",
+        _set_region(answer) if by_region else f"give its own address: --s3 {to.scheme or 'https'}://{host}",
+    )
