@@ -7,8 +7,8 @@ import hashlib
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
-from lab.store.requests import S3Reply, SigningClient, value, values
-from lab.topology import BUCKET
+from lab.topology import BUCKET, REGION
+from tests.s3_client import S3Reply, SigningClient, value, values
 
 PART = 5 << 20
 """Bytes: the smallest part that S3 allows."""
@@ -209,7 +209,7 @@ def file_system(bench: Bench) -> None:
         secret_key=key.secret_key,
         endpoint_override=parts.netloc,
         scheme=parts.scheme,
-        region=bench.client.region,
+        region=REGION,
         connect_timeout=PYARROW_SECONDS,
         request_timeout=PYARROW_SECONDS,
     )

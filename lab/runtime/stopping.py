@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lab.errors import StateError
 from lab.runtime import leases, lent, select
-from lab.runtime.active_faults import ActiveFaults, refuse_leaving
+from lab.runtime.active_faults import ActiveFaults
 from lab.runtime.base import OnProgress, Runtime, host_of, ignore_progress
 from lab.runtime.lent import Loan
 from lab.topology import Progress, State
@@ -16,8 +16,6 @@ from lab.topology import Progress, State
 
 def refuse_down(runtime: Runtime, *, volumes: bool = False) -> None:
     """Refuse what `down` refuses, with nothing changed. Raises RefusedError, EngineError."""
-    if volumes:
-        refuse_leaving(runtime)
     runtime.refuse_down(volumes=volumes)
     for loan in _lent(runtime):
         refuse_down(_own_lab(runtime, loan))

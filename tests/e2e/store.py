@@ -7,8 +7,8 @@ import pytest
 from lab.host.secrets import Secrets, load_or_make
 from lab.store import ObjectStore, setup
 from lab.store.base import AccessDeniedError
-from lab.store.requests import SigningClient
 from tests.e2e.harness import Shell
+from tests.s3_client import SigningClient
 
 
 def check_keys(bench: Shell) -> None:

@@ -60,7 +60,7 @@ def services(state: ComposeState) -> tuple[str, ...]:
 
 
 def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
-    """The files of compose/ that make such a lab; `added` come last, but for that of a foreign store."""
+    """The files of compose/ that make such a lab; `added` come last."""
     return (
         "lab.yaml",
         *compose_gpu(spec.gpu, spec.workers).files,
@@ -70,7 +70,6 @@ def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
         *(["hub.yaml"] if spec.hub else []),
         *([ADDRESS_FILE] if spec.address else []),
         *added,
-        *(["s3.yaml"] if spec.s3 else []),
     )
 
 
@@ -163,7 +162,7 @@ def override(state: ComposeState) -> Override:
     fragment = compose_gpu(spec.gpu, spec.workers)
     added = dict(fragment.override.get("services", {}))
     spare = [worker(index) for index in range(spec.workers, WORKERS_IN_FILES)]
-    for name in (*spare, *(() if state.offline else state.left_out)):
+    for name in (*spare, *(() if state.stand_in else state.left_out)):
         added[name] = {"profiles": ["left-out"]}
     for index in range(WORKERS_IN_FILES, spec.workers):
         name = worker(index)

@@ -33,11 +33,6 @@ class ComposeState:
 
     @property
     def stand_in(self) -> bool:
-        """True when a server of the lab's own serves in place of MinIO."""
-        return self.offline or self.spec.s3 is not None
-
-    @property
-    def offline(self) -> bool:
         """True when stand-ins serve in place of MinIO and Prometheus' own image."""
         return "offline.yaml" in self.files
 

@@ -11,14 +11,15 @@ import hashlib
 import hmac
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from urllib.parse import parse_qsl, quote, unquote_to_bytes
+from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes
 
 from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.compat import HTTPHeaders
+from werkzeug.wrappers import Request
 
 from lab.host.serving import Environ
 from lab.store.server.keys import Key, Keyring, RefusalError
@@ -121,6 +122,42 @@ def authenticate(environ: Environ, raw_path: str, keys: Keyring, now: datetime) 
         lambda text: str(signer.signature(text, request)),
         whole,
     )
+
+
+@dataclass(frozen=True)
+class S3Request:
+    """A request whose signature is verified, and what it asks for."""
+
+    signature: Signature
+    path: str
+    """As it came, percent-encoded."""
+    bucket: str
+    """Empty where the request names none, as `key` is."""
+    key: str
+    query: Mapping[str, Sequence[str]]
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The query's parameters, without those of the signature."""
+        return tuple(pair for pair in self.signature.query if not is_of_signature(pair[0]))
+
+    @property
+    def parameters(self) -> set[str]:
+        """Their names."""
+        return {name for name, _ in self.pairs}
+
+
+def verified(request: Request, keys: Keyring, now: datetime) -> S3Request:
+    """The request, read and its signature verified; nothing of its body is. Raises RefusalError."""
+    path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
+    if not path.startswith("/") or path.startswith("//"):
+        raise RefusalError(400, "InvalidURI", "the request's path must start with one slash")
+    signature = authenticate(request.environ, path, keys, now)
+    bucket, _, key = unquote(path)[1:].partition("/")
+    query: dict[str, list[str]] = {}
+    for name, value in signature.query:
+        query.setdefault(name, []).append(value)
+    return S3Request(signature, path, bucket, key, query)
 
 
 def is_of_signature(parameter: str) -> bool:

@@ -72,11 +72,7 @@ def resolve(
     notes: list[str] = []
     missing = [] if lab.present else [lab]
     prometheus_variable = model.PROMETHEUS_IMAGE
-    gateway = isinstance(spec, LabSpec) and spec.s3 is not None
-    if gateway:  # it runs in the image of the stand-in
-        images[model.S3_STANDIN_IMAGE] = s3_standin.local_name or s3_standin.name
-        missing += [] if s3_standin.present else [s3_standin]
-    elif store.present or not (store.stand_in and s3_standin.present):
+    if store.present or not (store.stand_in and s3_standin.present):
         images[model.S3_IMAGE] = store.local_name or store.name
         missing += [] if store.present else [store]
     else:
@@ -96,7 +92,7 @@ def resolve(
             left_out.append(need.role)
             why = "is not here" if not need.present else "is used only together with MinIO"
             notes.append(f"{need.role}: left out ({need.tag} {why})")
-    used = [lab, *([s3_standin] if files or gateway else ())]
+    used = [lab, *([s3_standin] if files else ())]
     if isinstance(spec, LabSpec) and spec.address is not None:
         proxy, own = by_variable[model.PROXY_IMAGE], by_variable[model.PROXY_STANDIN_IMAGE]
         chosen = own if own.present and not proxy.present and proxy.stand_in else proxy
@@ -132,7 +128,7 @@ def ensure(
     """
     engine, progress = engine or DockerEngine(), progress or Printer()
     resolved = resolve(spec, environ, engine)
-    fetch = [need for need in resolved.missing if need.variable != model.S3_STANDIN_IMAGE]  # asks for `build`
+    fetch = list(resolved.missing)
     if resolved.left_out and not resolved.files:
         known = needs(vendor_of(spec), environ, engine)
         fetch += [need for need in known if need.role in resolved.left_out and not need.present]

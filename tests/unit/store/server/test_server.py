@@ -17,7 +17,6 @@ from botocore.awsrequest import AWSRequest
 
 from lab.errors import LabError, RefusedError, UsageError
 from lab.host.secrets import minio_metrics_token
-from lab.store.requests import SigningClient
 from lab.store.server import __main__ as s3server
 from lab.store.server import disk
 from lab.store.server.auth import Signature, open_body
@@ -25,6 +24,7 @@ from lab.store.server.keys import Key, RefusalError
 from lab.store.server.minio_api import METRICS_PATH
 from lab.topology import Credentials
 from tests.s3_basics import BASICS, Bench
+from tests.s3_client import SigningClient
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPool, signer
 
 KEYS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from lab.errors import EngineError, SetupError
 from lab.host.command import OnLine
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import choose, context, model
-from lab.topology import GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology import GpuPlan, LabSpec, Vendor
 from lab.topology.address import Address
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
@@ -258,18 +257,3 @@ def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:
 
 def test_the_registries_are_those_that_the_pinned_images_name() -> None:
     assert model.registries() == ("quay.io",)
-
-
-def test_the_gateway_to_a_store_that_is_there_runs_in_the_stand_ins_image_and_needs_no_minio() -> None:
-    there = replace(SPEC, s3=S3Place("http://there:8333", "course"))
-    resolved = choose.resolve(
-        there, {}, FakeDocker(LAB, PROMETHEUS, GRAFANA, *STANDINS, labels=CURRENT).engine
-    )
-    assert (resolved.files, resolved.missing) == ((), ())
-    assert resolved.env["LAB_S3_STANDIN_IMAGE"] == model.S3_STANDIN
-    assert "LAB_S3_IMAGE" not in resolved.env
-    docker = FakeDocker(LAB, *PUBLISHED, labels=CURRENT)
-    assert [need.name for need in choose.ensure(there, {}, docker.engine, quiet()).missing] == [
-        model.S3_STANDIN
-    ]
-    assert not [line for line in docker.journal if "build" in line]
