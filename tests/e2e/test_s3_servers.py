@@ -16,7 +16,7 @@ from lab.host.programs import MINIO, MINIO_RELEASE
 from lab.host.secrets import minio_metrics_token
 from lab.store import setup
 from lab.store.admin import MinioAdministration
-from lab.store.server.minio_api import METRICS_PATH
+from lab.store.server.metrics import METRICS_PATH
 from lab.topology import Credentials
 from tests.e2e.harness import PATIENCE
 from tests.e2e.s3_questions import DIFFERENCES, ask_everything, differing

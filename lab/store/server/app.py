@@ -25,7 +25,7 @@ from werkzeug.wrappers import Request, Response
 
 from lab.host.serving import Environ, SlowRequestError, StartResponse
 from lab.store.server import checks
-from lab.store.server.auth import S3Request, is_of_signature, open_body, verified
+from lab.store.server.auth import is_of_signature, open_body, verified
 from lab.store.server.disk import Disk, StorageError
 from lab.store.server.keys import (
     COPY_SOURCE,
@@ -36,14 +36,7 @@ from lab.store.server.keys import (
     copied_from,
     only_bucket,
 )
-from lab.store.server.minio_api import (
-    METRICS_PATH,
-    STATUS_PATH,
-    StoreUsage,
-    answer,
-    check_token,
-    set_user_status,
-)
+from lab.store.server.metrics import METRICS_PATH, answer, check_token
 from lab.store.server.moto import VERSION, MotoStore
 from lab.store.server.personal import check_deletion, check_personal
 
@@ -52,6 +45,9 @@ IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_reques
 """The identity that moto sees in every verified request."""
 
 HEALTH_PATH = "/raylab/health"
+
+STATUS_PATH = "/minio/admin/v3/set-user-status"
+"""Where MinIO's admin API disables and enables a key; the root key alone may."""
 
 RECEIVED_AT_ONCE = 1 << 20
 """Bytes of a body."""
@@ -131,17 +127,19 @@ class S3App:
         check_token(self._keys, request.headers.get("Authorization", ""))
         with self.lock:
             buckets, objects, size = self._moto.size()
-        return answer(StoreUsage(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free))
+        return answer(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free)
 
     def _answer(self, request: Request) -> Response:
         asked = verified(request, self._keys, self._now())
-        if (changed_key := _changes_user(request, asked, self._keys)) is not None:
-            return changed_key
         signature, bucket, key, query = asked.signature, asked.bucket, asked.key, asked.query
         plain = asked.parameters
         checks.check_query(query)
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
+        if asked.path == STATUS_PATH and request.method == "PUT":
+            name, status = (query.get(parameter, ("",))[0] for parameter in ("accessKey", "status"))
+            self._keys.set_status(name, status)
+            return Response()
         check_personal(asked, request.method, source[1])
         body = open_body(signature, request.environ, _received(request.stream))
         check_deletion(asked, body)
@@ -234,14 +232,6 @@ class S3App:
             for name in [n for n, _ in data.headers if n.lower().startswith("x-amz-checksum-")]:
                 del data.headers[name]  # it is the whole object's
         return data
-
-
-def _changes_user(request: Request, asked: S3Request, keys: Keyring) -> Response | None:
-    """The answer to a request that disables or enables a key; None for any other request."""
-    if asked.path != STATUS_PATH or request.method != "PUT":
-        return None
-    presigned = not request.headers.get("Authorization")
-    return set_user_status(keys, asked.signature.key, asked.query, presigned=presigned)
 
 
 def _received(stream: IO[bytes]) -> bytes:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.store.server.minio_api import METRICS_PATH, STATUS_PATH
+from lab.store.server.app import STATUS_PATH
+from lab.store.server.metrics import METRICS_PATH
 from tests.unit.fuzz import words
 from tests.unit.store.s3_wsgi import TRAINING, Server
 

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from werkzeug.test import TestResponse
 
-from lab.store.server.minio_api import STATUS_PATH
+from lab.store.server.app import STATUS_PATH
 from lab.topology import Credentials
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, signer
 
@@ -186,11 +186,11 @@ def test_a_key_that_is_disabled_signs_nothing(server: Server) -> None:
     assert code(server.send("GET", path, b"", {})) == "InvalidAccessKeyId"
 
 
-def test_no_presigned_url_switches_a_key(server: Server) -> None:
-    path = presigned("PUT", f"{STATUS_PATH}?accessKey={TRAINING.access_key}&status=disabled")
+def test_a_presigned_url_of_the_training_key_switches_no_key(server: Server) -> None:
+    to = f"{STATUS_PATH}?accessKey={TRAINING.access_key}&status=disabled"
     for headers in ({}, {"Authorization": ""}):
-        answer = server.send("PUT", path, b"", headers)
-        assert (answer.status_code, answer.json["Code"] if answer.json else "") == (403, "AccessDenied")
+        answer = server.send("PUT", presigned("PUT", to, credentials=TRAINING), b"", headers)
+        assert (answer.status_code, code(answer)) == (403, "AccessDenied")
     assert server("GET", "/ray/a", credentials=TRAINING).status_code == 200
 
 

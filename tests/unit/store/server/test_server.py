@@ -21,7 +21,7 @@ from lab.store.server import __main__ as s3server
 from lab.store.server import disk
 from lab.store.server.auth import Signature, open_body
 from lab.store.server.keys import Key, RefusalError
-from lab.store.server.minio_api import METRICS_PATH
+from lab.store.server.metrics import METRICS_PATH
 from lab.topology import Credentials
 from tests.s3_basics import BASICS, Bench
 from tests.s3_client import SigningClient
