@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,3 +28,10 @@ def search_path(programs: Iterable[Program], path: str) -> str:
     """A PATH on which those of them that labctl has built come first."""
     folders = [str(Path(program.path).parent) for program in programs if program.path.is_file()]
     return os.pathsep.join((*folders, path))
+
+
+def free_port() -> int:
+    """A port for one of them, on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -94,10 +94,10 @@ class App:
 
         return Printer(lambda _: None) if self.out.quiet else Printer()
 
-    def confirm(self, message: str, verb: str = "delete", what: str = "them") -> None:
+    def confirm(self, message: str, verb: str = "delete") -> None:
         """Ask before something is done for good. Raises RefusedError unless the answer is yes."""
         if self.out.json_wanted or not asks():
-            raise RefusedError(message, f"say --yes to {verb} {what}; nothing was changed")
+            raise RefusedError(message, f"say --yes to {verb} them; nothing was changed")
         self.out.ask(message)
         if not click.confirm(f"{verb.capitalize()}?", default=False, err=True):
             raise RefusedError("not confirmed; nothing was changed")

@@ -18,7 +18,7 @@ from lab.host.quantities import plural
 from lab.people.links import SECONDS_OF_DAY, Link, address_of
 from lab.people.registry import FOLDER, LINK, Invitation, Newcomer, Person, Registry
 from lab.people.rights import policy, rights, work
-from lab.store.setup import OWN
+from lab.store.setup import STAND_IN
 from lab.topology import BUCKET
 
 if TYPE_CHECKING:
@@ -239,10 +239,10 @@ class Classroom:
                 self._lab.queues.delete([key])
 
     def _administration(self) -> MinioAdministration | None:
-        """The store's users; None where the store is the lab's own server, which reads the list itself."""
+        """The store's users; None where the store is the stand-in, which reads the list itself."""
         from lab.store.admin import MinioAdministration
 
-        if self._lab.store.ping().startswith(OWN):
+        if self._lab.store.ping().startswith(STAND_IN):
             return None
         return MinioAdministration(self._lab.endpoints().s3, self._lab.runtime.store_owner())
 

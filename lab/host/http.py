@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import ssl
-
     import urllib3
 
 TIMEOUT_SECONDS = 2.0
@@ -56,25 +54,14 @@ class Reply:
     data: bytes
 
 
-def make_pool(retries: int = 0, *, read: float = POOL_READ_SECONDS, ca: str = "") -> urllib3.PoolManager:
-    """A urllib3 pool that soon gives up where nobody answers, and keeps connections for further requests.
-
-    `read` is the longest silence in seconds, `ca` certificates (PEM) to trust besides those of the system.
-    Raises ssl.SSLError where it holds none.
-    """
-    import ssl
-
+def make_pool(retries: int = 0) -> urllib3.PoolManager:
+    """A urllib3 pool that soon gives up where nobody answers, and keeps connections for further requests."""
     import urllib3
 
-    context: ssl.SSLContext | None = None
-    if ca:
-        context = ssl.create_default_context()
-        context.load_verify_locations(cadata=ca)
     return urllib3.PoolManager(
-        timeout=urllib3.Timeout(connect=POOL_CONNECT_SECONDS, read=read),
+        timeout=urllib3.Timeout(connect=POOL_CONNECT_SECONDS, read=POOL_READ_SECONDS),
         retries=urllib3.Retry(retries, read=min(1, retries), redirect=0, status=0, backoff_factor=0.2),
         maxsize=POOL_CONNECTIONS,
-        ssl_context=context,
     )
 
 

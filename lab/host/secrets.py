@@ -44,8 +44,6 @@ AWS_FILE = "aws.ini"
 """The training key as an AWS shared-credentials file."""
 ROOT_USER_FILE = "s3-root.user"
 ROOT_PASSWORD_FILE = "s3-root.password"
-UPSTREAM_FILE = "s3-upstream.json"
-"""Address and key of an object store that the lab did not start: see lab.store.upstream."""
 METRICS_FILE = "s3-metrics.token"
 """The token by which Prometheus reads MinIO's metrics, made of the root key."""
 RAY_FILE = "ray.token"
@@ -114,7 +112,6 @@ def load_or_make(folder: Path) -> Secrets:
 def files(folder: Path) -> list[Path]:
     """The secret files in `folder`, once they were made."""
     names = [STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED]
-    names += [UPSTREAM_FILE] if (folder / UPSTREAM_FILE).exists() else []
     return [folder / name for name in names]
 
 

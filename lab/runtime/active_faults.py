@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from lab.api.light import restore
-from lab.errors import RefusedError, UsageError
+from lab.errors import RefusedError
 from lab.host.files import write_private
 from lab.host.reading import read_json
 from lab.runtime.base import LabView, NodeControl
@@ -169,19 +169,6 @@ def refuse_shared(target: str, others: Collection[str]) -> None:
     if others:
         message = f"{target} would be lost to {', '.join(others)}, too"
         raise RefusedError(message, "wait until your job has a node of its own, or ask your teacher")
-
-
-def refuse_leaving(runtime: NodeControl) -> None:
-    """Raise RefusedError while a lab that is about to forget another store has damaged objects there."""
-    with contextlib.suppress(UsageError):  # nobody can tell which store that is
-        if (place := runtime.foreign_store()) is None:
-            return
-        for fault in ActiveFaults(runtime.folder()).lasting():
-            if fault.outlives_the_lab:
-                raise RefusedError(
-                    f"the fault {fault.kind} has damaged objects in {place}, which stay there",
-                    "undo it first: `labctl up`, then `labctl heal`; `labctl up --no-s3` leaves them damaged",
-                )
 
 
 def myself() -> tuple[int, float]:

@@ -26,7 +26,6 @@ from lab.topology import (
     LabSpec,
     LabStatus,
     Progress,
-    S3Place,
     Struck,
     Usage,
 )
@@ -116,13 +115,6 @@ class LabView(ABC):
     def kept(self) -> tuple[str, ...]:
         """Folders or volumes with the stored objects that `down` leaves; empty when there are none."""
         return ()
-
-    def foreign_store(self) -> S3Place | None:
-        """The bucket that the lab uses and does not own; of a lab that is down, that of its last `up`.
-
-        Raises UsageError when that cannot be read.
-        """
-        return None
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
         """CPU and memory of these services now, over a moment. What cannot be measured is left out.
@@ -328,11 +320,6 @@ class Runtime(NodeControl):
             f"the {self.kind} runtime has no command to start a lab by hand", "use --runtime compose"
         )
 
-    def foreign_store(self) -> S3Place | None:
-        from lab.store import upstream
-
-        return upstream.place_kept_in(self.folder())
-
     @abstractmethod
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop what runs, whatever half-state it is in; returns the services that were stopped.
@@ -348,11 +335,6 @@ class Runtime(NodeControl):
     def refuse_own(self, *services: str) -> None:
         """Refuse to end what the calling process runs in: it would end the call. Raises RefusedError."""
         del services
-
-    def out_of_reach(self, url: str) -> str:
-        """The reason why services of this runtime cannot reach an address; empty where they can."""
-        del url
-        return ""
 
     def homes(self) -> Homes:
         """The homes of the people of a class with JupyterHub. Raises LabDownError."""

@@ -83,7 +83,7 @@ class View:
 
     ports: Mapping[str, int]
     stand_in: bool
-    """True when a server of the lab's own serves in place of MinIO."""
+    """True when moto serves in place of MinIO."""
     secrets: Secrets | None
     """None when they cannot be read: then a service that wants one can only be seen to run."""
     world: World = field(default_factory=World)
@@ -124,7 +124,7 @@ class View:
             if serves:
                 state = State.HEALTHY
                 if service == STORE:
-                    detail = detail or ("moto stands in for MinIO" if self.stand_in else "MinIO")
+                    detail = "moto stands in for MinIO" if self.stand_in else "MinIO"
                 elif (node := _node(service, seen.since, cluster)) is not None:
                     detail = f"node {node.node_id[:8]} is alive in Ray{self._again(node)}"
         url = self.address if service == PROXY else self.url(service)

@@ -18,7 +18,7 @@ from lab.errors import (
     ServiceError,
     SetupError,
 )
-from lab.host.files import home, lock, remove
+from lab.host.files import home, lock
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.runtime import proxy
 from lab.runtime.base import OnProgress, Runtime
@@ -39,7 +39,6 @@ from lab.services import (
     STORE,
     is_worker,
 )
-from lab.store import upstream
 from lab.topology import Credentials, Endpoints, LabSpec, LabStatus, Progress, ServiceStatus, State
 
 LOCK = "lock"
@@ -62,7 +61,7 @@ class HostedState(Protocol):
 
     @property
     def stand_in(self) -> bool:
-        """True when a server of the lab's own serves in place of MinIO."""
+        """True when moto serves in place of MinIO."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -251,16 +250,8 @@ class HostedRuntime(Runtime, Generic[S]):
         all_notes = (*current.notes, *notes, *problem)
         return LabStatus(self.lab, self.kind, up, statuses, current.spec.gpu, all_notes)
 
-    def _keep_store(self, spec: LabSpec) -> None:
-        """Forget the key of a store that a lab which is about to start no longer uses."""
-        if spec.s3 is None:
-            remove(upstream.file_in(self._folder))
-
     def _nothing(self, notes: tuple[str, ...] = ()) -> LabStatus:
         """The status of a lab that is down."""
-        with contextlib.suppress(LabError):
-            if place := self.foreign_store():
-                notes += (f"stored objects: in {place}; `labctl up` uses them again",)
         return LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu, notes)
 
     def _to_start(self, current: S, on_progress: OnProgress) -> tuple[str, ...]:

@@ -126,10 +126,7 @@ def choose(
         engine, missing_image, lambda: can_fetch() or _up_in_containers(folder, lab, engine)
     )
     if not problem:
-        containers = _compose(lab, folder, engine)
-        problem = _why_not_its_store(containers)
-        if not problem:
-            return Choice(containers, "compose", "auto: Docker can run the lab")
+        return Choice(_compose(lab, folder, engine), "compose", "auto: Docker can run the lab")
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
 
 
@@ -199,13 +196,3 @@ def _why_no_containers(
     if missing and not all_the_same():
         return f"Docker answers, but the image {missing} is not here and no registry answers"
     return ""
-
-
-def _why_not_its_store(containers: Runtime) -> str:
-    """The reason why containers do not reach the store that a lab which is down remembers, or nothing."""
-    try:
-        place = containers.foreign_store()
-    except LabError:  # `up` says what is wrong with it
-        return ""
-    why = containers.out_of_reach(place.url) if place else ""
-    return f"the lab's store is {place.url}, and {why}" if place and why else ""

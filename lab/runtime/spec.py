@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lab.errors import LabDownError, RefusedError
 from lab.runtime import leases
 from lab.runtime.base import LabView
-from lab.topology import GpuPlan, LabSpec, LabStatus, S3Place
+from lab.topology import GpuPlan, LabSpec, LabStatus
 from lab.topology.address import Address
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ class Asked:
     classroom: bool = False
     address: Address | None = None
     hub: bool = False
-    s3: S3Place | None = None
-    no_s3: bool = False
-    """A store of its own, for a lab that had none when it was last up."""
 
     def __post_init__(self) -> None:
         self.over(LabSpec())
@@ -59,7 +56,6 @@ class Asked:
             classroom=usual.classroom or self.classroom,
             address=self.address or usual.address,
             hub=usual.hub or self.hub,
-            s3=None if self.no_s3 else self.s3 or usual.s3,
         )
 
 
@@ -95,16 +91,13 @@ def gpus_here(runtime: str) -> tuple[Detection, Detection]:
 def spec_of(lab: LabView, asked: Asked) -> LabSpec:
     """Build the spec of a lab. What was left out stays as it is in a lab that is up, else is the default.
 
-    A lab that is down stays with the object store that it was last up with.
-
     Raises GpuError, UsageError, StateError.
     """
     try:
         current: LabSpec | None = lab.spec()
     except LabDownError:
         current = None
-    store = None if current or asked.s3 or asked.no_s3 else lab.foreign_store()
-    spec = asked.over(current or LabSpec(lab.lab, s3=store))
+    spec = asked.over(current or LabSpec(lab.lab))
     kept = current is not None and spec.workers == current.workers
     if kept and asked.gpu in (None, spec.gpu.vendor.value) and not asked.gpus and not asked.share_gpu:
         return spec

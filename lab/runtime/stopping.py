@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from lab.runtime import leases
-from lab.runtime.active_faults import ActiveFaults, refuse_leaving
+from lab.runtime.active_faults import ActiveFaults
 from lab.runtime.base import OnProgress, Runtime
 
 
 def refuse_down(runtime: Runtime, *, volumes: bool) -> None:
     """Refuse what `down` refuses, with nothing changed. Raises RefusedError, EngineError."""
-    if volumes:
-        refuse_leaving(runtime)
     runtime.refuse_down(volumes=volumes)
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from urllib3 import PoolManager
 
 RETRIES = 2
-BUCKET_IN_HOST = "{bucket}"
-"""The part of an address where a store that wants it so has the bucket: https://{bucket}.s3.example.org."""
 KEY_HINT = "the key of a lab is in its state; another store may answer at that address"
 NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
 
@@ -157,7 +155,11 @@ class ObjectStore(Store):
         except ValueError as error:  # minio checks names before it asks
             raise StoreError(f"the object store at {self.endpoint_url} cannot be asked: {error}") from error
         except NoAnswerError as error:
-            check_trusted(self.endpoint_url, error, "name those that vouch for it (PEM) in SSL_CERT_FILE")
+            if error.untrusted:
+                raise CertificateError(
+                    f"the object store at {self.endpoint_url} is not trusted: {error}",
+                    "name those that vouch for it (PEM) in SSL_CERT_FILE",
+                ) from error
             raise UnreachableStoreError(
                 f"the object store at {self.endpoint_url} cannot be reached: {error}",
                 self._advice or "see whether the lab is up: labctl status",
@@ -195,20 +197,3 @@ def parse_address(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.netloc or more:
         raise StoreError(f"{url!r} is not an address of an object store", "use http://host:port")
     return parts
-
-
-def address(url: str, bucket: str, rest: str = "") -> str:
-    """The address of a bucket or, with `rest` (a slash and a key), of an object.
-
-    The bucket is in the path, or in the host where `url` has `{bucket}` there. Then the path is at least a
-    slash, which is signed.
-    """
-    if BUCKET_IN_HOST in url:
-        return f"{url.replace(BUCKET_IN_HOST, bucket)}{rest or '/'}"
-    return f"{url}/{bucket}{rest}"
-
-
-def check_trusted(url: str, error: NoAnswerError, hint: str) -> None:
-    """Look whether the store's certificate was what the client refused. Raises CertificateError."""
-    if error.untrusted:
-        raise CertificateError(f"the object store at {url} is not trusted: {error}", hint) from error

@@ -7,8 +7,8 @@ LAB_S3_TRAINING_KEY_FILE say where the keys are, by default where Compose puts s
 any time: what is there stays, a changed training key replaces the old one. The exit code is 0 or that of the
 error, and the last line says what went wrong.
 
-With MinIO and its forks the key is made through their admin API. The lab's own servers get their keys on
-their command line; any other store needs a person who makes the key. In the end it is tried out: it must
+With MinIO and its forks the key is made through their admin API. The stand-in gets its keys on
+its command line; any other store needs a person who makes the key. In the end it is tried out: it must
 reach its bucket and no other.
 """
 
@@ -39,8 +39,8 @@ WAIT_SECONDS = 60.0
 
 SAY_SECONDS = 5.0
 
-OWN = ("moto", "gateway")
-"""The first words of the names that the lab's own servers give themselves: the stand-in, and the gateway."""
+STAND_IN = "moto"
+"""First word of the name that the stand-in gives itself."""
 
 SECRETS = "/run/secrets"
 ROOT_USER, ROOT_PASSWORD, KEY = (
@@ -112,7 +112,7 @@ def set_up(
     StoreError.
     """
     done = [f"bucket {root.bucket}: {'made' if root.ensure_bucket() else 'there already'}"]
-    if server.startswith(OWN):
+    if server.startswith(STAND_IN):
         done.append("training key: the server has it from its own command line")
     else:
         done += _make_key(root.bucket, training, key, admin)

@@ -32,7 +32,6 @@ WORDS = {
     "gcs_ft": ("head's state in Redis", "head's state in memory"),
     "queued_only": ("jobs only through queues", "jobs also past the queues"),
     "plain_names": ("containers called like their services", "containers called after the lab"),
-    "s3": ("objects in {0}", "an object store of its own"),
     "classroom": ("for a class", "for one person"),
     "address": ("{0.words}", "on this machine only"),
     "hub": ("with JupyterHub", "without JupyterHub"),
@@ -108,33 +107,6 @@ class GpuPlan:
 
 
 @dataclass(frozen=True)
-class S3Place:
-    """A bucket of an object store that the lab did not start; its key is kept elsewhere.
-
-    Raises UsageError for what can be no bucket.
-    """
-
-    url: str
-    """http(s)://host:port."""
-    bucket: str
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", self.bucket):
-            raise UsageError(
-                f"--bucket {self.bucket!r}: not a bucket's name",
-                "use 3 to 63 lower-case letters, digits, dots and hyphens",
-            )
-
-    def __str__(self) -> str:
-        return f"bucket {self.bucket} at {self.url}"
-
-    @property
-    def note(self) -> str:
-        """The fact that a person should know of a lab with it."""
-        return f"S3 server: not this lab's own, but {self}; `labctl down` always leaves it alone"
-
-
-@dataclass(frozen=True)
 class LabSpec:
     """Settings of the lab that `up` is to start."""
 
@@ -160,8 +132,6 @@ class LabSpec:
     """Where other machines reach the class; None: nowhere."""
     hub: bool = False
     """Start JupyterHub for them, with a JupyterLab each."""
-    s3: S3Place | None = None
-    """Where the objects are, in a lab without a store of its own: see lab.store.upstream."""
 
     def __post_init__(self) -> None:
         check_lab_name(self.name)

@@ -22,9 +22,9 @@ import psutil
 import requests
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
+from urllib3 import PoolManager
 
 from lab.errors import StoreError
-from lab.host import http
 from lab.store import MissingObjectError, ObjectStore
 from lab.store.base import AccessDeniedError
 from lab.topology import BUCKET, Credentials
@@ -162,8 +162,8 @@ class Visitor:
         if self.name not in self.place.keys:
             method = "GET" if way.by == "read" else "PUT"
             return _served(self._ask_without_cookies(method, f"{url}/{BUCKET}/{way.path}"), way.proof)
-        ca = Path(self.place.trusted).read_text() if self.place.address else ""
-        store = ObjectStore(url, Credentials(*self.place.keys[self.name]), http=http.make_pool(ca=ca))
+        pool = PoolManager(ca_certs=self.place.trusted) if self.place.address else None
+        store = ObjectStore(url, Credentials(*self.place.keys[self.name]), http=pool)
         try:
             if way.by == "read":
                 return proof in store.get(way.path)

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.store.conformance.requests import S3Reply, SigningClient, value, values
+from tests.s3_client import S3Reply, SigningClient, value, values
 
 DATA = b"hello"
 ETAG = hashlib.md5(DATA).hexdigest()

@@ -1,4 +1,4 @@
-"""An object store alone, as a lab of processes starts it: MinIO, the stand-in, or the gateway to another."""
+"""An object store alone, as a lab of processes starts it: MinIO or the stand-in."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from lab.host.secrets import UPSTREAM_FILE, load_or_make
+from lab.host.secrets import load_or_make
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import Command, ServicePlan
 from lab.services import STORE
-from lab.store import ObjectStore, setup, upstream
-from lab.store.conformance import SigningClient
-from lab.store.upstream import Upstream
-from lab.topology import LabSpec, S3Place
+from lab.store import ObjectStore, setup
+from lab.topology import LabSpec
 from tests.minio import minio_program
-from tests.stores import MAKES, free_port, store_of
+from tests.programs import free_port
+from tests.s3_client import SigningClient
 
 END_SECONDS = 30.0
 
@@ -27,18 +26,14 @@ END_SECONDS = 30.0
 class S3Server:
     """One server with a folder, a port and keys of its own."""
 
-    def __init__(self, kind: str, folder: Path, there: Upstream | None = None) -> None:
-        """`kind` is that of the state file: `minio`, `moto`, or `gateway` to the store `there`."""
+    def __init__(self, kind: str, folder: Path) -> None:
+        """`kind` is that of the state file: `minio` or `moto`."""
         self.kind, self.folder = kind, folder
         layout = Layout(folder, folder / "ray", folder / "tmp")
         self.secrets = load_or_make(layout.secrets)
         layout.objects(kind).mkdir(parents=True)
         ports = {"s3": free_port()}
-        spec = LabSpec()
-        if there is not None:
-            spec = LabSpec(s3=S3Place(there.url, there.bucket))
-            upstream.save(layout.secrets / UPSTREAM_FILE, there)
-        plan = ServicePlan(spec, ports, layout, self.secrets, kind, minio=minio_program())
+        plan = ServicePlan(LabSpec(), ports, layout, self.secrets, kind, minio=minio_program())
         self._command = plan.command(STORE)
         self._log = layout.folder / "store.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -72,17 +67,8 @@ class S3Server:
 
 
 def started(kind: str, folders: pytest.TempPathFactory, until: contextlib.ExitStack) -> S3Server:
-    """A server that runs until the end of `until`; that of `gateway to KIND` has such a store behind it."""
-    kind, _, behind = kind.partition(" to ")
-    there = None
-    if behind in MAKES:
-        there = until.enter_context(store_of(behind, folders.mktemp(behind), free_port()))
-    elif behind:
-        store = started(behind, folders, until)
-        there = Upstream(store.url, "course-7", store.secrets.root)
-    if there is not None:
-        upstream.check(there, lambda _: None)
-    server = S3Server(kind, folders.mktemp(kind), there)
+    """A server that runs until the end of `until`."""
+    server = S3Server(kind, folders.mktemp(kind))
     until.callback(server.kill)
     server.start()
     return server

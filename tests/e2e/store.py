@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import pytest
 
 from lab.host.secrets import Secrets, load_or_make
 from lab.store import ObjectStore, setup
 from lab.store.base import AccessDeniedError
-from lab.store.conformance import QUESTIONS, SigningClient
 from tests.e2e.harness import Shell
-
-
-def check_conformance(bench: Shell, differs: Collection[str] = ()) -> None:
-    """`doctor --s3` finds nothing wrong with it, asked with the lab's own key; Ray's file system included.
-
-    `differs` are the checks that a store behind the lab's is known to fail (docs/store.md).
-    """
-    url = bench.lab.endpoints().s3
-    document = bench.labctl("doctor", "--s3", url, "--json", code=15 if differs else 0).document
-    checks = {check["name"]: check for check in document["checks"]}
-    assert {name for name, check in checks.items() if check["outcome"] != "passed"} == set(differs), document
-    assert {question.name for question in QUESTIONS} <= set(checks)
-    refused = bench.labctl("doctor", "--s3", url, "--bucket", "not-the-labs", code=15)
-    assert "AccessDenied" in str(refused)
+from tests.s3_client import SigningClient
 
 
 def check_keys(bench: Shell) -> None:

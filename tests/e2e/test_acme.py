@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from urllib3 import PoolManager
 
 from lab.host import certificates, http
 from lab.runtime import ports
@@ -21,7 +22,7 @@ from tests.conftest import needs_go
 from tests.e2e.harness import PATIENCE, UP, Bench
 from tests.e2e.servers import end
 from tests.go_programs import Program, build
-from tests.stores import free_port
+from tests.programs import free_port
 from tests.unit.host.test_certificates import make
 from tests.waiting import eventually
 
@@ -60,7 +61,7 @@ def authority(tmp_path: Path, port: int) -> Iterator[Authority]:
             argv, env={**os.environ, "PEBBLE_VA_NOSLEEP": "1"}, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        pool = http.make_pool(ca=certificate.read_text())
+        pool = PoolManager(ca_certs=str(certificate))
         root = f"https://localhost:{managed}/roots/0"
         made = eventually(lambda: http.request("GET", root, pool=pool), PATIENCE, "Pebble").data.decode()
         trusted = tmp_path / "trusted.pem"
@@ -82,7 +83,7 @@ def test_a_public_authority_vouches_for_the_address(
     made = _shown(port)
     assert "Pebble" in made.issuer.rfc4514_string()
     assert bench.lab.endpoints().authority == ""
-    pool = http.make_pool(ca=authority.trusted.read_text())
+    pool = PoolManager(ca_certs=str(authority.trusted))
     assert http.request("GET", f"https://localhost:{port}/healthz", pool=pool).status == 200
 
     bench.labctl("restart", PROXY)

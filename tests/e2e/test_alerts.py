@@ -26,8 +26,7 @@ from lab.topology import LabSpec, State
 from tests.built import ALERTMANAGER, PROMETHEUS
 from tests.e2e.harness import PATIENCE, UP, Bench
 from tests.e2e.servers import end, launch
-from tests.programs import needed
-from tests.stores import free_port
+from tests.programs import free_port, needed
 from tests.waiting import eventually
 
 

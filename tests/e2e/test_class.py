@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from urllib3 import PoolManager
 
 from lab.errors import (
     CertificateError,
@@ -174,7 +175,7 @@ def test_at_one_address(make_bench: Callable[[], Bench], tmp_path: Path) -> None
 
 def _check_refusals(bench: Bench, address: str, authority: Path, folder: Path, token: str) -> None:
     """A wrong token, another authority, no TLS, other paths and other hosts."""
-    pool = http.make_pool(ca=authority.read_text())
+    pool = PoolManager(ca_certs=str(authority))
 
     def ask(path: str, host: str = "") -> int:
         headers = {"Host": host} if host else {}

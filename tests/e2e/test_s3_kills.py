@@ -89,11 +89,7 @@ class KillClient:
             return None
 
 
-SERVERS = [
-    pytest.param("minio", marks=pytest.mark.minio),
-    "moto",
-    pytest.param("gateway to versitygw", marks=pytest.mark.rare),
-]
+SERVERS = [pytest.param("minio", marks=pytest.mark.minio), "moto"]
 
 
 @pytest.fixture(params=SERVERS)

@@ -1,5 +1,4 @@
-"""Object stores alone: MinIO and the stand-in do the same, but for what docs/store.md names, and so does the
-gateway to a store that is there before a lab."""
+"""Object stores alone: MinIO and the stand-in do the same, but for what docs/store.md names."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from lab.host import command, http
 from lab.host.secrets import minio_metrics_token
 from lab.store import setup
 from lab.store.admin import MinioAdministration
-from lab.store.conformance import QUESTIONS, SigningClient, examine
-from lab.store.server.minio_api import METRICS_PATH
+from lab.store.server.metrics import METRICS_PATH
 from lab.topology import Credentials
 from tests.e2e.harness import PATIENCE
 from tests.e2e.s3_questions import DIFFERENCES, ask_everything, differing
@@ -25,18 +23,13 @@ from tests.e2e.servers import S3Server, started
 from tests.e2e.store import check_keys_of
 from tests.go_programs import MINIO, MINIO_RELEASE
 from tests.minio import minio_program
-from tests.s3_basics import BASICS
+from tests.s3_basics import BASICS, Bench, file_system
+from tests.s3_client import SigningClient
 from tests.waiting import eventually
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "store.md"
 
 SERVERS = [pytest.param("minio", marks=pytest.mark.minio), "moto"]
-
-GATEWAYS = [
-    "gateway to moto",
-    pytest.param("gateway to minio", marks=(pytest.mark.minio, pytest.mark.rare)),
-    "gateway to versitygw",
-]
 
 MadeServer = Callable[[str], S3Server]
 
@@ -54,43 +47,35 @@ def server(request: pytest.FixtureRequest, make: MadeServer) -> S3Server:
     return make(request.param)
 
 
-@pytest.fixture(scope="module", params=[*SERVERS, *GATEWAYS])
-def store(request: pytest.FixtureRequest, make: MadeServer) -> S3Server:
-    """These two, and a gateway to each store that is there before a lab."""
-    return make(request.param)
-
-
-def test_the_store_does_all_that_ray_and_the_lab_ask_of_it(store: S3Server) -> None:
-    questions = (*QUESTIONS, *BASICS)
-    checks = {check.name: check for check in examine(store.training, "ray", questions=questions)}
-    assert {name: check for name, check in checks.items() if check.outcome != "passed"} == {}
-    assert {question.name for question in questions} <= set(checks)
+def test_the_store_does_all_that_ray_and_the_lab_ask_of_it(server: S3Server) -> None:
+    for ask in (*BASICS, file_system):
+        ask(Bench(server.training, "basics"))
 
 
 def test_the_key_of_jobs_reaches_one_bucket(server: S3Server) -> None:
     check_keys_of(server.url, server.secrets)
 
 
-def test_a_wrong_secret_and_an_unknown_key_are_told_apart(store: S3Server) -> None:
-    key = store.secrets.store
+def test_a_wrong_secret_and_an_unknown_key_are_told_apart(server: S3Server) -> None:
+    key = server.secrets.store
     for credentials, code in (
         (Credentials(key.access_key, "0" * 40), "SignatureDoesNotMatch"),
         (Credentials("0" * 20, key.secret_key), "InvalidAccessKeyId"),
     ):
-        answer = SigningClient(store.url, credentials).ask("GET", "ray", [("list-type", "2")])
+        answer = SigningClient(server.url, credentials).ask("GET", "ray", [("list-type", "2")])
         assert (answer.status, answer.code) == (403, code)
 
 
-def test_the_key_of_jobs_is_disabled_and_enabled(store: S3Server) -> None:
-    store.store.put("kept", b"kept")
-    admin = MinioAdministration(store.url, store.secrets.root)
-    admin.set_user_enabled(store.secrets.store.access_key, False)
+def test_the_key_of_jobs_is_disabled_and_enabled(server: S3Server) -> None:
+    server.store.put("kept", b"kept")
+    admin = MinioAdministration(server.url, server.secrets.root)
+    admin.set_user_enabled(server.secrets.store.access_key, False)
     try:
-        refused = store.training.ask("GET", "ray/kept")
+        refused = server.training.ask("GET", "ray/kept")
         assert (refused.status, refused.code) == (403, "InvalidAccessKeyId")
     finally:
-        admin.set_user_enabled(store.secrets.store.access_key, True)
-    assert store.store.get("kept") == b"kept"
+        admin.set_user_enabled(server.secrets.store.access_key, True)
+    assert server.store.get("kept") == b"kept"
 
 
 @pytest.mark.minio
@@ -104,9 +89,8 @@ def test_minio_forgets_a_former_key_of_jobs(make: MadeServer) -> None:
     assert SigningClient(server.url, newer).ask("GET", "ray", [("list-type", "2")]).status == 200
 
 
-@pytest.mark.parametrize("version", ["s3", "s3v4"])
-def test_boto3s_presigned_urls_open_one_request_of_either_signature(store: S3Server, version: str) -> None:
-    client, s3v4 = boto3_client(store, version), boto3_client(store, "s3v4")
+def test_boto3s_presigned_urls_open_one_request(server: S3Server) -> None:
+    client = boto3_client(server)
 
     def ask(method: str, url: str, body: bytes = b"") -> http.Reply:
         return http.request(method, url, body=body, timeout=30)
@@ -115,14 +99,12 @@ def test_boto3s_presigned_urls_open_one_request_of_either_signature(store: S3Ser
         parameters = {"Bucket": "ray", "Key": key, **more}
         return str(client.generate_presigned_url(call, parameters, ExpiresIn=expires))
 
-    marker = "X-Amz-Signature=" if version == "s3v4" else "AWSAccessKeyId="
-    assert marker in presigned("get_object")
     assert ask("PUT", presigned("put_object"), b"data").status == 200
     assert ask("GET", presigned("get_object")).data == b"data"
-    upload = s3v4.create_multipart_upload(Bucket="ray", Key="parts")["UploadId"]
+    upload = client.create_multipart_upload(Bucket="ray", Key="parts")["UploadId"]
     part = ask("PUT", presigned("upload_part", "parts", UploadId=upload, PartNumber=1), b"part")
     parts = {"Parts": [{"PartNumber": 1, "ETag": part.headers["etag"]}]}
-    s3v4.complete_multipart_upload(Bucket="ray", Key="parts", UploadId=upload, MultipartUpload=parts)
+    client.complete_multipart_upload(Bucket="ray", Key="parts", UploadId=upload, MultipartUpload=parts)
     assert ask("GET", presigned("get_object", "parts")).data == b"part"
     refused = {
         "another method": ask("PUT", presigned("get_object"), b"changed"),
@@ -143,8 +125,8 @@ def expired(make: Callable[[], str], ask: Callable[[str, str], http.Reply]) -> h
     return ask("GET", url)
 
 
-def boto3_client(server: S3Server, version: str) -> Any:
-    """A client of botocore with the key of jobs that signs so."""
+def boto3_client(server: S3Server) -> Any:
+    """A client of botocore with the key of jobs."""
     import botocore.config
     import botocore.session
 
@@ -154,29 +136,29 @@ def boto3_client(server: S3Server, version: str) -> Any:
         endpoint_url=server.url,
         aws_access_key_id=server.secrets.store.access_key,
         aws_secret_access_key=server.secrets.store.secret_key,
-        config=botocore.config.Config(signature_version=version, s3={"addressing_style": "path"}),
+        config=botocore.config.Config(signature_version="s3v4", s3={"addressing_style": "path"}),
     )
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_what_was_acknowledged_is_there_after_the_end_of_the_server(
-    store: S3Server, number: signal.Signals
+    server: S3Server, number: signal.Signals
 ) -> None:
     large = bytes(range(256)) * (6 << 12)
-    store.store.put("large", large)
-    store.store.put("gone", b"gone")
-    store.store.delete(["gone"])
+    server.store.put("large", large)
+    server.store.put("gone", b"gone")
+    server.store.delete(["gone"])
     for count in range(20):
-        store.store.put(f"restart/{count:02}", b"%d" % count)
-    before = store.store.list()
+        server.store.put(f"restart/{count:02}", b"%d" % count)
+    before = server.store.list()
 
-    store.kill(number)
-    done = store.start()
+    server.kill(number)
+    done = server.start()
 
     assert done[0] == "bucket ray: there already"
-    assert store.store.list() == before
-    assert store.store.get("large") == large
-    assert [store.store.get(f"restart/{count:02}") for count in range(20)] == [b"%d" % n for n in range(20)]
+    assert server.store.list() == before
+    assert server.store.get("large") == large
+    assert [server.store.get(f"restart/{count:02}") for count in range(20)] == [b"%d" % n for n in range(20)]
 
 
 def metrics(server: S3Server, token: str) -> http.Reply:
@@ -214,11 +196,6 @@ def test_the_two_servers_differ_in_nothing_but_what_the_document_names(make: Mad
     assert known - set(different) == set(), "these are the same now: they leave the table"
     rows = DOCUMENT.read_text(encoding="utf-8")
     assert [row for row in DIFFERENCES if f"| {row} |" not in rows] == []
-
-
-def test_the_gateway_changes_nothing_of_what_a_store_answers(make: MadeServer) -> None:
-    servers = map(make, ("moto", "gateway to moto"))
-    assert differing(*(ask_everything(server.training, server.training) for server in servers)) == {}
 
 
 @pytest.mark.minio

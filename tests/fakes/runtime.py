@@ -7,10 +7,8 @@ from pathlib import Path
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, WaitTimeoutError
-from lab.host.files import remove
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.services import HEAD
-from lab.store import upstream
 from lab.topology import (
     Credentials,
     Endpoints,
@@ -52,8 +50,6 @@ class FakeRuntime(Runtime):
                 f"lab {self.lab} is up with other settings", "keep them, or `labctl down` first"
             )
         if lab is None or not lab.up:
-            if spec.s3 is None:
-                remove(upstream.file_in(self.folder()))
             self.host.labs.pop(self.lab, None)
             lab = self.host.labs[self.lab] = LabState(spec, self.host.choose_ports(spec), self.clock)
         self.host.objects.setdefault(self.lab, {})
@@ -87,7 +83,6 @@ class FakeRuntime(Runtime):
                 stopped.append(service)
                 on_progress(Progress(service, State.EXITED, "stopped"))
         if volumes:
-            remove(upstream.file_in(self.folder()))
             self.host.objects.pop(self.lab, None)
             for key in [key for key in self.host.logs if key[0] == self.lab]:
                 del self.host.logs[key]
@@ -388,4 +383,4 @@ class FakeRuntime(Runtime):
 
 
 def _settings(spec: LabSpec) -> tuple[object, ...]:
-    return spec.gpu.vendor, spec.gpu.assignments, spec.workers, spec.cpus_per_worker, spec.gcs_ft, spec.s3
+    return spec.gpu.vendor, spec.gpu.assignments, spec.workers, spec.cpus_per_worker, spec.gcs_ft

@@ -18,7 +18,7 @@ import yaml
 from kueue.model import AdmissionFairSharing, Config, Setup, WaitForPodsReady
 from lab.ext.kubernetes.export.queues import configuration
 from tests.golang import go_build, go_source
-from tests.stores import free_port
+from tests.programs import free_port
 from tests.waiting import end_process, eventually
 
 MODULE = Path(__file__).parent

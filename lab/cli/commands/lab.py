@@ -18,7 +18,6 @@ from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
-from lab.cli.store_options import WantedStore, adopted, look_back, store_elsewhere, store_options
 from lab.cli.tunnel import ray_commands, tunnel
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
@@ -49,7 +48,6 @@ service_argument = click.argument(
 
 @click.command(cls=LabCommand)
 @gpu_options
-@store_options
 @click.option("--workers", type=int, metavar="N", help=f"Ray nodes that train. [default: {LabSpec.workers}]")
 @click.option(
     "--cpus-per-worker", type=int, metavar="N",
@@ -85,8 +83,6 @@ service_argument = click.argument(
 def up(
     app: App,
     asked: Asked,
-    store: WantedStore | None,
-    no_s3: bool,
     workers: int | None,
     cpus_per_worker: int | None,
     ports: tuple[str, ...],
@@ -116,17 +112,14 @@ def up(
         classroom=classroom,
         address=address,
         hub=hub,
-        s3=None if store is None else store.place(app.name),
-        no_s3=no_s3,
     )
     lab, spec = prepare(app, asked)
-    with adopted(app, lab, store):
-        if dry_run:
-            command = lab.runtime.prepare(spec)
-            if not app.out.as_json({"name": lab.name, "command": list(command)}):
-                app.out.line(shlex.join(command))
-            return
-        status = lab.up(spec, ProgressLines(app.out).progress)
+    if dry_run:
+        command = lab.runtime.prepare(spec)
+        if not app.out.as_json({"name": lab.name, "command": list(command)}):
+            app.out.line(shlex.join(command))
+        return
+    status = lab.up(spec, ProgressLines(app.out).progress)
     if spec.classroom:
         provide(lab)
     if app.out.as_json(documents.lab(status)):
@@ -148,9 +141,7 @@ def provide(lab: Lab) -> None:
 def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     """Open the lab and build its spec, with a warning for each scarce resource. Nothing is started.
 
-    A store that is not the lab's own, and that it was last up with, is tried out.
-
-    Raises UsageError, UnsupportedError, GpuError, StateError, StoreError.
+    Raises UsageError, UnsupportedError, GpuError, StateError.
     """
     from lab.flows.doctor import gather_facts, resource_warnings
 
@@ -158,7 +149,6 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     spec = spec_of(lab.runtime, asked)
     say_plan(app, spec.gpu)
     if not lab.status().up:
-        look_back(app, lab, spec, named=asked.s3 is not None)
         for warning in resource_warnings(gather_facts(), spec.workers):
             app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)
     return lab, spec
@@ -169,18 +159,13 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
 @click.option("--yes", is_flag=True, help="Do not ask before deleting.")
 @pass_app
 def down(app: App, volumes: bool, yes: bool) -> None:
-    """Stop the lab, even one that is only half up. Stored objects survive, unless --volumes is given.
-
-    Objects in a store that is not the lab's own always survive.
-    """
+    """Stop the lab, even one that is only half up. Stored objects survive, unless --volumes is given."""
     from lab.flows.lessons.run import collect
 
     lab = app.open()
-    place = store_elsewhere(lab)
     own = own_objects(lab) if volumes else ()
     if volumes and not yes:
-        what = but_nothing_of(place, own) if place else stored(lab)
-        app.confirm(f"--volumes deletes, for good: {what} of lab {lab.name}{also_kept(lab)}")
+        app.confirm(f"--volumes deletes, for good: {stored(lab)} of lab {lab.name}{also_kept(lab)}")
     why = "" if volumes else collect(lab)
     progress = ProgressLines(app.out).progress
     try:
@@ -191,18 +176,13 @@ def down(app: App, volumes: bool, yes: bool) -> None:
         stopped = app.open().down(volumes=volumes, on_progress=progress)
     if why and stopped:
         app.out.note(f"results of lessons that only the store holds stay there: {why}")
-    deleted = volumes and (not place or bool(own))
-    document = {"name": lab.name, "stopped": list(stopped), "volumes_deleted": deleted, "kept_in": place}
+    document = {"name": lab.name, "stopped": list(stopped), "volumes_deleted": volumes}
     if app.out.as_json(document):
         return
     done = f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
     app.out.sentence(f"lab {lab.name}: {done}")
-    if deleted:
-        which = f"objects of its own, {', '.join(own)}" if place else "stored objects"
-        app.out.line(f"{which}: {'deleted' if own or stopped else 'there are none'}")
-    if place:
-        then = "the lab has forgotten where and with which key" if volumes else "`labctl up` uses them again"
-        app.out.sentence(f"stored objects: kept in {place}; {then}")
+    if volumes:
+        app.out.line(f"stored objects: {'deleted' if own or stopped else 'there are none'}")
 
 
 def stored(lab: Lab) -> str:
@@ -220,12 +200,6 @@ def own_objects(lab: Lab) -> tuple[str, ...]:
     with contextlib.suppress(LabError):
         return lab.view.kept()
     return ()
-
-
-def but_nothing_of(place: str, own: Sequence[str]) -> str:
-    """Name what --volumes would delete of a lab whose store is elsewhere; `own` are objects of before."""
-    before = f", every object of the time before ({', '.join(own)})" if own else ""
-    return f"logs and secrets{before}, but nothing of {place}, which is not its own,"
 
 
 def also_kept(lab: Lab) -> str:

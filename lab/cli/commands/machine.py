@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,9 +14,9 @@ from lab.api.base import plain
 from lab.cli import render, values
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
-from lab.errors import CheckError, UnsupportedError, UsageError
+from lab.errors import CheckError, UnsupportedError
 from lab.host import environment
-from lab.topology import BUCKET, Check
+from lab.topology import Check
 
 if TYPE_CHECKING:
     from lab.api.shown_here import Diagnosis
@@ -25,53 +24,15 @@ if TYPE_CHECKING:
 
 @click.command(cls=LabCommand)
 @click.option(
-    "--s3",
-    "url",
-    type=values.Text(),
-    metavar="URL",
-    help="Check instead that an S3 server has all that Ray and the lab need.",
-)
-@click.option(
-    "--s3-credentials",
-    "file",
-    type=values.Place(dir_okay=False),
-    help="Its key: JSON or an AWS credentials file. [default: AWS_* variables, or the lab's key]",
-)
-@click.option(
-    "--s3-ca", "ca_file", type=values.Place(dir_okay=False),
-    help="Certificates of the authority that signed its own, as PEM.",
-)  # fmt: skip
-@click.option(
-    "--bucket", type=values.Text(), metavar="BUCKET",
-    help=f"A bucket there that may be written to. [default: {BUCKET}]",
-)  # fmt: skip
-@click.option(
     "--report", "bug_report", is_flag=True,
     help="Print versions and checks as JSON for a bug report, without any secret.",
 )  # fmt: skip
 @pass_app
-def doctor(
-    app: App,
-    url: str | None,
-    file: Path | None,
-    ca_file: Path | None,
-    bucket: str | None,
-    bug_report: bool,
-) -> None:
+def doctor(app: App, bug_report: bool) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
-    from lab.flows.doctor import run_checks, store
+    from lab.flows.doctor import run_checks
 
-    given = {"--s3-credentials": file, "--s3-ca": ca_file, "--bucket": bucket}
-    if url is None and (stray := next((option for option, value in given.items() if value), "")):
-        raise UsageError(f"{stray} needs --s3", "labctl doctor --s3 URL")
-    name, runtime = app.name, app.runtime
-    if url is not None:
-        checks = store.store_checks(
-            url, bucket or BUCKET, file, ca_file, endpoints=lambda: store.endpoints_of(name, runtime)
-        )
-    else:
-        checks = run_checks(name, runtime)
-    checks = _with_lab(app, checks)
+    checks = _with_lab(app, run_checks(app.name, app.runtime))
     ok = all(check.outcome != "failed" for check in checks)
     document: Diagnosis = {"ok": ok, "checks": plain(checks)}
     if bug_report:

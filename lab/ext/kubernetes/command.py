@@ -195,17 +195,12 @@ def export_compose(
 
 
 def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
-    """The lab as it is up, or the usual one, with these settings; of its GPUs only the vendor.
-
-    A store that is not the lab's own is left out: its key stays here.
-    """
+    """The lab as it is up, or the usual one, with these settings; of its GPUs only the vendor."""
     try:
         current = app.open().view.spec()
     except LabDownError:
         current = LabSpec(app.name)
-    if current.s3 is not None:
-        app.out.note(f"objects of this lab are in {current.s3}; the exported lab has a store of its own")
-    spec = settings.over(replace(current, s3=None))
+    spec = settings.over(current)
     return replace(spec, gpu=GpuPlan(Vendor(gpu) if gpu else spec.gpu.vendor))
 
 

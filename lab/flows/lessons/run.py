@@ -190,7 +190,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
     """
     status = lab.status()
     if status.up:
-        evidence = replace(gather(lab, lesson), kept=_kept(lab))
+        evidence = replace(gather(lab, lesson), kept=lab.view.kept())
         more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
         result = judge(lesson, evidence, at=clock(), more=more)
         keep_in_store(store_of(lab), result)
@@ -198,7 +198,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         if lesson.checks_after_down:
             keep_look(place(lab.name), result.document)
     elif lesson.checks_after_down:
-        evidence = Evidence(lesson.number, status=status, kept=_kept(lab))
+        evidence = Evidence(lesson.number, status=status, kept=lab.view.kept())
         result = _after_down(lab, lesson, evidence, clock())
     else:
         raise LabDownError(
@@ -207,12 +207,6 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
         )
     keep_on_host(place(lab.name), result.document)
     return result
-
-
-def _kept(lab: Lab) -> tuple[str, ...]:
-    """The places of the stored objects that `down` leaves."""
-    elsewhere = lab.view.foreign_store()
-    return lab.view.kept() if elsewhere is None else (str(elsewhere),)
 
 
 def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:

@@ -125,7 +125,7 @@ def keep_samples(store: Store, receipt: ReceiptDocument, samples: Samples) -> st
     return ""
 
 
-def judged_by(history: History, record: FaultRecord) -> tuple[str, ...]:
+def _judged_by(history: History, record: FaultRecord) -> tuple[str, ...]:
     """URIs of checkpoints that a receipt is judged by: those loaded, and those committed before the fault."""
     runs = history.runs
     uris = [load.uri for run in runs for attempt in run.attempts for load in attempt.loads]
@@ -142,7 +142,7 @@ def _stored(
     """
     from lab.cluster.checkpoints import stored_manifest
 
-    uris = judged_by(history, record)
+    uris = _judged_by(history, record)
     for uri in uris:
         if uri in read:
             continue

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab.api.receipt import ReceiptDocument
-from lab.cluster.checkpoints import JobLedger, stored_manifest
+from lab.cluster.checkpoints import JobLedger
 from lab.cluster.from_ledger import LedgerJobs, LedgerNodes
 from lab.errors import RefusedError, UsageError
-from lab.evidence.ledger import Files, History
+from lab.evidence.ledger import History
 from lab.evidence.receipt import FaultRecord, judge
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.faults import find_fault
 from lab.faults.records import LoggedFault
-from lab.flows.recovery.collect_evidence import gather, judged_by
+from lab.flows.recovery.collect_evidence import gather
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
@@ -25,7 +25,7 @@ from lab.runtime.base import LabView
 from lab.runtime.outside import OutsideView
 from lab.store import ObjectStore, Store
 from lab.store.below import StoreBelow
-from lab.topology import BUCKET, LEDGER_PREFIX, REGION, Credentials
+from lab.topology import LEDGER_PREFIX, REGION, Credentials
 
 LEDGER = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<folder>(/[A-Za-z0-9._-]+)*)/?")
 ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?/?")
@@ -95,20 +95,7 @@ def judge_from_ledger(
     faults = [_record(fault) for fault in recorded_faults(store, submission_id)]
     if not faults:
         faults = [_failure(watch.history, submission_id)]
-    read = _behind_a_gateway(store, judged_by(watch.history, faults[-1]))
-    return judge(gather(watch, faults[-1], others=faults[:-1], read=read))
-
-
-def _behind_a_gateway(store: Store, uris: Sequence[str]) -> dict[str, Files]:
-    """Those checkpoints that lie in the ledger's own bucket though they name a lab's: URI -> their files.
-
-    A lab on a store that was there before it calls its bucket there by that name (`up --s3`). Raises
-    StoreError.
-    """
-    own, lab = f"s3://{store.bucket}/", f"s3://{BUCKET}/"
-    named = {uri: own + uri.removeprefix(lab) for uri in uris if uri.startswith(lab) and own != lab}
-    files = {uri: stored_manifest(store, place) for uri, place in named.items()}
-    return {uri: there for uri, there in files.items() if there}
+    return judge(gather(watch, faults[-1], others=faults[:-1]))
 
 
 def _record(logged: LoggedFault) -> FaultRecord:

@@ -59,7 +59,7 @@ def services(state: ComposeState) -> tuple[str, ...]:
 
 
 def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
-    """The files of compose/ that make such a lab; `added` come last, but for that of a foreign store."""
+    """The files of compose/ that make such a lab; `added` come last."""
     return (
         "lab.yaml",
         *compose_gpu(spec.gpu, spec.workers).files,
@@ -69,7 +69,6 @@ def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
         *(["hub.yaml"] if spec.hub else []),
         *([ADDRESS_FILE] if spec.address else []),
         *added,
-        *(["s3.yaml"] if spec.s3 else []),
     )
 
 

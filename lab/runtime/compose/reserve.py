@@ -63,7 +63,7 @@ def reserve(
             raise runs_none(name)
     with ports.reserved(spec, names, folder, state.FILE, _held, patience) as (chosen, said):
         files = project.files(spec, images.files)
-        notes = (*said, *images.notes, *notes, *([spec.s3.note] if spec.s3 else []), *proxy.notes(spec))
+        notes = (*said, *images.notes, *notes, *proxy.notes(spec))
         current = ComposeState(spec, chosen, files, images.env, images.left_out, notes)
         state.save(folder, current)
     return current

@@ -6,9 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from lab.api import hub
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupError
@@ -190,14 +188,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             self._abilities = network.abilities(self._engine, self._helper_image())
         return self._abilities[feature]
 
-    def out_of_reach(self, url: str) -> str:
-        """The reason why containers cannot reach an address: on loopback a container finds only itself."""
-        host = urlsplit(url).hostname or ""
-        with contextlib.suppress(ValueError):
-            host = "localhost" if ip_address(host).is_loopback else host
-        own = host == "localhost" or host.endswith(".localhost")
-        return "a container finds only itself at localhost" if own else ""
-
     # One service
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -326,7 +316,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             patience=self.patience,
         )
         reserve.write_files(current, self._folder, user, self._world.environ)
-        self._keep_store(spec)
         return current
 
     def _boot_all(self, current: ComposeState, on_progress: OnProgress) -> None:

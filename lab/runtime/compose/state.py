@@ -35,7 +35,7 @@ class ComposeState:
     @property
     def stand_in(self) -> bool:
         """True when a server of the lab's own serves in place of MinIO."""
-        return OFFLINE_FILE in self.files or self.spec.s3 is not None
+        return OFFLINE_FILE in self.files
 
 
 def load(folder: Path) -> ComposeState | None:

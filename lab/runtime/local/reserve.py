@@ -52,7 +52,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             raise runs_none(name)
     with ports.reserved(spec, names, layout.folder, state.FILE, _held, patience) as (chosen, said):
         notes = list(said)
-        store, note = _store(spec, layout)
+        store, note = _store(layout)
         notes += note
         lacking = {program: f"{program}: left out (no `{program}` on PATH)" for program in absent.values()}
         notes += lacking.values()
@@ -68,10 +68,8 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
     return current
 
 
-def _store(spec: LabSpec, layout: Layout) -> tuple[str, list[str]]:
+def _store(layout: Layout) -> tuple[str, list[str]]:
     """The S3 server, as in the state file, and what a person should know of it."""
-    if spec.s3 is not None:
-        return "gateway", [spec.s3.note]
     moto_has_objects = any(layout.objects("moto").glob("*"))
     if shutil.which("minio") and not moto_has_objects:
         return "minio", []

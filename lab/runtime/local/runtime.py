@@ -96,7 +96,6 @@ class LocalRuntime(HostedRuntime[LabState]):
                 statefile.check_same(current.spec, current.ports, spec, reserve.runs_none)
             else:
                 current = reserve.reserve(spec, self._layout, patience=self.patience)
-                self._keep_store(spec)
             left_out = [name for name in lacking if current.seen(name, self._world).state in GONE]
             for name in left_out:
                 on_progress(Progress(name, State.ABSENT, NO_PACKAGES))

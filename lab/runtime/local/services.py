@@ -19,7 +19,6 @@ from lab.host.secrets import (
     ROOT_PASSWORD_FILE,
     ROOT_USER_FILE,
     STORE_FILE,
-    UPSTREAM_FILE,
     Secrets,
 )
 from lab.host.workspace import workspace
@@ -181,13 +180,10 @@ class ServicePlan:
             certificates = str(self.layout.folder / "minio-certificates")
             minio = (self.minio, "server", folder, "--address", address, "--certs-dir", certificates)
             return Command((*minio, "--quiet"), environment, self.layout.folder)
-        objects = ("--root", str(self.layout.objects(self.store)))
-        if self.spec.s3 is not None:
-            objects = ("--upstream", str(self.layout.secrets / UPSTREAM_FILE))
         argv = (
             *(sys.executable, "-m", "lab.store.server"),
             *("--host", LOOPBACK, "--port", str(self.ports["s3"])),
-            *objects,
+            *("--root", str(self.layout.objects(self.store))),
             *("--credentials", str(self.layout.secrets / STORE_FILE)),
             *("--root-user-file", str(self.layout.secrets / ROOT_USER_FILE)),
             *("--root-password-file", str(self.layout.secrets / ROOT_PASSWORD_FILE)),

@@ -38,7 +38,7 @@ class LabState:
     boot: str
     """The name of that boot, or empty where the system gives it none."""
     store: str
-    """The S3 server that runs: `minio`, `moto`, or `gateway` to one that was there."""
+    """The S3 server that runs: `minio` or `moto`."""
     leaders: Mapping[str, Identity] = field(default_factory=dict)
     """Service -> its first process. A service that was started once stays listed when it has died."""
     notes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class LabState:
 
     @property
     def stand_in(self) -> bool:
-        """True when a server of the lab's own serves in place of MinIO."""
+        """True when moto serves in place of MinIO."""
         return self.store != "minio"
 
     def seen(self, service: str, world: World) -> Seen:

@@ -1,6 +1,6 @@
 """The object store of a lab of plain processes where no `minio` binary is at hand: moto's S3, made to last.
 
-    python -m lab.store.server --port 9000 (--root DIR | --upstream FILE) --credentials FILE
+    python -m lab.store.server --port 9000 --root DIR --credentials FILE
         --root-user-file FILE --root-password-file FILE [--host ADDRESS [--any-host]] [--people FOLDER]
 
 `--credentials` is JSON with `access_key` and `secret_key`, of the key that reaches only the lab's bucket; the
@@ -11,8 +11,6 @@ that were not completed end with the process.
 
 With `--people`, or $RAYLAB_PEOPLE, the keys in a class's list of people are accepted too, each for its part
 of the bucket.
-
-With `--upstream` it keeps nothing: it is the gateway to the store that the file names (lab.store.upstream).
 """
 
 from __future__ import annotations
@@ -31,8 +29,10 @@ from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.secrets import read_key, read_secret
 from lab.host.serving import App, Lasting, Paced, log, serve
 from lab.people.registry import Registry
+from lab.store.server.app import S3App
 from lab.store.server.disk import Disk
 from lab.store.server.keys import Key, Keyring
+from lab.store.server.moto import VERSION
 from lab.store.server.personal import PeoplesKeyring
 from lab.topology import BUCKET, Credentials
 
@@ -97,22 +97,6 @@ def make_server(host: str, port: int, app: App) -> BaseWSGIServer:
         raise PortTakenError(f"port {port} of {host} is in use", "choose another with --port") from error
 
 
-def make_app(args: argparse.Namespace, keys: Keyring) -> tuple[App, str]:
-    """The application, and what it serves in words. Raises LabError."""
-    if args.upstream is not None:
-        from lab.store.server.gateway import Gateway
-        from lab.store.upstream import load
-
-        upstream = load(args.upstream)
-        return Gateway(upstream, keys, log), f"bucket {upstream.bucket} of {upstream.url}"
-    from lab.store.server.app import S3App
-    from lab.store.server.moto import VERSION
-
-    disk = Disk(args.root, log)
-    tempfile.tempdir = str(disk.tmp)  # of this process: moto's parts of uploads lie on the store's disk
-    return S3App(disk, keys, log), f"{args.root} (moto {VERSION})"
-
-
 def parser() -> argparse.ArgumentParser:
     """The options of the command line."""
     made = argparse.ArgumentParser(
@@ -121,9 +105,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--host", default="127.0.0.1")
     made.add_argument("--any-host", action="store_true", help="serve an address that is not loopback")
     made.add_argument("--port", type=int, required=True)
-    where = made.add_mutually_exclusive_group(required=True)
-    where.add_argument("--root", type=Path, help="folder that holds the objects")
-    where.add_argument("--upstream", type=Path, help="file that names another store, to be the gateway to it")
+    made.add_argument("--root", type=Path, required=True, help="folder that holds the objects")
     made.add_argument("--credentials", type=Path, required=True, help="JSON file with the key of users")
     made.add_argument("--root-user-file", type=Path, required=True, help="file with the root key's name")
     made.add_argument(
@@ -142,16 +124,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_loopback(args.host)
         _allow_many_files()
         keys = read_keys(args)
-        app, what = make_app(args, keys)
+        disk = Disk(args.root, log)
+        tempfile.tempdir = str(disk.tmp)  # of this process: moto's parts of uploads lie on the store's disk
+        app = S3App(disk, keys, log)
         server = make_server(args.host, args.port, app)
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
 
-    log(f"serving {what} on http://{args.host}:{server.server_port}")
+    log(f"serving {args.root} (moto {VERSION}) on http://{args.host}:{server.server_port}")
     serve(server)
-    if (lock := getattr(app, "lock", None)) is not None:
-        lock.acquire(timeout=STOP_SECONDS)
+    app.lock.acquire(timeout=STOP_SECONDS)
     log("ended on request")
     return 0
 

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import IO
 from xml.parsers.expat import ExpatError
+from xml.sax.saxutils import escape
 
+from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
 from lab.host.serving import Environ, SlowRequestError, StartResponse
 from lab.store.server import checks
-from lab.store.server.asked import HEALTH_PATH, changes_user, received, refused, verified
-from lab.store.server.auth import is_of_signature, open_body
+from lab.store.server.auth import is_of_signature, open_body, verified
 from lab.store.server.disk import Disk, StorageError
 from lab.store.server.keys import (
     COPY_SOURCE,
@@ -35,18 +36,21 @@ from lab.store.server.keys import (
     copied_from,
     only_bucket,
 )
-from lab.store.server.minio_api import (
-    METRICS_PATH,
-    StoreUsage,
-    answer,
-    check_token,
-)
+from lab.store.server.metrics import METRICS_PATH, answer, check_token
 from lab.store.server.moto import VERSION, MotoStore
 from lab.store.server.personal import check_deletion, check_personal
 
 SERVER = f"raylab-standin (moto {VERSION})"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
 """The identity that moto sees in every verified request."""
+
+HEALTH_PATH = "/raylab/health"
+
+STATUS_PATH = "/minio/admin/v3/set-user-status"
+"""Where MinIO's admin API disables and enables a key; the root key alone may."""
+
+RECEIVED_AT_ONCE = 1 << 20
+"""Bytes of a body."""
 
 STRIPES = 64
 """Locks that objects share by their hashes."""
@@ -80,22 +84,22 @@ class S3App:
         try:
             response = self._metrics(request) or self._answer(request)
         except RefusalError as error:
-            response = refused(request, self._log, error)
+            response = _refused(request, self._log, error)
         except StorageError as error:
-            response = refused(request, self._log, RefusalError(507, "StorageFull", str(error)))
+            response = _refused(request, self._log, RefusalError(507, "StorageFull", str(error)))
         except ConnectionError:  # the client went away
             raise
         except SlowRequestError as error:
-            response = refused(request, self._log, RefusalError(400, "RequestTimeout", str(error)))
+            response = _refused(request, self._log, RefusalError(400, "RequestTimeout", str(error)))
         except OSError as error:
-            response = refused(request, self._log, _os_refusal(request.method, error))
+            response = _refused(request, self._log, _os_refusal(request.method, error))
         except ExpatError:
-            response = refused(request, self._log, RefusalError(400, "MalformedXML", "the body is not XML"))
+            response = _refused(request, self._log, RefusalError(400, "MalformedXML", "the body is not XML"))
         except NotImplementedError as error:
-            response = refused(request, self._log, RefusalError(501, "NotImplemented", str(error)))
+            response = _refused(request, self._log, RefusalError(501, "NotImplemented", str(error)))
         except Exception as error:  # moto raises whatever comes, as a rule because of what it was asked
             message = f"moto does not understand the request ({type(error).__name__}: {error})"
-            response = refused(request, self._log, RefusalError(400, "InvalidRequest", message))
+            response = _refused(request, self._log, RefusalError(400, "InvalidRequest", message))
         response.headers["Server"] = SERVER
         return response(environ, start_response)
 
@@ -123,19 +127,21 @@ class S3App:
         check_token(self._keys, request.headers.get("Authorization", ""))
         with self.lock:
             objects, size = self._moto.size()
-        return answer(StoreUsage(objects, size, shutil.disk_usage(self._disk.tmp).free))
+        return answer(objects, size, shutil.disk_usage(self._disk.tmp).free)
 
     def _answer(self, request: Request) -> Response:
         asked = verified(request, self._keys, self._now())
-        if (changed_key := changes_user(request, asked, self._keys)) is not None:
-            return changed_key
         signature, bucket, key, query = asked.signature, asked.bucket, asked.key, asked.query
         plain = asked.parameters
         checks.check_query(query)
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
+        if asked.path == STATUS_PATH and request.method == "PUT":
+            name, status = (query.get(parameter, ("",))[0] for parameter in ("accessKey", "status"))
+            self._keys.set_status(name, status)
+            return Response()
         check_personal(asked, request.method, source[1])
-        body = open_body(signature, request.environ, received(request.stream))
+        body = open_body(signature, request.environ, _received(request.stream))
         check_deletion(asked, body)
         environ = _for_moto(request.environ, body)
         if source[0]:
@@ -226,6 +232,25 @@ class S3App:
             for name in [n for n, _ in data.headers if n.lower().startswith("x-amz-checksum-")]:
                 del data.headers[name]  # it is the whole object's
         return data
+
+
+def _received(stream: IO[bytes]) -> bytes:
+    """A request's body. werkzeug's own `read()` asks the socket for 8 KiB at a time."""
+    return b"".join(iter(lambda: stream.read(RECEIVED_AT_ONCE), b""))
+
+
+def _refused(request: Request, log: Callable[[str], None], error: RefusalError) -> Response:
+    """The answer to a request that is refused, once the rest of it has come; `log` gets a line."""
+    log(f"{request.method} {request.path}: {error.status} {error.code}: {error.message}")
+    with contextlib.suppress(OSError, HTTPException):  # slow, malformed, or gone
+        while request.stream.read(1 << 16):  # a client that is still sending would not read the answer
+            pass
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
+        f"<Resource>{escape(request.path)}</Resource><RequestId>0</RequestId></Error>"
+    )
+    return Response(text, error.status, mimetype="application/xml")
 
 
 def _for_moto(environ: Environ, body: bytes) -> Environ:

@@ -1,4 +1,4 @@
-"""Verifies signatures for the stand-in S3 server: AWS version 4, in presigned URLs also 2 (`auth_v2`).
+"""Verifies signatures of AWS version 4 for the stand-in S3 server.
 
 botocore builds the canonical request and the signature; this module says what the client claims to have
 signed. It also takes the framing off uploads that come in chunks (`aws-chunked`).
@@ -11,23 +11,24 @@ import hashlib
 import hmac
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from urllib.parse import parse_qsl, quote, unquote_to_bytes
+from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes
 
 from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.compat import HTTPHeaders
+from werkzeug.wrappers import Request
 
 from lab.host.serving import Environ
-from lab.store.server import auth_v2
 from lab.store.server.keys import Key, Keyring, RefusalError
 
 MAX_SKEW = timedelta(minutes=15)
 MAX_EXPIRY_SECONDS = 7 * 24 * 3600
 CHUNK_LINE = re.compile(rb"([0-9a-fA-F]+)(?:;chunk-signature=([0-9a-f]{64}))?")
 UNSIGNED = "UNSIGNED-PAYLOAD"
+VERSION_4 = "sign with AWS4-HMAC-SHA256, in boto3 by Config(signature_version='s3v4')"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 SIGNED_ANYWAY = frozenset({"HTTP_X_AMZ_DATE", "HTTP_X_AMZ_CONTENT_SHA256"})
@@ -82,10 +83,8 @@ def authenticate(environ: Environ, raw_path: str, keys: Keyring, now: datetime) 
         expires = claim.get("X-Amz-Expires", "")
         claim = {name.removeprefix("X-Amz-"): value for name, value in claim.items()}
         query = tuple((name, value) for name, value in query if name != "X-Amz-Signature")
-    elif any(name == auth_v2.ACCESS_KEY for name, _ in query):
-        return Signature(auth_v2.verify(environ, raw_path, query, keys, now), query=whole)
     else:
-        raise RefusalError(403, "AccessDenied", "the request is not signed")
+        raise RefusalError(403, "AccessDenied", f"the request is not signed; {VERSION_4}")
 
     scope = claim.get("Credential", "").rsplit("/", 4)
     names = claim.get("SignedHeaders", "").lower().split(";")
@@ -125,9 +124,45 @@ def authenticate(environ: Environ, raw_path: str, keys: Keyring, now: datetime) 
     )
 
 
+@dataclass(frozen=True)
+class S3Request:
+    """A request whose signature is verified, and what it asks for."""
+
+    signature: Signature
+    path: str
+    """As it came, percent-encoded."""
+    bucket: str
+    """Empty where the request names none, as `key` is."""
+    key: str
+    query: Mapping[str, Sequence[str]]
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The query's parameters, without those of the signature."""
+        return tuple(pair for pair in self.signature.query if not is_of_signature(pair[0]))
+
+    @property
+    def parameters(self) -> set[str]:
+        """Their names."""
+        return {name for name, _ in self.pairs}
+
+
+def verified(request: Request, keys: Keyring, now: datetime) -> S3Request:
+    """The request, read and its signature verified; nothing of its body is. Raises RefusalError."""
+    path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
+    if not path.startswith("/") or path.startswith("//"):
+        raise RefusalError(400, "InvalidURI", "the request's path must start with one slash")
+    signature = authenticate(request.environ, path, keys, now)
+    bucket, _, key = unquote(path)[1:].partition("/")
+    query: dict[str, list[str]] = {}
+    for name, value in signature.query:
+        query.setdefault(name, []).append(value)
+    return S3Request(signature, path, bucket, key, query)
+
+
 def is_of_signature(parameter: str) -> bool:
     """True for a query parameter that belongs to a signature, not to the question."""
-    return parameter.lower().startswith("x-amz-") or parameter in auth_v2.PARAMETERS
+    return parameter.lower().startswith("x-amz-")
 
 
 def open_body(signature: Signature, environ: Environ, body: bytes) -> bytes:
@@ -172,11 +207,8 @@ def _check_digest(variable: str, claimed: str, actual: bytes) -> None:
 
 def _header_claim(header: str) -> dict[str, str]:
     algorithm, _, rest = header.partition(" ")
-    if algorithm == "AWS":
-        what = "AWS Signature Version 2 is taken in presigned URLs only, not in the Authorization header"
-        raise RefusalError(400, "InvalidRequest", f"{what}; {auth_v2.INSTEAD}")
     if algorithm != "AWS4-HMAC-SHA256":
-        raise RefusalError(400, "InvalidRequest", "sign with AWS4-HMAC-SHA256")
+        raise RefusalError(400, "InvalidRequest", VERSION_4)
     parts = (part.strip().partition("=") for part in rest.split(","))
     return {name: value for name, _, value in parts}
 

@@ -54,7 +54,7 @@ class Keyring:
 
     def __init__(self, *keys: Key) -> None:
         self._keys = keys
-        self._disabled: frozenset[str] = frozenset()
+        self._disabled: set[str] = set()
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._keys)
@@ -74,16 +74,17 @@ class Keyring:
             raise RefusalError(403, "InvalidAccessKeyId", "this store knows no such access key")
         return key
 
-    def set_enabled(self, access_key: str, enabled: bool) -> bool:
-        """Refuse a key that is kept to a bucket, or accept it again; whether there is such a key.
+    def set_status(self, access_key: str, status: str) -> None:
+        """Refuse a key that is kept to a bucket (`disabled`), or accept it again, until the process ends.
 
-        Lasts until the process ends.
+        Raises RefusalError.
         """
-        names = {key.credentials.access_key for key in self._keys if key.bucket}
-        if access_key not in names:
-            return False
-        self._disabled = self._disabled - {access_key} if enabled else self._disabled | {access_key}
-        return True
+        if status not in ("enabled", "disabled"):
+            raise RefusalError(400, "InvalidRequest", "the status must be enabled or disabled")
+        if access_key not in {key.credentials.access_key for key in self._keys if key.bucket}:
+            raise RefusalError(404, "XMinioAdminNoSuchUser", "there is no such user")
+        change = self._disabled.discard if status == "enabled" else self._disabled.add
+        change(access_key)
 
 
 def check_allowed(key: Key, method: str, bucket: str, name: str, query: set[str], source: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from lab.errors import StateError
 from lab.people.registry import Person, Registry
 from lab.people.rights import KeyRights, rights
-from lab.store.server.asked import S3Request
+from lab.store.server.auth import S3Request
 from lab.store.server.keys import Key, Keyring, RefusalError
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from lab.errors import SetupError
 from lab.host.environment import ElsewhereError
-from lab.topology import GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.ext.kubernetes.made import batch_job, changed, cluster, job, queues
 from tests.unit.cli.fakes import Labctl
 
@@ -157,15 +157,6 @@ def test_a_folder_for_compose_is_written(offline: Labctl, tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     assert (folder / "compose" / "lab.yaml").exists()
     assert "LAB_WORKERS=3" in (folder / "compose" / ".env").read_text()
-
-
-def test_a_folder_for_compose_has_a_store_of_its_own(offline: Labctl, tmp_path: Path) -> None:
-    there = S3Place("http://there:8333", "course")
-    offline.runtime.up(LabSpec("raylab", GpuPlan(Vendor.NONE), s3=there))
-    result = offline("export", "compose", "--output", str(tmp_path / "c"))
-    assert result.exit_code == 0, result.output
-    assert "s3.yaml" not in (tmp_path / "c" / "compose" / ".env").read_text()
-    assert f"objects of this lab are in {there}" in result.stderr
 
 
 # lint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,12 +15,8 @@ from lab.api.hub import homes
 from lab.cli.commands import lab as module
 from lab.errors import MovedError, RefusedError, ServiceError, StateError, StoreError
 from lab.flows.doctor import Check
-from lab.host.files import write_private
-from lab.host.secrets import UPSTREAM_FILE
-from lab.runtime.active_faults import ActiveFault, ActiveFaults
-from lab.services import GRAFANA, STORE
-from lab.store.upstream import Upstream
-from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, S3Place, Vendor
+from lab.services import GRAFANA
+from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, Vendor
 from tests.unit.cli.fakes import PLAN, SERVICES, Labctl
 from tests.unit.cli.test_jobs import checkpoint
 from tests.unit.fakes import job
@@ -201,7 +197,6 @@ def test_down_as_json(labctl: Labctl) -> None:
         "name": "raylab",
         "stopped": [*reversed(SERVICES)],
         "volumes_deleted": False,
-        "kept_in": "",
     }
 
 
@@ -454,194 +449,3 @@ def test_restart_stops_and_starts(labctl: Labctl) -> None:
 def test_up_that_fails_is_an_error(labctl: Labctl) -> None:
     labctl.down().runtime.fail_on_start("ray-head", ServiceError("ray-head died", "labctl logs ray-head"))
     assert labctl("up").exit_code == 8
-
-
-BEFORE = Upstream("http://before:8333", "course", Credentials("AKIA", "secret"))
-
-
-@pytest.fixture
-def there(labctl: Labctl, tmp_path: Path) -> tuple[str, ...]:
-    """Options for a store that is already there, whose check is stubbed; the lab is down."""
-    key = tmp_path / "key.json"
-    key.write_text('{"access_key": "AKIA", "secret_key": "very-secret"}')
-    key.chmod(0o600)
-    labctl.down()
-    return ("--gpu", "none", "--s3", "http://there:8333/", "--s3-credentials", str(key))
-
-
-def kept_key(labctl: Labctl) -> Path:
-    return labctl.runtime.folder() / "secrets" / UPSTREAM_FILE
-
-
-def test_up_uses_a_store_that_is_there(labctl: Labctl, there: tuple[str, ...]) -> None:
-    check = labctl.stub("lab.store.upstream.check")
-    result = labctl("up", *there)
-    assert result.exit_code == 0, result.output
-    assert "very-secret" not in result.output
-    assert labctl.runtime.spec().s3 == S3Place("http://there:8333", "ray-raylab")
-    assert check.call_args.args[0].bucket == "ray-raylab"
-    assert "very-secret" in kept_key(labctl).read_text()
-    assert kept_key(labctl).stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_no_bucket_is_made_unasked(labctl: Labctl, there: tuple[str, ...], more: tuple[str, ...]) -> None:
-    labctl.stub("lab.store.upstream.check", lambda _, agree: agree("http://there:8333 has no bucket course"))
-    result = labctl("up", *there, "--bucket", "course", *more)
-    assert result.exit_code == 11
-    assert "has no bucket course" in result.output
-    assert "say --yes to make it" in result.output
-    assert not kept_key(labctl).exists()
-    assert not labctl.runtime.status().up
-    assert labctl("up", *there, "--bucket", "course", "--yes").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--bucket", "course"),
-        ("--yes",),
-        ("--s3", "http://there:8333"),
-        ("--s3-credentials", "key"),
-        ("--s3", "http://there:8333", "--s3-credentials", "missing"),
-        ("--s3", "there:8333", "--s3-credentials", "key"),
-        ("--s3", "http://there:8333", "--s3-credentials", "key", "--bucket", "No_Bucket"),
-    ],
-)
-def test_options_of_a_store_that_make_no_sense_are_refused(labctl: Labctl, options: tuple[str, ...]) -> None:
-    assert labctl.down()("up", "--gpu", "none", *options).exit_code == 2
-    assert not labctl.runtime.status().up
-
-
-def test_a_store_that_services_cannot_reach_is_refused_before_it_is_asked(
-    labctl: Labctl, there: tuple[str, ...]
-) -> None:
-    check = labctl.stub("lab.store.upstream.check")
-    labctl.runtime.out_of_reach = lambda url: "a container finds only itself at localhost"  # type: ignore[method-assign]
-    result = labctl("up", *there)
-    assert (result.exit_code, check.called) == (4, False)
-    assert "docker0" in result.output
-
-
-@pytest.mark.parametrize("error", [ServiceError("it died"), KeyboardInterrupt()])
-def test_an_up_that_fails_knows_the_store_that_it_knew_before(
-    labctl: Labctl, there: tuple[str, ...], error: BaseException
-) -> None:
-    labctl.stub("lab.store.upstream.check")
-    labctl.stub("up", error)
-    assert labctl("up", *there).exit_code != 0
-    assert not kept_key(labctl).exists()
-    write_private(kept_key(labctl), before := json.dumps(asdict(BEFORE)))
-    assert labctl("up", *there).exit_code != 0
-    assert kept_key(labctl).read_text() == before
-
-
-def test_a_lab_that_is_up_keeps_its_store_and_its_key(labctl: Labctl, there: tuple[str, ...]) -> None:
-    check = labctl.stub("lab.store.upstream.check")
-    labctl.ok("up", *there)
-    kept_key(labctl).write_text("as it was")
-    labctl.ok("up")
-    labctl.ok("up", *there)
-    assert (check.call_count, kept_key(labctl).read_text()) == (1, "as it was")
-    assert labctl("up", *there, "--bucket", "other").exit_code == 11
-    assert labctl("up", "--no-s3").exit_code == 11
-
-
-@pytest.fixture
-def was_there(labctl: Labctl, there: tuple[str, ...]) -> Any:
-    """The stubbed check of a store that a lab was up with; it is down."""
-    check = labctl.stub("lab.store.upstream.check")
-    labctl.ok("up", *there)
-    said = labctl.ok("down")
-    assert said.endswith(
-        "stored objects: kept in bucket ray-raylab at http://there:8333; `labctl up` uses them again\n"
-    )
-    check.reset_mock()
-    return check
-
-
-@pytest.mark.parametrize("command", [("up",), ("up", "--dry-run")])
-def test_a_lab_goes_back_to_the_store_it_was_last_up_with(
-    labctl: Labctl, was_there: Any, command: tuple[str, ...]
-) -> None:
-    said = labctl(*command).stderr
-    assert "stored objects: in bucket ray-raylab at http://there:8333, as before; `labctl up --no-s3`" in said
-    assert was_there.call_args.args[0].credentials.secret_key == "very-secret"
-
-
-def test_what_a_lab_remembers_is_tried_before_anything_starts(labctl: Labctl, was_there: Any) -> None:
-    was_there.side_effect = lambda _, agree: agree("http://there:8333 has no bucket ray-raylab")
-    result = labctl("up")
-    assert (result.exit_code, labctl.changes()) == (13, ["up", "down"])
-    assert "http://there:8333 has no bucket ray-raylab any more" in result.output
-    labctl.runtime.out_of_reach = lambda url: "a container finds only itself at localhost"  # type: ignore[method-assign]
-    assert labctl("up").exit_code == 4
-    kept_key(labctl).write_text("{}")
-    assert labctl("up").exit_code == 2
-
-
-def test_a_lab_leaves_another_store_and_its_key_when_told_to(labctl: Labctl, was_there: Any) -> None:
-    result = labctl("up", "--no-s3")
-    assert (result.exit_code, was_there.called, kept_key(labctl).exists()) == (0, False, False)
-    assert "stay in bucket ray-raylab at http://there:8333" in result.stderr
-    assert labctl.runtime.spec().s3 is None
-
-
-def test_a_lab_that_leaves_its_own_store_says_where_its_objects_stay(
-    labctl: Labctl, there: tuple[str, ...]
-) -> None:
-    labctl.stub("lab.store.upstream.check")
-    labctl.runtime.host.objects["raylab"] = {"k": b"v"}
-    assert "stored objects so far stay in its own store" in labctl("up", *there).stderr
-    assert "stay in" not in labctl("up", *there).stderr
-    labctl.ok("down")
-    assert "stay in" not in labctl("up", *there).stderr
-    labctl.ok("down")
-    other = labctl("up", *there, "--bucket", "other").stderr
-    assert "stay in bucket ray-raylab at http://there:8333" in other
-
-
-@pytest.mark.parametrize("up", [True, False])
-def test_down_with_volumes_leaves_a_store_alone_that_is_not_the_labs(
-    labctl: Labctl, there: tuple[str, ...], up: bool
-) -> None:
-    labctl.stub("lab.store.upstream.check")
-    labctl.ok("up", *there)
-    if not up:
-        labctl.ok("down")
-    assert "logs and secrets, but nothing of bucket ray-raylab at http" in labctl("down", "--volumes").output
-    said = labctl.ok("down", "--volumes", "--yes")
-    assert "stored objects: kept in bucket ray-raylab at http://there:8333; the lab has forgotten" in said
-    assert "deleted" not in said
-    assert not kept_key(labctl).exists()
-    labctl.ok("up", *there)
-    document = labctl.json("down", "--volumes", "--yes")
-    assert (document["volumes_deleted"], document["kept_in"]) == (
-        False, "bucket ray-raylab at http://there:8333",
-    )  # fmt: skip
-
-
-def test_objects_of_a_lab_from_before_it_had_another_store_are_not_deleted_in_silence(
-    labctl: Labctl, there: tuple[str, ...]
-) -> None:
-    labctl.stub("lab.store.upstream.check")
-    labctl.runtime.host.objects["raylab"] = {"k": b"v"}
-    labctl.ok("up", *there)
-    assert (
-        "every object of the time before (the fake disk), but nothing of"
-        in labctl("down", "--volumes").output
-    )
-    assert "objects of its own, the fake disk: deleted\n" in labctl.ok("down", "--volumes", "--yes")
-
-
-def test_damage_in_a_store_that_stays_is_not_forgotten(labctl: Labctl, was_there: Any) -> None:
-    fault = ActiveFault("checkpoint-delete", STORE, "job", 7.0, 1, 1.0, memo={"keys": ["a"]})
-    faults = ActiveFaults(labctl.runtime.folder())
-    faults.keep(fault)
-    result = labctl("down", "--volumes", "--yes")
-    assert (result.exit_code, faults.lasting()) == (11, (fault,))
-    assert "checkpoint-delete has damaged objects in bucket ray-raylab" in result.output
-    assert (
-        "checkpoint-delete has damaged objects there, and they stay damaged" in labctl("up", "--no-s3").stderr
-    )
-    assert faults.lasting() == (), "heal would take another store for the one that has the copies"

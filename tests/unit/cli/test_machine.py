@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,33 +38,6 @@ def test_doctor_as_json(labctl: Labctl, checks: tuple[Check, ...], code: int) ->
     document = labctl.json("doctor", code=code)
     assert document["ok"] is (code == 0)
     assert document["checks"][0] == {"name": "python", "outcome": "passed", "detail": "3.11.9", "hint": ""}
-
-
-def test_doctor_asks_an_s3_server_instead(labctl: Labctl) -> None:
-    ask = labctl.stub("lab.flows.doctor.store.store_checks", (GOOD,))
-    labs = labctl.stub("lab.flows.doctor.store.endpoints_of")
-    url = "http://127.0.0.1:9000"
-    labctl.ok("doctor", "--s3", url)
-    labctl.ok("doctor", "--s3", url, "--bucket", "b", "--s3-credentials", "key.json", "--lab", "other")
-    assert [call.args for call in ask.call_args_list] == [
-        (url, "ray", None, None),
-        (url, "b", Path("key.json"), None),
-    ]
-    ask.call_args.kwargs["endpoints"]()
-    labs.assert_called_once_with("other", "auto")
-
-
-def test_doctor_fails_when_the_s3_server_does(labctl: Labctl) -> None:
-    labctl.stub(
-        "lab.flows.doctor.store.store_checks", (GOOD, Check("copy", "failed", "HTTP 501", "another store"))
-    )
-    assert labctl("doctor", "--s3", "http://127.0.0.1:9000").exit_code == 15
-
-
-@pytest.mark.parametrize("option", ["--bucket", "--s3-ca", "--s3-credentials"])
-def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -> None:
-    result = labctl("doctor", option, "x")
-    assert (result.exit_code, f"{option} needs --s3" in result.stderr) == (2, True)
 
 
 def ending(labctl: Labctl, code: int) -> Any:

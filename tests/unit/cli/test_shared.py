@@ -256,7 +256,6 @@ def test_no_empty_value_means_a_default(blank: str) -> None:
         ["report", "--output", ""],
         ["lesson", "data", "rm", "", "--yes"],
         ["lesson", "data", "food11", "--sha256", ""],
-        ["doctor", "--s3", "http://127.0.0.1:9000", "--bucket", ""],
         ["submit", ""],
     ],
     ids=" ".join,

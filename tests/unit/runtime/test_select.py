@@ -13,9 +13,7 @@ from lab.runtime.local import processes
 from lab.runtime.local import state as local_state
 from lab.runtime.local.processes import Identity, boot_id, start_time
 from lab.runtime.select import Choice, choose
-from lab.store import upstream
-from lab.store.upstream import Upstream
-from lab.topology import Credentials, GpuPlan, LabSpec, Vendor
+from lab.topology import GpuPlan, LabSpec, Vendor
 from tests.unit.runtime.compose.fake_docker import FakeDocker, lab_state
 
 LAB = "other"
@@ -102,21 +100,6 @@ def test_containers_are_taken_where_docker_answers_and_the_images_are_here(
     choice = chosen("auto", folder, docker)
 
     assert (choice.kind, choice.why) == ("compose", "auto: Docker can run the lab")
-
-
-@pytest.mark.parametrize(("host", "kind"), [("127.0.0.1", "local"), ("172.17.0.1", "compose")])
-def test_a_lab_goes_on_with_its_store_that_containers_do_not_reach_as_processes(
-    folder: Path, docker: FakeDocker, host: str, kind: str
-) -> None:
-    """`labctl up` alone starts a lab again that was started with `--runtime local --s3 URL` and is down."""
-    upstream.save(
-        upstream.file_in(folder), Upstream(f"http://{host}:7070", "course-7", Credentials("a", "b"))
-    )
-
-    choice = chosen("auto", folder, docker)
-
-    assert choice.kind == kind
-    assert kind == "compose" or f"the lab's store is http://{host}:7070, and a container" in choice.why
 
 
 def test_without_docker_the_lab_runs_as_processes_and_the_reason_is_said(

@@ -11,9 +11,7 @@ from lab.host.gpus import Detection
 from lab.lab import Lab
 from lab.runtime.spec import Asked, gpu_plan, gpus_here, spec_of
 from lab.runtime.statefile import check_same
-from lab.store import upstream
-from lab.store.upstream import Upstream
-from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.fakes import FakeRuntime
 
 
@@ -45,7 +43,6 @@ def test_a_lab_that_is_up_keeps_what_is_not_said() -> None:
     "asked",
     [
         *(Asked(), Asked(workers=3), Asked(gcs_ft=True), Asked(stock_ray=True), Asked(queued_only=True)),
-        Asked(s3=S3Place("http://there:8333", "course")),
     ],
 )
 def test_no_other_setting_is_lost_by_a_repair(asked: Asked) -> None:
@@ -58,23 +55,10 @@ def test_no_other_setting_is_lost_by_a_repair(asked: Asked) -> None:
         stock_ray=True,
         gcs_ft=True,
         queued_only=True,
-        s3=S3Place("http://there:8333", "course"),
     )
     runtime.up(started)
 
     assert spec_of(runtime, asked) == started
-
-
-def test_a_lab_that_is_down_stays_with_the_store_that_it_was_last_up_with() -> None:
-    runtime, there = FakeRuntime("mine"), Upstream("http://there:8333", "course", Credentials("a", "b"))
-    upstream.save(upstream.file_in(runtime.folder()), there)
-
-    assert spec_of(runtime, Asked()).s3 == S3Place("http://there:8333", "course")
-    other = S3Place("http://other:8333", "course")
-    assert spec_of(runtime, Asked(s3=other)).s3 == other
-    assert spec_of(runtime, Asked(no_s3=True)).s3 is None
-    Lab(runtime).up()
-    assert runtime.spec().s3 == S3Place("http://there:8333", "course")
 
 
 def test_a_refusal_names_what_differs_and_only_that() -> None:
@@ -85,9 +69,6 @@ def test_a_refusal_names_what_differs_and_only_that() -> None:
     assert up.unlike(up) == ""
     assert up.unlike(replace(up, ports=(("s3", 9000),), name="other")) == ""
     assert up.unlike(replace(up, workers=2, gcs_ft=True)) == "2 workers, head's state in Redis"
-    there = replace(up, s3=S3Place("http://there:8333", "course"))
-    assert up.unlike(there) == "objects in bucket course at http://there:8333"
-    assert there.unlike(up) == "an object store of its own"
     assert replace(up, gcs_ft=True).unlike(up) == "head's state in memory"
     assert up.unlike(replace(up, cpus_per_worker=8, stock_ray=True)) == "8 CPUs each, stock Ray"
     assert (

@@ -60,9 +60,6 @@ def resolve(
     Raises EngineError when no engine answers.
     """
     environ = os.environ if environ is None else environ
-    gateway = isinstance(spec, LabSpec) and spec.s3 is not None
-    if gateway:
-        environ = {**environ, model.S3_IMAGE: model.S3_STANDIN}
     by_variable = {need.variable: need for need in needs(vendor_of(spec), environ, engine)}
     used = [by_variable[name] for name in (model.LAB_IMAGE, model.S3_IMAGE, model.PROMETHEUS_IMAGE)]
     if isinstance(spec, LabSpec) and spec.address is not None:
@@ -71,7 +68,7 @@ def resolve(
     files: tuple[str, ...] = ()
     left_out: list[str] = []
     notes: list[str] = []
-    if by_variable[model.S3_IMAGE].name == model.S3_STANDIN and not gateway:
+    if by_variable[model.S3_IMAGE].name == model.S3_STANDIN:
         files = (model.OFFLINE_FILE,)
         notes.append(f"S3 server: moto ({model.S3_STANDIN}), standing in for MinIO")
     for need in (by_variable[model.ALERTMANAGER_IMAGE], by_variable[model.GRAFANA_IMAGE]):

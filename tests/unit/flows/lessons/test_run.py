@@ -14,7 +14,6 @@ import pytest
 
 from lab.errors import LabDownError, LabError, LessonError, RefusedError, StoreError
 from lab.flows.lessons.catalogue import find_lesson
-from lab.flows.lessons.catalogue.lesson_09 import objects_are_kept
 from lab.flows.lessons.model import (
     Evidence,
     HostTask,
@@ -30,9 +29,7 @@ from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
 from lab.flows.lessons.session import Session
 from lab.runtime.base import Execution
 from lab.services import JUPYTER
-from lab.store import upstream
-from lab.store.upstream import Upstream
-from lab.topology import Check, Credentials, LabSpec, LabStatus
+from lab.topology import Check, LabSpec, LabStatus
 from tests.unit.flows.lessons.world import AT, NODES, LessonLab, job, name
 
 COMMAND = ("python", "-m", "lab.flows.lessons.execute")
@@ -350,16 +347,6 @@ def test_by_hand_the_lesson_is_checked_before_and_after_down(world: LessonLab) -
     world.runtime.down()
     assert check_lesson(world.lab, ends(), clock=world.clock).passed
     assert check_lesson(world.lab, ends(), clock=world.clock).passed, "twice in a row"
-
-
-def test_objects_in_a_store_that_is_not_the_labs_are_kept_there(world: LessonLab) -> None:
-    item = lesson(good, checks_after_down=(objects_are_kept,))
-    there = Upstream("http://there:8333", "course", Credentials("a", "b"))
-    upstream.save(upstream.file_in(world.runtime.folder()), there)
-    world.runtime.host.objects.clear()
-    assert check_lesson(world.lab, item, clock=world.clock).checks[-1].detail == (
-        "bucket course at http://there:8333"
-    )
 
 
 def test_what_counts_after_down_is_the_last_look_and_not_an_older_better_result(

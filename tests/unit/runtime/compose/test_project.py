@@ -37,7 +37,7 @@ from lab.services import (
     is_node,
     worker,
 )
-from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, Vendor
 from lab.topology.address import Address
 from lab.version import __version__
 from tests.conftest import ROOT
@@ -505,23 +505,3 @@ def test_redis_is_kept_to_the_labs_network_and_its_password_to_files(config: Any
     assert head["entrypoint"] == ["python", "-m", "raylab_patches.ray_start"]
     assert head["command"][:2] == ["ray", "start"]
     assert head["depends_on"][REDIS]["condition"] == "service_healthy"
-
-
-def test_a_store_that_is_there_is_reached_through_a_gateway_that_alone_has_its_key(config: Any) -> None:
-    for files in ((), ("offline.yaml",)):
-        lab = made(replace(spec(), s3=S3Place("http://there:8333", "course")), *files)
-        assert lab.files[-1] == "s3.yaml"
-        assert lab.stand_in
-        services = config(lab)["services"]
-        assert services[STORE]["image"] == f"raylab/s3-standin:{__version__}"
-        assert "--upstream=/run/secrets/s3-upstream.json" in services[STORE]["command"]
-        knowing = {
-            name
-            for name, service in services.items()
-            if any(str(s["source"]) == "s3-upstream.json" for s in service.get("secrets", ()))
-        }
-        assert knowing == {STORE}
-        assert "timeout -s KILL" in " ".join(services[STORE]["healthcheck"]["test"])
-        volumes = {str(m["source"]) for s in services.values() for m in s["volumes"] if m["type"] == "volume"}
-        assert not [name for name in volumes if name.startswith("objects")], "what it has to keep is there"
-        assert services[HEAD]["environment"]["AWS_ENDPOINT_URL"] == "http://minio:9000"

@@ -27,7 +27,7 @@ from lab.runtime.local.services import (
     services_of,
 )
 from lab.services import ALERTMANAGER, HEAD, HUB, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
-from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, Vendor
 from raylab_switches import PATCHES, active
 from tests.conftest import ROOT
 
@@ -224,19 +224,6 @@ def test_minio_gets_its_key_by_environment_and_keeps_its_own_folder() -> None:
     assert command.argv[:3] == ("/bin/minio", "server", "/labs/raylab/objects/minio")
     own = command.argv[command.argv.index("--certs-dir") + 1]
     assert own == "/labs/raylab/minio-certificates", "it would speak TLS with certificates in ~/.minio"
-
-
-def test_a_lab_with_a_store_that_is_there_has_a_gateway_to_it_and_only_that_has_its_key() -> None:
-    made = plan(spec=LabSpec(s3=S3Place("http://there:8333", "course")), store="gateway")
-    commands = every(made)
-    argv = commands[STORE].argv
-    assert argv[argv.index("--upstream") + 1] == "/labs/raylab/secrets/s3-upstream.json"
-    assert "--root" not in argv
-    assert not any("there:8333" in word for word in argv)
-    for service in commands.keys() - {STORE}:
-        environment = commands[service].environment
-        assert environment.get("AWS_ENDPOINT_URL", "http://127.0.0.1:4") == "http://127.0.0.1:4"
-        assert "s3-upstream" not in str((commands[service].argv, sorted(environment.values())))
 
 
 def test_the_stand_in_store_reads_root_and_training_key_from_files() -> None:

@@ -30,9 +30,7 @@ from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
 from lab.runtime.ports import is_free as really_free
 from lab.services import ALERTMANAGER, HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
-from lab.store import upstream
-from lab.store.upstream import Upstream
-from lab.topology import Credentials, LabSpec, Progress, S3Place, State, Struck
+from lab.topology import LabSpec, Progress, State, Struck
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 FT = dataclasses.replace(SPEC, gcs_ft=True)
@@ -694,45 +692,3 @@ def test_while_ray_does_not_answer_no_node_that_runs_is_restarted(machine: Machi
     machine.on_probe[HEAD] = late
     assert machine.runtime(tmp_path).up(SPEC).healthy
     assert machine.services("spawn") == []
-
-
-THERE = S3Place("http://there:8333", "course")
-ELSEWHERE = dataclasses.replace(SPEC, s3=THERE)
-
-
-def named_elsewhere(folder: Path) -> Path:
-    """The file with the key of a store that is not the lab's, as the command line leaves it."""
-    path = upstream.file_in(folder)
-    upstream.save(path, Upstream(THERE.url, THERE.bucket, Credentials("AKIA", "secret")))
-    return path
-
-
-def test_a_lab_on_a_store_that_is_there_says_so_and_knows_it_when_it_is_down(
-    machine: Machine, tmp_path: Path
-) -> None:
-    runtime, detail = machine.runtime(tmp_path), "gateway to http://there:8333, bucket course (weed)"
-    key = named_elsewhere(tmp_path / "raylab")
-    machine.programs = {"minio"}
-    machine.pages[STORE] = Reply(200, {}, json.dumps({"detail": detail}).encode())
-    status = runtime.up(ELSEWHERE)
-    assert status.healthy
-    assert [service.detail for service in status.services if service.service == STORE] == [detail]
-    assert [note for note in status.notes if note.startswith("S3 server")] == [THERE.note]
-    assert runtime.spec().s3 == THERE
-    assert key.exists()
-    with pytest.raises(RefusedError, match="course at http://there:8333"):
-        runtime.up(SPEC)
-    runtime.down()
-    assert runtime.foreign_store() == THERE
-    (note,) = runtime.status().notes
-    assert "bucket course at http://there:8333; `labctl up` uses them again" in note
-    assert runtime.kept() == ()
-    runtime.up(SPEC)
-    assert (runtime.foreign_store(), key.exists()) == (None, False)
-
-
-def test_down_with_volumes_forgets_a_store_that_is_there(machine: Machine, tmp_path: Path) -> None:
-    runtime, key = machine.runtime(tmp_path), named_elsewhere(tmp_path / "raylab")
-    runtime.up(ELSEWHERE)
-    runtime.down(volumes=True)
-    assert (runtime.foreign_store(), key.exists()) == (None, False)

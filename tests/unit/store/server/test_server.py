@@ -1,11 +1,11 @@
-"""The stand-in S3 server beside what test_conformance.py asks of it: kills, disks, signatures, refusals."""
+"""The stand-in S3 server: what every client of S3 asks, kills, disks, signatures, refusals."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from lab.store.server import __main__ as s3server
 from lab.store.server import disk
 from lab.store.server.auth import Signature, open_body
 from lab.store.server.keys import Key, RefusalError
-from lab.store.server.minio_api import METRICS_PATH
+from lab.store.server.metrics import METRICS_PATH
 from lab.topology import Credentials
-from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, signer
+from tests.s3_basics import BASICS, Bench
+from tests.s3_client import SigningClient
+from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPool, signer
 
 KEYS = (
     "plain",
@@ -70,6 +72,11 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, code: int = errno.ENOSPC) -> None
         raise OSError(code, "as the test wants it")
 
     monkeypatch.setattr(Path, "replace", refuse)
+
+
+@pytest.mark.parametrize("ask", BASICS)
+def test_the_stand_in_does_what_clients_of_s3_ask_of_it(server: Server, ask: Callable[[Bench], None]) -> None:
+    ask(Bench(SigningClient(HOST, TRAINING, pool=WsgiPool(server)), "basics"))
 
 
 @pytest.mark.parametrize("key", KEYS)

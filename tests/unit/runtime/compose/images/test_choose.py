@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from lab.errors import EngineError, SetupError
 from lab.host.command import OnLine
 from lab.runtime.compose.engine import DockerEngine
 from lab.runtime.compose.images import choose, context, model
-from lab.topology import GpuPlan, LabSpec, S3Place, Vendor
+from lab.topology import GpuPlan, LabSpec, Vendor
 from lab.topology.address import Address
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
@@ -117,9 +116,8 @@ def test_each_vendor_has_its_image_and_the_compose_files_name_the_same(vendor: V
     assert model.defaults(file)["LAB_IMAGE"] == model.lab_image(vendor)
 
 
-@pytest.mark.parametrize("file", ["offline.yaml", "s3.yaml"])
-def test_the_files_of_the_store_name_the_stand_ins_image(file: str) -> None:
-    assert model.defaults(file) == STANDIN
+def test_the_file_of_the_store_names_the_stand_ins_image() -> None:
+    assert model.defaults("offline.yaml") == STANDIN
 
 
 def test_an_image_of_other_requirements_is_used_but_said_to_be_out_of_date() -> None:
@@ -244,15 +242,3 @@ def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:
 
 def test_the_registries_are_those_that_the_pinned_images_name() -> None:
     assert model.registries() == ("quay.io",)
-
-
-def test_the_gateway_to_a_store_that_is_there_runs_in_the_stand_ins_image_and_needs_no_minio() -> None:
-    there = replace(SPEC, s3=S3Place("http://there:8333", "course"))
-    docker = FakeDocker(LAB, PROMETHEUS, GRAFANA, model.S3_STANDIN, labels=CURRENT)
-    resolved = choose.resolve(there, {}, docker.engine)
-    assert (resolved.files, resolved.missing) == ((), ())
-    assert resolved.env["LAB_S3_IMAGE"] == model.S3_STANDIN
-    docker = FakeDocker(LAB, *PUBLISHED, labels=CURRENT)
-    assert choose.ensure(there, {}, docker.engine, quiet()).missing == ()
-    (words,) = docker.calls("buildx", "build")
-    assert model.S3_STANDIN in words
