@@ -1,14 +1,16 @@
-"""Answer a batch of prompts with a trained model, and lose none of them when a node is lost.
+"""Answer a batch of prompts with a trained model, measure it, and lose no prompt when a node is lost.
 
     ray job submit --working-dir . -- python batch.py --from my-run --replicas 2
 
-Prompts go to an endpoint: one that this job starts (serve.py), or `--url` of another one, such as vLLM's.
-With `--through data` Ray Data has them answered by actors instead, without HTTP and without latencies.
+Prompts go to an endpoint: one that this job starts (serve.py), or `--url` of another one, such as vLLM's. An
+answer counts once its stream is complete; a prompt whose stream broke is sent again, by its id. Answers are
+kept in the object store as they come, each under a name of its own, so that one that was given twice is seen:
 
-A prompt whose answer broke off is sent again, by its id. Answers are kept as they come (answers.py); the same
-`--name` again does only what is missing. Every answer names the SHA-256 of its checkpoint; one of another
-model ends the batch. At the end some answers, drawn over the whole batch, are computed once more, and the
-evidence is written that `labctl jobs receipt` judges.
+    <storage>/batches/<name>/plan.json                     what the batch is; written once
+    <storage>/batches/<name>/answers/<prompt>.<one>.json   an answer, complete from its first byte on
+
+The same `--name` again asks only for what is missing. At the end some answers are asked for once more, and
+the evidence is written that `labctl jobs receipt` judges.
 """
 
 from __future__ import annotations
@@ -16,341 +18,286 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import itertools
+import json
 import os
 import random
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import client
-import measure
+import aiohttp
+import numpy as np
+import ray
 import serve
-from answers import Kept
-from client import Answer, Failure, Prompt, Target
-from endpoint import bearer_token
-from serve import EngineSettings
-from timing import PERCENTILES, Timing, figures, table
+from checkpoint import sha256_of
+from ray.train import Checkpoint
+
+PAUSE_SECONDS = 0.5
+"""Wait before a prompt is sent again."""
+
+PERCENTILES = (50, 95, 99)
 
 EVIDENCE = ".raylab/inference"
 """Folder of the storage with the evidence of each job."""
 
-SCHEMA = "inference-evidence/1"
+Prompt = tuple[str, list[int]]
+"""Id and bytes."""
 
-CHECK_SECONDS = 600.0
-"""Longest wait for the answers that are recomputed on a GPU."""
-
-KEPT = ("id", "sha256", "output_tokens", "session", "sent_at", "attempts", "checkpoint_sha256")
-"""Fields of a kept answer that are evidence."""
+Answer = dict[str, Any]
+"""A complete answer, as it is kept. `ttft` and `e2e` are in seconds from `sent_at`, that since the epoch."""
 
 
-class Watch:
-    """Notes which nodes Ray declares dead, in a thread."""
-
-    def __init__(self, period: float = 0.5) -> None:
-        self.lost: dict[str, float] = {}
-        """Node id -> the time, in seconds since the epoch, at which it was seen to be dead."""
-        self._over = threading.Event()
-        self._period = period
-        self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
-
-    def __enter__(self) -> Watch:
-        import ray
-
-        self._dead = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join(timeout=10)
-
-    def _run(self) -> None:
-        import ray
-
-        while not self._over.wait(self._period):
-            for node in ray.nodes():
-                if not node["Alive"] and node["NodeID"] not in self._dead:
-                    self.lost.setdefault(node["NodeID"], time.time())
+class LostError(Exception):
+    """An attempt broke, or the server is not there: the same again may succeed."""
 
 
-class Session:
-    """One run of the client: it takes answers and failures, and keeps the former."""
-
-    def __init__(self, kept: Kept, count: int) -> None:
-        self._kept, self._count, self._done = kept, count, 0
-        self.name = f"{int(time.time())}-{os.getpid()}"
-        self.failures: list[Failure] = []
-        self.timings: list[Timing] = []
-
-    async def take(self, answer: Answer) -> None:
-        """Keep an answer; it counts as done when the store has it."""
-        await asyncio.to_thread(self._kept.keep, answer, self.name)
-        self.timings.append(answer.timing)
-        self._done += 1
-        if self._done % max(1, self._count // 16) == 0 or self._done == self._count:
-            print(f"answered {self._done}/{self._count}", flush=True)
-
-    def fail(self, failure: Failure) -> None:
-        """Note an attempt that was lost."""
-        self.failures.append(failure)
-        show(failure)
+class RefusedError(Exception):
+    """The server refuses the request: the same again will not succeed."""
 
 
-def show(failure: Failure) -> None:
-    """Log an attempt that was lost."""
-    print(f"{failure.id}: attempt {failure.attempt} lost: {failure.reason[:120]}", flush=True)
+def random_prompts(count: int, tokens: int, seed: int = 0) -> list[Prompt]:
+    """Prompts of random letters: every one of the same length, the same ones for the same seed."""
+    draw, letters = random.Random(seed), b"abcdefghijklmnopqrstuvwxyz      \n"
+    return [(f"prompt-{number:05d}", draw.choices(letters, k=tokens)) for number in range(count)]
 
 
-async def ask_all(
-    url: str,
-    prompts: Sequence[Prompt],
+async def receive(lines: AsyncIterator[bytes], sent_at: float, now: Callable[[], float]) -> Answer:
+    """An answer from the lines of its stream. Raises LostError for one without its end, ValueError."""
+    tokens: list[int] = []
+    times: list[float] = []
+    checkpoints: set[str] = set()
+    async for line in lines:
+        content = line.strip().removeprefix(b"data:").strip()
+        if content == b"[DONE]":
+            break
+        if content:
+            document = json.loads(content)
+            if "choices" not in document:
+                raise LostError(str(document))
+            times.append(now() - sent_at)
+            checkpoints.add(document.get("system_fingerprint") or "")
+            tokens += document["choices"][0].get("token_ids") or []
+    else:
+        raise LostError("the stream ended too early")
+    if len(checkpoints) != 1:
+        raise LostError(f"the stream is of {len(checkpoints)} checkpoints")
+    digest = hashlib.sha256(",".join(map(str, tokens)).encode()).hexdigest()
+    return {"sha256": digest, "output_tokens": len(tokens), "tokens": tokens, "sent_at": sent_at,
+            "ttft": times[0], "e2e": times[-1], "checkpoint_sha256": checkpoints.pop()}  # fmt: skip
+
+
+Ask = Callable[[Prompt, float], Awaitable[Answer]]
+"""Asks for one answer; takes the time from which it is measured. Raises LostError, RefusedError."""
+
+
+def asking(http: Any, url: str, max_tokens: int, checkpoint: str) -> Ask:
+    """Ask an endpoint for greedy answers of a fixed length; `checkpoint` is the SHA-256 of the one wanted."""
+    url, headers = f"{url.rstrip('/')}/v1/completions", {"Authorization": f"Bearer {serve.bearer_token()}"}
+
+    async def ask(prompt: Prompt, sent_at: float) -> Answer:
+        body = {"model": "llm", "prompt": prompt[1], "max_tokens": max_tokens, "temperature": 0,
+                "ignore_eos": True, "stream": True, "return_token_ids": True}  # fmt: skip
+        try:
+            async with http.post(url, json=body, headers=headers) as response:
+                if response.status in (400, 401, 403, 404, 405, 413, 422):
+                    raise RefusedError(f"{url}: HTTP {response.status}: {(await response.text())[:300]}")
+                if response.status != 200:
+                    raise LostError(f"HTTP {response.status}")
+                answer = await receive(aiter(response.content), sent_at, time.time)
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+            raise LostError(repr(error)) from error
+        if answer["checkpoint_sha256"] not in ("", checkpoint):
+            raise RefusedError(f"{url} answers with the checkpoint {answer['checkpoint_sha256'][:16]}")
+        return {"id": prompt[0], **answer}
+
+    return ask
+
+
+async def answer_all(
+    prompts: Iterable[Prompt],
+    ask: Ask,
     args: argparse.Namespace,
-    checkpoint: str,
-    on_answer: Callable[[Answer], Awaitable[None]],
-    on_failure: Callable[[Failure], None],
-) -> list[str]:
-    """Have the prompts answered over HTTP; returns the ids of those given up.
-
-    `checkpoint` is the SHA-256 of the one that is to answer. Raises RefusedError, for another one too.
-    """
-    target = Target(url.rstrip("/"), args.model, bearer_token(), args.output_tokens, checkpoint)
-    async with client.session(args.part_seconds) as http:
-        ask = client.asking(http, target, time.time)
-        return await client.answer_all(
-            prompts, ask, args.in_flight, args.give_up, on_answer, on_failure, now=time.time
-        )
-
-
-class Answering:
-    """An actor of Ray Data's: a batch of prompts in, their answers out."""
-
-    def __init__(self, settings: EngineSettings, max_tokens: int) -> None:
-        (self._engine, self._checkpoint), self._max_tokens = settings.load(), max_tokens
-
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        from engine import Request
-
-        ids = [str(name) for name in batch["id"]]
-        answers = self._engine.run(
-            [
-                Request(name, tuple(int(token) for token in tokens), self._max_tokens, ignore_eos=True)
-                for name, tokens in zip(ids, batch["tokens"], strict=True)
-            ]
-        )
-        return {
-            "id": ids,
-            "answer": [answers[name] for name in ids],
-            "checkpoint": [self._checkpoint] * len(ids),
-        }
-
-
-def through_data(
-    checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace
-) -> Iterator[tuple[str, list[int], str]]:
-    """Prompt, answer and checkpoint from Ray Data, as soon as a block is there. Lost actors are made anew."""
-    import ray.data
-
-    rows = ray.data.from_items([{"id": p.id, "tokens": list(p.tokens)} for p in prompts])
-    answered = rows.repartition(max(1, len(prompts) // args.slots)).map_batches(
-        Answering,
-        batch_size=args.slots,
-        compute=ray.data.ActorPoolStrategy(size=args.replicas),
-        num_cpus=args.cpus,
-        num_gpus=args.gpus or None,
-        fn_constructor_args=(EngineSettings.from_args(checkpoint, args), args.output_tokens),
-    )
-    for row in answered.iter_rows():
-        yield str(row["id"]), [int(token) for token in row["answer"]], str(row["checkpoint"])
-
-
-async def take_data(
-    checkpoint: str, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace
+    take: Callable[[Answer], Awaitable[None]],
+    fail: Callable[[str, int, LostError], None],
 ) -> None:
-    """Keep the answers of Ray Data. They have one part each: when they were asked for and when they came."""
-    began, lengths = time.time(), {p.id: len(p.tokens) for p in prompts}
-    for name, tokens, sha256 in through_data(checkpoint, prompts, args):
-        timing = Timing(name, began, (time.time() - began,), lengths[name], len(tokens))
-        await session.take(Answer(name, tuple(tokens), timing, sha256))
+    """Have every prompt answered, `in_flight` at a time.
 
-
-def chosen(
-    prompts: Sequence[Prompt], kept: Sequence[Mapping[str, Any]], count: int, draw: random.Random
-) -> list[Prompt]:
-    """The prompts whose answers are computed once more, drawn over all that have one.
-
-    Up to half of them are drawn among those that were sent again: there, a lost node could do harm.
+    A prompt whose attempt is lost is sent again; the server keeps nothing of that attempt, so an answer is
+    taken once. Raises RefusedError, and LostError `give_up` seconds after a prompt was first sent.
     """
-    attempts = {answer["id"]: answer["attempts"] for answer in kept}
-    answered = [p for p in prompts if p.id in attempts]
-    again = [p for p in answered if attempts[p.id] > 1]
-    first = draw.sample(again, min(len(again), (count + 1) // 2))
-    taken = {p.id for p in first}
-    rest = [p for p in answered if p.id not in taken]
-    return first + draw.sample(rest, min(len(rest), count - len(first)))
+    todo = iter(prompts)
+
+    async def work() -> None:
+        for prompt in todo:
+            began = time.time()
+            for attempt in itertools.count(1):
+                try:
+                    answer = await ask(prompt, began)
+                    break
+                except LostError as error:
+                    fail(prompt[0], attempt, error)
+                    if time.time() - began > args.give_up:
+                        raise
+                    await asyncio.sleep(PAUSE_SECONDS)
+            await take({**answer, "attempts": attempt})
+
+    await asyncio.gather(*(work() for _ in range(args.in_flight)))
 
 
-def once_more(
-    checkpoint: str, sha256: str, prompts: Sequence[Prompt], args: argparse.Namespace
-) -> dict[str, str]:
-    """Prompt -> SHA-256 of its answer, from the endpoint of `--url`, or by an engine like the replicas'.
+class Kept:
+    """The folder of a batch in the object store."""
 
-    Where these have GPUs, so has that engine: a CPU rounds in another way. Answers that cannot be had are
-    left out, with a line in the log.
-    """
-    import ray
+    def __init__(self, storage: str, batch: str, filesystem: Any = None) -> None:
+        """`storage` is a URI, or a path on a `filesystem` of pyarrow's."""
+        from pyarrow import fs
 
-    if not prompts:
-        return {}
-    digests: dict[str, str] = {}
-    settings = EngineSettings.from_args(checkpoint, args)
-    try:
-        if args.url:
-            asyncio.run(ask_again(args.url, prompts, args, sha256, digests))
-        elif args.gpus:
-            task = ray.remote(num_cpus=0, num_gpus=args.gpus)(reference)
-            digests = ray.get(task.remote(settings, prompts, args.output_tokens), timeout=CHECK_SECONDS)
-        else:
-            digests = reference(settings, prompts, args.output_tokens)
-    except ray.exceptions.GetTimeoutError:
-        print(f"not recomputed in {CHECK_SECONDS:g} s: no GPU is free, or --check is too large")
-    except (ray.exceptions.RayError, client.RefusedError) as error:
-        print(f"not recomputed: {error}")
-    if digests and len(digests) < len(prompts):
-        print(f"{len(prompts) - len(digests)} of {len(prompts)} answers could not be recomputed")
-    return digests
+        if filesystem is None:
+            if storage.startswith("s3://"):  # one request for an answer, not three as for an upload in parts
+                storage += f"{'&' if '?' in storage else '?'}allow_delayed_open=true"
+            filesystem, storage = fs.FileSystem.from_uri(storage)
+        self._fs, self._folder = filesystem, f"{storage.rstrip('/')}/{batch}"
 
+    def read(self, folder: str) -> list[Any]:
+        """Every document of a folder."""
+        from pyarrow import fs
 
-def reference(settings: EngineSettings, prompts: Sequence[Prompt], output_tokens: int) -> dict[str, str]:
-    """Prompt -> SHA-256 of its answer, computed in this process."""
-    from engine import Request
+        place = fs.FileSelector(f"{self._folder}/{folder}".rstrip("/"), allow_not_found=True)
+        files = self._fs.get_file_info(place)
+        paths = sorted(file.path for file in files if file.is_file)
+        return [json.loads(self._fs.open_input_stream(path).read()) for path in paths]
 
-    asked = [Request(p.id, p.tokens, output_tokens, ignore_eos=True) for p in prompts]
-    engine, _ = settings.load()
-    return {name: client.digest(tokens) for name, tokens in engine.run(asked).items()}
+    def write(self, name: str, document: Mapping[str, Any]) -> None:
+        """Write a document; it is there whole or not at all where the store is S3."""
+        path = f"{self._folder}/{name}"
+        if self._fs.type_name == "local":  # a store has no folders: it would make an empty object of each
+            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        with self._fs.open_output_stream(path) as out:
+            out.write(json.dumps(document).encode())
+
+    def begin(self, plan: Mapping[str, Any]) -> None:
+        """Keep the plan of a new batch. Raises SystemExit for one that was begun with another plan."""
+        for before in self.read("")[:1]:
+            if changed := [f"{k} was {before.get(k)!r}" for k in plan if before.get(k) != plan[k]]:
+                raise SystemExit(f"the batch was begun otherwise ({', '.join(changed)}): take another --name")
+        self.write("plan.json", plan)
 
 
-def fingerprint(checkpoint: str) -> str:
-    """SHA-256 of a checkpoint (URI), as it is stored now."""
-    from checkpoint import sha256_of
-    from ray.train import Checkpoint
-
-    with Checkpoint(checkpoint).as_directory() as folder:
-        return sha256_of(Path(folder))
+def dead_nodes() -> set[str]:
+    """The nodes that Ray has declared dead so far."""
+    return {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
 
 
-async def ask_again(
-    url: str, prompts: Sequence[Prompt], args: argparse.Namespace, checkpoint: str, digests: dict[str, str]
-) -> None:
-    """Put into `digests` what an endpoint answers now: prompt -> SHA-256."""
+def figures(answers: Sequence[Answer], seconds: float) -> dict[str, Any]:
+    """Throughput of a run; TTFT (to the first part) and TPOT (of each byte after that) in milliseconds."""
+    ends = sorted(end for a in answers for end in ((a["sent_at"], 1), (a["sent_at"] + a["e2e"], -1)))
+    tokens = sum(a["output_tokens"] for a in answers)
+    tpot = [(a["e2e"] - a["ttft"]) / (a["output_tokens"] - 1) for a in answers if a["output_tokens"] > 1]
 
-    async def take(answer: Answer) -> None:
-        digests[answer.id] = answer.sha256
+    def spread(values: Sequence[float]) -> dict[str, float] | None:
+        ms = 1000 * np.asarray(values)
+        shares = {f"p{p}": float(np.percentile(ms, p)) for p in PERCENTILES if values}
+        return {**shares, "max": float(ms.max())} if values else None
 
-    await ask_all(url, prompts, args, checkpoint, take, show)
-
-
-def evidence(
-    kept: Sequence[Mapping[str, Any]],
-    prompts: Sequence[Prompt],
-    session: Session,
-    lost: Mapping[str, float],
-    expected: Mapping[str, str],
-    seconds: float,
-    plan: Mapping[str, Any],
-    limits: Mapping[str, float],
-) -> dict[str, Any]:
-    """The evidence of a batch. Times are in seconds since the epoch; figures are of this run's requests."""
     return {
-        "schema": SCHEMA,
-        "plan": dict(plan),
-        "prompts": [p.id for p in prompts],
-        "answers": [
-            {name: answer[name] for name in KEPT}
-            | {"ttft": answer["parts"][0], "e2e": answer["parts"][-1]}
-            for answer in kept
-        ],
-        "failures": [asdict(failure) for failure in session.failures],
-        "lost_nodes": [{"node_id": node, "at": at} for node, at in sorted(lost.items())],
-        "reference": dict(expected),
-        "figures": figures(session.timings, seconds, 0, limits, PERCENTILES) if session.timings else None,
+        "completed": len(answers), "seconds": seconds, "requests_per_second": len(answers) / seconds,
+        "output_tokens_per_second": tokens / seconds,
+        "most_in_flight": max(itertools.accumulate(change for _, change in ends)),
+        "ttft_ms": spread([a["ttft"] for a in answers]), "tpot_ms": spread(tpot),
     }  # fmt: skip
 
 
-def engine_of(args: argparse.Namespace) -> str:
-    """What an answer depends on beside its checkpoint: another kind of engine rounds in another way."""
-    return f"{args.dtype} on {'GPUs' if args.gpus else 'CPUs'}"
+def table(totals: Mapping[str, Any]) -> str:
+    """The figures in words, for a log."""
+    rows = {"TTFT": totals["ttft_ms"], "TPOT": totals["tpot_ms"]}
+    lines = [f"{totals['completed']} prompts answered in {totals['seconds']:.1f} s, at most "
+             f"{totals['most_in_flight']} in flight: {totals['requests_per_second']:.2f} requests/s, "
+             f"{totals['output_tokens_per_second']:,.0f} output tokens/s",
+             "ms  " + "".join(f"{column:>10}" for column in rows["TTFT"])]  # fmt: skip
+    lines += [name + "".join(f"{ms:>10.1f}" for ms in row.values()) for name, row in rows.items() if row]
+    return "\n".join(lines)
 
 
-def settings() -> argparse.ArgumentParser:
-    parser = measure.load(serve.settings(argparse.ArgumentParser(description=__doc__.split("\n")[0])))
-    parser.add_argument("--name", default="", help="name of the batch; that of an earlier batch completes it")
-    parser.add_argument("--through", choices=("serve", "data"), default="serve")
-    parser.add_argument("--url", default="", help="an endpoint that is there, instead of one of its own")
-    parser.add_argument("--give-up", type=float, default=300, help="seconds until a prompt is abandoned")
-    parser.add_argument("--check", type=int, default=16, help="answers that are recomputed to compare")
-    return parser
+async def answer_batch(
+    url: str, prompts: Sequence[Prompt], sha256: str, kept: Kept, args: argparse.Namespace
+) -> dict[str, Any]:
+    """Have what is missing answered, and some answers once more; returns the evidence."""
+    done = {answer["id"] for answer in kept.read("answers")}
+    missing = [prompt for prompt in prompts if prompt[0] not in done]
+    print(f"asking {url}: {len(prompts)} prompts, {len(done)} answered before", flush=True)
+    before, session = dead_nodes(), f"{int(time.time())}-{os.getpid()}"
+    answers: list[Answer] = []
+    failures: list[dict[str, Any]] = []
+    lost: dict[str, float] = {}
+    reference: dict[str, str] = {}
+
+    async def take(answer: Answer) -> None:
+        """Keep an answer: it counts when the store has it."""
+        name = f"answers/{answer['id']}.{uuid.uuid4().hex}.json"
+        await asyncio.to_thread(kept.write, name, {**answer, "session": session})
+        answers.append(answer)
+        if len(answers) % max(1, len(missing) // 16) == 0:
+            print(f"answered {len(answers)}/{len(missing)}", flush=True)
+
+    def fail(prompt: str, attempt: int, error: LostError) -> None:
+        """Note a lost attempt, and the nodes that are dead by now."""
+        print(f"{prompt}: attempt {attempt} lost: {str(error)[:120]}", flush=True)
+        failures.append({"id": prompt, "attempt": attempt, "at": time.time(), "reason": str(error)})
+        lost.update({node: time.time() for node in dead_nodes() - before - lost.keys()})
+
+    async def compare(answer: Answer) -> None:
+        reference[answer["id"]] = answer["sha256"]
+
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=args.part_seconds)
+    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http:
+        ask, began = asking(http, url, args.output_tokens, sha256), time.time()
+        await answer_all(missing, ask, args, take, fail)
+        seconds, stored = time.time() - began, kept.read("answers")
+        try:
+            await answer_all(sample(prompts, stored, args.check), ask, args, compare, fail)
+        except (LostError, RefusedError) as error:
+            print(f"not asked for once more: {error}")
+    lost.update({node: time.time() for node in dead_nodes() - before - lost.keys()})
+    return {
+        "schema": "inference-evidence/1", "prompts": [name for name, _ in prompts],
+        "answers": [{k: v for k, v in a.items() if k != "tokens"} for a in stored], "failures": failures,
+        "lost_nodes": [{"node_id": node, "at": at} for node, at in lost.items()],
+        "reference": reference, "figures": figures(answers, seconds) if answers else None,
+    }  # fmt: skip
+
+
+def sample(prompts: Sequence[Prompt], answers: Sequence[Answer], count: int) -> list[Prompt]:
+    """The prompts whose answers are compared: those that were sent again first, the rest drawn over all."""
+    once = {answer["id"]: answer["attempts"] < 2 for answer in answers}
+    order = random.SystemRandom().sample(prompts, len(prompts))
+    return sorted(order, key=lambda prompt: once.get(prompt[0], True))[:count]
 
 
 def main() -> None:
-    import ray
-    from train import newest_of
-
-    args = settings().parse_args()
-    if args.url and args.through == "data":
-        raise SystemExit("--url: Ray Data computes answers without an endpoint; leave out one of the two")
-    limits = measure.limits(args.goodput)
-    ray.init()
-    checkpoint = newest_of(vars(args)["from"], args.storage)
-    job, sha256 = serve.submission_id(), fingerprint(checkpoint)
-    prompts = client.random_prompts(args.prompts, args.input_tokens, args.seed)
-    plan = {
-        "checkpoint": checkpoint, "checkpoint_sha256": sha256, "model": args.model,
-        "prompts": args.prompts, "seed": args.seed,
-        "input_tokens": args.input_tokens, "output_tokens": args.output_tokens,
-        "engine": "that of --url" if args.url else engine_of(args),
-        "prompts_sha256": hashlib.sha256(repr(prompts).encode()).hexdigest(),
-    }  # fmt: skip
-    name = args.name or job
+    args = serve.settings("recipe-batch.json")
+    with Checkpoint(args.checkpoint).as_directory() as folder:
+        sha256 = sha256_of(Path(folder))
+    job, prompts = serve.submission_id(), random_prompts(args.prompts, args.input_tokens, args.seed)
+    name, engine = args.name or job, f"batches, {args.dtype} on {'GPUs' if args.gpus else 'CPUs'}"
+    plan = {"checkpoint": args.checkpoint, "checkpoint_sha256": sha256, "engine": args.url or engine} | {
+        key: vars(args)[key] for key in ("prompts", "seed", "input_tokens", "output_tokens")
+    }
     kept = Kept(args.storage, f"batches/{name}")
+    kept.begin(plan)
     try:
-        kept.begin(plan)
-    except ValueError as error:
-        raise SystemExit(f"--name {name}: {error}") from None
-    done = set(kept.ids())
-    missing = [p for p in prompts if p.id not in done]
-    print(f"batch {name}: {len(prompts)} prompts, {len(done)} answered before", flush=True)
-    session = Session(kept, len(missing))
-    given_up: list[str] = []
-    seconds = 0.0
-    with Watch() as watch:
-        try:
-            if missing and args.through == "data":
-                began = time.time()
-                asyncio.run(take_data(checkpoint, missing, session, args))
-            elif missing:
-                url = args.url or serve.start(checkpoint, args, bearer_token())
-                began = time.time()
-                print(f"asking {url}, {args.in_flight} prompts in flight", flush=True)
-                given_up = asyncio.run(ask_all(url, missing, args, sha256, session.take, session.fail))
-            seconds = time.time() - began if missing else 0.0
-        finally:
-            if args.through == "serve" and not args.url:
-                serve.stop()
-    answers = kept.all()
-    again = chosen(prompts, answers, args.check, random.SystemRandom())
-    expected = once_more(checkpoint, sha256, again, args)
-    summary = evidence(answers, prompts, session, watch.lost, expected, seconds, plan, limits)
-    if summary["figures"]:
-        if args.through == "data":  # a whole answer is no token, and its actor works through batches
-            summary["figures"].update(dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")))
-        print(table(summary["figures"]))
-    Kept(args.storage, EVIDENCE).write(f"{job}.json", {**summary, "job": job, "batch": name})
+        evidence = asyncio.run(answer_batch(args.url or serve.start(args), prompts, sha256, kept, args))
+    except (LostError, RefusedError) as error:
+        raise SystemExit(f"{error}; the same batch goes on with -p name={name}") from None
+    finally:
+        if not args.url:
+            serve.stop()
+    if evidence["figures"]:
+        print(table(evidence["figures"]))
+    document = {**evidence, "plan": plan, "job": job, "batch": name}
+    Kept(args.storage, EVIDENCE).write(f"{job}.json", document)
     print(f"receipt: labctl jobs receipt {job}", flush=True)
-    if given_up:
-        raise SystemExit(f"{len(given_up)} prompts were given up; again with -p name={name}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """vLLM behind the same client: the model in the form of Hugging Face's Llama, and `vllm serve` over it.
 
-    python vllm_server.py --from my-run --folder /tmp/model
-    python measure.py --url http://127.0.0.1:8000
+    python vllm_server.py --from my-run
+    python batch.py --from my-run --url http://127.0.0.1:8000 --check 0
 
 It needs a GPU and vLLM (requirements/vllm.in), which no lab has by itself. There is no tokenizer: the
 client sends and takes tokens. Our weights have the very layout of Llama's; only their names differ.
@@ -9,42 +9,32 @@ client sends and takes tokens. Our weights have the very layout of Llama's; only
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-from collections.abc import Mapping
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from model import END, VOCABULARY, Decoder, ModelConfig, load_model
-from torch import Tensor
+from ray.train import Checkpoint
+from serve import bearer_token, settings
 
-NAMES = (
-    ("embedding.", "model.embed_tokens."),
-    ("blocks.", "model.layers."),
-    ("attention_norm.", "input_layernorm."),
-    ("feed_norm.", "post_attention_layernorm."),
-    ("attention.query.", "self_attn.q_proj."),
-    ("attention.key.", "self_attn.k_proj."),
-    ("attention.value.", "self_attn.v_proj."),
-    ("attention.output.", "self_attn.o_proj."),
-    ("feed.gate.", "mlp.gate_proj."),
-    ("feed.up.", "mlp.up_proj."),
-    ("feed.down.", "mlp.down_proj."),
-)
-"""Part of a name -> the same in Hugging Face's Llama."""
+NAMES = {
+    "embedding.": "embed_tokens.", "blocks.": "layers.", "attention_norm.": "input_layernorm.",
+    "feed_norm.": "post_attention_layernorm.", "attention.query.": "self_attn.q_proj.",
+    "attention.key.": "self_attn.k_proj.", "attention.value.": "self_attn.v_proj.",
+    "attention.output.": "self_attn.o_proj.", "feed.": "mlp.", "gate.": "gate_proj.", "up.": "up_proj.",
+    "down.": "down_proj.",
+}  # fmt: skip
+"""Part of a name -> the same in Hugging Face's Llama, one after another."""
 
 
 def renamed(name: str) -> str:
     """A weight's name as Hugging Face's Llama has it."""
-    if name == "norm.weight":
-        return "model.norm.weight"
-    if name == "output.weight":
-        return "lm_head.weight"
-    for ours, theirs in NAMES:
+    for ours, theirs in NAMES.items():
         name = name.replace(ours, theirs)
-    return name
+    return "lm_head.weight" if name == "output.weight" else f"model.{name}"
 
 
 def config(c: ModelConfig) -> dict[str, Any]:
@@ -62,38 +52,25 @@ def config(c: ModelConfig) -> dict[str, Any]:
 def export(model: Decoder, folder: Path) -> None:
     """Write a model in the form that vLLM and transformers read."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights: Mapping[str, Tensor] = {renamed(n): w.contiguous() for n, w in model.state_dict().items()}
     (folder / "config.json").write_text(json.dumps(config(model.config), indent=1) + "\n")
-    torch.save(dict(weights), folder / "pytorch_model.bin")
+    torch.save({renamed(n): w for n, w in model.state_dict().items()}, folder / "pytorch_model.bin")
 
 
-def command(folder: Path, name: str, context: int, slots: int, host: str, port: int) -> list[str]:
+def command(folder: Path, context: int, slots: int, host: str, port: int) -> list[str]:
     """The command that serves it. The token is in the environment, as VLLM_API_KEY, not in a command line."""
     return [
-        "vllm", "serve", str(folder), "--served-model-name", name, "--load-format", "pt",
+        "vllm", "serve", str(folder), "--served-model-name", "llm", "--load-format", "pt",
         "--skip-tokenizer-init", "--max-model-len", str(context), "--max-num-seqs", str(slots),
         "--dtype", "bfloat16", "--host", host, "--port", str(port),
     ]  # fmt: skip
 
 
 def main() -> None:
-    from endpoint import bearer_token
-    from ray.train import Checkpoint
-    from train import newest_of
-
-    parser = argparse.ArgumentParser(description="Serve a model of the recipe llm with vLLM.")
-    parser.add_argument("--from", required=True, help="checkpoint (URI), or run, of the model")
-    parser.add_argument("--storage", default=os.environ.get("RAYLAB_STORAGE", "s3://ray"))
-    parser.add_argument("--folder", type=Path, required=True, help="folder for the exported model")
-    parser.add_argument("--model", default="llm")
-    parser.add_argument("--slots", type=int, default=16)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000)
-    args = parser.parse_args()
-    with Checkpoint(newest_of(vars(args)["from"], args.storage)).as_directory() as folder:
+    args, target = settings("recipe-serve.json"), Path(tempfile.mkdtemp(prefix="llm-"))
+    with Checkpoint(args.checkpoint).as_directory() as folder:
         model = load_model(Path(folder))
-    export(model, args.folder)
-    argv = command(args.folder, args.model, model.config.context, args.slots, args.host, args.port)
+    export(model, target)
+    argv = command(target, model.config.context, args.slots, args.host, args.port)
     os.execvpe(argv[0], argv, {**os.environ, "VLLM_API_KEY": bearer_token()})
 
 

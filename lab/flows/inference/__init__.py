@@ -141,7 +141,7 @@ def _aim(lab: Lab, job_id: str, target: str) -> str:
     if not replicas:
         raise NotFoundError(
             f"job {job_id} has no replica of Ray Serve on a worker",
-            "only a batch with `-p through=serve` has",
+            "only a job of llm-batch has, one without `-p url=`",
         )
     if target and target not in replicas:
         raise RefusedError(

@@ -63,7 +63,7 @@ def test_the_exported_model_computes_the_same_as_a_llama(llm: Any, tmp_path: Pat
 
 
 def test_the_command_of_vllm_has_no_token_and_no_tokenizer(llm: Any) -> None:
-    argv = llm.vllm_server.command(Path("/m"), "llm", 256, 16, "127.0.0.1", 8000)
+    argv = llm.vllm_server.command(Path("/m"), 256, 16, "127.0.0.1", 8000)
     assert argv[:3] == ["vllm", "serve", "/m"]
     assert "--skip-tokenizer-init" in argv
     assert "--api-key" not in argv
