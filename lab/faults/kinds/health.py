@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.api.health import CPU
 from lab.cluster.health import HealthClient
 from lab.errors import NotFoundError, RefusedError
-from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, lasting
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.faults.kinds._queues import queues_of
 
 
@@ -20,33 +20,28 @@ class Ordered(Fault):
     state: str = "WARN"
     """The result that is ordered."""
 
-    def check(self, scene: Scene) -> str:
-        """Return the name of the check. Raises RefusedError."""
-        return self.checked
-
     def device(self, scene: Scene) -> str:
         """Return the device that it is about; by default the node itself. Raises RefusedError."""
         return CPU
 
     def inject(self, scene: Scene) -> None:
         """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
-        check, device = self.check(scene), self.device(scene)
-        scene.note(check=check, device=device)
+        device = self.device(scene)
+        scene.note(device=device)
         message = f"the fault {self.kind.name} says so"
-        HealthClient(queues_of(scene)).override(scene.target, device, check, self.state, message=message)
+        HealthClient(queues_of(scene)).override(
+            scene.target, device, self.checked, self.state, message=message
+        )
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the order was given."""
         overrides = HealthClient(queues_of(scene)).view().overrides
-        return any(
-            (override.node, override.check) == (scene.target, scene.memo.get("check"))
-            for override in overrides
-        )
+        return any((override.node, override.check) == (scene.target, self.checked) for override in overrides)
 
     def revert(self, scene: Scene) -> None:
         """Lift the order: the check decides again."""
-        if "check" in scene.memo:
-            HealthClient(queues_of(scene)).lift(scene.target, scene.memo["device"], scene.memo["check"])
+        if "device" in scene.memo:
+            HealthClient(queues_of(scene)).lift(scene.target, scene.memo["device"], self.checked)
 
 
 class ClockSkew(Ordered):
@@ -79,26 +74,19 @@ class SlowDisk(Ordered):
     checked = "disk-latency"
 
 
-CHECKS = ("ecc", "remapped", "xid", "pciebw", "pcie-link", "temperature", "gpumem")
-"""Checks by the number of the parameter, counted from 1."""
-
-
 class GpuSick(Ordered):
-    """A chosen check of the GPU on the target says EVICT. The GPU itself is left as it is."""
+    """The check of the GPU's memory errors says EVICT. The GPU itself is left as it is."""
 
     kind = FaultKind(
         name="gpu-sick",
         summary="a health check of the node's GPU is made to say EVICT; the GPU is not harmed",
         scope=Scope.NODE,
-        parameters=(
-            lasting("how long the check says so", 20.0),
-            Parameter("check", "number", f"1 {', '.join(f'{n} {c}' for n, c in enumerate(CHECKS, 1))}"[2:],
-                      1.0, 1.0, float(len(CHECKS))),
-        ),
+        parameters=(lasting("how long the check says so", 20.0),),
         revert="the check decides again; the GPU takes work when it has passed twice",
         expected=Expected.SICK,
         traits=Traits("has a sick GPU"),
-    )  # fmt: skip
+    )
+    checked = "ecc"
     state = "EVICT"
 
     def refuse(self, scene: Scene) -> None:
@@ -113,9 +101,6 @@ class GpuSick(Ordered):
                 f"job {scene.job} was submitted past the controller, which could not move it",
                 "labctl submit RECIPE --queue NAME, or with --retry-limit 3",
             ) from error
-
-    def check(self, scene: Scene) -> str:
-        return CHECKS[int(scene.parameters["check"]) - 1]
 
     def device(self, scene: Scene) -> str:
         """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""

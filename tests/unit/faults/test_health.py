@@ -77,12 +77,6 @@ def test_a_check_is_ordered_to_say_it_and_released(fault: str, check: str, devic
     assert queues.overrides == []
 
 
-def test_the_check_of_a_sick_gpu_can_be_chosen() -> None:
-    queues, fault = Queues(), find_fault("gpu-sick")
-    fault.inject(scene(queues, fault.kind.settle({"check": 3})))
-    assert queues.overrides[0].check == "xid"
-
-
 def test_a_node_without_a_gpu_cannot_have_a_sick_one() -> None:
     fault = find_fault("gpu-sick")
     with pytest.raises(RefusedError, match="no GPU"):
