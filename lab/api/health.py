@@ -17,7 +17,7 @@ Outcome: TypeAlias = Annotated[str, Limits(pattern="^(PASS|WARN|EVICT|UNKNOWN)$"
 """PASS, WARN, EVICT, or UNKNOWN where the check could not tell."""
 Sentence: TypeAlias = Annotated[str, Limits(max_length=1000)]
 
-PASS, WARN, TESTING, EVICT, UNKNOWN = "PASS", "WARN", "TESTING", "EVICT", "UNKNOWN"
+PASS, WARN, EVICT, UNKNOWN = "PASS", "WARN", "EVICT", "UNKNOWN"
 """States of a device; lab.daemons.health.model says what each means."""
 
 CPU = "cpu"
@@ -57,14 +57,6 @@ class Device(Strict):
 
 
 @dataclass(frozen=True)
-class Wish(Strict):
-    """An invasive check that waits for its device; as an answer, that it has it."""
-
-    check: CheckName
-    device: Name
-
-
-@dataclass(frozen=True)
 class AgentReport(Strict):
     """`POST /health/report`: what the agent of a node knows."""
 
@@ -72,13 +64,12 @@ class AgentReport(Strict):
     boot: Annotated[str, Limits(max_length=100)]
     interval: Annotated[float, Limits(gt=0, le=3600)]
     devices: Annotated[tuple[Device, ...], Limits(min_length=1, max_length=100)]
-    checks: Annotated[Mapping[CheckName, bool], Limits(max_length=200)]
-    """Name of each check that the node can make, and whether it is invasive."""
+    checks: Annotated[tuple[CheckName, ...], Limits(max_length=200)]
+    """Those that are made of its devices."""
     address: Annotated[str, Limits(max_length=300)]
     results: Annotated[tuple[Result, ...], Limits(max_length=2000)]
     skipped: Annotated[Mapping[str, Sentence], Limits(max_length=200)]
     """Checks that cannot be made, and why."""
-    wishes: Annotated[tuple[Wish, ...], Limits(max_length=200)]
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,6 @@ class Orders:
     run: tuple[str, ...]
     confirm: tuple[str, ...]
     overrides: tuple[Override, ...]
-    granted: tuple[Wish, ...]
     peers: Mapping[str, str]
     """Node -> address, of those that report."""
 
@@ -160,7 +150,7 @@ class DeviceView:
     @property
     def takes_work(self) -> bool:
         """False while no new work may be placed here."""
-        return self.state not in (TESTING, EVICT)
+        return self.state != EVICT
 
 
 @dataclass(frozen=True)
@@ -170,8 +160,8 @@ class HealthView:
     now: float
     devices: tuple[DeviceView, ...]
     overrides: tuple[Override, ...]
-    checks: Mapping[str, Mapping[str, bool]]
-    """Node -> its checks, and whether each is invasive."""
+    checks: Mapping[str, tuple[str, ...]]
+    """Node -> checks that are made of its devices."""
     skipped: Mapping[str, Mapping[str, str]]
     """Node -> checks that it cannot make, and why."""
 

@@ -34,8 +34,7 @@ class HealthClient:
     ) -> HealthView:
         """Order checks and return the view once all that can be made have new results.
 
-        All checks are those that are not invasive; one of those has to be named. Raises NotFoundError,
-        WaitTimeoutError.
+        Raises NotFoundError, WaitTimeoutError.
         """
         view = self.view()
         before = _times(view)
@@ -70,7 +69,7 @@ class HealthClient:
 
 def worst(devices: Iterable[DeviceView]) -> dict[str, DeviceView]:
     """Node -> its device in the worst state."""
-    order = {state: place for place, state in enumerate(("PASS", "UNKNOWN", "WARN", "TESTING", "EVICT"))}
+    order = {state: place for place, state in enumerate(("PASS", "UNKNOWN", "WARN", "EVICT"))}
     by_node: dict[str, DeviceView] = {}
     for device in devices:
         known = by_node.get(device.node)

@@ -25,7 +25,7 @@ def health(app: App, ctx: click.Context, every: bool) -> None:
     """Show the health of GPUs and nodes, or the alerts that fire.
 
     Each node has an agent that checks it and its GPUs all the time. Jobs avoid what is in state WARN if they
-    can, TESTING takes no new work, and EVICT is emptied. docs/health.md has the checks.
+    can, and EVICT is emptied. docs/health.md has the checks.
     """
     if ctx.invoked_subcommand is None:
         _show(app, app.open().health.view(), every=every)
@@ -34,7 +34,7 @@ def health(app: App, ctx: click.Context, every: bool) -> None:
 @health.command()
 @click.argument(
     "check", type=values.Text(), metavar="[CHECK]", required=False,
-    help="Only this check. [default: all that do not need a free node]",
+    help="Only this check. [default: all]",
 )  # fmt: skip
 @click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
 @click.option(
@@ -43,10 +43,7 @@ def health(app: App, ctx: click.Context, every: bool) -> None:
 )  # fmt: skip
 @pass_app
 def run(app: App, check: str | None, node: str | None, timeout: float) -> None:
-    """Run checks now, and show what they find.
-
-    A check that disturbs what runs, as gpumem does, has to be named; it waits until its node is free.
-    """
+    """Run checks now, and show what they find."""
     results = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
     shown = [device for device in results.devices if node in (None, device.node)]
     if check:

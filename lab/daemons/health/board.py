@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN, Device, Override, Result
-from lab.daemons.health.model import BADNESS, PRESENCE, SILENT, Change, CheckHealth, Health, Order, Trial
+from lab.api.health import CPU, EVICT, PASS, UNKNOWN, WARN, Device, Override, Result
+from lab.daemons.health.model import BADNESS, PRESENCE, SILENT, Change, CheckHealth, Health, Order
 from lab.host.quantities import plural
 
 
@@ -88,7 +88,6 @@ class Board:
         self._nodes: dict[str, _Node] = {}
         self._known: dict[tuple[str, str], Health] = {}
         self._overrides: dict[tuple[str, str, str], Override] = {}
-        self._trials: dict[tuple[str, str], Trial] = {}
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._ticked: float | None = None
         for health in kept:
@@ -117,10 +116,6 @@ class Board:
     def overrides(self, node: str = "") -> tuple[Override, ...]:
         """Orders that hold now, those of one node or all."""
         return tuple(override for override in self._overrides.values() if node in ("", override.node))
-
-    def trials(self, node: str = "") -> tuple[Trial, ...]:
-        """Invasive checks that have a device now, those of one node or all."""
-        return tuple(trial for trial in self._trials.values() if node in ("", trial.node))
 
     def due(self, now: float) -> tuple[Order, ...]:
         """Checks whose last result differs from their state: they run again soon, to settle it."""
@@ -165,9 +160,6 @@ class Board:
             kept.devices.setdefault(result.device, Device(result.device))
             key = (result.device, result.check)
             kept.checks[key] = settle(kept.checks.get(key), result, now)
-            trial = self._trials.get((node, result.device))
-            if trial is not None and trial.check == result.check:
-                del self._trials[node, result.device]
         return self._step(now)
 
     def tick(self, now: float) -> tuple[Change, ...]:
@@ -191,21 +183,10 @@ class Board:
         self._overrides.pop((node, device, check), None)
         return self._step(now)
 
-    def begin_trial(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
-        """Give a device to an invasive check: TESTING until its result is there, or `end_trial`."""
-        self._trials[node, device] = Trial(node, device, check, now)
-        return self._step(now)
-
-    def end_trial(self, node: str, device: str, now: float) -> tuple[Change, ...]:
-        """Take a device back from an invasive check that did not run."""
-        self._trials.pop((node, device), None)
-        return self._step(now)
-
     def forget(self, node: str, now: float) -> None:
         """Drop a node that is no longer of this lab."""
         self._nodes.pop(node, None)
         self._known = {key: health for key, health in self._known.items() if key[0] != node}
-        self._trials = {key: trial for key, trial in self._trials.items() if key[0] != node}
         self._overrides = {key: override for key, override in self._overrides.items() if key[0] != node}
 
     # Deciding
@@ -245,25 +226,20 @@ class Board:
         old = self._known.get((name, device.name))
         checks = [health for key, health in node.checks.items() if key[0] == device.name]
         checks.sort(key=lambda health: health.name)
-        state, reason, message = self._judge(name, node, device.name, checks)
+        state, reason, message = self._judge(node, checks)
         since = old.since if old is not None and old.state == state else now
         about = state, reason, message, since, tuple(checks), device.model, node.heard
         new = self._known[name, device.name] = Health(name, device.name, *about)
         if old is None or (old.state, old.reason) != (state, reason):
             yield Change(now, old, new)
 
-    def _judge(
-        self, name: str, node: _Node, device: str, checks: Sequence[CheckHealth]
-    ) -> tuple[str, str, str]:
+    def _judge(self, node: _Node, checks: Sequence[CheckHealth]) -> tuple[str, str, str]:
         """State, reason and message of a device."""
         worst = max(checks, key=lambda check: BADNESS[check.state], default=None)
         if worst is not None and worst.state == EVICT:
             return EVICT, worst.name, worst.result.message
         if node.silent:
             return UNKNOWN, SILENT, "its health agent does not report"
-        trial = self._trials.get((name, device))
-        if trial is not None:
-            return TESTING, trial.check, f"{trial.check} has it to itself"
         if worst is None or worst.state == UNKNOWN:
             return UNKNOWN, worst.name if worst else "", worst.result.message if worst else "not checked yet"
         return (worst.state, worst.name, worst.result.message) if worst.state == WARN else (PASS, "", "")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN
+from lab.api.health import CPU, EVICT, PASS, UNKNOWN, WARN
 from lab.daemons.health.model import SILENT, CheckHealth
 from lab.daemons.health.monitor import HealthMonitor
 
@@ -18,7 +18,7 @@ STATE = "raylab_health_state"
 VALUE = "raylab_health_value"
 
 LABELS = ("health", "node", "cpumodel", "gpumodel", "deviceid")
-STATES = (PASS, WARN, TESTING, EVICT, UNKNOWN)
+STATES = (PASS, WARN, EVICT, UNKNOWN)
 
 MEASURED = "pciebw"
 """The check whose gauge is the measured bandwidth in GB/s, as Autopilot has it; every other is 0 or 1."""

@@ -5,7 +5,6 @@ A device is a GPU, or the rest of a node, which is called `cpu`. Its state is th
 | state | means |
 | --- | --- |
 | EVICT | broken: takes no work, and what runs there is moved |
-| TESTING | an invasive check has it: takes no new work |
 | WARN | suspicious: avoided when there is another place |
 | UNKNOWN | nothing is known: its agent is silent, or no check could say anything |
 | PASS | every check passed |
@@ -66,16 +65,6 @@ class Health:
     model: str = ""
     heard: float = 0.0
     """Time of the node's last report."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """An invasive check that has a device for itself."""
-
-    node: str
-    device: str
-    check: str
-    since: float
 
 
 @dataclass(frozen=True)

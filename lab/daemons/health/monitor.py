@@ -1,9 +1,4 @@
-"""The monitor of health: takes the agents' reports and people's orders, and answers both. From any thread.
-
-An invasive check needs its device for itself. Its agent wishes for it; when nothing runs on that node the
-device becomes TESTING, so that nothing new is placed there; and when a second look, a moment later, still
-finds it free, the agent's next report is answered with the grant.
-"""
+"""The monitor of health: takes the agents' reports and people's orders, and answers both. From any thread."""
 
 from __future__ import annotations
 
@@ -21,20 +16,13 @@ from lab.api.health import (
     Ordered,
     Orders,
     Override,
-    Wish,
 )
 from lab.daemons.health import documents
 from lab.daemons.health.board import Board
-from lab.daemons.health.model import SILENT, Change, Health
+from lab.daemons.health.model import Change, Health
 from lab.daemons.pages import body, printable
-from lab.errors import LabError, NotFoundError, StateError
+from lab.errors import NotFoundError, StateError
 from lab.host.clock import Clock
-
-LOOK_SECONDS = 2.0
-"""Time between two looks at what runs on a node."""
-
-TRIAL_SECONDS = 3600.0
-"""Longest time that an invasive check may have its device."""
 
 
 class Keeps(Protocol):
@@ -47,24 +35,19 @@ class Keeps(Protocol):
         """Replace it. Raises StateError."""
 
 
-Free = Callable[[str], bool]
-"""Tells if nothing runs on a node. Raises LabError when Ray does not answer."""
-
-
 class HealthMonitor:
     """Health of one lab. `lock` is held while anything of `board` is read or changed."""
 
     def __init__(
         self,
         store: Keeps,
-        free: Free,
         lock: threading.RLock,
         clock: Clock,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Go on with what was kept, or anew where that cannot be read."""
         self.lock, self.clock = lock, clock
-        self._store, self._free, self._say = store, free, say
+        self._store, self._say = store, say
         try:
             remembered = documents.read_kept(store.health())
         except StateError as error:  # the agents will tell of it again
@@ -78,15 +61,10 @@ class HealthMonitor:
         self._dirty = False
         self._unkept = ""
         """Reason why the last try to write failed."""
-        self._checks: dict[str, Mapping[str, bool]] = {}
-        """Node -> its checks, and whether each is invasive."""
+        self._checks: dict[str, tuple[str, ...]] = {}
         self._skipped: dict[str, Mapping[str, str]] = {}
         self._addresses: dict[str, str] = {}
         self._orders: dict[str, dict[str, None]] = {}
-        self._wishes: dict[tuple[str, str], str] = {}
-        """(node, device) -> invasive check that waits for it."""
-        self._granted: set[tuple[str, str]] = set()
-        self._looked = 0.0
 
     # What an agent says
 
@@ -98,10 +76,6 @@ class HealthMonitor:
             now = self.clock()
             self._skipped[node], self._addresses[node] = report.skipped, report.address
             self._checks[node] = report.checks
-            self._wishes = {
-                **{key: check for key, check in self._wishes.items() if key[0] != node},
-                **{(node, wish.device): wish.check for wish in report.wishes},
-            }
             self.board.report(
                 node,
                 report.results,
@@ -120,11 +94,6 @@ class HealthMonitor:
             run=tuple(self._orders.pop(node, {})),
             confirm=tuple(confirm),
             overrides=tuple(self.board.overrides(node)),
-            granted=tuple(
-                Wish(trial.check, trial.device)
-                for trial in self.board.trials(node)
-                if (node, trial.device) in self._granted
-            ),
             peers={
                 name: address
                 for name in self.board.speaking(now)
@@ -151,7 +120,7 @@ class HealthMonitor:
             return tuple(documents.device(state) for state in self.board.states())
 
     def run(self, data: bytes) -> Ordered:
-        """`POST /health/run`: order a check, or all that are not invasive, of one node or all.
+        """`POST /health/run`: order a check, or all, of one node or all.
 
         Raises UsageError, NotFoundError.
         """
@@ -161,11 +130,10 @@ class HealthMonitor:
             nodes = self._nodes(asked.node)
             ordered = {}
             for node in nodes:
-                known = self._checks.get(node, {})
+                known = self._checks.get(node, ())
                 if check and check not in known:
                     continue
-                usual = tuple(name for name, invasive in known.items() if not invasive)
-                ordered[node] = (check,) if check else usual
+                ordered[node] = (check,) if check else known
                 self._orders.setdefault(node, {}).update(dict.fromkeys(ordered[node]))
             names = sorted({name for node in nodes for name in self._checks.get(node, ())})
         if not ordered:
@@ -210,46 +178,10 @@ class HealthMonitor:
     # Time
 
     def tick(self) -> None:
-        """Look at who is silent, and at who wishes for a device. To be called about each second."""
+        """Look at who is silent. To be called about each second."""
         with self.lock:
-            now = self.clock()
-            self.board.tick(now)
-            for trial in self.board.trials():
-                state = self.board.state(trial.node, trial.device)
-                if state is None or state.reason == SILENT or now - trial.since > TRIAL_SECONDS:
-                    self._end(trial.node, trial.device, now)
-            self._granted = {(trial.node, trial.device) for trial in self.board.trials()} & self._granted
+            self.board.tick(self.clock())
             self._keep()
-            waiting = dict(self._wishes) if now - self._looked >= LOOK_SECONDS else {}
-            if waiting:
-                self._looked = now
-        free: dict[str, bool] = {}
-        for node, _ in waiting:  # without the lock: Ray is asked over HTTP
-            if node not in free:
-                try:
-                    free[node] = self._free(node)
-                except LabError:
-                    return
-        with self.lock:
-            for (node, device), check in waiting.items():
-                self._consider(node, device, check, self.clock(), free=free[node])
-            self._keep()
-
-    def _consider(self, node: str, device: str, check: str, now: float, *, free: bool) -> None:
-        """Take one step towards the grant of a device, or back."""
-        trial = next((candidate for candidate in self.board.trials(node) if candidate.device == device), None)
-        if trial is None:
-            if free and self._wishes.get((node, device)) == check:
-                self.board.begin_trial(node, device, check, now)
-        elif (node, device) not in self._granted:
-            if free:
-                self._granted.add((node, device))
-            else:
-                self._end(node, device, now)
-
-    def _end(self, node: str, device: str, now: float) -> None:
-        self._granted.discard((node, device))
-        self.board.end_trial(node, device, now)
 
     # Keeping
 

@@ -104,7 +104,7 @@ def main(
 
         def begin(store: StateStore) -> tuple[Controller, HealthMonitor]:
             made = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
-            return made, HealthMonitor(store, ray.is_free, made.lock, made.clock, log)
+            return made, HealthMonitor(store, made.lock, made.clock, log)
 
         controller, health = aside.open_store(folder, begin, log)
         states, began = health.devices, aside.set_aside_at(folder)

@@ -2,7 +2,7 @@
 
 Every BEAT_SECONDS it reports to the service `queue`, which shows that it lives; a result that says something
 new is told at once. The answer brings orders: checks to run now, results that a fault wants (overrides),
-which invasive check may have its device, and the other nodes. One check runs at a time, in the runner.
+and the other nodes. One check runs at a time, in the runner.
 """
 
 from __future__ import annotations
@@ -73,9 +73,6 @@ class Agent:
         """State, and whether it was ordered, as last told."""
         self._skipped: dict[str, str] = {}
         self._overrides: dict[Key, dict[str, Any]] = {}
-        self._wishes: dict[Key, None] = {}
-        """Invasive checks that wait for their device."""
-        self._granted: set[Key] = set()
         self._facts: dict[str, Any] = {}
         self._clocks: list[tuple[float, float]] = []
         self._running: tuple[Key, float] | None = None
@@ -111,11 +108,6 @@ class Agent:
         _, key = min(due)
         check = self.checks[key[0]]
         override = self._overrides.get(key)
-        if check.invasive and override is None and key not in self._granted:
-            self._wishes[key] = None
-            self._urgent = True
-            del self._due[key]
-            return
         request = {"check": key[0], "device": key[1], "override": override, "facts": self._facts}
         self._begin(key, now, request, check.deadline)
 
@@ -146,18 +138,15 @@ class Agent:
             self._put(hung(check, key[1], self._context))
         elif "missing" in answer:
             self._skipped[key[0]] = str(answer["missing"])
-            after = max(after, MISSING_SECONDS) if after else 0.0
+            after = max(after, MISSING_SECONDS)
         else:
             self._skipped.pop(key[0], None)
             self._put(answer["result"])
-        self._granted.discard(key)
         self._schedule(key, after)
 
     def _schedule(self, key: Key, after: float) -> None:
-        self._due.pop(key, None)
-        if after:
-            jitter = 1 + JITTER * (2 * self._chance() - 1)
-            self._due[key] = self._context.monotonic() + after * jitter
+        jitter = 1 + JITTER * (2 * self._chance() - 1)
+        self._due[key] = self._context.monotonic() + after * jitter
 
     def _begin_with(self, devices: list[dict[str, str]]) -> None:
         """Begin with these devices: the first runs are spread, those of cheap checks over one interval."""
@@ -165,8 +154,8 @@ class Agent:
         now = self._context.monotonic()
         for check in self.checks.values():
             for device in devices:
-                if check.interval and (device["name"] != CPU) == (check.kind == GPU):
-                    spread = check.interval if check.invasive else min(check.interval, SPREAD_SECONDS)
+                if (device["name"] != CPU) == (check.kind == GPU):
+                    spread = min(check.interval, SPREAD_SECONDS)
                     self._due[check.name, device["name"]] = now + spread * self._chance()
         self._urgent = True
 
@@ -196,15 +185,14 @@ class Agent:
                     "boot": self.boot,
                     "interval": BEAT_SECONDS,
                     "devices": self.devices,
-                    "checks": {
-                        name: check.invasive
-                        for name, check in self.checks.items()
+                    "checks": [
+                        name
+                        for name in self.checks
                         if any(self._has(name, device["name"]) for device in self.devices)
-                    },
+                    ],
                     "address": self.address,
                     "results": [result for _, result in sent],
                     "skipped": self._skipped,
-                    "wishes": [{"check": check, "device": device} for check, device in self._wishes],
                 }
             )
         except (OSError, ValueError):
@@ -237,11 +225,6 @@ class Agent:
                 if self._has(name, device["name"]):
                     key = (name, device["name"])
                     self._due[key] = min(self._due.get(key, now + CONFIRM_SECONDS), now + CONFIRM_SECONDS)
-        for grant in answer.get("granted") or ():
-            key = (grant["check"], grant["device"])
-            if self._wishes.pop(key, 0) is None:
-                self._granted.add(key)
-                self._due[key] = now
 
     def _has(self, check: str, device: str) -> bool:
         """True when this node makes the check on this device."""

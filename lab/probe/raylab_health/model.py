@@ -63,7 +63,7 @@ class Check:
     name: str
     kind: str
     interval: float
-    """Seconds between two runs; 0 for a check that only runs when it is ordered."""
+    """Seconds between two runs."""
     run: Callable[[Context, str], Finding]
     deadline: float = 5.0
     """Seconds after which it is ended."""
@@ -71,8 +71,6 @@ class Check:
     """Bad results in a row that are needed to believe it: more than one for what a busy machine can spoil."""
     better_after: int = 2
     """Good results in a row after which a bad one is forgiven."""
-    invasive: bool = False
-    """It disturbs what runs, or is disturbed: only on a free node, and the device is TESTING meanwhile."""
     hung: str = UNKNOWN
     """Its result when it does not end in time."""
 
@@ -117,10 +115,6 @@ class Context:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
-
-    def cpu_seconds(self) -> float:
-        """CPU time of this thread: it does not pass while others have the core."""
-        return time.thread_time()
 
     def text(self, path: str) -> str:
         """A small file below the root. Raises NotHereError."""

@@ -98,7 +98,7 @@ HEALTH = {
     "now": 1,
     "devices": [],
     "overrides": [],
-    "checks": {"w": {"disk": False}},
+    "checks": {"w": ["disk"]},
     "skipped": {},
     "more": 1,
 }
@@ -107,9 +107,7 @@ HEALTH = {
 
 def test_an_answer_is_what_parse_makes_of_it() -> None:
     read = answer(HealthView, HEALTH, "the answer", ClusterError)
-    assert (
-        read == parse(HealthView, HEALTH, "the answer") == HealthView(1.0, (), (), {"w": {"disk": False}}, {})
-    )
+    assert read == parse(HealthView, HEALTH, "the answer") == HealthView(1.0, (), (), {"w": ("disk",)}, {})
 
 
 def test_of_an_answer_that_does_not_fit_every_field_is_named() -> None:

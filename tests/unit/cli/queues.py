@@ -149,7 +149,7 @@ class QueueLab:
         store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
         self.controller = Controller(store, Packages(folder), clock=clock)
         self.reconciler = Reconciler(self.controller, self.ray, AtOnce())
-        self.health = HealthMonitor(store, lambda node: True, self.controller.lock, clock)
+        self.health = HealthMonitor(store, self.controller.lock, clock)
         self.app = make_app(self.controller, self.health, Loops(()), TOKEN)
         self.asked: list[str] = []
         """Method and path of each request."""

@@ -29,11 +29,10 @@ def report(world: QueueLab, state: str) -> None:
         "boot": "1",
         "interval": 5,
         "devices": [{"name": "gpu-0", "model": "simulated"}, {"name": "cpu", "model": "a processor"}],
-        "checks": {"ecc": False, "disk-latency": False, "gpumem": True, "shm": False},
+        "checks": ["ecc", "disk-latency", "dcgm"],
         "address": "",
         "results": results,
-        "skipped": {"shm": "there is none"},
-        "wishes": [],
+        "skipped": {"dcgm": "there is none"},
     }
     world.health.report(json.dumps(given).encode())
 
@@ -50,7 +49,7 @@ def test_devices_are_shown_with_their_state_and_the_checks_that_fail(world: Queu
     assert "disk-latency" not in shown
     every = world.labctl.ok("health", "--all")
     assert "1.5 ms" in every
-    assert "ray-worker-0: shm is not checked: there is none" in every
+    assert "ray-worker-0: dcgm is not checked: there is none" in every
 
 
 def test_json_has_every_check(world: QueueLab) -> None:
@@ -60,7 +59,7 @@ def test_json_has_every_check(world: QueueLab) -> None:
         ("gpu-0", "EVICT"),
         ("cpu", "PASS"),
     ]
-    assert document["checks"]["ray-worker-0"]["gpumem"] is True
+    assert document["checks"]["ray-worker-0"] == ["ecc", "disk-latency", "dcgm"]
 
 
 def test_an_order_of_a_fault_is_told(world: QueueLab) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN, Device, Override, Result
+from lab.api.health import CPU, EVICT, PASS, UNKNOWN, WARN, Device, Override, Result
 from lab.daemons.health.board import FLAKY_RETURNS, FORGOTTEN_SECONDS, Board
 from lab.daemons.health.documents import device
 from lab.daemons.health.model import PRESENCE, SILENT, Change, Health, Order
@@ -194,35 +194,6 @@ def test_what_has_to_be_confirmed_is_due() -> None:
     assert board.due(T0 + 65) == ()
 
 
-def test_a_trial_has_the_device_until_its_result_is_there() -> None:
-    board = Board()
-    heard(board, T0, result(PASS))
-    board.begin_trial(NODE, GPU, "gpu-memory", T0 + 1)
-    assert (state(board).state, state(board).reason) == (TESTING, "gpu-memory")
-    assert not device(state(board)).takes_work
-    assert device(state(board, CPU)).takes_work
-    heard(board, T0 + 5, result(PASS))
-    assert state(board).state == TESTING
-    heard(board, T0 + 10, result(PASS, "gpu-memory"))
-    assert state(board).state == PASS
-    assert board.trials() == ()
-
-
-def test_a_trial_that_does_not_come_about_is_ended() -> None:
-    board = Board()
-    heard(board, T0, result(PASS))
-    board.begin_trial(NODE, GPU, "gpu-memory", T0 + 1)
-    board.end_trial(NODE, GPU, T0 + 2)
-    assert state(board).state == PASS
-
-
-def test_a_trial_on_a_broken_device_does_not_hide_that() -> None:
-    board = Board()
-    heard(board, T0, result(EVICT))
-    board.begin_trial(NODE, GPU, "gpu-memory", T0 + 1)
-    assert state(board).state == EVICT
-
-
 def test_a_node_that_comes_and_goes_is_suspicious_until_it_stays() -> None:
     board = Board()
     heard(board, T0, result(PASS, "disk", CPU), boot="0")
@@ -268,9 +239,8 @@ def test_a_forgotten_node_leaves_nothing() -> None:
     board = Board()
     heard(board, T0, result(PASS))
     board.override(Override(NODE, GPU, "gpu-ecc", EVICT), T0)
-    board.begin_trial(NODE, GPU, "gpu-memory", T0)
     board.forget(NODE, T0)
-    assert (board.states(), board.overrides(), board.trials()) == ((), (), ())
+    assert (board.states(), board.overrides()) == ((), ())
 
 
 def test_a_board_goes_on_from_what_was_kept() -> None:

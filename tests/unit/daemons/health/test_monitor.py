@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from lab.api.base import plain
-from lab.api.health import EVICT, PASS, TESTING, UNKNOWN, WARN
+from lab.api.health import EVICT, PASS, UNKNOWN, WARN
 from lab.daemons.health.gauges import HealthCollector
 from lab.daemons.health.model import Change
-from lab.daemons.health.monitor import TRIAL_SECONDS, HealthMonitor
-from lab.errors import ClusterError, NotFoundError, StateError, UsageError
+from lab.daemons.health.monitor import HealthMonitor
+from lab.errors import NotFoundError, StateError, UsageError
 from tests.conftest import ROOT
 from tests.dashboard import cells
 from tests.fakes.host import FakeClock
@@ -41,22 +41,14 @@ class Disk:
 
 
 class Watched:
-    """A monitor, its disk, and a Ray of which every node is free or not."""
+    """A monitor and its disk."""
 
     def __init__(self) -> None:
         self.clock, self.disk, self.said = FakeClock(1000.0), Disk(), list[str]()
-        self.free: bool | None = True
-        self.asked = 0
         self.monitor = self.open()
 
     def open(self) -> HealthMonitor:
-        return HealthMonitor(self.disk, self._free, threading.RLock(), self.clock, self.said.append)
-
-    def _free(self, node: str) -> bool:
-        self.asked += 1
-        if self.free is None:
-            raise ClusterError("Ray is away")
-        return self.free
+        return HealthMonitor(self.disk, threading.RLock(), self.clock, self.said.append)
 
     def report(self, *results: dict[str, Any], node: str = NODE, **more: Any) -> dict[str, Any]:
         given = {
@@ -64,11 +56,10 @@ class Watched:
             "boot": "1",
             "interval": 5.0,
             "devices": [{"name": GPU, "model": "simulated"}, {"name": "cpu", "model": "a processor"}],
-            "checks": {"ecc": False, "gpumem": True, "shm": False},
+            "checks": ["ecc", "disk-latency"],
             "address": f"{node}:1",
             "results": list(results),
             "skipped": {},
-            "wishes": [],
             **more,
         }
         orders: dict[str, Any] = plain(self.monitor.report(json.dumps(given).encode()))
@@ -128,11 +119,11 @@ def test_the_answer_has_the_time_and_the_other_nodes_that_speak(world: Watched) 
 
 def test_an_ordered_check_is_told_once(world: Watched) -> None:
     world.report()
-    assert world.post("run", node=NODE)["ordered"] == {NODE: ["ecc", "shm"]}, "gpumem has to be named"
-    assert world.report()["run"] == ["ecc", "shm"]
+    assert world.post("run", node=NODE)["ordered"] == {NODE: ["ecc", "disk-latency"]}
+    assert world.report()["run"] == ["ecc", "disk-latency"]
     assert world.report()["run"] == []
-    world.post("run", check="gpumem")
-    assert world.report()["run"] == ["gpumem"]
+    world.post("run", check="ecc")
+    assert world.report()["run"] == ["ecc"]
 
 
 def test_an_override_is_told_until_it_is_lifted_and_outlives_the_controller(world: Watched) -> None:
@@ -211,54 +202,6 @@ def test_a_silent_agent_is_noticed_by_time(world: Watched) -> None:
     assert (world.state(), world.state("cpu")) == (UNKNOWN, UNKNOWN)
 
 
-WISH = [{"check": "gpumem", "device": GPU}]
-
-
-def test_an_invasive_check_gets_its_device_once_two_looks_found_it_free(world: Watched) -> None:
-    assert world.report(result(), wishes=WISH)["granted"] == []
-    world.second()
-    assert world.state() == TESTING
-    assert world.report(result(), wishes=WISH)["granted"] == []
-    world.second()
-    world.second()
-    assert world.report(result(), wishes=WISH)["granted"] == WISH
-    world.report(result(PASS, "gpumem"))
-    assert world.state() == PASS
-
-
-def test_a_node_that_is_busy_is_not_tested(world: Watched) -> None:
-    world.free = False
-    world.report(result(), wishes=WISH)
-    for _ in range(4):
-        world.second()
-    assert world.state() == PASS
-
-
-def test_a_job_that_came_first_has_the_device_back(world: Watched) -> None:
-    world.report(result(), wishes=WISH)
-    world.second()
-    world.free = False
-    world.second()
-    world.second()
-    assert world.state() == PASS
-
-
-def test_while_ray_is_away_nothing_is_tested(world: Watched) -> None:
-    world.free = None
-    world.report(result(), wishes=WISH)
-    world.second()
-    assert (world.state(), world.asked) == (PASS, 1)
-
-
-def test_a_trial_without_an_end_is_ended(world: Watched) -> None:
-    world.report(result(), wishes=WISH)
-    world.second()
-    world.clock.now += TRIAL_SECONDS
-    world.report(result())
-    world.second()
-    assert world.state() == PASS
-
-
 def test_listeners_hear_of_a_change_under_the_lock(world: Watched) -> None:
     heard = list[Change]()
     world.monitor.board.listen(heard.extend)
@@ -279,12 +222,14 @@ def samples(world: Watched) -> dict[tuple[str, ...], float]:
 
 
 def test_the_gauge_has_autopilots_name_labels_and_values(world: Watched) -> None:
-    world.report(result(EVICT), result(PASS, "pciebw", value=12.5, unit="GB/s"), result(PASS, "shm", "cpu"))
+    world.report(
+        result(EVICT), result(PASS, "pciebw", value=12.5, unit="GB/s"), result(PASS, "disk-latency", "cpu")
+    )
     gauge = {key[1:]: value for key, value in samples(world).items() if key[0] == "autopilot_health_checks"}
     assert gauge == {  # cpumodel, deviceid, gpumodel, health, node
         ("a processor", GPU, "simulated", "ecc", NODE): 1.0,
         ("a processor", GPU, "simulated", "pciebw", NODE): 12.5,
-        ("a processor", "cpu", "", "shm", NODE): 0.0,
+        ("a processor", "cpu", "", "disk-latency", NODE): 0.0,
     }
 
 

@@ -153,7 +153,7 @@ def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, t
     said: list[str] = []
     store = QuickStore(folder)
     controller = begin(store)
-    monitor = HealthMonitor(store, lambda _: True, controller.lock, controller.clock, said.append)
+    monitor = HealthMonitor(store, controller.lock, controller.clock, said.append)
     assert monitor.board.states() == ()
     assert len(controller.records) == 31
     assert said[0].startswith("the stored health cannot be read, so it starts empty: ")

@@ -29,7 +29,7 @@ VALUES = st.recursive(
 FIELDS = words(
     """name queue command package runtime_env metadata num_cpus num_gpus workers priority_class max_time owner
     recipe ranks preemption_grace enforce retry files namespace dry_run objects reason message node boot
-    interval devices checks address results skipped wishes device check state"""
+    interval devices checks address results skipped device check state"""
 )
 DOCUMENTS = st.one_of(
     st.dictionaries(FIELDS, VALUES, max_size=4),
@@ -58,7 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world = ControllerLab(tmp_path_factory.mktemp("hostile"))
     world.apply(*queue("a", 2), priority("high", 10))
     site = Site(world)
-    health = HealthMonitor(Disk(), lambda _: True, world.controller.lock, world.clock, lambda _: None)
+    health = HealthMonitor(Disk(), world.controller.lock, world.clock, lambda _: None)
     site.app = Routes(world.controller, None, health_pages(health))
     yield site
     world.close()
