@@ -1,24 +1,30 @@
 """Documents of health: what agents report, what people and faults order, and what pages and alerts show.
 
 The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Orders`.
+
+A device is a GPU, or the rest of a node, which is called `cpu`. Its state is the worst of its checks':
+
+| state | means |
+| --- | --- |
+| EVICT | broken: takes no work, and what runs there is moved |
+| WARN | suspicious: avoided when there is another place |
+| PASS | every check passed |
+| UNKNOWN | nothing is known: its agent is silent, or no check could say anything |
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from lab.api.base import Limits, Strict
 
 Name: TypeAlias = Annotated[str, Limits(min_length=1, max_length=200)]
 CheckName: TypeAlias = Annotated[str, Limits(min_length=1, max_length=100)]
-Outcome: TypeAlias = Annotated[str, Limits(pattern="^(PASS|WARN|EVICT|UNKNOWN)$")]
-"""PASS, WARN, EVICT, or UNKNOWN where the check could not tell."""
 Sentence: TypeAlias = Annotated[str, Limits(max_length=1000)]
 
 PASS, WARN, EVICT, UNKNOWN = "PASS", "WARN", "EVICT", "UNKNOWN"
-"""States of a device; lab.daemons.health.model says what each means."""
 
 CPU = "cpu"
 """The device that stands for a node without its GPUs."""
@@ -28,23 +34,16 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class Result(Strict):
-    """Result of one check of one device, as an agent reports it."""
+    """What a check of a device found last."""
 
-    check: CheckName
-    device: Name
-    state: Outcome
+    name: CheckName
+    state: Annotated[str, Limits(pattern="^(PASS|WARN|EVICT|UNKNOWN)$")]
+    """UNKNOWN where the check could not tell."""
+    message: Sentence = ""
     value: float | None = None
     unit: Annotated[str, Limits(max_length=40)] = ""
-    message: Sentence = ""
-    evidence: Annotated[Mapping[str, Sentence], Limits(max_length=50)] = field(default_factory=dict)
     at: float = 0.0
     """When it ended, on the node's clock; 0 when that is not known."""
-    interval: Annotated[float, Limits(ge=0)] = 0.0
-    """Seconds until it runs again."""
-    worse_after: Annotated[int, Limits(ge=1, le=100)] = 1
-    better_after: Annotated[int, Limits(ge=1, le=100)] = 2
-    ordered: bool = False
-    """An override said so, not the device: it is believed at once."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,22 @@ class Device(Strict):
     name: Name
     """UUID of a GPU, `gpu-0` where it is simulated, or `cpu`."""
     model: Annotated[str, Limits(max_length=200)] = ""
+    checks: Annotated[tuple[Result, ...], Limits(max_length=200)] = ()
 
 
 @dataclass(frozen=True)
 class AgentReport(Strict):
-    """`POST /health/report`: what the agent of a node knows."""
+    """`POST /health/report`: all that the agent of a node knows now."""
 
     node: Name
     boot: Annotated[str, Limits(max_length=100)]
+    """Names the agent's life."""
     interval: Annotated[float, Limits(gt=0, le=3600)]
+    """Seconds until it reports again."""
+    address: Annotated[str, Limits(max_length=300)]
     devices: Annotated[tuple[Device, ...], Limits(min_length=1, max_length=100)]
     checks: Annotated[tuple[CheckName, ...], Limits(max_length=200)]
     """Those that are made of its devices."""
-    address: Annotated[str, Limits(max_length=300)]
-    results: Annotated[tuple[Result, ...], Limits(max_length=2000)]
     skipped: Annotated[Mapping[str, Sentence], Limits(max_length=200)]
     """Checks that cannot be made, and why."""
 
@@ -81,23 +82,14 @@ class CheckRequest(Strict):
 
 
 @dataclass(frozen=True)
-class Override(Strict):
-    """`POST /health/override`: let a check of a device report this, whatever it finds: what a fault does."""
+class Symptom(Strict):
+    """`POST /health/symptom`: what a check of a device says while a fault lasts; PASS ends it."""
 
     node: Name
     device: Name
     check: CheckName
-    state: Outcome
+    state: Annotated[str, Limits(pattern="^(PASS|WARN|EVICT)$")]
     message: Annotated[str, Limits(max_length=300)] = ""
-
-
-@dataclass(frozen=True)
-class Lift(Strict):
-    """`POST /health/lift`: end an override."""
-
-    node: Name
-    device: Name
-    check: CheckName
 
 
 # What is answered
@@ -109,28 +101,9 @@ class Orders:
 
     now: float
     run: tuple[str, ...]
-    confirm: tuple[str, ...]
-    overrides: tuple[Override, ...]
+    """Checks to make now."""
     peers: Mapping[str, str]
-    """Node -> address, of those that report."""
-
-
-@dataclass(frozen=True)
-class CheckView:
-    """One check of a device: its state, and its last result."""
-
-    name: str
-    state: str
-    since: float
-    last: str
-    """State that its last result says."""
-    value: float | None
-    unit: str
-    message: str
-    evidence: Mapping[str, str]
-    at: float
-    interval: float
-    ordered: bool
+    """Node -> address, of the others that report."""
 
 
 @dataclass(frozen=True)
@@ -138,14 +111,19 @@ class DeviceView:
     """One device, with the worst state of its checks."""
 
     node: str
+    """Name of the service, such as `ray-worker-0`."""
     device: str
     model: str
     state: str
     reason: str
+    """Name of the check that decides, or `silent`; empty when all passed."""
     message: str
     since: float
+    """Time of the change to this state, in seconds since the epoch."""
     heard: float
-    checks: tuple[CheckView, ...]
+    """Time of the node's last report."""
+    checks: tuple[Result, ...]
+    """By name."""
 
     @property
     def takes_work(self) -> bool:
@@ -159,9 +137,7 @@ class HealthView:
 
     now: float
     devices: tuple[DeviceView, ...]
-    overrides: tuple[Override, ...]
-    checks: Mapping[str, tuple[str, ...]]
-    """Node -> checks that are made of its devices."""
+    symptoms: tuple[Symptom, ...]
     skipped: Mapping[str, Mapping[str, str]]
     """Node -> checks that it cannot make, and why."""
 
@@ -171,7 +147,6 @@ class Ordered:
     """Answer to `CheckRequest`: node -> checks that it is going to make."""
 
     ordered: Mapping[str, tuple[str, ...]]
-    now: float
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from lab.api.health import CheckRequest, DeviceView, HealthView, Lift, Ordered, Override
+from lab.api.health import CheckRequest, DeviceView, HealthView, Ordered, Symptom
 from lab.cluster.controller import Controller
 from lab.errors import LabError
 from lab.host.clock import MONOTONIC, Clock, poll
@@ -54,17 +54,12 @@ class HealthClient:
             hint="labctl health shows what is known; an agent that does not report runs no checks",
         )
 
-    def override(self, node: str, device: str, check: str, state: str, *, message: str = "") -> Override:
-        """Let a check of a device report this result until `lift`: what a fault does.
+    def symptom(self, symptom: Symptom) -> Symptom:
+        """Let a check of a device say this, as a fault does; PASS ends it.
 
         Raises UsageError, NotFoundError for a node or device that no agent has told of.
         """
-        order = Override(node, device, check, state, message=message)
-        return self._controller.ask(Override, "POST", "/health/override", order)
-
-    def lift(self, node: str, device: str, check: str) -> Lift:
-        """End an override; one that is not there is ended."""
-        return self._controller.ask(Lift, "POST", "/health/lift", Lift(node, device, check))
+        return self._controller.ask(Symptom, "POST", "/health/symptom", symptom)
 
 
 def worst(devices: Iterable[DeviceView]) -> dict[str, DeviceView]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from lab.api.health import CheckView, DeviceView, HealthView
+from lab.api.health import DeviceView, HealthView, Result
 from lab.cli import format, health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cluster.alerts import Alerts, where
@@ -74,7 +74,7 @@ def _show(app: App, results: HealthView, *, every: bool) -> None:
         _check(device, check, results.now)
         for device in devices
         for check in device.checks
-        if every or "PASS" not in (check.state, check.last) or check.ordered
+        if every or check.state != "PASS"
     ]
     if rows:
         app.out.line()
@@ -83,9 +83,9 @@ def _show(app: App, results: HealthView, *, every: bool) -> None:
         for node, skipped in results.skipped.items():
             for name, why in skipped.items():
                 app.out.sentence(f"{node}: {name} is not checked: {why}")
-    for order in results.overrides:
-        place = f"{order.check} of {order.node} {health_words.device(order.device)}"
-        app.out.note(f"a fault orders that {place} reports {order.state}")
+    for symptom in results.symptoms:
+        place = f"{symptom.check} of {symptom.node} {health_words.device(symptom.device)}"
+        app.out.note(f"a fault lets {place} say {symptom.state}")
 
 
 COLUMNS = ("NODE", "DEVICE", "MODEL", "STATE", "SINCE", "REASON", "MESSAGE")
@@ -104,13 +104,12 @@ def _device(device: DeviceView, now: float) -> tuple[str, ...]:
     )
 
 
-def _check(device: DeviceView, check: CheckView, now: float) -> tuple[str, ...]:
-    state = check.state if check.last == check.state else f"{check.state} (last: {check.last})"
+def _check(device: DeviceView, check: Result, now: float) -> tuple[str, ...]:
     return (
         device.node,
         health_words.device(device.device),
         check.name,
-        state,
+        check.state,
         health_words.value(check),
         health_words.since(check.at, now),
         check.message,

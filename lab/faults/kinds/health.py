@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-from lab.api.health import CPU
+from lab.api.health import CPU, EVICT, PASS, WARN, Symptom
 from lab.cluster.health import HealthClient
 from lab.errors import NotFoundError, RefusedError
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.faults.kinds._queues import queues_of
 
 
-class Ordered(Fault):
-    """Orders a check of the node to report a result, as no laptop's hardware can be broken on purpose.
-
-    The order goes the way of every result: the node's agent is told, reports it, and the board decides.
-    """
+class Sickness(Fault):
+    """Lets a check of the node say something, as no laptop's hardware can be broken on purpose."""
 
     checked: str
     """Name of the check."""
-    state: str = "WARN"
-    """The result that is ordered."""
+    state: str = WARN
+    """What it says."""
 
     def device(self, scene: Scene) -> str:
         """Return the device that it is about; by default the node itself. Raises RefusedError."""
         return CPU
 
     def inject(self, scene: Scene) -> None:
-        """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
+        """Let the check say it. Raises RefusedError, NotFoundError when no agent has told of the device."""
         device = self.device(scene)
         scene.note(device=device)
-        message = f"the fault {self.kind.name} says so"
-        HealthClient(queues_of(scene)).override(
-            scene.target, device, self.checked, self.state, message=message
-        )
+        self._say(scene, device, self.state, f"the fault {self.kind.name} says so")
 
     def took(self, scene: Scene) -> bool:
-        """Tell whether the order was given."""
-        overrides = HealthClient(queues_of(scene)).view().overrides
-        return any((override.node, override.check) == (scene.target, self.checked) for override in overrides)
+        """Tell whether the check says it."""
+        symptoms = HealthClient(queues_of(scene)).view().symptoms
+        return (scene.target, self.checked) in {(symptom.node, symptom.check) for symptom in symptoms}
 
     def revert(self, scene: Scene) -> None:
-        """Lift the order: the check decides again."""
+        """Let the check speak for itself again."""
         if "device" in scene.memo:
-            HealthClient(queues_of(scene)).lift(scene.target, scene.memo["device"], self.checked)
+            self._say(scene, scene.memo["device"], PASS)
+
+    def _say(self, scene: Scene, device: str, state: str, message: str = "") -> None:
+        symptom = Symptom(scene.target, device, self.checked, state, message)
+        HealthClient(queues_of(scene)).symptom(symptom)
 
 
-class ClockSkew(Ordered):
+class ClockSkew(Sickness):
     """The check of the clock says WARN. The clock, which all nodes of one machine share, is left alone."""
 
     kind = FaultKind(
@@ -59,7 +57,7 @@ class ClockSkew(Ordered):
     checked = "clock-skew"
 
 
-class SlowDisk(Ordered):
+class SlowDisk(Sickness):
     """The check of the disk's latency says WARN. The disk itself is as fast as before."""
 
     kind = FaultKind(
@@ -74,7 +72,7 @@ class SlowDisk(Ordered):
     checked = "disk-latency"
 
 
-class GpuSick(Ordered):
+class GpuSick(Sickness):
     """The check of the GPU's memory errors says EVICT. The GPU itself is left as it is."""
 
     kind = FaultKind(
@@ -82,12 +80,12 @@ class GpuSick(Ordered):
         summary="a health check of the node's GPU is made to say EVICT; the GPU is not harmed",
         scope=Scope.NODE,
         parameters=(lasting("how long the check says so", 20.0),),
-        revert="the check decides again; the GPU takes work when it has passed twice",
+        revert="the check decides again",
         expected=Expected.SICK,
         traits=Traits("has a sick GPU"),
     )
     checked = "ecc"
-    state = "EVICT"
+    state = EVICT
 
     def refuse(self, scene: Scene) -> None:
         """Raise RefusedError also for a job that nobody would move."""

@@ -30,7 +30,7 @@ def run(context: Context, device: str) -> Finding:
     fatal = [name for name in failed if name.lower() in FATAL]
     state = EVICT if fatal else WARN if failed else PASS
     message = f"failed: {', '.join(fatal or failed)}" if failed else ""
-    return Finding(state, float(bool(failed)), "", message, {"failed": ", ".join(failed)})
+    return Finding(state, float(bool(failed)), "", message)
 
 
 def failures(document: Any) -> Iterator[str]:
@@ -48,4 +48,4 @@ def failures(document: Any) -> Iterator[str]:
             yield from failures(part)
 
 
-CHECK = Check("dcgm", GPU, 3600.0, run, deadline=SECONDS + 5, better_after=1)
+CHECK = Check("dcgm", GPU, 3600.0, run, deadline=SECONDS + 5)

@@ -7,7 +7,7 @@ import tempfile
 
 from raylab_health.model import CPU, NODE, PASS, WARN, Check, Context, Finding
 
-SLOW_SECONDS = 1.0
+SLOW_SECONDS = 5.0
 """A healthy disk takes milliseconds; one that others write to at full speed a few tenths of a second."""
 
 BYTES = 64 * 1024
@@ -25,7 +25,7 @@ def run(context: Context, device: str = CPU) -> Finding:
                 file.flush()
                 os.fsync(file.fileno())
                 best = min(best, context.monotonic() - begin)
-                if best <= SLOW_SECONDS / 10:
+                if best <= SLOW_SECONDS / 50:
                     break  # fast enough: a healthy disk is not written to more than is needed
     except OSError as error:
         return Finding(WARN, None, "ms", f"{context.scratch} cannot be written to: {error.strerror}")
@@ -37,4 +37,4 @@ def run(context: Context, device: str = CPU) -> Finding:
     return Finding(WARN if message else PASS, round(best * 1000, 3), "ms", message)
 
 
-CHECK = Check("disk-latency", NODE, 30.0, run, deadline=20.0, worse_after=3, better_after=2, hung=WARN)
+CHECK = Check("disk-latency", NODE, 30.0, run, deadline=60.0)
