@@ -1,6 +1,6 @@
 """Documents of health: what agents report, what people and faults order, and what pages and alerts show.
 
-The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Orders`.
+The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Heard`.
 
 A device is a GPU, or the rest of a node, which is called `cpu`. Its state is the worst of its checks':
 
@@ -67,18 +67,8 @@ class AgentReport(Strict):
     """Seconds until it reports again."""
     address: Annotated[str, Limits(max_length=300)]
     devices: Annotated[tuple[Device, ...], Limits(min_length=1, max_length=100)]
-    checks: Annotated[tuple[CheckName, ...], Limits(max_length=200)]
-    """Those that are made of its devices."""
     skipped: Annotated[Mapping[str, Sentence], Limits(max_length=200)]
     """Checks that cannot be made, and why."""
-
-
-@dataclass(frozen=True)
-class CheckRequest(Strict):
-    """`POST /health/run`: check a node, or all; empty fields stand for all."""
-
-    node: Annotated[str, Limits(max_length=200)] = ""
-    check: Annotated[str, Limits(max_length=100)] = ""
 
 
 @dataclass(frozen=True)
@@ -96,12 +86,10 @@ class Symptom(Strict):
 
 
 @dataclass(frozen=True)
-class Orders:
-    """Answer to a report: what its node is to do."""
+class Heard:
+    """Answer to a report."""
 
     now: float
-    run: tuple[str, ...]
-    """Checks to make now."""
     peers: Mapping[str, str]
     """Node -> address, of the others that report."""
 
@@ -140,13 +128,6 @@ class HealthView:
     symptoms: tuple[Symptom, ...]
     skipped: Mapping[str, Mapping[str, str]]
     """Node -> checks that it cannot make, and why."""
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """Answer to `CheckRequest`: node -> checks that it is going to make."""
-
-    ordered: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)

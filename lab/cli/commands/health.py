@@ -1,8 +1,6 @@
-"""health: state of every GPU and node, checks on demand, and the alerts that fire."""
+"""health: state of every GPU and node, and the alerts that fire."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import click
 
@@ -10,7 +8,6 @@ from lab.api.health import DeviceView, HealthView, Result
 from lab.cli import format, health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cluster.alerts import Alerts, where
-from lab.cluster.health import RUN_SECONDS
 from lab.host.clock import WALL
 
 LONGEST_SILENCE = 7 * 86_400.0
@@ -29,35 +26,6 @@ def health(app: App, ctx: click.Context, every: bool) -> None:
     """
     if ctx.invoked_subcommand is None:
         _show(app, app.open().health.view(), every=every)
-
-
-@health.command()
-@click.argument(
-    "check", type=values.Text(), metavar="[CHECK]", required=False,
-    help="Only this check. [default: all]",
-)  # fmt: skip
-@click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
-@click.option(
-    "--timeout", type=values.Duration(), metavar="TIME", default=RUN_SECONDS,
-    help=f"Deadline for the results. [default: {RUN_SECONDS:g}s]",
-)  # fmt: skip
-@pass_app
-def run(app: App, check: str | None, node: str | None, timeout: float) -> None:
-    """Run checks now, and show what they find."""
-    results = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
-    shown = [device for device in results.devices if node in (None, device.node)]
-    if check:
-        shown = [
-            replace(device, checks=kept)
-            for device in shown
-            if (kept := tuple(one for one in device.checks if one.name == check))
-        ]
-    skipped = {
-        name: {one: why for one, why in reasons.items() if check in (None, one)}
-        for name, reasons in results.skipped.items()
-        if node in (None, name)
-    }
-    _show(app, replace(results, devices=tuple(shown), skipped=skipped), every=True)
 
 
 def _show(app: App, results: HealthView, *, every: bool) -> None:

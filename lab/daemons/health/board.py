@@ -8,7 +8,7 @@ within `FLAKY_SECONDS`, each time after silence or as a new process, is WARN for
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -20,12 +20,10 @@ from lab.api.health import (
     UNKNOWN,
     WARN,
     AgentReport,
-    CheckRequest,
     Device,
     DeviceView,
     HealthView,
-    Ordered,
-    Orders,
+    Heard,
     Result,
     Symptom,
 )  # fmt: skip
@@ -33,7 +31,7 @@ from lab.daemons.pages import Answer, Handler, Page, Request, body, printable
 from lab.errors import NotFoundError, StateError
 from lab.host.clock import Clock
 
-M = TypeVar("M", AgentReport, CheckRequest, Symptom)
+M = TypeVar("M", AgentReport, Symptom)
 
 BADNESS: Mapping[str, int] = {UNKNOWN: 0, PASS: 1, WARN: 2, EVICT: 3}
 """How bad the result of a check is; the worst of a device's checks counts."""
@@ -108,9 +106,8 @@ class Board:
         for node in dict.fromkeys(view.node for view in kept.devices):
             mine = [view for view in kept.devices if view.node == node]
             devices = tuple(Device(view.device, view.model, self._own(view)) for view in mine)
-            report = AgentReport(node, "", INTERVAL_SECONDS, "", devices, (), {})
+            report = AgentReport(node, "", INTERVAL_SECONDS, "", devices, {})
             self._nodes[node] = _Node(report, mine[0].heard, clock())
-        self._orders: dict[str, dict[str, None]] = {}
         self._ticked = clock()
         self._dirty = False
         self._unkept = ""
@@ -127,8 +124,8 @@ class Board:
 
     # What an agent says
 
-    def report(self, report: AgentReport) -> Orders:
-        """Take a report; returns the orders for its node."""
+    def report(self, report: AgentReport) -> Heard:
+        """Take a report; returns what its node has to know."""
         node = report.node
         with self._lock:
             now = self._clock()
@@ -145,9 +142,9 @@ class Board:
             self._step(now)
             others = (other for other in self._nodes.values() if other is not new and not other.silent)
             peers = {other.report.node: other.report.address for other in others if other.report.address}
-            return Orders(now, tuple(self._orders.pop(node, ())), peers)
+            return Heard(now, peers)
 
-    # What a person or a fault says
+    # What is shown, and what a fault says
 
     def view(self) -> HealthView:
         with self._lock:
@@ -159,22 +156,6 @@ class Board:
         with self._lock:
             order = sorted(self._views, key=lambda key: (key[0], key[1] == CPU, key[1]))
             return tuple(self._views[key] for key in order)
-
-    def run(self, asked: CheckRequest) -> Ordered:
-        """Order a check, or all, of one node or all. Raises NotFoundError."""
-        with self._lock:
-            checks = {node: self._nodes[node].report.checks for node in self._named(asked.node)}
-            ordered = {
-                node: (asked.check,) if asked.check else names
-                for node, names in checks.items()
-                if asked.check in ("", *names)
-            }
-            for node, names in ordered.items():
-                self._orders.setdefault(node, {}).update(dict.fromkeys(names))
-        if not ordered:
-            there = ", ".join(sorted({name for names in checks.values() for name in names}))
-            raise NotFoundError(f"no node makes the check {asked.check!r}", f"there are: {there}")
-        return Ordered(ordered)
 
     def symptom(self, asked: Symptom) -> Symptom:
         """Let a check say what a fault wants, or end that; one that is not there is ended.
@@ -189,23 +170,20 @@ class Board:
             if symptom.state == PASS:
                 self._symptoms.pop(key, None)
             else:
-                self._named(asked.node)
-                names = [device for node, device in self._views if node == asked.node]
-                if asked.device not in names:
-                    missing = f"{asked.node} has no device {asked.device!r}"
-                    raise NotFoundError(missing, f"it has: {', '.join(names)}")
+                self._check_known(asked.node, asked.device)
                 self._symptoms[key] = symptom
             self._dirty = True
             self._step(self._clock())
         return symptom
 
-    def _named(self, name: str) -> Sequence[str]:
-        """The node of this name, or all. Raises NotFoundError."""
-        nodes = sorted(self._nodes)
-        if name and name not in nodes:
-            known = f"there are: {', '.join(nodes)}" if nodes else "no agent has reported yet"
-            raise NotFoundError(f"no health agent of a node {name!r} is known", known)
-        return [name] if name else nodes
+    def _check_known(self, node: str, device: str) -> None:
+        """Refuse a device that no agent has told of. Raises NotFoundError."""
+        if node not in self._nodes:
+            there = ", ".join(sorted(self._nodes)) or "none yet"
+            raise NotFoundError(f"no health agent of a node {node!r} is known", f"there are: {there}")
+        if (node, device) not in self._views:
+            there = ", ".join(name for other, name in self._views if other == node)
+            raise NotFoundError(f"{node} has no device {device!r}", f"it has: {there}")
 
     # Deciding
 
@@ -310,6 +288,5 @@ def routes(board: Board) -> tuple[Page, ...]:
     return (
         ("GET", "/health", lambda _: Answer(document=board.view())),
         ("POST", "/health/report", taking(AgentReport, board.report)),
-        ("POST", "/health/run", taking(CheckRequest, board.run)),
         ("POST", "/health/symptom", taking(Symptom, board.symptom)),
     )

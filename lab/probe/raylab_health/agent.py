@@ -1,7 +1,8 @@
 """The health agent of one node: runs its checks by their schedule and tells the controller what they found.
 
 Every BEAT_SECONDS it reports to the service `queue`, which shows that it lives; a new state is told at once.
-The answer brings checks to run now, and the other nodes. One check runs at a time, in the runner.
+The answer
+brings the time and the other nodes. One check runs at a time, in the runner.
 """
 
 from __future__ import annotations
@@ -142,8 +143,10 @@ class Agent:
         self.devices = devices
         now = self._context.monotonic()
         for name, check in self.checks.items():
-            for device in self._devices_of(name):
-                self._due[name, device] = now + min(check.interval, SPREAD_SECONDS) * self._chance()
+            for device in devices:
+                if (device["name"] != CPU) == (check.kind == GPU):
+                    after = min(check.interval, SPREAD_SECONDS) * self._chance()
+                    self._due[name, device["name"]] = now + after
         self._urgent = True
 
     def _put(self, key: Key, result: dict[str, Any]) -> None:
@@ -152,15 +155,10 @@ class Agent:
         self._results[key] = result
         self._urgent = self._urgent or old is None or old["state"] != result["state"]
 
-    def _devices_of(self, check: str) -> list[str]:
-        """The devices on which this node makes a check."""
-        of_gpus = self.checks[check].kind == GPU
-        return [device["name"] for device in self.devices if (device["name"] != CPU) == of_gpus]
-
     # Telling
 
     def _tell(self) -> None:
-        """Report, and take the orders of the answer."""
+        """Report, and take the answer."""
         begin, wall = self._context.monotonic(), self._context.wall()
         self._urgent = False
         self._beat = begin + BEAT_SECONDS
@@ -170,7 +168,6 @@ class Agent:
             "interval": BEAT_SECONDS,
             "address": self.address,
             "devices": [{**device, "checks": self._results_of(device["name"])} for device in self.devices],
-            "checks": [name for name in self.checks if self._devices_of(name)],
             "skipped": self._skipped,
         }
         try:
@@ -181,9 +178,6 @@ class Agent:
         self._clocks = [*self._clocks, (took / 2, wall + took / 2 - float(answer["now"]))][-CLOCKS:]
         doubt, skew = min(self._clocks)
         self._facts = {"peers": answer.get("peers") or {}, "clock": {"skew": skew, "doubt": doubt}}
-        for name in answer.get("run") or ():
-            for device in self._devices_of(name) if name in self.checks else ():
-                self._due[name, device] = begin
 
     def _results_of(self, device: str) -> list[dict[str, Any]]:
         return [result for key, result in self._results.items() if key[1] == device]

@@ -1,4 +1,4 @@
-"""Reports of agents, orders of people and faults, and the states that follow, on an injected clock."""
+"""Reports of agents, what faults say, and the states that follow, on an injected clock."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ class Watched:
             "interval": 5.0,
             "address": f"{node}:1",
             "devices": devices,
-            "checks": ["ecc", "disk-latency"],
             "skipped": {},
             **more,
         }
@@ -280,15 +279,6 @@ def test_the_answer_has_the_time_and_the_other_nodes_that_speak(world: Watched) 
     assert world.report()["peers"] == {}
 
 
-def test_an_ordered_check_is_told_once(world: Watched) -> None:
-    world.report()
-    assert world.post("run", node=NODE)["ordered"] == {NODE: ["ecc", "disk-latency"]}
-    assert world.report()["run"] == ["ecc", "disk-latency"]
-    assert world.report()["run"] == []
-    world.post("run", check="ecc")
-    assert world.report()["run"] == ["ecc"]
-
-
 # Faults
 
 
@@ -321,9 +311,7 @@ def test_what_a_fault_wants_outlives_the_controller(world: Watched) -> None:
     ("page", "body", "error", "message"),
     [
         ("report", {"node": "x"}, UsageError, "boot is missing"),
-        ("run", {"node": "x"}, NotFoundError, "no health agent of a node 'x'"),
-        ("run", {"check": "x"}, NotFoundError, "no node makes the check 'x'"),
-        ("run", {"chek": "x"}, UsageError, "chek"),
+        ("symptom", {**ECC, "state": EVICT, "chek": "x"}, UsageError, "chek"),
         ("symptom", {**ECC, "state": "UNKNOWN"}, UsageError, "UNKNOWN"),
         ("symptom", {**ECC, "device": "gpu-9", "state": EVICT}, NotFoundError, "no device 'gpu-9'"),
         ("symptom", {**ECC, "node": "x", "state": EVICT}, NotFoundError, "no health agent"),

@@ -46,7 +46,7 @@ PATHS = st.one_of(
     words(
         """/healthz /workloads /queues /objects /events /metrics /packages/x /jobs /dry-run /apply
         /delete /workloads/ns/mine /workloads/ns/mine/why /workloads/ns/mine/cancel
-        /health /health/report /health/run /health/symptom //jobs /jobs/ /%00"""
+        /health /health/report /health/symptom //jobs /jobs/ /%00"""
     ),
 )
 QUERIES = st.sampled_from(["", "limit=-1", "limit=\0", "since=9999", "status=%00", "queue=a&queue=b"]) | TEXTS

@@ -419,7 +419,7 @@ class ControllerLab:
 
     def _report(self, service: str, device: str, state: str) -> None:
         ill = Device(device, "", (Result("ecc", state),))
-        self.health.report(AgentReport(service, "", 5.0, "", (ill,), (), {}))
+        self.health.report(AgentReport(service, "", 5.0, "", (ill,), {}))
 
     # People
 
