@@ -1,24 +1,30 @@
 """Documents of health: what agents report, what people and faults order, and what pages and alerts show.
 
-The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Orders`.
+The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Heard`.
+
+A device is a GPU, or the rest of a node, which is called `cpu`. Its state is the worst of its checks':
+
+| state | means |
+| --- | --- |
+| EVICT | broken: takes no work, and what runs there is moved |
+| WARN | suspicious: avoided when there is another place |
+| PASS | every check passed |
+| UNKNOWN | nothing is known: its agent is silent, or no check could say anything |
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from lab.api.base import Limits, Strict
 
 Name: TypeAlias = Annotated[str, Limits(min_length=1, max_length=200)]
 CheckName: TypeAlias = Annotated[str, Limits(min_length=1, max_length=100)]
-Outcome: TypeAlias = Annotated[str, Limits(pattern="^(PASS|WARN|EVICT|UNKNOWN)$")]
-"""PASS, WARN, EVICT, or UNKNOWN where the check could not tell."""
 Sentence: TypeAlias = Annotated[str, Limits(max_length=1000)]
 
-PASS, WARN, TESTING, EVICT, UNKNOWN = "PASS", "WARN", "TESTING", "EVICT", "UNKNOWN"
-"""States of a device; lab.daemons.health.model says what each means."""
+PASS, WARN, EVICT, UNKNOWN = "PASS", "WARN", "EVICT", "UNKNOWN"
 
 CPU = "cpu"
 """The device that stands for a node without its GPUs."""
@@ -28,23 +34,16 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class Result(Strict):
-    """Result of one check of one device, as an agent reports it."""
+    """What a check of a device found last."""
 
-    check: CheckName
-    device: Name
-    state: Outcome
+    name: CheckName
+    state: Annotated[str, Limits(pattern="^(PASS|WARN|EVICT|UNKNOWN)$")]
+    """UNKNOWN where the check could not tell."""
+    message: Sentence = ""
     value: float | None = None
     unit: Annotated[str, Limits(max_length=40)] = ""
-    message: Sentence = ""
-    evidence: Annotated[Mapping[str, Sentence], Limits(max_length=50)] = field(default_factory=dict)
     at: float = 0.0
     """When it ended, on the node's clock; 0 when that is not known."""
-    interval: Annotated[float, Limits(ge=0)] = 0.0
-    """Seconds until it runs again."""
-    worse_after: Annotated[int, Limits(ge=1, le=100)] = 1
-    better_after: Annotated[int, Limits(ge=1, le=100)] = 2
-    ordered: bool = False
-    """An override said so, not the device: it is believed at once."""
 
 
 @dataclass(frozen=True)
@@ -54,93 +53,45 @@ class Device(Strict):
     name: Name
     """UUID of a GPU, `gpu-0` where it is simulated, or `cpu`."""
     model: Annotated[str, Limits(max_length=200)] = ""
-
-
-@dataclass(frozen=True)
-class Wish(Strict):
-    """An invasive check that waits for its device; as an answer, that it has it."""
-
-    check: CheckName
-    device: Name
+    checks: Annotated[tuple[Result, ...], Limits(max_length=200)] = ()
 
 
 @dataclass(frozen=True)
 class AgentReport(Strict):
-    """`POST /health/report`: what the agent of a node knows."""
+    """`POST /health/report`: all that the agent of a node knows now."""
 
     node: Name
     boot: Annotated[str, Limits(max_length=100)]
+    """Names the agent's life."""
     interval: Annotated[float, Limits(gt=0, le=3600)]
-    devices: Annotated[tuple[Device, ...], Limits(min_length=1, max_length=100)]
-    checks: Annotated[Mapping[CheckName, bool], Limits(max_length=200)]
-    """Name of each check that the node can make, and whether it is invasive."""
+    """Seconds until it reports again."""
     address: Annotated[str, Limits(max_length=300)]
-    results: Annotated[tuple[Result, ...], Limits(max_length=2000)]
+    devices: Annotated[tuple[Device, ...], Limits(min_length=1, max_length=100)]
     skipped: Annotated[Mapping[str, Sentence], Limits(max_length=200)]
     """Checks that cannot be made, and why."""
-    wishes: Annotated[tuple[Wish, ...], Limits(max_length=200)]
 
 
 @dataclass(frozen=True)
-class CheckRequest(Strict):
-    """`POST /health/run`: check a node, or all; empty fields stand for all."""
-
-    node: Annotated[str, Limits(max_length=200)] = ""
-    check: Annotated[str, Limits(max_length=100)] = ""
-
-
-@dataclass(frozen=True)
-class Override(Strict):
-    """`POST /health/override`: let a check of a device report this, whatever it finds: what a fault does."""
+class Symptom(Strict):
+    """`POST /health/symptom`: what a check of a device says while a fault lasts; PASS ends it."""
 
     node: Name
     device: Name
     check: CheckName
-    state: Outcome
+    state: Annotated[str, Limits(pattern="^(PASS|WARN|EVICT)$")]
     message: Annotated[str, Limits(max_length=300)] = ""
-
-
-@dataclass(frozen=True)
-class Lift(Strict):
-    """`POST /health/lift`: end an override."""
-
-    node: Name
-    device: Name
-    check: CheckName
 
 
 # What is answered
 
 
 @dataclass(frozen=True)
-class Orders:
-    """Answer to a report: what its node is to do."""
+class Heard:
+    """Answer to a report."""
 
     now: float
-    run: tuple[str, ...]
-    confirm: tuple[str, ...]
-    overrides: tuple[Override, ...]
-    granted: tuple[Wish, ...]
     peers: Mapping[str, str]
-    """Node -> address, of those that report."""
-
-
-@dataclass(frozen=True)
-class CheckView:
-    """One check of a device: its state, and its last result."""
-
-    name: str
-    state: str
-    since: float
-    last: str
-    """State that its last result says."""
-    value: float | None
-    unit: str
-    message: str
-    evidence: Mapping[str, str]
-    at: float
-    interval: float
-    ordered: bool
+    """Node -> address, of the others that report."""
 
 
 @dataclass(frozen=True)
@@ -148,19 +99,24 @@ class DeviceView:
     """One device, with the worst state of its checks."""
 
     node: str
+    """Name of the service, such as `ray-worker-0`."""
     device: str
     model: str
     state: str
     reason: str
+    """Name of the check that decides, or `silent`; empty when all passed."""
     message: str
     since: float
+    """Time of the change to this state, in seconds since the epoch."""
     heard: float
-    checks: tuple[CheckView, ...]
+    """Time of the node's last report."""
+    checks: tuple[Result, ...]
+    """By name."""
 
     @property
     def takes_work(self) -> bool:
         """False while no new work may be placed here."""
-        return self.state not in (TESTING, EVICT)
+        return self.state != EVICT
 
 
 @dataclass(frozen=True)
@@ -169,19 +125,9 @@ class HealthView:
 
     now: float
     devices: tuple[DeviceView, ...]
-    overrides: tuple[Override, ...]
-    checks: Mapping[str, Mapping[str, bool]]
-    """Node -> its checks, and whether each is invasive."""
+    symptoms: tuple[Symptom, ...]
     skipped: Mapping[str, Mapping[str, str]]
     """Node -> checks that it cannot make, and why."""
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """Answer to `CheckRequest`: node -> checks that it is going to make."""
-
-    ordered: Mapping[str, tuple[str, ...]]
-    now: float
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ class Steering(Described):
     """
 
     state: str
-    """WARN, TESTING or EVICT."""
+    """WARN or EVICT."""
     message: str
     """The device, the check and what it found."""
     noticed_at: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.api.health import CPU, CheckView, DeviceView
+from lab.api.health import CPU, DeviceView, Result
 from lab.cli import format
 from lab.cluster.health import worst
 
@@ -30,7 +30,7 @@ def _why(view: DeviceView) -> str:
     return reason if view.device == CPU else f"{device(view.device)}: {reason}"
 
 
-def value(check: CheckView) -> str:
+def value(check: Result) -> str:
     """The measured value of a check, with its unit; empty without one."""
     return "" if check.value is None else f"{check.value:.4g} {check.unit}".strip()
 

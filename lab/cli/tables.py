@@ -25,7 +25,7 @@ STYLES = {
     "absent": "dim", "SUCCEEDED": "green", "FAILED": "red", "STOPPED": "magenta", "RUNNING": "cyan",
     "PENDING": "yellow", "alive": "green", "dead": "red", "passed": "green", "failed": "red",
     "warning": "yellow", "skipped": "dim",
-    "PASS": "green", "WARN": "yellow", "TESTING": "cyan", "EVICT": "red", "UNKNOWN": "dim",
+    "PASS": "green", "WARN": "yellow", "EVICT": "red", "UNKNOWN": "dim",
 }  # fmt: skip
 
 

@@ -1,16 +1,13 @@
-"""health: state of every GPU and node, checks on demand, and the alerts that fire."""
+"""health: state of every GPU and node, and the alerts that fire."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
-from lab.api.health import CheckView, DeviceView, HealthView
+from lab.api.health import DeviceView, HealthView, Result
 from lab.cli import format, health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cluster.alerts import Alerts, where
-from lab.cluster.health import RUN_SECONDS
 from lab.host.clock import WALL
 
 LONGEST_SILENCE = 7 * 86_400.0
@@ -25,42 +22,10 @@ def health(app: App, ctx: click.Context, every: bool) -> None:
     """Show the health of GPUs and nodes, or the alerts that fire.
 
     Each node has an agent that checks it and its GPUs all the time. Jobs avoid what is in state WARN if they
-    can, TESTING takes no new work, and EVICT is emptied. docs/health.md has the checks.
+    can, and EVICT is emptied. docs/health.md has the checks.
     """
     if ctx.invoked_subcommand is None:
         _show(app, app.open().health.view(), every=every)
-
-
-@health.command()
-@click.argument(
-    "check", type=values.Text(), metavar="[CHECK]", required=False,
-    help="Only this check. [default: all that do not need a free node]",
-)  # fmt: skip
-@click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
-@click.option(
-    "--timeout", type=values.Duration(), metavar="TIME", default=RUN_SECONDS,
-    help=f"Deadline for the results. [default: {RUN_SECONDS:g}s]",
-)  # fmt: skip
-@pass_app
-def run(app: App, check: str | None, node: str | None, timeout: float) -> None:
-    """Run checks now, and show what they find.
-
-    A check that disturbs what runs, as gpumem does, has to be named; it waits until its node is free.
-    """
-    results = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
-    shown = [device for device in results.devices if node in (None, device.node)]
-    if check:
-        shown = [
-            replace(device, checks=kept)
-            for device in shown
-            if (kept := tuple(one for one in device.checks if one.name == check))
-        ]
-    skipped = {
-        name: {one: why for one, why in reasons.items() if check in (None, one)}
-        for name, reasons in results.skipped.items()
-        if node in (None, name)
-    }
-    _show(app, replace(results, devices=tuple(shown), skipped=skipped), every=True)
 
 
 def _show(app: App, results: HealthView, *, every: bool) -> None:
@@ -77,7 +42,7 @@ def _show(app: App, results: HealthView, *, every: bool) -> None:
         _check(device, check, results.now)
         for device in devices
         for check in device.checks
-        if every or "PASS" not in (check.state, check.last) or check.ordered
+        if every or check.state != "PASS"
     ]
     if rows:
         app.out.line()
@@ -86,9 +51,9 @@ def _show(app: App, results: HealthView, *, every: bool) -> None:
         for node, skipped in results.skipped.items():
             for name, why in skipped.items():
                 app.out.sentence(f"{node}: {name} is not checked: {why}")
-    for order in results.overrides:
-        place = f"{order.check} of {order.node} {health_words.device(order.device)}"
-        app.out.note(f"a fault orders that {place} reports {order.state}")
+    for symptom in results.symptoms:
+        place = f"{symptom.check} of {symptom.node} {health_words.device(symptom.device)}"
+        app.out.note(f"a fault lets {place} say {symptom.state}")
 
 
 COLUMNS = ("NODE", "DEVICE", "MODEL", "STATE", "SINCE", "REASON", "MESSAGE")
@@ -107,13 +72,12 @@ def _device(device: DeviceView, now: float) -> tuple[str, ...]:
     )
 
 
-def _check(device: DeviceView, check: CheckView, now: float) -> tuple[str, ...]:
-    state = check.state if check.last == check.state else f"{check.state} (last: {check.last})"
+def _check(device: DeviceView, check: Result, now: float) -> tuple[str, ...]:
     return (
         device.node,
         health_words.device(device.device),
         check.name,
-        state,
+        check.state,
         health_words.value(check),
         health_words.since(check.at, now),
         check.message,

@@ -39,7 +39,7 @@ OLD_SECONDS = 10.0
 BAR, SMALL = 24, 10
 """Cells of a GPU's bar, and of CPU's and memory's."""
 
-HEALTH = {"EVICT": "bold red", "WARN": "yellow", "TESTING": "cyan", "UNKNOWN": "dim"}
+HEALTH = {"EVICT": "bold red", "WARN": "yellow", "UNKNOWN": "dim"}
 """Styles of the states of health."""
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase

@@ -85,7 +85,7 @@ class Routes:
             ("POST", "/nodes/([^/]+)/start", queues.start_node),
             ("GET", "/events", queues.events),
             ("GET", "/(?:queues|objects|health)", queues.see),
-            ("POST", "/(?:apply|delete|health/(?:run|override|lift))", queues.change),
+            ("POST", "/(?:apply|delete|health/symptom)", queues.change),
         )
 
     async def answer(self, asked: Asked) -> Reply:

@@ -1,6 +1,4 @@
-"""The board: results of checks go in, one state for each device comes out. Pure; the caller has the clock.
-
-Results become states as `settle` says, and the worst state of its checks is the state of a device.
+"""The board: agents report what their checks found, and each device has the worst state of its checks.
 
 An agent that has not reported for `SILENT_AFTER` of its intervals makes its devices UNKNOWN; only EVICT
 stays: a broken GPU is not whole because nobody looks at it. A node that comes back `FLAKY_RETURNS` times
@@ -9,46 +7,40 @@ within `FLAKY_SECONDS`, each time after silence or as a new process, is WARN for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import threading
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
-from lab.api.health import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN, Device, Override, Result
-from lab.daemons.health.model import BADNESS, PRESENCE, SILENT, Change, CheckHealth, Health, Order, Trial
-from lab.host.quantities import plural
+from lab.api.base import parse, plain
+from lab.api.health import (
+    CPU,
+    EVICT,
+    PASS,
+    UNKNOWN,
+    WARN,
+    AgentReport,
+    Device,
+    DeviceView,
+    HealthView,
+    Heard,
+    Result,
+    Symptom,
+)  # fmt: skip
+from lab.daemons.pages import Answer, Handler, Page, Request, body, printable
+from lab.errors import NotFoundError, StateError
+from lab.host.clock import Clock
 
+M = TypeVar("M", AgentReport, Symptom)
 
-def settle(kept: CheckHealth | None, result: Result, now: float) -> CheckHealth:
-    """The state of a check after one more result.
+BADNESS: Mapping[str, int] = {UNKNOWN: 0, PASS: 1, WARN: 2, EVICT: 3}
+"""How bad the result of a check is; the worst of a device's checks counts."""
 
-    A state gets worse once `worse_after` results in a row are worse than it: one where a result is a fact
-    (an ECC counter), two where it is a measurement that a busy machine can spoil. It gets better once
-    `better_after` results in a row are better. Getting worse it takes the least bad state of that row,
-    getting better the worst. A result that says UNKNOWN (a check that could not tell) is neither: it leaves
-    a state that is known.
-    """
-    if kept is None or kept.state == UNKNOWN:
-        if not result.ordered and result.worse_after > 1 and BADNESS[result.state] > BADNESS[PASS]:
-            return CheckHealth(result, PASS, now, (result.state,))
-        return CheckHealth(result, result.state, now)
-    if result.state == UNKNOWN:
-        return replace(kept, result=result)
-    if result.ordered or result.state == kept.state:
-        since = kept.since if result.state == kept.state else now
-        return CheckHealth(result, result.state, since)
-    worse = BADNESS[result.state] > BADNESS[kept.state]
-    row = (*(past for past in kept.row if _beyond(past, kept.state, worse)), result.state)
-    if len(row) < (result.worse_after if worse else result.better_after):
-        return replace(kept, result=result, row=row)
-    mildest = (min if worse else max)(row, key=BADNESS.__getitem__)
-    return CheckHealth(result, mildest, now)
+SILENT, PRESENCE = "silent", "presence"
+"""Reasons that no agent reports: it does not report, or it came and went."""
 
-
-def _beyond(state: str, kept: str, worse: bool) -> bool:
-    return (BADNESS[state] > BADNESS[kept]) if worse else (BADNESS[state] < BADNESS[kept])
-
-
-DEFAULT_INTERVAL = 5.0
-"""Seconds between reports of an agent that does not say."""
+INTERVAL_SECONDS = 5.0
+"""Time between the reports of a node that was known before the controller began."""
 
 SILENT_AFTER = 3.0
 LATE_SECONDS = 5.0
@@ -60,20 +52,34 @@ FORGOTTEN_SECONDS = 3600.0
 """A node that has been silent as long is no longer listed, unless a device of it is EVICT."""
 
 
+class Keeps(Protocol):
+    """Keeps one document."""
+
+    def health(self) -> dict[str, object] | None:
+        """The document. Raises StateError."""
+
+    def keep_health(self, document: dict[str, object]) -> None:
+        """Replace it. Raises StateError."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """All that outlives a controller."""
+
+    devices: tuple[DeviceView, ...] = ()
+    symptoms: tuple[Symptom, ...] = ()
+
+
 @dataclass
 class _Node:
-    """All that is known of one node."""
+    """What a node reported last, and when."""
 
+    report: AgentReport
     heard: float
-    interval: float
-    awaited: float = 0.0
+    awaited: float
     """Since when a report can be expected, where that is later."""
-    boot: str = ""
-    devices: dict[str, Device] = field(default_factory=dict)
-    checks: dict[tuple[str, str], CheckHealth] = field(default_factory=dict)
-    """(device, check) -> its state."""
-    silent: bool = False
     returns: tuple[float, ...] = ()
+    silent: bool = False
 
     def quiet(self, now: float) -> float:
         """Seconds without a report that could have come."""
@@ -81,189 +87,206 @@ class _Node:
 
 
 class Board:
-    """Every device of a lab with its state. Not safe for threads: whoever shares it holds a lock."""
+    """Health of one lab, from any thread. Listeners are called when a state has changed, under the lock."""
 
-    def __init__(self, kept: Iterable[Health] = (), now: float = 0.0) -> None:
-        """Go on from what was kept, each node as if it had reported `now`."""
+    def __init__(
+        self, store: Keeps, lock: threading.RLock, clock: Clock, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Go on with what was kept, each node as if it had reported now; anew where that cannot be read."""
+        self.listeners: list[Callable[[], None]] = []
+        self._store, self._lock, self._clock, self._say = store, lock, clock, say
+        try:
+            kept = parse(Kept, store.health() or {}, "the stored health", StateError)
+        except StateError as error:  # the agents will tell of it again
+            say(f"the stored health cannot be read, so it starts empty: {error.message}")
+            kept = Kept()
+        self._views = {(view.node, view.device): view for view in kept.devices}
+        self._symptoms = {(s.node, s.device, s.check): s for s in kept.symptoms}
         self._nodes: dict[str, _Node] = {}
-        self._known: dict[tuple[str, str], Health] = {}
-        self._overrides: dict[tuple[str, str, str], Override] = {}
-        self._trials: dict[tuple[str, str], Trial] = {}
-        self._listeners: list[Callable[[Sequence[Change]], None]] = []
-        self._ticked: float | None = None
-        for health in kept:
-            node = self._nodes.setdefault(health.node, _Node(health.heard, DEFAULT_INTERVAL, now))
-            node.devices[health.device] = Device(health.device, health.model)
-            node.checks.update({(health.device, check.name): check for check in health.checks})
-            self._known[health.node, health.device] = health
+        for node in dict.fromkeys(view.node for view in kept.devices):
+            mine = [view for view in kept.devices if view.node == node]
+            devices = tuple(Device(view.device, view.model, self._own(view)) for view in mine)
+            report = AgentReport(node, "", INTERVAL_SECONDS, "", devices, {})
+            self._nodes[node] = _Node(report, mine[0].heard, clock())
+        self._ticked = clock()
+        self._dirty = False
+        self._unkept = ""
+        """Reason why the last try to write failed."""
 
-    # Reading
-
-    def states(self) -> tuple[Health, ...]:
-        """Every device as of the last change, by node and name, `cpu` last."""
-        order = sorted(self._known, key=lambda key: (key[0], key[1] == CPU, key[1]))
-        return tuple(self._known[key] for key in order)
-
-    def state(self, node: str, device: str) -> Health | None:
-        """One device; None when no agent has told of it."""
-        return self._known.get((node, device))
-
-    def speaking(self, now: float) -> tuple[str, ...]:
-        """Nodes whose agent reports."""
+    def _own(self, view: DeviceView) -> tuple[Result, ...]:
+        """What the agent itself had found."""
+        where = (view.node, view.device)
         return tuple(
-            name for name, node in self._nodes.items() if node.quiet(now) <= SILENT_AFTER * node.interval
+            result
+            for result in view.checks
+            if result.name != PRESENCE and (*where, result.name) not in self._symptoms
         )
 
-    def overrides(self, node: str = "") -> tuple[Override, ...]:
-        """Orders that hold now, those of one node or all."""
-        return tuple(override for override in self._overrides.values() if node in ("", override.node))
+    # What an agent says
 
-    def trials(self, node: str = "") -> tuple[Trial, ...]:
-        """Invasive checks that have a device now, those of one node or all."""
-        return tuple(trial for trial in self._trials.values() if node in ("", trial.node))
+    def report(self, report: AgentReport) -> Heard:
+        """Take a report; returns what its node has to know."""
+        node = report.node
+        with self._lock:
+            now = self._clock()
+            old = self._nodes.get(node)
+            before = {} if old is None else {device.name: device.checks for device in old.report.devices}
+            devices = tuple(
+                replace(device, checks=_newest(before.get(device.name, ()), device.checks, report.skipped))
+                for device in report.devices
+            )
+            new = self._nodes[node] = _Node(replace(report, devices=devices), now, now)
+            if old is not None:
+                again = old.silent or "" != old.report.boot != report.boot
+                new.returns = (*old.returns, now) if again else old.returns
+            self._step(now)
+            others = (other for other in self._nodes.values() if other is not new and not other.silent)
+            peers = {other.report.node: other.report.address for other in others if other.report.address}
+            return Heard(now, peers)
 
-    def due(self, now: float) -> tuple[Order, ...]:
-        """Checks whose last result differs from their state: they run again soon, to settle it."""
-        return tuple(
-            Order(name, check.name)
-            for name in self.speaking(now)
-            for check in self._nodes[name].checks.values()
-            if not check.settled and check.name != PRESENCE and check.result.state != UNKNOWN
+    # What is shown, and what a fault says
+
+    def view(self) -> HealthView:
+        with self._lock:
+            skipped = {name: node.report.skipped for name, node in sorted(self._nodes.items())}
+            return HealthView(self._clock(), self.devices(), tuple(self._symptoms.values()), skipped)
+
+    def devices(self) -> tuple[DeviceView, ...]:
+        """Every device now, by node and name, `cpu` last."""
+        with self._lock:
+            order = sorted(self._views, key=lambda key: (key[0], key[1] == CPU, key[1]))
+            return tuple(self._views[key] for key in order)
+
+    def symptom(self, asked: Symptom) -> Symptom:
+        """Let a check say what a fault wants, or end that; one that is not there is ended.
+
+        Raises NotFoundError.
+        """
+        symptom, key = (
+            replace(asked, message=printable(asked.message)),
+            (asked.node, asked.device, asked.check),
         )
+        with self._lock:
+            if symptom.state == PASS:
+                self._symptoms.pop(key, None)
+            else:
+                self._check_known(asked.node, asked.device)
+                self._symptoms[key] = symptom
+            self._dirty = True
+            self._step(self._clock())
+        return symptom
 
-    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        """Call `listener` with the changes of each step, at its end. It must be fast and raise nothing."""
-        self._listeners.append(listener)
-
-    # Changing
-
-    def report(
-        self,
-        node: str,
-        results: Sequence[Result],
-        now: float,
-        *,
-        devices: Sequence[Device] = (),
-        interval: float = 0.0,
-        boot: str = "",
-    ) -> tuple[Change, ...]:
-        """Take up what an agent found, which may be nothing: the report alone says that it lives.
-
-        `devices` are all that it has, `interval` the seconds until it reports again, `boot` names its life.
-        """
-        kept = self._nodes.get(node)
-        if kept is None:
-            kept = self._nodes[node] = _Node(now, interval or DEFAULT_INTERVAL, boot=boot)
-        if kept.silent or (boot and kept.boot and boot != kept.boot):
-            kept.returns = (*kept.returns, now)
-        kept.heard, kept.silent, kept.boot = now, False, boot or kept.boot
-        kept.interval = interval or kept.interval
-        if devices:
-            kept.devices = {device.name: device for device in devices}
-            kept.checks = {key: health for key, health in kept.checks.items() if key[0] in kept.devices}
-        for result in results:
-            kept.devices.setdefault(result.device, Device(result.device))
-            key = (result.device, result.check)
-            kept.checks[key] = settle(kept.checks.get(key), result, now)
-            trial = self._trials.get((node, result.device))
-            if trial is not None and trial.check == result.check:
-                del self._trials[node, result.device]
-        return self._step(now)
-
-    def tick(self, now: float) -> tuple[Change, ...]:
-        """Look at who has become silent, and at what is over. To be called about each second.
-
-        While nobody looked, as on a machine that stood still, nobody was silent.
-        """
-        last, self._ticked = self._ticked, now
-        if last is not None and now - last > LATE_SECONDS:
-            for node in self._nodes.values():
-                node.awaited = max(node.awaited, now - max(0.0, node.quiet(last)))
-        return self._step(now)
-
-    def override(self, order: Override, now: float) -> tuple[Change, ...]:
-        """Order a result. The agent is told with its next report, and runs the check at once."""
-        self._overrides[order.node, order.device, order.check] = order
-        return self._step(now)
-
-    def lift(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
-        """End an override: the state is what the check itself finds next, after `better_after` results."""
-        self._overrides.pop((node, device, check), None)
-        return self._step(now)
-
-    def begin_trial(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
-        """Give a device to an invasive check: TESTING until its result is there, or `end_trial`."""
-        self._trials[node, device] = Trial(node, device, check, now)
-        return self._step(now)
-
-    def end_trial(self, node: str, device: str, now: float) -> tuple[Change, ...]:
-        """Take a device back from an invasive check that did not run."""
-        self._trials.pop((node, device), None)
-        return self._step(now)
-
-    def forget(self, node: str, now: float) -> None:
-        """Drop a node that is no longer of this lab."""
-        self._nodes.pop(node, None)
-        self._known = {key: health for key, health in self._known.items() if key[0] != node}
-        self._trials = {key: trial for key, trial in self._trials.items() if key[0] != node}
-        self._overrides = {key: override for key, override in self._overrides.items() if key[0] != node}
+    def _check_known(self, node: str, device: str) -> None:
+        """Refuse a device that no agent has told of. Raises NotFoundError."""
+        if node not in self._nodes:
+            there = ", ".join(sorted(self._nodes)) or "none yet"
+            raise NotFoundError(f"no health agent of a node {node!r} is known", f"there are: {there}")
+        if (node, device) not in self._views:
+            there = ", ".join(name for other, name in self._views if other == node)
+            raise NotFoundError(f"{node} has no device {device!r}", f"it has: {there}")
 
     # Deciding
 
-    def _step(self, now: float) -> tuple[Change, ...]:
-        changes: list[Change] = []
+    def tick(self) -> None:
+        """Look at who has become silent. To be called about each second.
+
+        While nobody looked, as on a machine that stood still, nobody was silent.
+        """
+        with self._lock:
+            now = self._clock()
+            last, self._ticked = self._ticked, now
+            if now - last > LATE_SECONDS:
+                for node in self._nodes.values():
+                    node.awaited = max(node.awaited, now - max(0.0, node.quiet(last)))
+            self._step(now)
+
+    def _step(self, now: float) -> None:
+        """Decide what follows from all that is known, tell what is new, and keep it."""
+        views: dict[tuple[str, str], DeviceView] = {}
         for name, node in list(self._nodes.items()):
-            quiet = node.quiet(now)
-            node.silent = node.silent or quiet > SILENT_AFTER * node.interval
-            self._presence(node, now)
-            for device in node.devices.values():
-                changes += self._device(name, node, device, now)
-            for gone in [key for key in self._known if key[0] == name and key[1] not in node.devices]:
-                del self._known[gone]
-            broken = any(health.state == EVICT for key, health in self._known.items() if key[0] == name)
-            if quiet > FORGOTTEN_SECONDS and not broken:
-                self.forget(name, now)
-        if changes:
-            for listener in self._listeners:
-                listener(changes)
-        return tuple(changes)
+            node.silent = node.silent or node.quiet(now) > SILENT_AFTER * node.report.interval
+            node.returns = tuple(at for at in node.returns if now - at <= FLAKY_SECONDS)
+            shown = [self._view(node, device, now) for device in node.report.devices]
+            if node.quiet(now) > FORGOTTEN_SECONDS and all(view.takes_work for view in shown):
+                del self._nodes[name]
+                self._symptoms = {key: value for key, value in self._symptoms.items() if key[0] != name}
+            else:
+                views.update({(name, view.device): view for view in shown})
+        before, self._views = self._views, views
+        changed = [key for key, view in views.items() if _says(view) != _says(before.get(key))]
+        for key in changed:
+            view, old = views[key], before.get(key)
+            if old is None or old.state != view.state:
+                why = f" ({view.reason}: {view.message})" if view.reason else ""
+                self._say(f"health: {view.node} {view.device} is {view.state}{why}")
+        if changed:
+            self._dirty = True
+            for listener in self.listeners:
+                listener()
+        self._keep()
 
-    def _presence(self, node: _Node, now: float) -> None:
-        """The check of a node that comes and goes."""
-        node.returns = tuple(at for at in node.returns if now - at <= FLAKY_SECONDS)
-        count, key = len(node.returns), (CPU, PRESENCE)
-        if CPU not in node.devices or (not count and key not in node.checks):
+    def _view(self, node: _Node, device: Device, now: float) -> DeviceView:
+        name = node.report.node
+        checks = {result.name: result for result in device.checks}
+        for symptom in self._symptoms.values():
+            if (symptom.node, symptom.device) == (name, device.name):
+                checks[symptom.check] = Result(symptom.check, symptom.state, symptom.message, at=now)
+        if device.name == CPU and len(node.returns) >= FLAKY_RETURNS:
+            message = f"came back {len(node.returns)} times within {FLAKY_SECONDS:g} s"
+            checks[PRESENCE] = Result(PRESENCE, WARN, message, at=now)
+        results = tuple(sorted(checks.values(), key=lambda result: result.name))
+        nothing = Result("", UNKNOWN, "not checked yet")
+        worst = max(results, key=lambda result: BADNESS[result.state], default=nothing)
+        if node.silent and worst.state != EVICT:
+            worst = Result(SILENT, UNKNOWN, "its health agent does not report")
+        elif worst.state == PASS:
+            worst = Result("", PASS)
+        old = self._views.get((name, device.name))
+        since = old.since if old is not None and old.state == worst.state else now
+        about = worst.state, worst.name, worst.message, since, node.heard, results
+        return DeviceView(name, device.name, device.model, *about)
+
+    def _keep(self) -> None:
+        """Write what has changed. A disk that is full must not keep the states from being known."""
+        if not self._dirty:
             return
-        bad = count >= FLAKY_RETURNS
-        message = f"came back {plural(count, 'time')} within {FLAKY_SECONDS:g} s" if count else ""
-        result = Result(
-            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", message, at=now, better_after=1
-        )
-        node.checks[key] = settle(node.checks.get(key), result, now)
+        try:
+            self._store.keep_health(plain(Kept(self.devices(), tuple(self._symptoms.values()))))
+        except StateError as error:  # with the next report or tick it is tried again
+            if error.message != self._unkept:
+                self._say(f"health is not stored: {error.message}")
+            self._unkept = error.message
+        else:
+            self._dirty, self._unkept = False, ""
 
-    def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[Change]:
-        old = self._known.get((name, device.name))
-        checks = [health for key, health in node.checks.items() if key[0] == device.name]
-        checks.sort(key=lambda health: health.name)
-        state, reason, message = self._judge(name, node, device.name, checks)
-        since = old.since if old is not None and old.state == state else now
-        about = state, reason, message, since, tuple(checks), device.model, node.heard
-        new = self._known[name, device.name] = Health(name, device.name, *about)
-        if old is None or (old.state, old.reason) != (state, reason):
-            yield Change(now, old, new)
 
-    def _judge(
-        self, name: str, node: _Node, device: str, checks: Sequence[CheckHealth]
-    ) -> tuple[str, str, str]:
-        """State, reason and message of a device."""
-        worst = max(checks, key=lambda check: BADNESS[check.state], default=None)
-        if worst is not None and worst.state == EVICT:
-            return EVICT, worst.name, worst.result.message
-        if node.silent:
-            return UNKNOWN, SILENT, "its health agent does not report"
-        trial = self._trials.get((name, device))
-        if trial is not None:
-            return TESTING, trial.check, f"{trial.check} has it to itself"
-        if worst is None or worst.state == UNKNOWN:
-            return UNKNOWN, worst.name if worst else "", worst.result.message if worst else "not checked yet"
-        return (worst.state, worst.name, worst.result.message) if worst.state == WARN else (PASS, "", "")
+def _newest(old: Iterable[Result], new: Iterable[Result], skipped: Container[str]) -> tuple[Result, ...]:
+    """What is known of a device. What a node found before it started again holds until it has looked again.
+
+    A check that could not tell leaves what it found before.
+    """
+    results = {result.name: result for result in old if result.name not in skipped}
+    for result in new:
+        before = results.get(result.name, result)
+        results[result.name] = result if result.state != UNKNOWN else replace(before, at=result.at)
+    return tuple(results.values())
+
+
+def _says(view: DeviceView | None) -> tuple[str, str] | None:
+    return None if view is None else (view.state, view.reason)
+
+
+def routes(board: Board) -> tuple[Page, ...]:
+    """The pages of health, which the queues' controller serves beside its own."""
+
+    def taking(model: type[M], act: Callable[[M], object]) -> Handler:
+        def handler(request: Request) -> Answer:
+            return Answer(document=act(body(request.body(), model)))
+
+        return handler
+
+    return (
+        ("GET", "/health", lambda _: Answer(document=board.view())),
+        ("POST", "/health/report", taking(AgentReport, board.report)),
+        ("POST", "/health/symptom", taking(Symptom, board.symptom)),
+    )

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from lab.cluster.node_sizes import NodeSizes
 from lab.daemons import environment
+from lab.daemons.health.board import Board
+from lab.daemons.health.board import routes as health_pages
 from lab.daemons.health.gauges import HealthCollector
-from lab.daemons.health.monitor import HealthMonitor
-from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue import aside
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.metrics import exposition
@@ -53,7 +53,7 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
     return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def make_app(controller: Controller, health: HealthMonitor, loops: Loops, token: str, note: str = "") -> App:
+def make_app(controller: Controller, health: Board, loops: Loops, token: str, note: str = "") -> App:
     """The WSGI application, for whoever bears Ray's token, under the service's own names only.
 
     `note` is what a person should know while all is well.
@@ -63,7 +63,7 @@ def make_app(controller: Controller, health: HealthMonitor, loops: Loops, token:
     return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 
 
-def loops_of(reconciler: Reconciler, health: HealthMonitor) -> Loops:
+def loops_of(reconciler: Reconciler, health: Board) -> Loops:
     """The loops of the controller: the queues, and who of the agents of health is silent."""
 
     def watch() -> float:
@@ -102,9 +102,9 @@ def main(
         queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
         resource = gpu_resource(environ)
 
-        def begin(store: StateStore) -> tuple[Controller, HealthMonitor]:
+        def begin(store: StateStore) -> tuple[Controller, Board]:
             made = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
-            return made, HealthMonitor(store, ray.is_free, made.lock, made.clock, log)
+            return made, Board(store, made.lock, made.clock, log)
 
         controller, health = aside.open_store(folder, begin, log)
         states, began = health.devices, aside.set_aside_at(folder)
@@ -114,7 +114,7 @@ def main(
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-    health.board.listen(lambda _: controller.wake.set())
+    health.listeners.append(controller.wake.set)
     loops.start()
     log(f"serving http://{host}:{server.server_port}")
     serve(server)

@@ -91,10 +91,6 @@ class Cluster:
             used.setdefault(holding.job, Counter()).update(holding.resources)
         return used
 
-    def is_free(self, node: str) -> bool:
-        """Tell if no job holds anything on a node."""
-        return not any(holding.service == node for holding in holdings(read(self._api)))
-
     def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
         """Tell if a checkpoint was committed after this time; None for a job without runs."""
         ledger = self._ledgers.setdefault(submission_id, JobLedger(self._store, submission_id))

@@ -3,7 +3,6 @@
 | state of a device | its node in Ray | jobs of the queues that run there | quotas |
 | --- | --- | --- | --- |
 | EVICT | closed | reset at once, no retry charged | less the node |
-| TESTING | closed | go on | less the node |
 | WARN | closed while no job waits for room and another is open | go on | as they are |
 | PASS, UNKNOWN | open | go on | as they are |
 

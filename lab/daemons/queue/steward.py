@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lab.api.health import EVICT, TESTING, WARN, DeviceView
+from lab.api.health import EVICT, WARN, DeviceView
 from lab.cluster.api import Node
 from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
@@ -18,7 +18,7 @@ from lab.errors import LabError
 CORDON_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
 """Time between two closings of a node, two looks at what runs where, two at the nodes while all are open."""
 
-TOLD = (EVICT, TESTING, WARN)
+TOLD = (EVICT, WARN)
 """States that are recorded among the events."""
 
 States = Callable[[], Sequence[DeviceView]]

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-from lab.api.health import CPU
+from lab.api.health import CPU, EVICT, PASS, WARN, Symptom
 from lab.cluster.health import HealthClient
 from lab.errors import NotFoundError, RefusedError
-from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, lasting
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.faults.kinds._queues import queues_of
 
 
-class Ordered(Fault):
-    """Orders a check of the node to report a result, as no laptop's hardware can be broken on purpose.
-
-    The order goes the way of every result: the node's agent is told, reports it, and the board decides.
-    """
+class Sickness(Fault):
+    """Lets a check of the node say something, as no laptop's hardware can be broken on purpose."""
 
     checked: str
     """Name of the check."""
-    state: str = "WARN"
-    """The result that is ordered."""
-
-    def check(self, scene: Scene) -> str:
-        """Return the name of the check. Raises RefusedError."""
-        return self.checked
+    state: str = WARN
+    """What it says."""
 
     def device(self, scene: Scene) -> str:
         """Return the device that it is about; by default the node itself. Raises RefusedError."""
         return CPU
 
     def inject(self, scene: Scene) -> None:
-        """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
-        check, device = self.check(scene), self.device(scene)
-        scene.note(check=check, device=device)
-        message = f"the fault {self.kind.name} says so"
-        HealthClient(queues_of(scene)).override(scene.target, device, check, self.state, message=message)
+        """Let the check say it. Raises RefusedError, NotFoundError when no agent has told of the device."""
+        device = self.device(scene)
+        scene.note(device=device)
+        self._say(scene, device, self.state, f"the fault {self.kind.name} says so")
 
     def took(self, scene: Scene) -> bool:
-        """Tell whether the order was given."""
-        overrides = HealthClient(queues_of(scene)).view().overrides
-        return any(
-            (override.node, override.check) == (scene.target, scene.memo.get("check"))
-            for override in overrides
-        )
+        """Tell whether the check says it."""
+        symptoms = HealthClient(queues_of(scene)).view().symptoms
+        return (scene.target, self.checked) in {(symptom.node, symptom.check) for symptom in symptoms}
 
     def revert(self, scene: Scene) -> None:
-        """Lift the order: the check decides again."""
-        if "check" in scene.memo:
-            HealthClient(queues_of(scene)).lift(scene.target, scene.memo["device"], scene.memo["check"])
+        """Let the check speak for itself again."""
+        if "device" in scene.memo:
+            self._say(scene, scene.memo["device"], PASS)
+
+    def _say(self, scene: Scene, device: str, state: str, message: str = "") -> None:
+        symptom = Symptom(scene.target, device, self.checked, state, message)
+        HealthClient(queues_of(scene)).symptom(symptom)
 
 
-class ClockSkew(Ordered):
+class ClockSkew(Sickness):
     """The check of the clock says WARN. The clock, which all nodes of one machine share, is left alone."""
 
     kind = FaultKind(
@@ -64,7 +57,7 @@ class ClockSkew(Ordered):
     checked = "clock-skew"
 
 
-class SlowDisk(Ordered):
+class SlowDisk(Sickness):
     """The check of the disk's latency says WARN. The disk itself is as fast as before."""
 
     kind = FaultKind(
@@ -79,27 +72,20 @@ class SlowDisk(Ordered):
     checked = "disk-latency"
 
 
-CHECKS = ("ecc", "remapped", "xid", "pciebw", "pcie-link", "temperature", "gpumem")
-"""Checks by the number of the parameter, counted from 1."""
-
-
-class GpuSick(Ordered):
-    """A chosen check of the GPU on the target says EVICT. The GPU itself is left as it is."""
+class GpuSick(Sickness):
+    """The check of the GPU's memory errors says EVICT. The GPU itself is left as it is."""
 
     kind = FaultKind(
         name="gpu-sick",
         summary="a health check of the node's GPU is made to say EVICT; the GPU is not harmed",
         scope=Scope.NODE,
-        parameters=(
-            lasting("how long the check says so", 20.0),
-            Parameter("check", "number", f"1 {', '.join(f'{n} {c}' for n, c in enumerate(CHECKS, 1))}"[2:],
-                      1.0, 1.0, float(len(CHECKS))),
-        ),
-        revert="the check decides again; the GPU takes work when it has passed twice",
+        parameters=(lasting("how long the check says so", 20.0),),
+        revert="the check decides again",
         expected=Expected.SICK,
         traits=Traits("has a sick GPU"),
-    )  # fmt: skip
-    state = "EVICT"
+    )
+    checked = "ecc"
+    state = EVICT
 
     def refuse(self, scene: Scene) -> None:
         """Raise RefusedError also for a job that nobody would move."""
@@ -113,9 +99,6 @@ class GpuSick(Ordered):
                 f"job {scene.job} was submitted past the controller, which could not move it",
                 "labctl submit RECIPE --queue NAME, or with --retry-limit 3",
             ) from error
-
-    def check(self, scene: Scene) -> str:
-        return CHECKS[int(scene.parameters["check"]) - 1]
 
     def device(self, scene: Scene) -> str:
         """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""

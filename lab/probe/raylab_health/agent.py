@@ -1,8 +1,8 @@
 """The health agent of one node: runs its checks by their schedule and tells the controller what they found.
 
-Every BEAT_SECONDS it reports to the service `queue`, which shows that it lives; a result that says something
-new is told at once. The answer brings orders: checks to run now, results that a fault wants (overrides),
-which invasive check may have its device, and the other nodes. One check runs at a time, in the runner.
+Every BEAT_SECONDS it reports to the service `queue`, which shows that it lives; a new state is told at once.
+The answer
+brings the time and the other nodes. One check runs at a time, in the runner.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from raylab_health.examine import hung
-from raylab_health.model import CPU, GPU, UNKNOWN, Check, Context
+from raylab_health.examine import examined
+from raylab_health.model import CPU, EVICT, GPU, PASS, WARN, Check, Context, Finding
 from raylab_health.runner import Runner
 
 BEAT_SECONDS = 5.0
@@ -27,8 +27,8 @@ SPREAD_SECONDS = 60.0
 JITTER = 0.1
 """Part of an interval by which two runs may be nearer or farther, so that nodes do not beat together."""
 
-CONFIRM_SECONDS = 10.0
-"""Time until a check runs again whose last result has to be confirmed."""
+AGAIN_SECONDS, AGAIN_SHARE = 10.0, 1 / 60
+"""Time, or part of its interval, until a check runs again that did not pass."""
 
 MISSING_SECONDS = 60.0
 """Least time until a check is tried again that cannot be made on this node."""
@@ -39,6 +39,9 @@ CLOCKS = 6
 Key = tuple[str, str]
 """Check and device."""
 
+DEVICES: Key = ("", "")
+"""What runs first: it asks for the devices."""
+DEVICES_SECONDS = 30.0
 
 Post = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Sends a report, and returns the answer. Raises OSError, ValueError."""
@@ -66,187 +69,115 @@ class Agent:
         self.devices: list[dict[str, str]] = []
         self._context, self._runner, self._post = context, runner, post
         self._gpus, self._chance = gpus, chance
-        self._due: dict[Key, float] = {}
+        self._due: dict[Key, float] = {DEVICES: context.monotonic() + FIRST_SECONDS}
         self._results: dict[Key, dict[str, Any]] = {}
-        """Results that were not told yet."""
-        self._reported: dict[Key, tuple[str, bool]] = {}
-        """State, and whether it was ordered, as last told."""
         self._skipped: dict[str, str] = {}
-        self._overrides: dict[Key, dict[str, Any]] = {}
-        self._wishes: dict[Key, None] = {}
-        """Invasive checks that wait for their device."""
-        self._granted: set[Key] = set()
         self._facts: dict[str, Any] = {}
         self._clocks: list[tuple[float, float]] = []
         self._running: tuple[Key, float] | None = None
-        """What runs, and when it is ended; the check `` asks for the devices."""
-        self._beat = context.monotonic() + FIRST_SECONDS
+        """What runs, and when it is ended."""
+        self._beat = self._due[DEVICES]
         self._urgent = False
 
-    def step(self, wait: bool = True) -> None:
-        """Do what is due, and wait until more is; without `wait` it returns at once."""
+    def step(self) -> None:
+        """Do what is due, and wait until more is."""
         now = self._context.monotonic()
-        if not self.devices and self._running is None and now >= self._beat:
-            self._begin(("", ""), now, {"devices": self._gpus}, 30.0)
         if self._running is None:
             self._next(now)
         if self._running is not None:
-            self._collect(now, wait)
-        if self._urgent or self._context.monotonic() >= self._beat:
+            self._collect(*self._running, now)
+        if self.devices and (self._urgent or self._context.monotonic() >= self._beat):
             self._tell()
-        if wait and self._running is None:
-            self._context.sleep(min(1.0, max(0.02, self._wake() - self._context.monotonic())))
+        if self._running is None:
+            wake = min([self._beat, *self._due.values()])
+            self._context.sleep(min(1.0, max(0.02, wake - self._context.monotonic())))
 
     # Running
 
-    def _wake(self) -> float:
-        """When something is due next."""
-        return min([self._beat, *self._due.values()])
-
     def _next(self, now: float) -> None:
-        """Begin the check that has been due for longest."""
+        """Begin what has been due for longest."""
         due = [(at, key) for key, at in self._due.items() if at <= now]
         if not due:
             return
         _, key = min(due)
-        check = self.checks[key[0]]
-        override = self._overrides.get(key)
-        if check.invasive and override is None and key not in self._granted:
-            self._wishes[key] = None
-            self._urgent = True
-            del self._due[key]
-            return
-        request = {"check": key[0], "device": key[1], "override": override, "facts": self._facts}
-        self._begin(key, now, request, check.deadline)
-
-    def _begin(self, key: Key, now: float, request: Mapping[str, Any], seconds: float) -> None:
-        self._running = key, now + seconds
+        del self._due[key]
+        self._running = key, now + (self.checks[key[0]].deadline if key[0] else DEVICES_SECONDS)
         try:
-            self._runner.begin(request)
+            self._runner.begin({"check": key[0], "device": key[1], "facts": self._facts, "gpus": self._gpus})
         except OSError:  # no process can be forked: the deadline will say so
             return
 
-    def _collect(self, now: float, wait: bool) -> None:
+    def _collect(self, key: Key, end: float, now: float) -> None:
         """Take the answer of what runs, or end it after its deadline."""
-        assert self._running is not None
-        key, end = self._running
-        until = min(end, self._beat)
-        answer = self._runner.poll(max(0.0, until - now) if wait else 0.0)
-        late = self._context.monotonic() >= end
-        if answer is None and not late:
+        answer = self._runner.poll(max(0.0, min(end, max(now, self._beat)) - now))
+        if answer is None and self._context.monotonic() < end:
             return
         self._running = None
         if answer is None:
             self._runner.kill()
-        if not key[0]:
+        if key == DEVICES:
             self._begin_with((answer or {}).get("devices") or [{"name": CPU, "model": ""}])
             return
-        check, after = self.checks[key[0]], self.checks[key[0]].interval
+        check = self.checks[key[0]]
+        if answer is not None and "missing" in answer:
+            self._skipped[check.name] = str(answer["missing"])
+            self._urgent = self._results.pop(key, None) is not None or self._urgent
+            self._schedule(key, max(check.interval, MISSING_SECONDS))
+            return
+        self._skipped.pop(check.name, None)
         if answer is None or "died" in answer:
-            self._put(hung(check, key[1], self._context))
-        elif "missing" in answer:
-            self._skipped[key[0]] = str(answer["missing"])
-            after = max(after, MISSING_SECONDS) if after else 0.0
-        else:
-            self._skipped.pop(key[0], None)
-            self._put(answer["result"])
-        self._granted.discard(key)
-        self._schedule(key, after)
+            why = f"did not end within {check.deadline:g} s" if answer is None else answer["died"]
+            broken = self._results.get(key, {}).get("state") == EVICT
+            finding = Finding(EVICT if broken else WARN, message=why)
+            answer = {"result": examined(check, finding, self._context)}
+        self._put(key, answer["result"])
+        passed = answer["result"]["state"] == PASS
+        again = min(check.interval, max(AGAIN_SECONDS, AGAIN_SHARE * check.interval))
+        self._schedule(key, check.interval if passed else again)
 
     def _schedule(self, key: Key, after: float) -> None:
-        self._due.pop(key, None)
-        if after:
-            jitter = 1 + JITTER * (2 * self._chance() - 1)
-            self._due[key] = self._context.monotonic() + after * jitter
+        self._due[key] = self._context.monotonic() + after * (1 + JITTER * (2 * self._chance() - 1))
 
     def _begin_with(self, devices: list[dict[str, str]]) -> None:
         """Begin with these devices: the first runs are spread, those of cheap checks over one interval."""
         self.devices = devices
         now = self._context.monotonic()
-        for check in self.checks.values():
+        for name, check in self.checks.items():
             for device in devices:
-                if check.interval and (device["name"] != CPU) == (check.kind == GPU):
-                    spread = check.interval if check.invasive else min(check.interval, SPREAD_SECONDS)
-                    self._due[check.name, device["name"]] = now + spread * self._chance()
+                if (device["name"] != CPU) == (check.kind == GPU):
+                    after = min(check.interval, SPREAD_SECONDS) * self._chance()
+                    self._due[name, device["name"]] = now + after
         self._urgent = True
 
-    def _put(self, result: dict[str, Any]) -> None:
-        """Keep a result for the next report; one that says something new makes it come at once."""
-        key = (result["check"], result["device"])
-        said = (result["state"], result["ordered"])
+    def _put(self, key: Key, result: dict[str, Any]) -> None:
+        """Keep a result; another state is told at once."""
+        old = self._results.get(key)
         self._results[key] = result
-        if said[0] != UNKNOWN and self._reported.get(key) != said:
-            self._urgent = True
+        self._urgent = self._urgent or old is None or old["state"] != result["state"]
 
     # Telling
 
     def _tell(self) -> None:
-        """Report, and take the orders of the answer."""
-        if not self.devices:
-            self._beat = self._context.monotonic() + 1.0
-            return
-        sent = list(self._results.items())
+        """Report, and take the answer."""
         begin, wall = self._context.monotonic(), self._context.wall()
         self._urgent = False
         self._beat = begin + BEAT_SECONDS
+        report = {
+            "node": self.node,
+            "boot": self.boot,
+            "interval": BEAT_SECONDS,
+            "address": self.address,
+            "devices": [{**device, "checks": self._results_of(device["name"])} for device in self.devices],
+            "skipped": self._skipped,
+        }
         try:
-            answer = self._post(
-                {
-                    "node": self.node,
-                    "boot": self.boot,
-                    "interval": BEAT_SECONDS,
-                    "devices": self.devices,
-                    "checks": {
-                        name: check.invasive
-                        for name, check in self.checks.items()
-                        if any(self._has(name, device["name"]) for device in self.devices)
-                    },
-                    "address": self.address,
-                    "results": [result for _, result in sent],
-                    "skipped": self._skipped,
-                    "wishes": [{"check": check, "device": device} for check, device in self._wishes],
-                }
-            )
+            answer = self._post(report)
         except (OSError, ValueError):
             return  # the controller is away: the newest results are told when it is back
         took = self._context.monotonic() - begin
-        for key, result in sent:
-            self._reported[key] = (result["state"], result["ordered"])
-            if self._results.get(key) is result:
-                del self._results[key]
-        self._obey(answer, wall, took)
-
-    def _obey(self, answer: Mapping[str, Any], wall: float, took: float) -> None:
-        now = self._context.monotonic()
         self._clocks = [*self._clocks, (took / 2, wall + took / 2 - float(answer["now"]))][-CLOCKS:]
         doubt, skew = min(self._clocks)
         self._facts = {"peers": answer.get("peers") or {}, "clock": {"skew": skew, "doubt": doubt}}
-        ordered = {
-            (override["check"], override["device"]): override for override in answer.get("overrides") or ()
-        }
-        for key in {*ordered, *self._overrides}:
-            if ordered.get(key) != self._overrides.get(key) and self._has(*key):
-                self._due[key] = now
-        self._overrides = ordered
-        for name in answer.get("run") or ():
-            for device in self.devices:
-                if self._has(name, device["name"]):
-                    self._due[name, device["name"]] = now
-        for name in answer.get("confirm") or ():
-            for device in self.devices:
-                if self._has(name, device["name"]):
-                    key = (name, device["name"])
-                    self._due[key] = min(self._due.get(key, now + CONFIRM_SECONDS), now + CONFIRM_SECONDS)
-        for grant in answer.get("granted") or ():
-            key = (grant["check"], grant["device"])
-            if self._wishes.pop(key, 0) is None:
-                self._granted.add(key)
-                self._due[key] = now
 
-    def _has(self, check: str, device: str) -> bool:
-        """True when this node makes the check on this device."""
-        known = self.checks.get(check)
-        return known is not None and any(
-            device_row["name"] == device and (device != CPU) == (known.kind == GPU)
-            for device_row in self.devices
-        )
+    def _results_of(self, device: str) -> list[dict[str, Any]]:
+        return [result for key, result in self._results.items() if key[1] == device]

@@ -90,15 +90,14 @@ def worker(checks: Mapping[str, Check], context: Context) -> Callable[[Mapping[s
     """What a runner's process answers, for checks by their names."""
 
     def work(request: Mapping[str, Any]) -> Answer:
-        if "devices" in request:
+        if not request["check"]:
             from raylab_health.devices import devices
 
-            return {"devices": devices(context, int(request["devices"]))}
-        context.facts = request.get("facts") or {}
+            return {"devices": devices(context, int(request["gpus"]))}
+        context.facts = request["facts"]
         try:
-            result = examine(checks[request["check"]], request["device"], context, request.get("override"))
+            return {"result": examine(checks[request["check"]], request["device"], context)}
         except NotHereError as error:
             return {"missing": str(error)}
-        return {"result": result}
 
     return work

@@ -15,7 +15,7 @@ from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
 from lab.cluster.submission import Submission
-from lab.daemons.health.monitor import HealthMonitor
+from lab.daemons.health.board import Board
 from lab.daemons.queue.__main__ import make_app
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
@@ -149,7 +149,7 @@ class QueueLab:
         store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
         self.controller = Controller(store, Packages(folder), clock=clock)
         self.reconciler = Reconciler(self.controller, self.ray, AtOnce())
-        self.health = HealthMonitor(store, lambda node: True, self.controller.lock, clock)
+        self.health = Board(store, self.controller.lock, clock)
         self.app = make_app(self.controller, self.health, Loops(()), TOKEN)
         self.asked: list[str] = []
         """Method and path of each request."""

@@ -34,7 +34,7 @@ EXPECTED = {
     "class remove", "class reset",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report", "lesson restore",
     "lesson data", "lesson data food11", "lesson data list", "lesson data rm",
-    "health", "health run", "health alerts", "health silence",
+    "health", "health alerts", "health silence",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
     "queue apply", "queue delete", "queue get", "queue hold", "queue resume",
     "queue events", "queue receipt",

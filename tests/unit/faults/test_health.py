@@ -1,4 +1,4 @@
-"""Faults that a health check has to notice: what is ordered, on what, and that it is lifted again."""
+"""Faults that a health check has to notice: what a check says, and that it speaks for itself again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.api.health import DeviceView, HealthView, Lift, Override
+from lab.api.health import DeviceView, HealthView, Symptom
 from lab.errors import NotFoundError, RefusedError
 from lab.faults import Scene, find_fault
 from lab.topology import LabSpec, State
@@ -22,11 +22,11 @@ DEVICES = tuple(
 
 
 class Queues:
-    """The controller: what it is asked, and the overrides that hold."""
+    """The controller: what it is asked, and the symptoms that hold."""
 
     def __init__(self, known: bool = True) -> None:
         self.known = known
-        self.overrides: list[Override] = []
+        self.symptoms: list[Symptom] = []
         self.heard = 5.0
 
     def describe(self, job: str) -> dict[str, Any]:
@@ -35,14 +35,14 @@ class Queues:
         return {"workload": job}
 
     def ask(self, model: type, method: str, path: str, request: object = None) -> object:
-        if isinstance(request, Override):
-            self.overrides.append(request)
-        elif isinstance(request, Lift):
-            self.overrides = [o for o in self.overrides if Lift(o.node, o.device, o.check) != request]
+        if isinstance(request, Symptom):
+            where = (request.node, request.device, request.check)
+            self.symptoms = [s for s in self.symptoms if (s.node, s.device, s.check) != where]
+            self.symptoms += [request] if request.state != "PASS" else []
         else:
             self.heard += 1.0
             devices = tuple(replace(device, heard=self.heard) for device in DEVICES)
-            return HealthView(5.0, devices, tuple(self.overrides), {}, {})
+            return HealthView(5.0, devices, tuple(self.symptoms), {})
         return request
 
 
@@ -59,13 +59,13 @@ def scene(queues: Queues, parameters: Mapping[str, float] = NONE, target: str = 
         ("clock-skew", "clock-skew", "cpu", "WARN"),
     ],
 )
-def test_a_check_is_ordered_to_say_it_and_released(fault: str, check: str, device: str, state: str) -> None:
+def test_a_check_says_it_until_the_fault_is_reverted(fault: str, check: str, device: str, state: str) -> None:
     queues, made = Queues(), find_fault(fault)
     given = scene(queues, made.kind.settle({}))
     assert not made.took(given)
     made.inject(given)
-    (order,) = queues.overrides
-    assert (order.node, order.device, order.check, order.state) == (
+    (symptom,) = queues.symptoms
+    assert (symptom.node, symptom.device, symptom.check, symptom.state) == (
         "ray-worker-0",
         device,
         check,
@@ -74,13 +74,7 @@ def test_a_check_is_ordered_to_say_it_and_released(fault: str, check: str, devic
     assert made.took(given)
     made.revert(given)
     made.revert(given)
-    assert queues.overrides == []
-
-
-def test_the_check_of_a_sick_gpu_can_be_chosen() -> None:
-    queues, fault = Queues(), find_fault("gpu-sick")
-    fault.inject(scene(queues, fault.kind.settle({"check": 3})))
-    assert queues.overrides[0].check == "xid"
+    assert queues.symptoms == []
 
 
 def test_a_node_without_a_gpu_cannot_have_a_sick_one() -> None:
@@ -93,13 +87,13 @@ def test_a_job_that_nobody_would_move_is_refused() -> None:
     fault, queues = find_fault("gpu-sick"), Queues(known=False)
     with pytest.raises(RefusedError, match="past the controller"):
         fault.inject(scene(queues, fault.kind.settle({})))
-    assert queues.overrides == []
+    assert queues.symptoms == []
 
 
 def test_a_revert_without_an_injection_asks_for_nothing() -> None:
     queues = Queues()
     find_fault("slow-disk").revert(scene(queues))
-    assert queues.overrides == []
+    assert queues.symptoms == []
 
 
 def test_a_flaky_node_dies_as_often_as_asked_and_runs_in_the_end() -> None:

@@ -42,7 +42,6 @@ STATES = {"Pending": "waits", "Admitted": "runs", "Evicted": "is being stopped",
 DEVICES = {
     "PASS": ("healthy", "good"),
     "WARN": ("warning", "open"),
-    "TESTING": ("is being tested", "open"),
     "EVICT": ("sick: takes no work", "bad"),
 }
 """State of a device -> its words and their tone."""

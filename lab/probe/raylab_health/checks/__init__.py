@@ -6,48 +6,18 @@ made of it, its place below, its cases in tests/unit/probe/raylab_health, and it
 
 from __future__ import annotations
 
-from raylab_health.checks import (
-    cgroup,
-    clock_skew,
-    dcgm,
-    disk,
-    ecc,
-    gpumem,
-    memory_bandwidth,
-    network,
-    object_store,
-    pcie_link,
-    pciebw,
-    remapped,
-    shm,
-    slowdown,
-    temperature,
-    volumes,
-    xid,
-)
+from raylab_health.checks import clock_skew, dcgm, disk, ecc, object_store, pciebw, ping, power, remapped, xid
 from raylab_health.model import Check
 
 CHECKS: tuple[Check, ...] = (
     ecc.CHECK,
     remapped.CHECK,
     xid.CHECK,
-    slowdown.POWER,
-    slowdown.THERMAL_SLOWDOWN,
-    temperature.CHECK,
-    pcie_link.CHECK,
+    power.CHECK,
     pciebw.CHECK,
     dcgm.CHECK,
-    dcgm.THOROUGH,
-    gpumem.CHECK,
-    disk.SPACE,
-    disk.LATENCY,
-    shm.CHECK,
-    memory_bandwidth.CHECK,
-    network.LOOPBACK,
-    network.PING,
+    disk.CHECK,
+    ping.CHECK,
     object_store.CHECK,
     clock_skew.CHECK,
-    cgroup.OOM,
-    cgroup.THROTTLING,
-    volumes.CHECK,
 )

@@ -10,18 +10,12 @@ from raylab_health.nvml import ask
 def run(context: Context, device: str) -> Finding:
     """EVICT for one uncorrected error: a result may be wrong already."""
     if context.vendor == "amd":
-        count, source = _amd(context, device), "ras/umc_err_count ue"
+        count = _amd(context, device)
     else:
-        count = ask(
-            context,
-            device,
-            "nvmlDeviceGetTotalEccErrors",
-            "NVML_MEMORY_ERROR_TYPE_UNCORRECTED",
-            "NVML_VOLATILE_ECC",
-        )
-        source = "ecc.errors.uncorrected.volatile.total"
+        kinds = ("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC")
+        count = int(ask(context, device, "nvmlDeviceGetTotalEccErrors", *kinds))
     message = f"{count} uncorrected memory errors since the driver was loaded" if count else ""
-    return Finding(EVICT if count else PASS, float(count), "errors", message, {source: count})
+    return Finding(EVICT if count else PASS, float(count), "errors", message)
 
 
 def _amd(context: Context, device: str) -> int:

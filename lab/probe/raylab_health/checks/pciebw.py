@@ -20,4 +20,4 @@ def run(context: Context, device: str) -> Finding:
     return Finding(WARN if message else PASS, round(best, 3), "GB/s", message)
 
 
-CHECK = Check("pciebw", GPU, 3600.0, run, deadline=SECONDS + 5, worse_after=3, better_after=1, hung=WARN)
+CHECK = Check("pciebw", GPU, 3600.0, run, deadline=SECONDS + 5)

@@ -12,37 +12,25 @@ def run(context: Context, device: str) -> Finding:
     if context.vendor == "amd":
         return _amd(context, device)
     try:
-        corrected, uncorrected, pending, failed = ask(context, device, "nvmlDeviceGetRemappedRows")
+        _, _, pending, failed = ask(context, device, "nvmlDeviceGetRemappedRows")
     except NotHereError:  # before Ampere, memory is retired in pages
-        waits = ask(context, device, "nvmlDeviceGetRetiredPagesPendingStatus")
-        message = "pages of its memory wait for a reset to be retired" if waits else ""
-        return Finding(
-            WARN if waits else PASS, float(bool(waits)), "", message, {"retired_pages.pending": waits}
-        )
-    seen = {
-        "remapped_rows.correctable": corrected,
-        "remapped_rows.uncorrectable": uncorrected,
-        "remapped_rows.pending": pending,
-        "remapped_rows.failure": failed,
-    }
-    if failed:
-        return Finding(EVICT, 1.0, "", "a broken row of its memory could not be replaced", seen)
-    message = "rows of its memory wait for a reset to be replaced" if pending else ""
-    return Finding(WARN if pending else PASS, float(bool(pending)), "", message, seen)
+        pending = ask(context, device, "nvmlDeviceGetRetiredPagesPendingStatus")
+        return _finding(0, "", pending, "pages of its memory wait for a reset to be retired")
+    broken = "a broken row of its memory could not be replaced"
+    return _finding(failed, broken, pending, "rows of its memory wait for a reset to be replaced")
 
 
 def _amd(context: Context, device: str) -> Finding:
     """Pages that are marked P (pending) or F (fault) in the kernel's list of bad pages."""
-    marks = [
-        line.split(":")[-1].strip()
-        for line in amd.read(context, device, "ras/gpu_vram_bad_pages").splitlines()
-    ]
-    counts = {mark: marks.count(mark) for mark in "RPF"}
-    seen = {f"gpu_vram_bad_pages {mark}": count for mark, count in counts.items()}
-    if counts["F"]:
-        return Finding(EVICT, 1.0, "", f"{counts['F']} bad pages of its memory could not be retired", seen)
-    message = f"{counts['P']} bad pages of its memory wait to be retired" if counts["P"] else ""
-    return Finding(WARN if counts["P"] else PASS, float(bool(counts["P"])), "", message, seen)
+    lines = amd.read(context, device, "ras/gpu_vram_bad_pages").splitlines()
+    marks = [line.split(":")[-1].strip() for line in lines]
+    broken = "bad pages of its memory could not be retired"
+    return _finding(marks.count("F"), broken, marks.count("P"), "bad pages of its memory wait to be retired")
+
+
+def _finding(failed: int, broken: str, pending: int, waiting: str) -> Finding:
+    state, message = (EVICT, broken) if failed else (WARN, waiting) if pending else (PASS, "")
+    return Finding(state, float(bool(message)), "", message)
 
 
 CHECK = Check("remapped", GPU, 30.0, run)

@@ -31,14 +31,13 @@ def run(context: Context, device: str) -> Finding:
         raise NotHereError("only NVIDIA's driver writes Xid lines")
     address = _address(ask(context, device, "nvmlDeviceGetPciInfo").busId)
     up = float(context.text("proc/uptime").split()[0])
-    numbers: list[int] = []
+    bad: list[int] = []
     for at, text in kernel_lines(context):
         match = LINE.search(text)
         if match and up - at <= RECENT_SECONDS and _address(match[1]) == address:
-            numbers.append(int(match[2]))
-    bad = [number for number in numbers if number in FATAL]
+            bad += [int(match[2])] if int(match[2]) in FATAL else []
     message = f"Xid {bad[-1]}: {FATAL[bad[-1]]}" if bad else ""
-    return Finding(EVICT if bad else PASS, float(len(bad)), "lines", message, {"xid": numbers[-10:]})
+    return Finding(EVICT if bad else PASS, float(len(bad)), "lines", message)
 
 
 def kernel_lines(context: Context) -> list[tuple[float, str]]:

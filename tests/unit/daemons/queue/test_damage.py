@@ -11,7 +11,7 @@ import pytest
 
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.submission import Submission
-from lab.daemons.health.monitor import HealthMonitor
+from lab.daemons.health.board import Board
 from lab.daemons.queue.aside import note, open_store, set_aside, set_aside_at
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
@@ -158,8 +158,8 @@ def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, t
     said: list[str] = []
     store = QuickStore(folder)
     controller = begin(store)
-    monitor = HealthMonitor(store, lambda _: True, controller.lock, controller.clock, said.append)
-    assert monitor.board.states() == ()
+    board = Board(store, controller.lock, controller.clock, said.append)
+    assert board.devices() == ()
     assert len(controller.records) == 31
     assert said[0].startswith("the stored health cannot be read, so it starts empty: ")
     store.close()

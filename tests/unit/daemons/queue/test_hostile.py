@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.daemons.health.monitor import HealthMonitor
-from lab.daemons.health.routes import routes as health_pages
+from lab.daemons.health.board import Board
+from lab.daemons.health.board import routes as health_pages
 from lab.daemons.queue.routes import Routes
-from tests.unit.daemons.health.test_monitor import Disk
+from tests.unit.daemons.health.test_board import Disk
 from tests.unit.daemons.queue.test_routes import JOB, Site
 from tests.unit.daemons.queue.world import ControllerLab, priority, queue
 from tests.unit.fuzz import words
@@ -29,7 +29,7 @@ VALUES = st.recursive(
 FIELDS = words(
     """name queue command package runtime_env metadata num_cpus num_gpus workers priority_class max_time owner
     recipe ranks preemption_grace enforce retry files namespace dry_run objects reason message node boot
-    interval devices checks address results skipped wishes device check state"""
+    interval devices checks address skipped device check state"""
 )
 DOCUMENTS = st.one_of(
     st.dictionaries(FIELDS, VALUES, max_size=4),
@@ -46,7 +46,7 @@ PATHS = st.one_of(
     words(
         """/healthz /workloads /queues /objects /events /metrics /packages/x /jobs /dry-run /apply
         /delete /workloads/ns/mine /workloads/ns/mine/why /workloads/ns/mine/cancel
-        /health /health/report /health/run /health/override /health/lift //jobs /jobs/ /%00"""
+        /health /health/report /health/symptom //jobs /jobs/ /%00"""
     ),
 )
 QUERIES = st.sampled_from(["", "limit=-1", "limit=\0", "since=9999", "status=%00", "queue=a&queue=b"]) | TEXTS
@@ -58,7 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world = ControllerLab(tmp_path_factory.mktemp("hostile"))
     world.apply(*queue("a", 2), priority("high", 10))
     site = Site(world)
-    health = HealthMonitor(Disk(), lambda _: True, world.controller.lock, world.clock, lambda _: None)
+    health = Board(Disk(), world.controller.lock, world.clock, lambda _: None)
     site.app = Routes(world.controller, None, health_pages(health))
     yield site
     world.close()

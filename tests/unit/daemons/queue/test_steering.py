@@ -8,7 +8,7 @@ import pytest
 
 from kueue.capacity import SLACK
 from kueue.model import FlavorResource
-from lab.api.health import EVICT, PASS, TESTING, UNKNOWN, WARN, DeviceView
+from lab.api.health import EVICT, PASS, UNKNOWN, WARN, DeviceView
 from lab.cluster.allocation import read
 from lab.cluster.node_sizes import NodeSizes, request
 from lab.daemons.queue.rayside import needs_room
@@ -36,7 +36,7 @@ def device(state: str, service: str = "ray-worker-0", name: str = "gpu-0") -> De
         ((device(PASS), device(UNKNOWN, "ray-worker-1")), False, set()),
         ((device(EVICT),), False, {"ray-worker-0"}),
         ((device(EVICT),), True, {"ray-worker-0"}),
-        ((device(TESTING, name="cpu"),), True, {"ray-worker-0"}),
+        ((device(EVICT, name="cpu"),), True, {"ray-worker-0"}),
         ((device(WARN),), False, {"ray-worker-0"}),
         ((device(WARN),), True, set()),
         ((device(WARN), device(WARN, "ray-worker-1")), False, set()),
@@ -56,7 +56,6 @@ def test_nodes_that_take_nothing_new(states: tuple[DeviceView, ...], waits: bool
         (device(EVICT), {"ray-worker-0": 0.0}, False),
         (device(EVICT, name="cpu"), {"ray-worker-0": 0.0}, True),
         (device(EVICT), {"ray-worker-1": 1.0}, False),
-        (device(TESTING), {"ray-worker-0": 1.0}, False),
         (device(WARN), {"ray-worker-0": 1.0}, False),
     ],
 )
@@ -74,7 +73,6 @@ def test_a_dead_node_is_neither_opened_nor_lost() -> None:
 def test_what_is_lost_is_of_the_flavor_of_the_slack_queue() -> None:
     given = setup(made_queue("a", {"a100": 2}), made_queue(SLACK, {"h100": 2}))
     assert lost((device(EVICT),), (node("ray-worker-0"),), given, GPU) == {H100: 1}
-    assert lost((device(TESTING),), (node("ray-worker-0"),), given, GPU) == {H100: 1}
     assert lost((device(WARN),), (node("ray-worker-0"),), given, GPU) == {}
 
 

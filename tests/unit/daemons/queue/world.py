@@ -10,12 +10,11 @@ from typing import Any
 
 from kueue.model import FlavorResource
 from lab.api.base import plain
-from lab.api.health import Result
+from lab.api.health import AgentReport, Device, Result
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.submission import Submission
-from lab.daemons.health import documents
 from lab.daemons.health.board import Board
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
@@ -320,6 +319,16 @@ class AtOnce(Threads):
         return False
 
 
+class Forgetful:
+    """Keeps no health: what is ill is told again to each process."""
+
+    def health(self) -> None:
+        """Nothing was kept."""
+
+    def keep_health(self, document: object) -> None:
+        """Keep nothing."""
+
+
 class ControllerLab:
     """All of it, with a controller that is started again whenever it is killed."""
 
@@ -350,14 +359,14 @@ class ControllerLab:
         self._store = CrashingStore(self.folder, self.points)
         packages = CrashingPackages(self.folder, self.clock)
         packages.points = self.points
-        self.health = Board()
-        for illness in self.ill:
-            self.health.report(illness[0], (Result("ecc", illness[1], illness[2]),), self.clock())
         self.controller = Controller(self._store, packages, clock=self.clock, queued_only=self.queued_only)
+        self.health = Board(Forgetful(), self.controller.lock, self.clock)
+        for illness in self.ill:
+            self._report(*illness)
         self.facade = QueueFacade(self.controller)
         self.reconciler = Reconciler(
             *(self.controller, self.ray, AtOnce()),
-            states=lambda: tuple(map(documents.device, self.health.states())),
+            states=self.health.devices,
             say=self.log.append,
         )
 
@@ -403,11 +412,14 @@ class ControllerLab:
     # Health
 
     def check_says(self, service: str, device: str, state: str) -> None:
-        """Let a check of a device say this; PASS as often as it takes."""
+        """Let a check of a device say this."""
         self.ill = [illness for illness in self.ill if illness[:2] != (service, device)]
         self.ill += [(service, device, state)] if state != "PASS" else []
-        for _ in range(2):
-            self.do(lambda: self.health.report(service, (Result("ecc", device, state),), self.clock()))
+        self.do(lambda: self._report(service, device, state))
+
+    def _report(self, service: str, device: str, state: str) -> None:
+        ill = Device(device, "", (Result("ecc", state),))
+        self.health.report(AgentReport(service, "", 5.0, "", (ill,), {}))
 
     # People
 

@@ -29,16 +29,6 @@ class FakeNvml:
             "nvmlDeviceGetRetiredPagesPendingStatus": 0,
             "nvmlDeviceGetCurrentClocksEventReasons": 0,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 0,
-            "nvmlDeviceGetTemperature": 45,
-            "nvmlDeviceGetTemperatureThreshold": {
-                pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN: 87,
-                pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN: 92,
-            },
-            "nvmlDeviceGetCurrPcieLinkGeneration": 5,
-            "nvmlDeviceGetMaxPcieLinkGeneration": 5,
-            "nvmlDeviceGetCurrPcieLinkWidth": 16,
-            "nvmlDeviceGetMaxPcieLinkWidth": 16,
-            "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97),
             "nvmlDeviceGetPciInfo": SimpleNamespace(busId=PCI.encode()),
             "nvmlDeviceGetIndex": 0,
             **answers,
@@ -116,6 +106,3 @@ class FakeNode(Context):
         if self._seconds:
             self.now += self._seconds.pop(0)
         return self.now
-
-    def cpu_seconds(self) -> float:
-        return self.monotonic()
