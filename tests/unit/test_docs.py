@@ -216,14 +216,9 @@ def test_every_event_of_the_ledger_is_described() -> None:
     assert {*PROGRESS_KEYS, *PLAN_KEYS} <= code(table)
 
 
-def test_every_recipe_and_parameter_is_named() -> None:
+def test_every_recipe_is_named_with_its_summary() -> None:
     text = read("docs/commands.md")
-    for recipe in recipes():
-        _, title, section = text.partition(f"{recipe.name}: {recipe.summary}")
-        assert title, recipe.name
-        for parameter in recipe.parameters:
-            line = next(line for line in section.splitlines() if line.startswith(f"  -p {parameter.name}="))
-            assert line.endswith(parameter.help)
+    assert [recipe.name for recipe in recipes() if f"{recipe.name}: {recipe.summary}" not in text] == []
 
 
 def test_every_variable_that_is_documented_is_read_somewhere() -> None:
