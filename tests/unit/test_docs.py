@@ -192,13 +192,9 @@ def test_the_patches_of_ray_are_those_of_the_table() -> None:
     ]
 
 
-def test_every_fault_is_described_with_its_parameters() -> None:
-    paragraphs = sections("docs/recovery.md", "##")["Faults"].split("\n\n")
-    for kind in catalogue():
-        (paragraph,) = [p for p in paragraphs if f"**`{kind.name}`**" in p]
-        assert "Undone" in paragraph or "revert" in paragraph
-        shared = "as for `kill`" in paragraph
-        assert shared or all(p.name in paragraph for p in kind.parameters)
+def test_every_fault_is_described() -> None:
+    section = sections("docs/recovery.md", "##")["Faults"]
+    assert sorted(re.findall(r"\*\*`([a-z0-9-]+)`\*\*", section)) == sorted(kind.name for kind in catalogue())
 
 
 def test_every_check_and_verdict_is_named() -> None:
