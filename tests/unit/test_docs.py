@@ -192,13 +192,9 @@ def test_the_patches_of_ray_are_those_of_the_table() -> None:
     ]
 
 
-def test_every_fault_is_described_with_its_parameters() -> None:
-    paragraphs = sections("docs/recovery.md", "##")["Faults"].split("\n\n")
-    for kind in catalogue():
-        (paragraph,) = [p for p in paragraphs if f"**`{kind.name}`**" in p]
-        assert "Undone" in paragraph or "revert" in paragraph
-        shared = "as for `kill`" in paragraph
-        assert shared or all(p.name in paragraph for p in kind.parameters)
+def test_every_fault_is_described() -> None:
+    section = sections("docs/recovery.md", "##")["Faults"]
+    assert sorted(re.findall(r"\*\*`([a-z0-9-]+)`\*\*", section)) == sorted(kind.name for kind in catalogue())
 
 
 def test_every_check_and_verdict_is_named() -> None:
@@ -216,14 +212,9 @@ def test_every_event_of_the_ledger_is_described() -> None:
     assert {*PROGRESS_KEYS, *PLAN_KEYS} <= code(table)
 
 
-def test_every_recipe_and_parameter_is_named() -> None:
+def test_every_recipe_is_named_with_its_summary() -> None:
     text = read("docs/commands.md")
-    for recipe in recipes():
-        _, title, section = text.partition(f"{recipe.name}: {recipe.summary}")
-        assert title, recipe.name
-        for parameter in recipe.parameters:
-            line = next(line for line in section.splitlines() if line.startswith(f"  -p {parameter.name}="))
-            assert line.endswith(parameter.help)
+    assert [recipe.name for recipe in recipes() if f"{recipe.name}: {recipe.summary}" not in text] == []
 
 
 def test_every_variable_that_is_documented_is_read_somewhere() -> None:

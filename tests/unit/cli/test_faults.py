@@ -11,7 +11,7 @@ import pytest
 from lab.api.base import plain
 from lab.api.receipt import ReceiptDocument
 from lab.errors import INTERRUPTED, NotFoundError, RefusedError, WaitTimeoutError
-from lab.faults import FAULTS
+from lab.faults import FAULTS, catalogue
 from lab.flows.recovery import FaultRequest, OnMoment, Outcome
 from lab.flows.recovery.heal import Healed
 from lab.lab import Lab
@@ -52,6 +52,13 @@ def test_faults_are_listed(labctl: Labctl) -> None:
     assert [line.partition(":")[0] for line in shown.splitlines() if not line.startswith(" ")] == list(FAULTS)
     assert "  for [s]: how long the node is frozen (default: 10)" in shown
     assert "  expected: training resumes from its newest checkpoint" in shown
+    for kind in catalogue():
+        section = shown.partition(f"{kind.name}: {kind.summary}\n")[2]
+        rows = section.partition(f"  undone: {kind.revert}\n")[0].splitlines()
+        assert [row.split()[0].rstrip(":") for row in rows] == [
+            *(p.name for p in kind.parameters),
+            "expected",
+        ]
 
 
 def test_faults_as_json(labctl: Labctl) -> None:

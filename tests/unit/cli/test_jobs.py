@@ -14,6 +14,7 @@ from lab.cluster.allocation import Holding, Waiting
 from lab.cluster.checkpoints import CheckpointInfo
 from lab.cluster.jobs import EARLIER
 from lab.cluster.placement import Placement
+from lab.cluster.recipes import recipes
 from lab.errors import INTERRUPTED, ClusterError, StoreError
 from tests.unit.cli.fakes import FollowedJobs, Labctl
 from tests.unit.fakes import AT, job
@@ -483,7 +484,12 @@ def test_a_job_without_checkpoints(labctl: Labctl) -> None:
 def test_recipes_need_no_lab(labctl: Labctl) -> None:
     shown = labctl.ok("submit", "--list")
     assert shown.startswith("digits: ")
-    assert "  -p epochs=" in shown
+    for recipe in recipes():
+        _, title, section = shown.partition(f"{recipe.name}: {recipe.summary}")
+        assert title, recipe.name
+        for parameter in recipe.parameters:
+            line = next(line for line in section.splitlines() if line.startswith(f"  -p {parameter.name}="))
+            assert line.endswith(parameter.help)
     (digits,) = (w for w in labctl.json("submit", "--list")["recipes"] if w["name"] == "digits")
     assert set(digits) == {"name", "summary", "parameters", "fault_tolerance"}
     assert set(digits["parameters"][0]) == {"name", "type", "default", "minimum", "maximum", "help"}
@@ -501,9 +507,9 @@ def test_a_way_to_survive_faults_belongs_to_a_recipe_that_has_it(labctl: Labctl)
 
 
 def test_recipes_name_their_ways_to_survive_faults(labctl: Labctl) -> None:
-    recipes = {recipe["name"]: recipe for recipe in labctl.json("submit", "--list")["recipes"]}
-    assert recipes["digits"]["fault_tolerance"] == ["checkpoint", "memory", "torchft"]
-    assert recipes["food11"]["fault_tolerance"] == []
+    ways = {row["name"]: row["fault_tolerance"] for row in labctl.json("submit", "--list")["recipes"]}
+    assert ways["digits"] == ["checkpoint", "memory", "torchft"]
+    assert ways["food11"] == []
 
 
 # Logs
