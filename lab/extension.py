@@ -64,10 +64,18 @@ def object_of(path: str) -> object:
     return attribute
 
 
+def is_there(module: str) -> bool:
+    """Tell whether a module can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
+
+
 @functools.cache
 def ours() -> tuple[Extension, ...]:
     """The core, and the project's own extensions that are there."""
-    named = (object_of(f"{name}:EXTENSION") for name in OURS if importlib.util.find_spec(name) is not None)
+    named = (object_of(f"{name}:EXTENSION") for name in OURS if is_there(name))
     return tuple(extension for extension in named if isinstance(extension, Extension))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lab.cli.listing import Commands, listed
 from lab.core import EXTENSION as CORE
-from lab.extension import GROUP, LOOK, Command, Extension, _loaded, extensions, failures, object_of
+from lab.extension import GROUP, LOOK, Command, Extension, _loaded, extensions, failures, object_of, ours
 from lab.flows.doctor import extension_checks
 from lab.topology import Check
 
@@ -74,6 +74,13 @@ def test_what_is_broken_is_told_and_keeps_nobody_from_anything(installed: None) 
         ("sample", "passed"),
         ("sample", "failed"),
     ]
+
+
+def test_an_extension_that_was_deleted_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.extension.OURS", ("lab.core", "lab.ext.deleted", "lab.deleted.queues"))
+    ours.cache_clear()
+    assert ours() == (CORE,)
+    ours.cache_clear()
 
 
 def test_everything_that_an_extension_of_ours_names_is_there() -> None:
