@@ -58,9 +58,10 @@ class Root(LabGroup):
         """Write the commands by section."""
         longest = max(map(len, self.commands))
         for title in SECTIONS:
-            with formatter.section(title):
-                rows = [(one.name.ljust(longest), one.help) for one in listed() if one.section == title]
-                formatter.write_dl(rows)
+            rows = [(one.name.ljust(longest), one.help) for one in listed() if one.section == title]
+            if rows:  # all of a section may be of extensions that are not there
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 @click.group(

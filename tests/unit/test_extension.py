@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.cli.listing import Commands, listed
+from lab.cli.main import main
 from lab.core import EXTENSION as CORE
 from lab.extension import GROUP, LOOK, Command, Extension, _loaded, extensions, failures, object_of, ours
 from lab.flows.doctor import extension_checks
@@ -76,10 +77,14 @@ def test_what_is_broken_is_told_and_keeps_nobody_from_anything(installed: None) 
     ]
 
 
-def test_an_extension_that_was_deleted_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extension_that_was_deleted_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("lab.extension.OURS", ("lab.core", "lab.ext.deleted", "lab.deleted.queues"))
     ours.cache_clear()
     assert ours() == (CORE,)
+    assert main(["--help"]) == 0
+    assert "Grow beyond this machine" not in capsys.readouterr().out
     ours.cache_clear()
 
 
