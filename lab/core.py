@@ -23,7 +23,6 @@ _COMMANDS = (
     Command(LOOK, "health", "health", "Show the health of GPUs and nodes, or the alerts that fire."),
     Command(SHARE, "queue", "queue", "Show the queues of a lab, and the jobs in them."),
     Command(SHARE, "class", "classroom", "Add, list and remove the people of a class."),
-    Command(SHARE, "lesson", "lessons", "Do the exercises of the course, and get their data sets."),
     Command(MACHINE, "doctor", "machine", "Check this machine, and the lab when it is up."),
     Command(MACHINE, "images", "images", "List, get, save and load the images of containers."),
     Command(MACHINE, "test", "machine", "Run labctl's own tests: all of them, or the parts named."),
@@ -32,8 +31,8 @@ _COMMANDS = (
 """Each with its module of `lab.cli.commands`."""
 
 _DOCUMENTS = (
-    *("health", "inference", "lesson", "people", "queue", "queue_requests", "quotas"),
-    *("receipt", "recipe", "shown", "shown_here"),
+    *("health", "people", "queue", "queue_requests", "quotas", "receipt", "recipe"),
+    *("shown", "shown_here"),
 )
 
 EXTENSION = Extension(

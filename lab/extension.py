@@ -25,8 +25,9 @@ class Command:
     """A command of labctl as its help lists it."""
 
     section: str
-    """Title of its part of the help."""
+    """Title of its part of the help; empty for one below a group of another extension."""
     name: str
+    """Such as `report`, or `jobs receipt` below the group `jobs`."""
     module: str
     """Module that has the click command in its tuple COMMANDS."""
     help: str
@@ -43,6 +44,12 @@ class Extension:
     checks: tuple[str, ...] = ()
     """Checks of `doctor`, as `module:function`: each takes the lab, or None where it is not up, and returns a
     `lab.topology.Check`."""
+    before_down: tuple[str, ...] = ()
+    """Functions, as `module:function`, that `down` calls with the lab unless its objects go too: each
+    returns what it could not do, in words, or an empty text."""
+    traces: tuple[str, ...] = ()
+    """Functions that yield what `self check` lists below the folder of labs: words, a folder, and whether its
+    owner alone could make it again."""
     documents: tuple[str, ...] = ()
     """Modules with the shapes of what its commands print with --json."""
 
@@ -53,7 +60,10 @@ SHARE, GROW, MACHINE = "Share", "Grow beyond this machine", "labctl and this mac
 SECTIONS = (RUN, BREAK, LOOK, SHARE, GROW, MACHINE)
 """Parts of the help, by what a reader wants."""
 
-OURS = ("lab.core", *(f"lab.ext.{name}" for name in ("chaos", "report", "fast_recovery", "kubernetes")))
+OURS = (
+    "lab.core",
+    *(f"lab.ext.{name}" for name in ("chaos", "report", "course", "fast_recovery", "kubernetes")),
+)
 """Modules with the project's own: those below `ext` can be deleted, the core works without them."""
 
 

@@ -84,20 +84,6 @@ class ShownImage(TypedDict):
     get: str
 
 
-class ShownDataset(TypedDict):
-    """One data set; `counts` says how many pictures each class of each split has."""
-
-    name: str
-    folder: str
-    pictures: int
-    counts: Mapping[str, Mapping[str, int]]
-    bytes: int
-    source: str
-    sha256: str
-    synthetic: bool
-    missing: int
-
-
 class ShownCheck(TypedDict):
     """One answer of `doctor`."""
 
@@ -125,26 +111,6 @@ class BugReport(TypedDict):
 
 
 # People
-
-
-class ShownLesson(TypedDict):
-    """One lesson. `passed` and `at` are null where it was never checked."""
-
-    number: int
-    name: str
-    title: str
-    notebook: str
-    minutes: int
-    needs: Sequence[str]
-    passed: bool | None
-    at: float | None
-
-
-class ShownRestored(TypedDict):
-    """Notebook of a lesson that is as it came, and the changed one that was kept; null where none was."""
-
-    notebook: str
-    kept: str | None
 
 
 class Invited(TypedDict):
@@ -201,21 +167,6 @@ class ShownStanding(TypedDict):
     state: str
     at: float
     reason: str
-
-
-class ShownHandedIn(TypedDict):
-    """A report that was handed in; one with problems is refused."""
-
-    file: str
-    person: str | None
-    lessons: Sequence[ShownStanding]
-    problems: Sequence[str]
-
-
-class ShownCollection(TypedDict):
-    """The reports of a folder."""
-
-    reports: Sequence[ShownHandedIn]
 
 
 class ShownProgress(TypedDict):

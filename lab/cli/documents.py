@@ -14,7 +14,6 @@ from lab.cli import format
 if TYPE_CHECKING:
     from lab.api import shown, shown_here
     from lab.api.health import DeviceView
-    from lab.api.lesson import ResultDocument
     from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.api import Node
     from lab.cluster.checkpoints import CheckpointInfo
@@ -22,13 +21,10 @@ if TYPE_CHECKING:
     from lab.cluster.jobs import Job
     from lab.cluster.placement import Placement
     from lab.cluster.recipes import Recipe
-    from lab.datasets import Dataset
     from lab.evidence.receipt import FaultRecord
     from lab.faults import FaultKind
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
-    from lab.flows.lessons.handed_in import HandedIn
-    from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.host.gpus import Gpu, GpuHolder
     from lab.people.links import Link
@@ -50,15 +46,6 @@ def image(need: ImageNeed) -> shown_here.ShownImage:
     return {
         "name": need.name, "role": need.role, "variable": need.variable, "present": need.present,
         "out_of_date": need.stale, "local_name": need.local_name, "size": need.size, "get": need.how,
-    }  # fmt: skip
-
-
-def dataset(item: Dataset) -> shown_here.ShownDataset:
-    """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
-    return {
-        "name": item.name, "folder": str(item.folder), "pictures": item.pictures,
-        "counts": plain(item.counts), "bytes": item.bytes, "source": item.source, "sha256": item.sha256,
-        "synthetic": item.synthetic, "missing": item.missing,
     }  # fmt: skip
 
 
@@ -263,15 +250,6 @@ def worker_view(view: WorkerView) -> shown_here.ShownWorker:
     }
 
 
-def lesson(item: Lesson, result: ResultDocument | None) -> shown_here.ShownLesson:
-    """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
-    return {
-        "number": item.number, "name": item.name, "title": item.title, "notebook": item.notebook,
-        "minutes": item.minutes, "needs": list(item.needs), "passed": result.passed if result else None,
-        "at": result.at if result else None,
-    }  # fmt: skip
-
-
 # A class
 
 
@@ -304,19 +282,6 @@ def persons(people: Iterable[Person], jobs: Mapping[str, int]) -> shown_here.Sho
                 "leaving": one.leaving, "unfinished_jobs": jobs.get(one.name, 0),
             }
             for one in people
-        ]
-    }  # fmt: skip
-
-
-def collected(handed: Iterable[HandedIn]) -> shown_here.ShownCollection:
-    """Reports that were handed in, and what became of each."""
-    return {
-        "reports": [
-            {
-                "file": one.file, "person": one.person or None,
-                "lessons": plain(one.lessons), "problems": [*one.problems],
-            }
-            for one in handed
         ]
     }  # fmt: skip
 

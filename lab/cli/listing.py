@@ -10,12 +10,18 @@ from importlib import import_module
 
 import click
 
+from lab.api.base import Plain
 from lab.cli.context import shared_options
 from lab.errors import SetupError
 from lab.extension import Command, extensions
 
 
 def listed() -> tuple[Command, ...]:
+    """The commands of the first level."""
+    return tuple(command for command in all_commands() if " " not in command.name)
+
+
+def all_commands() -> tuple[Command, ...]:
     """The commands of all extensions; of two with one name the first, which is the core's or ours."""
     commands: dict[str, Command] = {}
     for extension in extensions():
@@ -29,6 +35,16 @@ def walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command
     yield name, command
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         yield from walk(f"{name} {below.name}", below)
+
+
+def _module(name: str) -> Plain:
+    try:
+        return import_module(name)
+    except Exception as error:
+        if name.startswith("lab."):
+            raise
+        what = f"the module {name} of an extension does not load: {error!r}"
+        raise SetupError(what, "mend or uninstall the package that brings it") from error
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -45,16 +61,14 @@ class Commands(MutableMapping[str, click.Command]):
         return self._imported[name]
 
     def _import(self, name: str) -> None:
-        try:
-            module = import_module(name)
-        except Exception as error:
-            if name.startswith("lab."):
-                raise
-            what = f"the module {name} of an extension does not load: {error!r}"
-            raise SetupError(what, "mend or uninstall the package that brings it") from error
+        module = _module(name)
         clusters = getattr(module, "CLUSTERS", ())
         for outer in module.COMMANDS:
             self._imported[outer.name] = outer
+            for row in all_commands():
+                group, _, below = row.name.rpartition(" ")
+                if group == outer.name:
+                    outer.add_command(next(c for c in _module(row.module).COMMANDS if c.name == below))
             for _, command in walk(outer.name, outer):
                 shared_options(command, clusters=command in clusters)
 

@@ -17,12 +17,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
-from lab.datasets.shelf import Shelf
 from lab.errors import LabError, RefusedError
+from lab.extension import extensions, object_of
 from lab.host import environment
 from lab.host.environment.venv import LOCK as SETUP_LOCK
-from lab.host.files import data_folder, home, remove, user_cache, user_state
+from lab.host.files import data_folder, home, lock_of, remove, user_cache, user_state
 from lab.host.workspace import NAME, NOTE, changed
 from lab.lab import Lab
 from lab.runtime.compose.engine import DockerEngine
@@ -105,10 +106,10 @@ def _labs(folder: Path) -> Iterator[Trace]:
 
 
 def _things(folder: Path) -> Iterator[Trace]:
-    shelf = Shelf(data_folder(folder))
-    for dataset in shelf.all():
-        yield Trace("a data set", str(dataset.folder), size_of(Path(dataset.folder)), True)
-    yield from _if_there("downloads of data sets", shelf.downloads)
+    for path in (path for extension in extensions() for path in extension.traces):
+        listing = cast("Callable[[Path], Iterable[tuple[str, Path, bool]]]", object_of(path))
+        for what, place, yours in listing(folder):
+            yield from _if_there(what, place, yours=yours)
     yield from _if_there("notes on faults that last in clusters", folder / CLUSTERS, yours=True)
     if (folder / NAME / NOTE).is_file():
         yield from _if_there("recipes and notebooks", folder / NAME, yours=bool(changed(folder / NAME)))
@@ -167,7 +168,7 @@ def remove_traces(
         if _remove(trace, places):
             gone.append(trace)
     if all(trace in gone or trace.shared or trace.image for trace in listed):
-        for lock in (Shelf(data_folder(places.home)).lock, places.home / PORTS_LOCK):
+        for lock in (lock_of(data_folder(places.home)), places.home / PORTS_LOCK):
             lock.unlink(missing_ok=True)
     for folder in (data_folder(places.home), places.home / environment.ENVIRONMENTS, places.home):
         _remove_empty(folder)

@@ -91,6 +91,11 @@ def data_folder(labs: Path | None = None) -> Path:
     return (labs or home()) / DATA
 
 
+def lock_of(folder: Path) -> Path:
+    """The file that holds a folder, outside of what containers mount: whoever reads a lock can hold it."""
+    return folder.with_name(f".{folder.name}.lock")
+
+
 def make_private(folder: Path) -> Path:
     """`folder`, made if missing, readable by its owner only. Raises SetupError when that cannot be."""
     try:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from lab.datasets.getting import PICTURES
+from lab.ext.course.datasets.getting import PICTURES
 from tests.e2e.harness import PATIENCE, ROOT, Shell
 from tests.waiting import eventually
 

@@ -56,7 +56,7 @@ def check_jobs(ann: Browser, ben: Browser) -> None:
 
 def check_infeasible(ann: Browser, ben: Browser, tokens: dict[str, str]) -> None:
     """What no node can hold keeps nothing from others, and says why; both do lesson 3 meanwhile."""
-    run = "python -m lab.flows.lessons.execute notebooks/03-an-infeasible-job.ipynb --lesson 3"
+    run = "python -m lab.ext.course.lessons.execute notebooks/03-an-infeasible-job.ipynb --lesson 3"
     jobs = []
     for person in (ann, ben):
         assert person.type(f"cd ~/work && (nohup {run} > ~/lesson 2>&1 &)")[0] == 0

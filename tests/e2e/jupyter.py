@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from lab.datasets.getting import PICTURES
+from lab.ext.course.datasets.getting import PICTURES
 from lab.host.jupyter import INDEX
 from tests.e2e.food11 import pictures
 from tests.e2e.harness import PATIENCE, ROOT, Shell

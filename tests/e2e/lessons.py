@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from lab.errors import LabDownError, LessonError
-from lab.flows.lessons.catalogue import find_lesson, numbers
+from lab.ext.course.lessons.catalogue import find_lesson, numbers
 from tests.e2e.harness import ROOT, Shell
 
 BOOT_SECONDS = 300.0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.flows.lessons.catalogue import find_lesson
-from lab.flows.lessons.results import in_store
+from lab.ext.course.lessons.catalogue import find_lesson
+from lab.ext.course.lessons.results import in_store
 from lab.store.below import StoreBelow
 from tests.e2e.browser import Browser
 from tests.e2e.harness import PATIENCE, UP, Bench
@@ -40,7 +40,7 @@ class Room:
     def begin(self, number: int) -> Path:
         """Execute a notebook in her terminal, which does not wait for it; the file of what it prints."""
         lesson, said = find_lesson(number), self.home / f"lesson-{number}.jsonl"
-        run = f"python -m lab.flows.lessons.execute notebooks/{lesson.notebook} --lesson {number}"
+        run = f"python -m lab.ext.course.lessons.execute notebooks/{lesson.notebook} --lesson {number}"
         line = f"cd ~/work && (nohup {run} --seconds {lesson.seconds:g} > {said} 2>&1 &)"
         assert self.ann.type(line)[0] == 0
         return said

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import Bench
-from tests.unit.datasets.archives import archive
+from tests.ext.course.datasets.archives import archive
 from tests.waiting import eventually
 
 

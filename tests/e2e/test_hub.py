@@ -14,8 +14,8 @@ import psutil
 import pytest
 import requests
 
-from lab.flows.lessons.evidence import read_records
-from lab.flows.lessons.results import in_store
+from lab.ext.course.lessons.evidence import read_records
+from lab.ext.course.lessons.results import in_store
 from lab.host.jupyter import INDEX
 from lab.people.registry import FOLDER, Registry
 from lab.runtime import ports
@@ -118,7 +118,7 @@ def _check_first_lesson(bench: Bench, ann: Browser, tmp_path: Path) -> None:
     assert ann.get("/user/ann/").url.endswith(f"/user/ann/lab/tree/{INDEX}")
     page = ann.api("GET", f"contents/{INDEX}").json()["content"]
     assert f"({ann.hub}/class/)" in page
-    run = "python -m lab.flows.lessons.execute notebooks/00-first-steps.ipynb --lesson 0"
+    run = "python -m lab.ext.course.lessons.execute notebooks/00-first-steps.ipynb --lesson 0"
     assert ann.type(f"cd ~/work && (nohup {run} > ../said 2>&1 &)")[0] == 0
     hers = StoreBelow(bench.lab.store, "people/ann")
     typed = eventually(

@@ -11,7 +11,7 @@ DELETES_ALL = {
     "lab/runtime/local/runtime.py": "of whoever asked for it, where containers hold the objects",
     "lab/flows/traces.py": "of whoever asked for all of labctl to be removed, with `--data`",
     "lab/lab.py": "of whoever asked for it, in a notebook",
-    "lab/flows/lessons/catalogue/lesson_09.py": "says what it deletes",
+    "lab/ext/course/lessons/catalogue/lesson_09.py": "says what it deletes",
 }
 """Files that speak of `down --volumes`, and why they may: it deletes every checkpoint."""
 

@@ -18,7 +18,7 @@ LAYERS = (
     ("api",),
     ("host",),
     ("people",),
-    ("store", "datasets"),
+    ("store",),
     ("evidence",),
     ("cluster",),
     ("runtime",),
@@ -33,8 +33,8 @@ LAYERS = (
 
 FLOWS = (
     ("labels", "drawing"),
-    ("recovery", "doctor", "images", "inference", "traces"),
-    ("demo", "lessons"),
+    ("recovery", "doctor", "images", "traces"),
+    ("demo",),
     ("queues",),
     ("people",),
 )
@@ -264,7 +264,7 @@ def test_no_two_modules_need_each_other_to_be_imported() -> None:
     [
         ("lab.host.files", "lab.errors", False),
         ("lab.host.files", "lab.store.s3", True),
-        ("lab.store.s3", "lab.datasets.shelf", True),
+        ("lab.store.s3", "lab.ext.course.datasets.shelf", True),
         ("lab.ext.chaos.run", "lab.flows.recovery.watch", False),
         ("lab.flows.recovery.watch", "lab.ext.chaos.run", True),
         ("lab.cli.listing", "lab.ext.chaos", True),
@@ -272,7 +272,7 @@ def test_no_two_modules_need_each_other_to_be_imported() -> None:
         ("lab.ext.chaos.run", "lab.ext.chaos.plan", False),
         ("lab.ext.chaos.run", "kueue.engine", False),
         ("lab.runtime.base", "lab", True),
-        ("lab.flows.lessons.session", "lab", False),
+        ("lab.ext.course.lessons.session", "lab", False),
         ("forkserver.server", "raylab_switches", True),
         ("forkserver.server", "lab.errors", True),
         ("raylab_forks", "forkserver.server", False),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import lab.flows.lessons
+import lab.ext.course.lessons
 import lab.flows.recovery
 import lab.lessons
 import lab.recovery
 
 
 def test_a_notebook_gets_its_session() -> None:
-    assert lab.lessons.Session is lab.flows.lessons.Session
+    assert lab.lessons.Session is lab.ext.course.lessons.Session
 
 
 def test_a_program_breaks_a_lab_as_the_command_does() -> None:

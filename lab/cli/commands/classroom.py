@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,20 +11,16 @@ import click
 
 from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
-from lab.errors import LessonError, NotFoundError, RefusedError, UsageError
+from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.host.files import write_private
 from lab.host.quantities import plural
 from lab.people import roster
 from lab.people.links import MOST_DAYS, as_csv, as_page, csv_text
 from lab.people.policy import Role
-from lab.people.progress import CLAIMED, FAILED, PASSED
 
 if TYPE_CHECKING:
     from lab.flows.people import Classroom
-    from lab.people.progress import Standing
     from lab.people.registry import Invitation, Newcomer
-
-STATES = (PASSED, CLAIMED, FAILED)
 
 name_argument = click.argument("name", type=values.Text(), help="A person of the class.")
 out_option = click.option(
@@ -144,41 +139,6 @@ def reset(app: App, names: tuple[str, ...], out: Path | None) -> None:
     with _new_files(out) as write:
         invitations = classroom.reset(names, lambda made: write([_as_csv(made)]))
     _hand_out(app, invitations, out, classroom)
-
-
-@class_.command()
-@click.argument("folder", type=values.Place(), metavar="DIR", help="Folder with *.json.")
-@pass_app
-def collect(app: App, folder: Path) -> None:
-    """Check the lesson reports of a folder against the lab, and keep what each person has passed.
-
-    A report that was edited, or that the lab contradicts, is refused with lines and reasons; then it exits
-    with 19.
-    """
-    from lab.flows.lessons.handed_in import collect as collected
-    from lab.flows.lessons.handed_in import merged
-    from lab.people.progress import read_progress, write_progress
-
-    registry = _open(app).registry
-    people, place = registry.people(), registry.path.parent
-    handed = collected(app.open(), folder, people)
-    write_progress(place, merged(read_progress(place), handed, people, time.time()))
-    if not app.out.as_json(documents.collected(handed)):
-        for one in handed:
-            for problem in one.problems:
-                app.out.line(f"{one.file}, {problem}")
-            if not one.problems:
-                app.out.line(f"{one.file}: {one.person}: {_lessons(one.lessons)}")
-    if refused := [one.file for one in handed if one.problems]:
-        app.fail(LessonError(f"refused: {', '.join(refused)}", "ask for these files again, unchanged"))
-
-
-def _lessons(standings: Sequence[Standing]) -> str:
-    """`passed: 2, 4; claimed: 1`."""
-    numbers: dict[str, list[str]] = {}
-    for one in standings:
-        numbers.setdefault(one.state, []).append(str(one.lesson))
-    return "; ".join(f"{state}: {', '.join(numbers[state])}" for state in STATES if state in numbers)
 
 
 @class_.command()

@@ -6,9 +6,9 @@ import contextlib
 import os.path
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -20,6 +20,7 @@ from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
 from lab.cli.tunnel import ray_commands, tunnel
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
+from lab.extension import extensions, object_of
 from lab.host.files import home
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked, spec_of
@@ -160,13 +161,11 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
 @pass_app
 def down(app: App, volumes: bool, yes: bool) -> None:
     """Stop the lab, even one that is only half up. Stored objects survive, unless --volumes is given."""
-    from lab.flows.lessons.run import collect
-
     lab = app.open()
     own = own_objects(lab) if volumes else ()
     if volumes and not yes:
         app.confirm(f"--volumes deletes, for good: {stored(lab)} of lab {lab.name}{also_kept(lab)}")
-    why = "" if volumes else collect(lab)
+    left = [] if volumes else [why for why in map(str, before_down(lab)) if why]
     progress = ProgressLines(app.out).progress
     try:
         stopped = lab.down(volumes=volumes, on_progress=progress)
@@ -174,8 +173,8 @@ def down(app: App, volumes: bool, yes: bool) -> None:
         if volumes:  # nobody was asked about its objects
             raise
         stopped = app.open().down(volumes=volumes, on_progress=progress)
-    if why and stopped:
-        app.out.note(f"results of lessons that only the store holds stay there: {why}")
+    for why in left if stopped else ():
+        app.out.note(why)
     document = {"name": lab.name, "stopped": list(stopped), "volumes_deleted": volumes}
     if app.out.as_json(document):
         return
@@ -183,6 +182,12 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     app.out.sentence(f"lab {lab.name}: {done}")
     if volumes:
         app.out.line(f"stored objects: {'deleted' if own or stopped else 'there are none'}")
+
+
+def before_down(lab: Lab) -> Iterator[object]:
+    """Let each extension keep what would be out of reach; yields what it says."""
+    for path in (path for extension in extensions() for path in extension.before_down):
+        yield cast("Callable[[Lab], str]", object_of(path))(lab)
 
 
 def stored(lab: Lab) -> str:

@@ -13,16 +13,16 @@ import pytest
 from lab.api.hub import homes
 from lab.cluster.queues import Queues
 from lab.errors import LessonError, RefusedError, SetupError, StoreError
-from lab.flows.lessons.report import make_report
-from lab.flows.lessons.results import dump
+from lab.ext.course.lessons.report import make_report
+from lab.ext.course.lessons.results import dump
 from lab.flows.people import PATIENCE_SECONDS, STOP_SECONDS, Classroom
 from lab.host import files
 from lab.people.registry import FOLDER, Newcomer, Registry
 from lab.topology import Credentials, LabSpec
+from tests.ext.course.lessons.test_results import result
 from tests.fakes.host import FakeClock
 from tests.unit.cli.fakes import PLAN, Labctl
 from tests.unit.cli.queues import QueueLab
-from tests.unit.flows.lessons.test_results import result
 
 
 class School:

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from lab import errors
-from lab.api.lesson import CheckRecord
 from lab.cli import main as entry
 from lab.cli.context import App
 from lab.cli.format import harmless
 from lab.cli.output import Output
 from lab.cli.render import table
 from lab.errors import INTERRUPTED, LabError
+from lab.ext.course.documents import CheckRecord
 from lab.host import command
 from lab.host.environment import ElsewhereError
 from lab.host.wrapping import CONTINUED, wrapped

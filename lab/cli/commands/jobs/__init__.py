@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lab.cli.commands.jobs import batches, listing, one
+from lab.cli.commands.jobs import listing, one
 from lab.cli.context import App, LabGroup, pass_app
 
 
@@ -21,7 +21,7 @@ def jobs(app: App, ctx: click.Context) -> None:
         listing.overview(app)
 
 
-for command in (*one.COMMANDS, *listing.COMMANDS, *batches.COMMANDS):
+for command in (*one.COMMANDS, *listing.COMMANDS):
     jobs.add_command(command)
 
 COMMANDS = (jobs,)

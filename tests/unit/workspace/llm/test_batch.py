@@ -13,9 +13,9 @@ import pytest
 from pyarrow import fs
 
 from lab.api.base import parse, plain
-from lab.api.inference import BatchEvidence
-from lab.flows.inference import LOST
-from lab.flows.inference import receipt as inference
+from lab.ext.course.batch_documents import BatchEvidence
+from lab.ext.course.inference import LOST
+from lab.ext.course.inference import receipt as inference
 
 SHA256 = "ab" * 32
 """Of a checkpoint."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from lab.flows.inference import REPLICA
+from lab.ext.course.inference import REPLICA
 
 SECRET = "Bearer secret"
 

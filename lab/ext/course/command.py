@@ -1,0 +1,325 @@
+"""lesson: the exercises of the course, run, checked and handed in."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import format, render, values
+from lab.cli.commands.lab import prepare
+from lab.cli.context import App, LabGroup, pass_app
+from lab.cli.live import ProgressLines
+from lab.errors import LessonError, SetupError, UsageError
+from lab.ext.course import shown as shapes
+from lab.ext.course.data import data
+from lab.host.quantities import plural
+from lab.runtime.spec import Asked
+
+if TYPE_CHECKING:
+    from lab.ext.course.documents import ReportDocument, ResultDocument
+    from lab.ext.course.lessons.model import Lesson, LessonResult
+    from lab.ext.course.lessons.notebook import NotebookStep
+    from lab.ext.course.shown import ShownRestored
+    from lab.lab import Lab
+
+NUMBER = values.WholeNumber(0, 99)
+SHOWN = 70
+"""Characters of a cell's first line that are shown."""
+
+
+@click.group(cls=LabGroup)
+def lesson() -> None:
+    """Do the exercises of the course, and get their data sets.
+
+    An exercise is a notebook that checks itself.
+    """
+
+
+def _open(app: App) -> Lab:
+    """The lab; of a class with the store that the person's own key reaches."""
+    from lab.ext.course.lessons.evidence import with_own_store
+
+    return with_own_store(app.open())
+
+
+@lesson.command("list")
+@pass_app
+def lesson_list(app: App) -> None:
+    """List the lessons, and which are passed in this lab."""
+    from lab.ext.course.lessons import lessons
+    from lab.ext.course.lessons.run import results
+
+    available, checked = lessons(), results(_open(app))
+    if app.out.as_json(
+        {"lessons": [shapes.lesson(lesson, checked.get(lesson.number)) for lesson in available]}
+    ):
+        return
+    rows = (
+        (
+            lesson.number,
+            lesson.title,
+            f"{lesson.minutes} min",
+            _standing(checked.get(lesson.number)),
+            lesson.notebook,
+        )
+        for lesson in available
+    )
+    app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
+
+
+def _standing(result: ResultDocument | None) -> str:
+    if result is None:
+        return "never"
+    return f"{'passed' if result.passed else 'not passed yet'} ({format.clock(result.at)})"
+
+
+@lesson.command("run")
+@click.argument("number", metavar="[N]", type=NUMBER, required=False, help="A lesson; see `lesson list`.")
+@click.option("--all", "every", is_flag=True, help="All lessons in order, until one is not passed.")
+@pass_app
+def lesson_run(app: App, number: int | None, every: bool) -> None:
+    """Do a lesson: start the lab if it is down, execute the notebook in its JupyterLab, check.
+
+    Exits with 0 only when every check passed, else with 19. With --verbose it shows what the cells print.
+    """
+    from lab.ext.course.lessons import find_lesson, lessons
+
+    if (number is None) is not every:
+        raise UsageError("name one lesson, or say --all", "see `labctl lesson list`")
+    chosen = lessons() if number is None else (find_lesson(number),)
+    results = []
+    for item in chosen:
+        if every:
+            app.out.note(f"lesson {item.number}: {item.title}")
+        result = _run(app, item)
+        results.append(result)
+        if not app.out.json_wanted:
+            _show(app, item, result)
+        if not result.passed:
+            break
+    if app.out.json_wanted:
+        checked = [result.to_json() for result in results]
+        app.out.document({"results": checked} if every else checked[0])
+    _judge(app, results[-1])
+
+
+def _run(app: App, item: Lesson) -> LessonResult:
+    from lab.ext.course.datasets import ensure
+    from lab.ext.course.lessons.run import run_lesson
+
+    cells = Cells(app)
+    try:
+        return run_lesson(
+            app.open(),
+            item,
+            lambda: prepare(app, Asked())[1],
+            get_data=ensure,
+            on_step=cells.step,
+            on_progress=ProgressLines(app.out).progress,
+        )
+    finally:
+        cells.end()
+
+
+class Cells:
+    """A line on stderr for each cell; on a terminal the one that runs is shown too."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._live = sys.stderr.isatty() and not app.out.quiet
+        self._pending = ""
+
+    def step(self, step: NotebookStep) -> None:
+        if step.kind == "begin":
+            self._pending = self._line(step) if self._live else ""
+        else:
+            self._clear()
+            if step.kind == "cell":
+                self._pending = ""
+                self._app.out.note(self._line(step))
+                if self._app.verbose and step.output.strip():
+                    self._app.out.note(step.output.rstrip())
+            else:
+                self._app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)
+        if self._pending:
+            click.echo(self._pending, nl=False, err=True)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._clear()
+        self._pending = ""
+
+    def _clear(self) -> None:
+        if self._pending:
+            click.echo(f"\r{' ' * len(self._pending)}\r", nl=False, err=True)
+
+    @staticmethod
+    def _line(step: NotebookStep) -> str:
+        took = "..." if step.seconds is None else format.seconds(step.seconds)
+        shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
+        return f"cell {step.number:>2}/{step.of:<2}{took:>11}  {shown}"
+
+
+@lesson.command("check")
+@click.argument("number", metavar="N", type=NUMBER, help="A lesson; see `lesson list`.")
+@pass_app
+def lesson_check(app: App, number: int) -> None:
+    """Check a lesson that was done by hand in JupyterLab, and keep the result.
+
+    Exits with 0 only when every check passed, else with 19.
+    """
+    from lab.ext.course.lessons import find_lesson
+    from lab.ext.course.lessons.run import check_lesson
+
+    item = find_lesson(number)
+    result = check_lesson(_open(app), item)
+    if not app.out.as_json(result.to_json()):
+        _show(app, item, result)
+    _judge(app, result)
+
+
+def _show(app: App, item: Lesson, result: LessonResult) -> None:
+    from lab.ext.course.lessons.results import table
+
+    for line in table(item, result):
+        app.out.advise(line)
+
+
+def _judge(app: App, result: LessonResult) -> None:
+    """Exit with 19 unless every check passed."""
+    if result.passed:
+        return
+    missing = [check for check in result.checks if check.outcome != "passed"]
+    names = ", ".join(check.name for check in missing)
+    hint = next((check.hint for check in missing if check.hint), "")
+    app.fail(LessonError(f"lesson {result.document.lesson} is not passed yet: {names}", hint))
+
+
+@lesson.command("restore")
+@click.argument("number", metavar="N", type=NUMBER, help="A lesson; see `lesson list`.")
+@pass_app
+def lesson_restore(app: App, number: int) -> None:
+    """Put the notebook of a lesson back as it came, to begin again.
+
+    One that was changed is kept beside it, under another name. The lab need not be up.
+    """
+    from lab.ext.course.lessons import find_lesson
+    from lab.ext.course.lessons.restore import restore
+
+    restored = restore(find_lesson(number))
+    shown: ShownRestored = {
+        "notebook": str(restored.notebook),
+        "kept": str(restored.kept) if restored.kept else None,
+    }
+    if app.out.as_json(shown):
+        return
+    kept = f"; yours is now {restored.kept}" if restored.kept else ""
+    app.out.line(f"{restored.notebook} is restored{kept}")
+
+
+@lesson.command("report")
+@click.option("--student", type=values.Text(), metavar="NAME", help="Name of the student.")
+@click.option("--output", type=values.Place(), metavar="FILE", help="File to write. [default: print it]")
+@click.option(
+    "--verify", type=values.Place(), metavar="FILE", multiple=True,
+    help="Look at a report that was handed in instead; repeatable.",
+)  # fmt: skip
+@pass_app
+def lesson_report(app: App, student: str | None, output: Path | None, verify: tuple[Path, ...]) -> None:
+    """Write the results of all lessons into one JSON document, to hand in.
+
+    With --verify, check files that were handed in, and exit with 19 if one does not fit; with --verbose, too,
+    show the answers in them.
+    """
+    if verify:
+        if student or output is not None:
+            raise UsageError(
+                "--verify looks at reports, --student and --output write one: they cannot be used together",
+                "leave one out",
+            )
+        _verify(app, verify)
+        return
+    if student is None:
+        raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
+    from lab.ext.course.documents import written
+    from lab.ext.course.lessons.report import make_report
+    from lab.ext.course.lessons.results import dump
+    from lab.ext.course.lessons.run import collect, results
+
+    lab = _open(app)
+    why = collect(lab)
+    if why:
+        app.out.note(
+            f"{why}, so its store was not asked: what a notebook checked by itself is in the report only if "
+            "`labctl down` or `labctl lesson` has seen it since"
+        )
+    report = make_report(results(lab), student, time.time())
+    if output is not None:
+        try:
+            output.write_text(dump(report) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise SetupError(f"cannot write {output}: {error.strerror}", "choose another file") from error
+    if output is None or app.out.json_wanted:
+        app.out.document(written(report))
+        return
+    app.out.line(f"{output}: {plural(len(report.results), 'lesson')}{_summary(report)}")
+
+
+def _summary(report: ReportDocument) -> str:
+    names = {"passed": report.passed, "missing": report.missing}
+    return "".join(f"; {name}: {', '.join(map(str, numbers))}" for name, numbers in names.items() if numbers)
+
+
+def _verify(app: App, files: tuple[Path, ...]) -> None:
+    from lab.ext.course.lessons.report import copies, shown
+
+    contents = [(file, *_read(file)) for file in files]
+    intact = {str(file): report for file, report, _ in contents if report is not None}
+    same = copies(intact)
+    if app.out.json_wanted:
+        reports = [
+            {
+                "file": str(file),
+                "student": report.student if report else None,
+                "passed": list(report.passed) if report else None,
+                "missing": list(report.missing) if report else None,
+                "problems": list(problems),
+            }
+            for file, report, problems in contents
+        ]
+        app.out.document({"reports": reports, "copies": list(same)})
+    else:
+        for file, report, problems in contents:
+            whose = f" {report.student}{_summary(report)}" if report else ""
+            app.out.line(shown(f"{file}:{whose}"))
+            for problem in problems:
+                app.out.line(shown(f"  does not fit: {problem}"))
+            for result in report.results if report and app.verbose else ():
+                for question, text in (result.answers or {}).items():
+                    answer = " ".join(text.split())
+                    app.out.line(shown(f"  lesson {result.lesson}, question {question}: {answer}"))
+        for line in same:
+            app.out.line(shown(f"copied: {line}"))
+    if len(intact) < len(files) or same:
+        app.fail(LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged"))
+
+
+def _read(file: Path) -> tuple[ReportDocument | None, tuple[str, ...]]:
+    """Read an intact report; of any other file None and what does not fit."""
+    from lab.ext.course.lessons.report import read_report, verify
+
+    try:
+        report = read_report(file)
+    except UsageError as unreadable:
+        return None, (unreadable.message,)
+    problems = verify(report)
+    return (None if problems else report), problems
+
+
+lesson.add_command(data)
+
+COMMANDS = (lesson,)

@@ -1,0 +1,173 @@
+"""Puts data sets onto the shelf: drawn, downloaded, or from an archive that is here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
+from lab.ext.course.datasets import food11, model, pictures
+from lab.ext.course.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
+from lab.ext.course.datasets.model import Dataset, OnProgress, ignore_progress
+from lab.ext.course.datasets.shelf import NAMES, Fill, Shelf, allow
+from lab.host.clock import MONOTONIC, Clock
+from lab.host.reading import open_file
+
+if TYPE_CHECKING:
+    from requests import Session
+
+PICTURES = 20
+"""Pictures of each class for training by default: enough to learn from in a few seconds."""
+
+MOST_PICTURES = 2000
+
+WITHOUT = (
+    "without internet: `labctl lesson data food11 --synthetic 20`, or --from FILE with an archive you have"
+)
+
+
+class ChecksumError(SetupError):
+    """The archive is whole, and has another SHA-256 than it must have."""
+
+
+def draw_food11(
+    shelf: Shelf,
+    pictures_of_each: int = PICTURES,
+    *,
+    force: bool = False,
+    on_progress: OnProgress = ignore_progress,
+) -> tuple[Dataset, bool]:
+    """A drawn data set of Food-11's layout; the second value says whether it was made now.
+
+    Raises UsageError for a number that makes no sense, RefusedError when something else is there, also
+    another number of drawn pictures, and `force` does not allow to replace it, SetupError when the folder
+    cannot be written to.
+    """
+    if not 1 <= pictures_of_each <= MOST_PICTURES:
+        raise UsageError(
+            f"--synthetic {pictures_of_each}: must be 1 to {MOST_PICTURES} pictures of each class"
+        )
+
+    source = f"drawn: {pictures_of_each} of each class, seed {pictures.SEED}"
+
+    def fill(folder: Path) -> None:
+        sha256 = pictures.draw(folder, pictures_of_each, on_progress)
+        model.write(folder, source=source, sha256=sha256, synthetic=True)
+
+    with shelf.busy():
+        there = shelf.find(food11.NAME)
+        if not allow(there, synthetic=True, force=force) and there is not None:
+            if there.source != source:
+                raise RefusedError(
+                    f"{there.folder} holds other pictures ({there.source}) than asked for ({source})",
+                    "--force replaces them",
+                )
+            return there, False
+        return shelf.put(food11.NAME, fill), True
+
+
+def ensure(name: str, say: Callable[[str], None], shelf: Shelf | None = None) -> Dataset:
+    """The data set that a lesson needs: what is there, else drawn pictures; `say` is told of the latter.
+
+    Raises NotFoundError for an unknown name, and what `draw_food11` raises.
+    """
+    if NAMES.get(name) != food11.NAME:
+        raise NotFoundError(f"there is no data set {name!r}", f"known: {', '.join(NAMES)}")
+    shelf = shelf or Shelf()
+    there = shelf.find(name)
+    if there is not None and there.pictures and not there.missing:
+        return there
+    made, _ = draw_food11(shelf)
+    say(f"drew {made.pictures} pictures in place of Food-11; the real ones: `labctl lesson data food11`")
+    return made
+
+
+def get_food11(
+    shelf: Shelf,
+    *,
+    urls: Sequence[str] = food11.URLS,
+    file: Path | None = None,
+    sha256: str = "",
+    force: bool = False,
+    on_progress: OnProgress = ignore_progress,
+    session: Session | None = None,
+    clock: Clock = MONOTONIC,
+) -> tuple[Dataset, bool]:
+    """The published Food-11, from `file` or else from the first of `urls` that gives it.
+
+    The second value says whether it was made now. The archive must have the SHA-256 `sha256`, where one is
+    given; its pictures are counted in any case.
+    Raises what `draw_food11` raises, NotFoundError for a file that is not there, and SetupError when nothing
+    can be downloaded or the archive is not what it should be. What has arrived of it stays, also a whole
+    archive with another SHA-256 (ChecksumError): the number may be what is wrong.
+    """
+    sha256 = sha256.lower()
+    if sha256 and not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise UsageError(f"--sha256 {sha256}: not 64 hexadecimal digits", "`sha256sum FILE` prints them")
+    if file is not None:
+        try:
+            open_file(file, food11.LARGEST_IN_ALL).close()
+        except OSError as error:
+            hint = "give the zip archive of Food-11"
+            raise NotFoundError(f"--from {file}: {error.strerror}", hint) from error
+    with shelf.busy():
+        there = shelf.find(food11.NAME)
+        if not allow(there, synthetic=False, force=force) and there is not None:
+            return there, False
+        if file is not None:
+            made = shelf.put(food11.NAME, _from(file, str(file), sha256, on_progress))
+            shelf.forget(food11.NAME)
+            return made, True
+        downloads = model.make_folder(shelf.downloads)
+        got = _download(urls, downloads, on_progress, session, clock)
+        try:
+            made = shelf.put(food11.NAME, _from(got.part, shown(got.url), sha256, on_progress))
+        except ChecksumError as error:
+            raise ChecksumError(
+                f"{error.message}; the download is kept",
+                f"{error.hint}; to download it again, delete {got.part}",
+            ) from error
+        except SetupError:
+            got.forget()  # going on with it would never do; a full disk is another error here
+            raise
+        shelf.forget(food11.NAME)
+        return made, True
+
+
+def _download(
+    urls: Sequence[str],
+    folder: Path,
+    on_progress: OnProgress,
+    session: Session | None,
+    clock: Clock,
+) -> Download:
+    """The archive, from the first address that gives it. Raises SetupError when none does."""
+    problems = []
+    for url in urls:
+        part = folder / f"{food11.NAME}-{fingerprint(url)[:8]}.zip.part"
+        got = Download(url, part, session=session, on_progress=on_progress, clock=clock)
+        try:
+            got.fetch()
+        except UnreachableError as error:
+            problems.append(error.message)
+        else:
+            return got
+    raise SetupError(f"cannot download Food-11: {'; '.join(problems)}", WITHOUT)
+
+
+def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> Fill:
+    """Fills a folder from an archive, which must have this SHA-256 where one is given."""
+
+    def fill(folder: Path) -> None:
+        digest = sha256_of(archive, on_progress)
+        if sha256 and digest != sha256:
+            raise ChecksumError(
+                f"the archive from {source} has the SHA-256 {digest}, not {sha256}",
+                "it is damaged, or was replaced: --sha256 says which one you want",
+            )
+        food11.unpack(archive, folder, on_progress)
+        model.write(folder, source=source, sha256=digest, synthetic=False)
+
+    return fill

@@ -1,0 +1,183 @@
+"""Results of lessons: judged from evidence, kept on the host and in the store, drawn as plain text."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from lab.api.base import parse
+from lab.errors import UsageError
+from lab.ext.course.documents import RESULT_SCHEMA, ReportDocument, ResultDocument, Versions, digest, written
+from lab.ext.course.lessons.catalogue import numbers
+from lab.ext.course.lessons.evidence import folder
+from lab.ext.course.lessons.model import (
+    Evidence,
+    Lesson,
+    LessonCheck,
+    LessonResult,
+    failed,
+    job_record,
+)
+from lab.host.files import write_private
+from lab.host.reading import parse_json, read_json
+from lab.store import MissingObjectError, Store
+from lab.topology import Check
+from lab.version import __version__
+
+RESULT_FILE = "lesson-{:02d}.json"
+LOOK_FILE = "last-look-{:02d}.json"
+"""Names on the host of the best result of a lesson, and of the last one while the lab was up."""
+
+
+def ask(check: LessonCheck, evidence: Evidence) -> Check:
+    """The answer of one check; failed where it cannot read the records of a student's notebook."""
+    try:
+        return check(evidence)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
+        name = check.__name__.replace("_", " ")
+        return failed(name, f"what was recorded cannot be read ({type(error).__name__}: {error})")
+
+
+def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check] = ()) -> LessonResult:
+    """Every check of `lesson` on `evidence`, and `more` that were answered elsewhere."""
+    status = evidence.status
+    frame = ResultDocument(
+        schema=RESULT_SCHEMA,
+        lesson=lesson.number,
+        name=lesson.name,
+        title=lesson.title,
+        student="",
+        lab=status.name,
+        runtime="compose" if status.runtime == "inside" else status.runtime,
+        gpu=status.gpu.vendor.value,
+        versions=Versions(__version__, evidence.ray_version),
+        at=at,
+        passed=False,
+        checks=(),
+        measured=evidence.records,
+        jobs=tuple(map(job_record, evidence.jobs)),
+        answers=evidence.answers or None,
+    )
+    return LessonResult.of(frame, (*(ask(check, evidence) for check in lesson.checks), *more), at)
+
+
+def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
+    """The checks that only the host can ask, once the lab is down: the lesson is not passed yet."""
+    hint = f"on the host: `labctl lesson check {lesson.number}`, `labctl down`, and the check again"
+    return tuple(
+        Check(ask(check, evidence).name, "skipped", "asked once the lab is down", hint)
+        for check in lesson.checks_after_down
+    )
+
+
+def store_key(lesson: int) -> str:
+    """Key of the result of a lesson in the bucket."""
+    return f"{folder(lesson)}/result.json"
+
+
+def keep_in_store(store: Store, result: LessonResult) -> None:
+    """Put the result into the store, unless an older one has passed and this has not. Raises StoreError."""
+    document = result.document
+    if not _worse(document, _stored(store, document.lesson)):
+        store.put(store_key(document.lesson), dump(document).encode())
+
+
+def keep_on_host(place: Path, document: ResultDocument) -> Path:
+    """Write a result into the lab's folder of lessons, unless an older one has passed and this has not.
+
+    Returns the file. Raises SetupError.
+    """
+    path = place / RESULT_FILE.format(document.lesson)
+    if not _worse(document, _filed(place, document.lesson)):
+        write_private(path, dump(document) + "\n")
+    return path
+
+
+def _worse(document: ResultDocument, kept: ResultDocument | None) -> bool:
+    return kept is not None and kept.passed and not document.passed
+
+
+def dump(document: ResultDocument | ReportDocument) -> str:
+    """A document as a person can read it."""
+    return json.dumps(written(document), indent=1, ensure_ascii=False)
+
+
+def on_host(place: Path) -> dict[int, ResultDocument]:
+    """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
+    return {number: document for number in numbers() if (document := _filed(place, number)) is not None}
+
+
+def in_store(store: Store) -> dict[int, ResultDocument]:
+    """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
+    return {number: document for number in numbers() if (document := _stored(store, number)) is not None}
+
+
+def keep_look(place: Path, document: ResultDocument) -> None:
+    """Keep the last result while the lab was up, whatever it was. Raises SetupError."""
+    write_private(place / LOOK_FILE.format(document.lesson), dump(document) + "\n")
+
+
+def last_look(place: Path, lesson: int) -> ResultDocument | None:
+    """The last result while the lab was up, or None."""
+    return _filed(place, lesson, LOOK_FILE)
+
+
+def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> ResultDocument | None:
+    try:
+        return _result(read_json(place / name.format(lesson)), lesson)
+    except (OSError, ValueError):
+        return None
+
+
+def _stored(store: Store, lesson: int) -> ResultDocument | None:
+    try:
+        return _result(parse_json(store.get(store_key(lesson))), lesson)
+    except (MissingObjectError, ValueError):
+        return None
+
+
+def newest(*sources: Mapping[int, ResultDocument]) -> dict[int, ResultDocument]:
+    """The best result of each lesson: one that passed before one that did not, then the newer."""
+    latest: dict[int, ResultDocument] = {}
+    for source in sources:
+        for number, document in source.items():
+            other = latest.get(number)
+            if other is None or _rank(document) > _rank(other):
+                latest[number] = document
+    return dict(sorted(latest.items()))
+
+
+def _rank(document: ResultDocument) -> tuple[bool, float]:
+    return document.passed, document.at
+
+
+def _result(document: object, lesson: int) -> ResultDocument | None:
+    """The document if it is an intact result of this lesson."""
+    try:
+        result = parse(ResultDocument, document, "the result")
+    except UsageError:
+        return None
+    return result if result.lesson == lesson and result.checks and result.sha256 == digest(result) else None
+
+
+def table(lesson: Lesson, result: LessonResult) -> list[str]:
+    """The result as lines of plain text, as wide as its longest check."""
+    width = max((len(check.name) for check in result.checks), default=0)
+    lines = []
+    for check in result.checks:
+        good = check.outcome == "passed"
+        mark = "ok  " if good else "then" if check.outcome == "skipped" else "FAIL"
+        lines.append(f"  {mark}  {check.name:<{width}}  {check.detail}".rstrip())
+        if check.hint and not good:
+            lines.append(f"        {'':<{width}}  -> {check.hint}")
+    if answers := result.document.answers:
+        lines.append(f"  with an answer to question {', '.join(answers)}")
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.document.at))
+    done = sum(check.outcome == "passed" for check in result.checks)
+    verdict = "passed" if result.passed else "not passed yet"
+    return [
+        f"Lesson {lesson.number}, {lesson.title}: {verdict} ({done} of {len(result.checks)} checks), {when}",
+        *lines,
+    ]

@@ -1,0 +1,283 @@
+"""The flow of `labctl lesson run` and `check`: a lab, its data, the notebook, the checks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.cluster.api import places
+from lab.errors import LabDownError, LabError, RefusedError
+from lab.ext.course.documents import ResultDocument
+from lab.ext.course.lessons.evidence import gather, store_of
+from lab.ext.course.lessons.model import (
+    Evidence,
+    HostTask,
+    Lesson,
+    LessonResult,
+    NotebookOverError,
+    job_prefix,
+)
+from lab.ext.course.lessons.notebook import NotebookStep, OnStep, execute_notebook
+from lab.ext.course.lessons.results import (
+    ask,
+    in_store,
+    judge,
+    keep_in_store,
+    keep_look,
+    keep_on_host,
+    last_look,
+    newest,
+    on_host,
+)
+from lab.host.clock import WALL, Clock
+from lab.host.files import home
+from lab.host.interrupts import Background, held_back
+from lab.runtime.base import OnProgress, control_of, ignore_progress
+from lab.services import STORE
+from lab.topology import Check, LabSpec, State
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
+
+JOIN_SECONDS = 120.0
+"""Timeout for a host task once its notebook has come to the end."""
+
+GIVE_UP_SECONDS = 30.0
+"""Timeout when the notebook has failed: the task has to mend what it broke."""
+
+LEAST_WORKERS = 2
+NEEDED_CPUS = 8
+"""Logical CPUs of each worker that the course's commands ask for."""
+
+
+GetData = Callable[[str, Callable[[str], None]], object]
+"""Gets the data set of that name, unless it is there; the function takes lines for a person."""
+
+
+def place(lab: str) -> Path:
+    """The folder on this machine that keeps a lab's results."""
+    return home() / lab / "lessons"
+
+
+def results(lab: Lab) -> dict[int, ResultDocument]:
+    """The best result of each lesson, of those kept on this machine and, if the lab is up, in its store."""
+    collect(lab)
+    return on_host(place(lab.name))
+
+
+def before_down(lab: Lab) -> str:
+    """Copy the results of lessons before the lab goes; see `collect`."""
+    why = collect(lab)
+    return f"results of lessons that only the store holds stay there: {why}" if why else ""
+
+
+def collect(lab: Lab) -> str:
+    """Copy the results that notebooks left in the store to this machine, where they outlive the lab.
+
+    Returns why the store could not be asked, or nothing.
+    """
+    folder = place(lab.name)
+    try:
+        status = lab.status()
+        store = next((service for service in status.services if service.service == STORE), None)
+        if not status.up:
+            return f"lab {lab.name} is down"
+        if store is not None and store.state in (State.ABSENT, State.EXITED):
+            return f"{STORE} of lab {lab.name} is down"
+        kept = on_host(folder)
+        for number, document in newest(kept, in_store(store_of(lab))).items():
+            if document != kept.get(number):
+                keep_on_host(folder, document)
+    except LabError as error:
+        return error.message
+    except (OSError, ValueError) as error:  # `down` has to go on, whatever half-state the lab is in
+        return str(error)
+    return ""
+
+
+def run_lesson(
+    lab: Lab,
+    lesson: Lesson,
+    spec: Callable[[], LabSpec],
+    *,
+    get_data: GetData,
+    on_step: OnStep,
+    on_progress: OnProgress = ignore_progress,
+    clock: Clock = WALL,
+) -> LessonResult:
+    """Do a lesson: boot the lab if it is down, get what the lesson needs, execute its notebook, check.
+
+    `spec` says what a lab that is down is started with. When a cell fails, or the notebook
+    is interrupted, the lesson's jobs are stopped. Raises LessonError when a cell fails, and what the parts
+    raise.
+    """
+
+    def note(line: str) -> None:
+        on_step(NotebookStep("note", line))
+
+    if not lab.status().up:
+        lab.up(spec(), on_progress)
+    control = control_of(lab.view, "execute a lesson's notebook", f"lesson run {lesson.number}")
+    check_lab(lab)
+    for dataset in lesson.needs:
+        get_data(dataset, note)
+    task = HostTaskThread(lab, lesson, on_step)
+    try:
+        execute_notebook(control, lesson, on_step)
+    except BaseException:
+        try:
+            task.give_up()
+            stop_jobs(lab, lesson, note)
+        except KeyboardInterrupt:
+            note(f"jobs of lesson {lesson.number} may still run; {lab.view.advice(['jobs'], '')} shows them")
+            raise
+        raise
+    task.finish()
+    first = check_lesson(lab, lesson, clock=clock)
+    good = all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)])
+    if not (lesson.checks_after_down and good):
+        return first
+    note(f"taking lab {lab.name} down; its stored objects stay")
+    lab.down(on_progress=on_progress)
+    return check_lesson(lab, lesson, clock=clock)
+
+
+def stop_jobs(lab: Lab, lesson: Lesson, say: Callable[[str], None]) -> None:
+    """Stop the lesson's jobs that have not ended: they would hold the GPUs against the next run.
+
+    What cannot be stopped is told. Jobs of queues go first: one that waits would take the place of another.
+    """
+    for workload in _queued(lab, lesson):
+        say(f"cancelling job {workload}")
+        try:
+            lab.queues.cancel(workload)
+        except LabError as error:
+            say(f"job {workload} is not cancelled: {error.message}")
+    try:
+        mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
+    except LabError as error:
+        say(f"it is not known whether jobs of lesson {lesson.number} are left: {error.message}")
+        return
+    for job in (candidate for candidate in mine if not candidate.final):
+        say(f"stopping job {job.submission_id}")
+        try:
+            lab.jobs.stop(job.submission_id)
+        except LabError as error:
+            say(f"job {job.submission_id} is not stopped: {error.message}")
+
+
+def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
+    """Workloads of the lesson that have not ended; none where no controller answers."""
+    try:
+        jobs = lab.queues.list().workloads
+    except LabError:
+        return ()
+    return tuple(job.workload for job in jobs if job.name.startswith(job_prefix(lesson.number)))
+
+
+def check_lab(lab: Lab) -> None:
+    """Refuse a lab without what the commands in the notebooks ask for. Raises RefusedError."""
+    fit = places({"CPU": NEEDED_CPUS, "GPU": 1}, lab.api.nodes(), LEAST_WORKERS)
+    if fit < LEAST_WORKERS:
+        raise RefusedError(
+            f"lessons need {LEAST_WORKERS} workers with {NEEDED_CPUS} CPUs and a GPU each; "
+            f"lab {lab.name} has {fit} of them",
+            "`labctl down`, then let `labctl lesson run` start the lab; or `labctl restart` what is down",
+        )
+
+
+def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResult:
+    """Ask the checks of a lesson, and keep the result on this machine and in the store.
+
+    Raises LabDownError when the lab is down and the checks need it, and what gathering raises.
+    """
+    status = lab.status()
+    if status.up:
+        evidence = replace(gather(lab, lesson), kept=lab.view.kept())
+        more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
+        result = judge(lesson, evidence, at=clock(), more=more)
+        keep_in_store(store_of(lab), result)
+        collect(lab)
+        if lesson.checks_after_down:
+            keep_look(place(lab.name), result.document)
+    elif lesson.checks_after_down:
+        evidence = Evidence(lesson.number, status=status, kept=lab.view.kept())
+        result = _after_down(lab, lesson, evidence, clock())
+    else:
+        raise LabDownError(
+            f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
+            f"`labctl up`, or `labctl lesson run {lesson.number}`",
+        )
+    keep_on_host(place(lab.name), result.document)
+    return result
+
+
+def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
+    """The answers from while the lab was up, and those that can be given now."""
+    before = last_look(place(lab.name), lesson.number)
+    if before is None:
+        raise LabDownError(
+            f"lab {lab.name} is down, and what lesson {lesson.number} checks beforehand was not checked",
+            f"`labctl up`, then `labctl lesson run {lesson.number}`",
+        )
+    answered = tuple(
+        Check(check.name, "passed" if check.passed else "failed", check.detail)
+        for check in before.checks[: len(lesson.checks)]
+    )
+    later = tuple(ask(check, evidence) for check in lesson.checks_after_down)
+    return LessonResult.of(before, (*answered, *later), at)
+
+
+class HostTaskThread:
+    """Runs the host task of a lesson in a thread beside the notebook; the task's clock, too."""
+
+    def __init__(self, lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
+        """Starts at once, if the lesson has such a task."""
+        from lab.lab import Lab as OpenLab
+
+        self._on_step = on_step
+        self._over = threading.Event()
+        self._task: Background | None = None
+        if (task := lesson.host_task) is not None:
+            own = OpenLab(lab.view)
+            name = f"host task of lesson {lesson.number}"
+            self._task = Background(lambda: self._run(task, own), name)
+
+    def __call__(self) -> float:
+        return WALL()
+
+    def sleep(self, seconds: float) -> None:
+        if self._over.wait(seconds):
+            raise NotebookOverError
+
+    def say(self, line: str) -> None:
+        if self._over.is_set():
+            raise NotebookOverError
+        self._on_step(NotebookStep("beside", line))
+
+    def _run(self, task: Callable[[Lab, HostTask], None], lab: Lab) -> None:
+        try:
+            task(lab, HostTask(self.say, self))
+        except NotebookOverError:
+            pass
+        except LabError as error:
+            hint = f" -> {error.hint}" if error.hint else ""
+            self._on_step(NotebookStep("beside", f"{error.message}{hint}"))
+
+    def finish(self) -> None:
+        """Wait for the task once the notebook has come to its end, then give it up."""
+        try:
+            if self._task is not None:
+                self._task.wait(JOIN_SECONDS)
+        finally:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """End the task: its next word or sleep raises, and it may mend what it broke."""
+        self._over.set()
+        if self._task is not None:
+            with held_back():
+                self._task.wait(GIVE_UP_SECONDS)
