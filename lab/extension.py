@@ -10,8 +10,10 @@ as an entry point of the group `raylab.extensions`:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -70,16 +72,18 @@ OURS = (
 def object_of(path: str) -> object:
     """Import `module:name`. Raises ImportError, AttributeError, and whatever the module raises."""
     module, _, name = path.partition(":")
-    attribute: object = getattr(import_module(module), name)
+    with contextlib.redirect_stdout(sys.stderr):  # stdout may have to be a document
+        attribute: object = getattr(import_module(module), name)
     return attribute
 
 
 def is_there(module: str) -> bool:
     """Tell whether a module can be imported, without importing it."""
     try:
-        return importlib.util.find_spec(module) is not None
+        spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:  # not even the package that it is in
         return False
+    return spec is not None and spec.origin is not None  # a folder may be left that holds no code
 
 
 @functools.cache
@@ -99,20 +103,21 @@ def extensions() -> tuple[Extension, ...]:
     return (*ours(), *others())
 
 
-def failures() -> Mapping[str, Exception]:
+def failures() -> Mapping[str, BaseException]:
     """Entry point that gave no extension -> the reason: it does not keep the others from being used."""
-    return {name: entry for name, entry in _loaded().items() if isinstance(entry, Exception)}
+    return {name: entry for name, entry in _loaded().items() if isinstance(entry, BaseException)}
 
 
 @functools.cache
-def _loaded() -> Mapping[str, Extension | Exception]:
-    loaded: dict[str, Extension | Exception] = {}
+def _loaded() -> Mapping[str, Extension | BaseException]:
+    loaded: dict[str, Extension | BaseException] = {}
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name):
+        name = f"{entry.name} = {entry.value}"  # two packages may have one name for theirs
         try:
-            extension = entry.load()
-        except Exception as error:  # whatever the code of somebody else raises
-            loaded[entry.name] = error
+            extension = object_of(entry.value)
+        except (Exception, SystemExit) as error:  # whatever the code of somebody else raises
+            loaded[name] = error
         else:
             fits = isinstance(extension, Extension)
-            loaded[entry.name] = extension if fits else TypeError(f"{entry.value} is no Extension")
+            loaded[name] = extension if fits else TypeError("it is no Extension")
     return loaded

@@ -33,7 +33,9 @@ pytest.register_assert_rewrite(*HELPERS)
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("raylab")
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
-    group.addoption("--all", action="store_true", help="run the long and the rare tests too")
+    group.addoption(
+        "--all", action="store_true", help="run every test, not only those that show a promise of the README"
+    )
     group.addoption(
         "--lane",
         choices=(*LANES, *HALVES),

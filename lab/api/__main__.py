@@ -10,12 +10,12 @@ from importlib import import_module
 from typing_extensions import is_typeddict
 
 from lab.api.base import schemas
-from lab.extension import extensions
+from lab.extension import ours
 
 
 def shapes() -> list[type[object]]:
-    """Every shape of the documents of all extensions."""
-    modules = [import_module(name) for extension in extensions() for name in extension.documents]
+    """Every shape of the documents of the project's extensions."""
+    modules = [import_module(name) for extension in ours() for name in extension.documents]
     named = (value for module in modules for value in vars(module).values())
     return [
         value for value in named if isinstance(value, type) and (is_dataclass(value) or is_typeddict(value))

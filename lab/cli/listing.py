@@ -5,6 +5,8 @@ The help needs none of them: to import them all takes longer than everything els
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 
@@ -39,12 +41,24 @@ def walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command
 
 def _module(name: str) -> Plain:
     try:
-        return import_module(name)
-    except Exception as error:
+        with contextlib.redirect_stdout(sys.stderr):
+            return import_module(name)
+    except (Exception, SystemExit) as error:
         if name.startswith("lab."):
             raise
         what = f"the module {name} of an extension does not load: {error!r}"
         raise SetupError(what, "mend or uninstall the package that brings it") from error
+
+
+def _add(group: click.Group, row: Command) -> None:
+    """Add a command below a group, unless the group has one of that name, or it cannot be had."""
+    below = row.name.rpartition(" ")[2]
+    try:
+        commands = {command.name: command for command in _module(row.module).COMMANDS}
+    except SetupError:  # the rest of the group works all the same
+        return
+    if below in commands and below not in group.commands:
+        group.add_command(commands[below])
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -64,11 +78,12 @@ class Commands(MutableMapping[str, click.Command]):
         module = _module(name)
         clusters = getattr(module, "CLUSTERS", ())
         for outer in module.COMMANDS:
+            if self._modules.get(outer.name) != name:  # it belongs below a group, or nobody registered it
+                continue
             self._imported[outer.name] = outer
             for row in all_commands():
-                group, _, below = row.name.rpartition(" ")
-                if group == outer.name:
-                    outer.add_command(next(c for c in _module(row.module).COMMANDS if c.name == below))
+                if row.name.startswith(f"{outer.name} ") and isinstance(outer, click.Group):
+                    _add(outer, row)
             for _, command in walk(outer.name, outer):
                 shared_options(command, clusters=command in clusters)
 

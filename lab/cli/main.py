@@ -57,7 +57,7 @@ class Root(LabGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
         longest = max(map(len, self.commands))
-        for title in SECTIONS:
+        for title in dict.fromkeys((*SECTIONS, *(one.section for one in listed()))):
             rows = [(one.name.ljust(longest), one.help) for one in listed() if one.section == title]
             if rows:  # all of a section may be of extensions that are not there
                 with formatter.section(title):

@@ -107,9 +107,10 @@ def _labs(folder: Path) -> Iterator[Trace]:
 
 def _things(folder: Path) -> Iterator[Trace]:
     for path in (path for extension in extensions() for path in extension.traces):
-        listing = cast("Callable[[Path], Iterable[tuple[str, Path, bool]]]", object_of(path))
-        for what, place, yours in listing(folder):
-            yield from _if_there(what, place, yours=yours)
+        with contextlib.suppress(Exception, SystemExit):  # of somebody else's; the others are listed
+            listing = cast("Callable[[Path], Iterable[tuple[str, Path, bool]]]", object_of(path))
+            for what, place, yours in listing(folder):
+                yield from _if_there(what, place, yours=yours)
     yield from _if_there("notes on faults that last in clusters", folder / CLUSTERS, yours=True)
     if (folder / NAME / NOTE).is_file():
         yield from _if_there("recipes and notebooks", folder / NAME, yours=bool(changed(folder / NAME)))

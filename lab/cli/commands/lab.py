@@ -165,7 +165,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     own = own_objects(lab) if volumes else ()
     if volumes and not yes:
         app.confirm(f"--volumes deletes, for good: {stored(lab)} of lab {lab.name}{also_kept(lab)}")
-    left = [] if volumes else [why for why in map(str, before_down(lab)) if why]
+    left = [] if volumes else list(before_down(lab))
     progress = ProgressLines(app.out).progress
     try:
         stopped = lab.down(volumes=volumes, on_progress=progress)
@@ -184,10 +184,15 @@ def down(app: App, volumes: bool, yes: bool) -> None:
         app.out.line(f"stored objects: {'deleted' if own or stopped else 'there are none'}")
 
 
-def before_down(lab: Lab) -> Iterator[object]:
-    """Let each extension keep what would be out of reach; yields what it says."""
+def before_down(lab: Lab) -> Iterator[str]:
+    """Let each extension keep what would be out of reach; yields what it could not do."""
     for path in (path for extension in extensions() for path in extension.before_down):
-        yield cast("Callable[[Lab], str]", object_of(path))(lab)
+        try:
+            why = cast("Callable[[Lab], object]", object_of(path))(lab)
+        except (Exception, SystemExit) as error:  # the lab is stopped all the same
+            why = f"{path} raised {error!r}"
+        if isinstance(why, str) and why:
+            yield why
 
 
 def stored(lab: Lab) -> str:

@@ -11,7 +11,7 @@ from lab.evidence.receipt.questions.state import NEW_MOMENTS
 
 RECOVERED_NOT_WHOLE = "recovered, lab not whole"
 AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
-WENT_ON = "went on"
+TRAINED_ON = "went on"
 FROM_MEMORY = "recovered from memory"
 NOT_EQUAL = "recovered, not equal"
 
@@ -38,7 +38,7 @@ def headline(receipt: ReceiptDocument) -> str:
     if not_passed == [WHOLE] and not problems:
         return RECOVERED_NOT_WHOLE if resumed else AS_EXPECTED_NOT_WHOLE
     succeeded = receipt.job.status == "SUCCEEDED"
-    return WENT_ON if verdict is Verdict.FAILED and succeeded and resumed else verdict.value
+    return TRAINED_ON if verdict is Verdict.FAILED and succeeded and resumed else verdict.value
 
 
 def differs_from(receipt: ReceiptDocument) -> str:

@@ -153,7 +153,7 @@ def export_kubernetes(app: App, /, output: str, **flags: Any) -> None:
         return
     write_folder(folder, exported.files)
     document: ExportDocument = {
-        "schema": "export/1", "folder": str(folder), "files": sorted(exported.files),
+        "schema": SCHEMA, "folder": str(folder), "files": sorted(exported.files),
         **findings(exported.report),
     }  # fmt: skip
     if app.out.as_json(document):

@@ -74,8 +74,9 @@ def extension_checks(lab: LabView | None) -> Iterator[Check]:
     for extension in extensions():
         for path in extension.checks:
             try:
-                check = cast("Callable[[LabView | None], Check]", object_of(path))
-                yield check(lab)
-            except Exception as error:  # whatever the code of somebody else raises
-                detail = f"{path} raised {error!r}"
-                yield Check(extension.name, "failed", detail, "mend the package that brings it")
+                answer = cast("Callable[[LabView | None], object]", object_of(path))(lab)
+                detail = f"{path} returned {answer!r}, which is no Check"
+            except (Exception, SystemExit) as error:  # whatever the code of somebody else raises
+                answer, detail = None, f"{path} raised {error!r}"
+            failed = Check(extension.name, "failed", detail, "mend the package that brings it")
+            yield answer if isinstance(answer, Check) else failed

@@ -38,7 +38,7 @@ MOUNTED = {
     "compose/prometheus": ("prometheus.yml",),
     "compose/alertmanager": ("alertmanager.yml",),
     "compose/grafana/dashboards": ("lab.json",),
-    "compose/jupyter": ("jupyter_server_config.json",),
+    "compose/jupyter": ("jupyter_server_config.json", "jupyter_server_config.py"),
     "labctl.py": ("",),
 }
 """Folder of the checkout that is mounted -> files in it that stand for all the others."""

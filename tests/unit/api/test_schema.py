@@ -10,10 +10,10 @@ import jsonschema
 from typing_extensions import is_typeddict
 
 from lab.api import __main__
-from lab.extension import extensions
+from lab.extension import ours
 from tests.conftest import ROOT
 
-MODULES = [import_module(name) for extension in extensions() for name in extension.documents]
+MODULES = [import_module(name) for extension in ours() for name in extension.documents]
 FILE = ROOT / "lab" / "api" / "schema.json"
 
 

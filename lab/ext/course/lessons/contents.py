@@ -1,6 +1,6 @@
 """JupyterLab's files, with the page that it opens on among them: no file has it, so no checkout changes.
 
-Loaded by JupyterLab alone: compose/jupyter/jupyter_server_config.json names the class.
+Loaded by JupyterLab alone: compose/jupyter/jupyter_server_config.py names the class.
 """
 
 from __future__ import annotations

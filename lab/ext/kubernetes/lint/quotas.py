@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -107,7 +108,7 @@ def _job_need(manifest: Manifest) -> Need:
     count = min(parallelism, whole(manifest.spec.get("completions"), parallelism))
     least = text(mapping(manifest.metadata.get("annotations")).get(LEAST_PODS))
     template = mapping(manifest.spec.get("template"))
-    return Need("main", count, template, int(least) if least.isdecimal() else None)
+    return Need("main", count, template, int(least) if re.fullmatch(r"[0-9]{1,9}", least) else None)
 
 
 def _cluster_needs(cluster: RayCluster) -> list[Need]:

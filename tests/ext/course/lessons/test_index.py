@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,8 +72,12 @@ def test_where_the_class_is_containers_the_teacher_shows_the_lessons_that_break_
 
 
 def test_jupyterlab_is_set_to_open_on_it_as_a_page() -> None:
-    settings = json.loads((ROOT / "compose" / "jupyter" / "jupyter_server_config.json").read_text())
-    assert settings["LabApp"]["default_url"] == f"/lab/tree/{INDEX}"
+    config = SimpleNamespace(ServerApp=SimpleNamespace(), LabApp=SimpleNamespace())
+    file = ROOT / "compose" / "jupyter" / "jupyter_server_config.py"
+    exec(compile(file.read_text(), file, "exec"), {"get_config": lambda: config})
+    assert config.LabApp.default_url == f"/lab/tree/{INDEX}"
+    module, _, name = config.ServerApp.contents_manager_class.rpartition(".")
+    assert (module, name) == ("lab.ext.course.lessons.contents", "Contents")
     overrides = ROOT / "compose" / "jupyter" / "labconfig" / "default_setting_overrides.json"
     viewers = json.loads(overrides.read_text())["@jupyterlab/docmanager-extension:plugin"]
     assert viewers == {"defaultViewers": {"markdown": "Markdown Preview"}}
