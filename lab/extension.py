@@ -77,6 +77,16 @@ def object_of(path: str) -> object:
     return attribute
 
 
+def call(path: str, *arguments: object) -> object:
+    """Import `module:function` and call it; what it prints goes to stderr. Raises whatever it raises."""
+    function = object_of(path)
+    if not callable(function):
+        raise TypeError(f"{path} is no function")
+    with contextlib.redirect_stdout(sys.stderr):
+        answer: object = function(*arguments)
+    return answer
+
+
 def is_there(module: str) -> bool:
     """Tell whether a module can be imported, without importing it."""
     try:
@@ -118,6 +128,5 @@ def _loaded() -> Mapping[str, Extension | BaseException]:
         except (Exception, SystemExit) as error:  # whatever the code of somebody else raises
             loaded[name] = error
         else:
-            fits = isinstance(extension, Extension)
-            loaded[name] = extension if fits else TypeError("it is no Extension")
+            loaded[name] = extension if isinstance(extension, Extension) else TypeError("it is no Extension")
     return loaded

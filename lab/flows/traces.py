@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import cast
 
 from lab.errors import LabError, RefusedError
-from lab.extension import extensions, object_of
+from lab.extension import call, extensions
 from lab.host import environment
 from lab.host.environment.venv import LOCK as SETUP_LOCK
 from lab.host.files import data_folder, home, lock_of, remove, user_cache, user_state
@@ -108,8 +108,8 @@ def _labs(folder: Path) -> Iterator[Trace]:
 def _things(folder: Path) -> Iterator[Trace]:
     for path in (path for extension in extensions() for path in extension.traces):
         with contextlib.suppress(Exception, SystemExit):  # of somebody else's; the others are listed
-            listing = cast("Callable[[Path], Iterable[tuple[str, Path, bool]]]", object_of(path))
-            for what, place, yours in listing(folder):
+            listing = cast("Iterable[tuple[str, Path, bool]]", call(path, folder))
+            for what, place, yours in listing:
                 yield from _if_there(what, place, yours=yours)
     yield from _if_there("notes on faults that last in clusters", folder / CLUSTERS, yours=True)
     if (folder / NAME / NOTE).is_file():

@@ -6,9 +6,9 @@ import contextlib
 import os.path
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
 from lab.cli.tunnel import ray_commands, tunnel
 from lab.errors import LabDownError, LabError, MovedError, ServiceError
-from lab.extension import extensions, object_of
+from lab.extension import call, extensions
 from lab.host.files import home
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked, spec_of
@@ -188,7 +188,7 @@ def before_down(lab: Lab) -> Iterator[str]:
     """Let each extension keep what would be out of reach; yields what it could not do."""
     for path in (path for extension in extensions() for path in extension.before_down):
         try:
-            why = cast("Callable[[Lab], object]", object_of(path))(lab)
+            why = call(path, lab)
         except (Exception, SystemExit) as error:  # the lab is stopped all the same
             why = f"{path} raised {error!r}"
         if isinstance(why, str) and why:

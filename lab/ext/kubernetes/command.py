@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lab.ext.kubernetes.lint import LintReport, Validate
 
 STDOUT = "-"
-SCHEMA = "export/1"
 CODE_SOURCES = ("configmap", "image")
 GPUS = ("nvidia", "amd", "none")
 
@@ -153,7 +152,7 @@ def export_kubernetes(app: App, /, output: str, **flags: Any) -> None:
         return
     write_folder(folder, exported.files)
     document: ExportDocument = {
-        "schema": SCHEMA, "folder": str(folder), "files": sorted(exported.files),
+        "schema": "export/1", "folder": str(folder), "files": sorted(exported.files),
         **findings(exported.report),
     }  # fmt: skip
     if app.out.as_json(document):
@@ -189,7 +188,7 @@ def export_compose(
     asked = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
     files = compose_folder(_current(app, asked, gpu))
     write_folder(output, files)
-    if not app.out.as_json({"schema": SCHEMA, "folder": str(output), "files": sorted(files)}):
+    if not app.out.as_json({"schema": "export/1", "folder": str(output), "files": sorted(files)}):
         app.out.line(f"{output}: {plural(len(files), 'file')}")
         app.out.note(f"next: {output / 'README.md'} has the commands in their order")
 

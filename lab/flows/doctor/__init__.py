@@ -7,10 +7,9 @@ end of that module, its cases in the tests, and the fact that it needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
 
 from lab.errors import EngineError, LabError
-from lab.extension import extensions, failures, object_of
+from lab.extension import call, extensions, failures
 from lab.flows.doctor.containers import container_checks
 from lab.flows.doctor.facts import gather_containers, gather_facts, gather_lab, gather_tools
 from lab.flows.doctor.machine import machine_checks, resource_warnings
@@ -74,7 +73,7 @@ def extension_checks(lab: LabView | None) -> Iterator[Check]:
     for extension in extensions():
         for path in extension.checks:
             try:
-                answer = cast("Callable[[LabView | None], object]", object_of(path))(lab)
+                answer = call(path, lab)
                 detail = f"{path} returned {answer!r}, which is no Check"
             except (Exception, SystemExit) as error:  # whatever the code of somebody else raises
                 answer, detail = None, f"{path} raised {error!r}"
