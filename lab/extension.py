@@ -42,7 +42,7 @@ class Extension:
     name: str
     commands: tuple[Command, ...] = ()
     faults: tuple[str, ...] = ()
-    """Modules that define subclasses of `lab.faults.Fault`; of our own packages of such modules."""
+    """Modules that define subclasses of `lab.faults.Fault`, or packages of such modules."""
     checks: tuple[str, ...] = ()
     """Checks of `doctor`, as `module:function`: each takes the lab, or None where it is not up, and returns a
     `lab.topology.Check`."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
-from importlib import import_module
 
 from lab.api.receipt import FaultDocument
 from lab.errors import LabError, NotFoundError
 from lab.extension import ours
 from lab.faults.base import Fault, FaultKind, Scope
-from lab.faults.own import defined_in, load_own
+from lab.faults.own import defined_in, load_own, modules_of
 
 
 def _built_in() -> dict[str, Callable[[], Fault]]:
-    packages = [import_module(name) for extension in ours() for name in extension.faults]
-    names = [f"{p.__name__}.{m.name}" for p in packages for m in pkgutil.iter_modules(p.__path__)]
-    modules = [import_module(name) for name in names if "._" not in name]
+    modules = [module for extension in ours() for name in extension.faults for module in modules_of(name)]
     classes = [c for module in modules for c in defined_in(module) if hasattr(c, "kind")]
     scopes = list(Scope)
     classes.sort(key=lambda fault: (scopes.index(fault.kind.scope), fault.kind.name))

@@ -12,10 +12,11 @@ import importlib
 import importlib.util
 import inspect
 import os
+import pkgutil
 import stat
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -81,7 +82,16 @@ def defined_in(module: ModuleType) -> list[type[Fault]]:
     return list(dict.fromkeys(c for c in classes if c.__module__ == module.__name__))
 
 
-def _sources(own: Own) -> Iterator[tuple[str, Callable[[], ModuleType]]]:
+def modules_of(name: str) -> list[ModuleType]:
+    """Return the module of this name, and those of a package that do not begin with an underscore."""
+    with contextlib.redirect_stdout(sys.stderr):
+        module = importlib.import_module(name)
+        below = [info.name for info in pkgutil.iter_modules(getattr(module, "__path__", ()))]
+        names = [f"{name}.{part}" for part in below if not part.startswith("_")]
+        return [module, *map(importlib.import_module, names)]
+
+
+def _sources(own: Own) -> Iterator[tuple[str, Callable[[], list[ModuleType]]]]:
     """Yield the name of each file and module, with what loads it."""
     try:
         folder = home() / FOLDER
@@ -92,17 +102,17 @@ def _sources(own: Own) -> Iterator[tuple[str, Callable[[], ModuleType]]]:
             yield str(path), partial(_file, path)
     for extension in others():
         for name in extension.faults:
-            yield name, partial(importlib.import_module, name)
+            yield name, partial(modules_of, name)
     for name in filter(None, map(str.strip, os.environ.get(MODULES_VARIABLE, "").split(","))):
         yield name, partial(_module, name)
 
 
-def _file(path: Path) -> ModuleType:
+def _file(path: Path) -> list[ModuleType]:
     try:
         _refuse_untrusted(path.parent, path.parent.stat())
         with open_file(path, SMALL) as stream:
             _refuse_untrusted(path, os.fstat(stream.fileno()))
-            return _execute(path, stream.read())
+            return [_execute(path, stream.read())]
     except OSError as error:
         raise NotFoundError(f"{path} cannot be read: {error.strerror or error}", HOW) from error
 
@@ -118,7 +128,7 @@ def _execute(path: Path, code: bytes) -> ModuleType:
     return module
 
 
-def _module(name: str) -> ModuleType:
+def _module(name: str) -> list[ModuleType]:
     try:
         spec = importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):
@@ -129,7 +139,7 @@ def _module(name: str) -> ModuleType:
         )
     _refuse_untrusted(Path(spec.origin), Path(spec.origin).stat(), 0)
     with contextlib.redirect_stdout(sys.stderr):
-        return importlib.import_module(name)
+        return [importlib.import_module(name)]
 
 
 def _refuse_untrusted(path: Path, info: os.stat_result, *others: int) -> None:
@@ -140,9 +150,9 @@ def _refuse_untrusted(path: Path, info: os.stat_result, *others: int) -> None:
         raise RefusedError(f"{path} is not loaded: others may write to it", f"chmod go-w {path}")
 
 
-def _checked(module: ModuleType, source: str) -> list[type[Fault]]:
+def _checked(modules: Iterable[ModuleType], source: str) -> list[type[Fault]]:
     """Return the faults of a module. Raises UsageError when there is none, or one that cannot be used."""
-    classes = defined_in(module)
+    classes = [fault for module in modules for fault in defined_in(module)]
     faults = [c for c in classes if hasattr(c, "kind")]
     if not faults:
         what = f"{classes[0].__name__} has no `kind`" if classes else "it defines no subclass of Fault"
