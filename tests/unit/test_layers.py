@@ -162,11 +162,14 @@ def test_imports_go_down() -> None:
 
 
 def closure(package: str) -> set[str]:
-    """All modules that this package imports, lazily too, and those that they import."""
+    """All modules that this package imports, lazily too, and those that they import, with their packages.
+
+    What is named by a string is not among them: extensions, and the facade `Lab` of the package itself.
+    """
     needs: dict[str, set[str]] = {}
     for importer, imported, _ in arrows():
-        parents = {imported.rpartition(".")[0]} - {""}
-        needs.setdefault(importer, set()).update({imported} | parents)
+        parts = imported.split(".")
+        needs.setdefault(importer, set()).update(".".join(parts[:n]) for n in range(1, len(parts) + 1))
     left = [module for module in needs if within(module, package)]
     reached = set(left)
     while left:
