@@ -1,12 +1,12 @@
 """The health agent of one node: runs its checks by their schedule and tells the controller what they found.
 
 Every BEAT_SECONDS it reports to the service `queue`, which shows that it lives; a new state is told at once.
-The answer
-brings the time and the other nodes. One check runs at a time, in the runner.
+The answer brings the time and the other nodes. One check runs at a time, in the runner.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ Key = tuple[str, str]
 """Check and device."""
 
 DEVICES: Key = ("", "")
-"""What runs first: it asks for the devices."""
+"""What runs first, and again until it is answered: it asks for the devices."""
 DEVICES_SECONDS = 30.0
 
 Post = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -76,7 +76,8 @@ class Agent:
         self._clocks: list[tuple[float, float]] = []
         self._running: tuple[Key, float] | None = None
         """What runs, and when it is ended."""
-        self._beat = self._due[DEVICES]
+        self._beat = math.inf
+        """When the next report is due: the first one is told with the devices."""
         self._urgent = False
 
     def step(self) -> None:
@@ -86,7 +87,7 @@ class Agent:
             self._next(now)
         if self._running is not None:
             self._collect(*self._running, now)
-        if self.devices and (self._urgent or self._context.monotonic() >= self._beat):
+        if self._urgent or self._context.monotonic() >= self._beat:
             self._tell()
         if self._running is None:
             wake = min([self._beat, *self._due.values()])
@@ -116,7 +117,10 @@ class Agent:
         if answer is None:
             self._runner.kill()
         if key == DEVICES:
-            self._begin_with((answer or {}).get("devices") or [{"name": CPU, "model": ""}])
+            if answer is None or "died" in answer:
+                self._schedule(DEVICES, DEVICES_SECONDS)
+            else:
+                self._begin_with(answer["devices"])
             return
         check = self.checks[key[0]]
         if answer is not None and "missing" in answer:

@@ -10,7 +10,14 @@ import pytest
 
 from lab.api.base import parse, plain
 from lab.api.health import AgentReport, Heard
-from raylab_health.agent import AGAIN_SECONDS, BEAT_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
+from raylab_health.agent import (
+    AGAIN_SECONDS,
+    BEAT_SECONDS,
+    DEVICES_SECONDS,
+    FIRST_SECONDS,
+    MISSING_SECONDS,
+    Agent,
+)
 from raylab_health.examine import examine
 from raylab_health.model import (
     CPU,
@@ -36,7 +43,7 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.node = FakeNode(root)
         self.says: dict[str, str] = {}
-        """Check -> state; `missing` and `hangs` are others."""
+        """Check -> state; `missing`, `hangs` and `dies` are others. The devices are asked for as ``."""
         self.ran: list[tuple[float, str, str]] = []
         self.reports: list[dict[str, Any]] = []
         self.times: list[float] = []
@@ -80,14 +87,14 @@ class Bench:
             self.ran.append((self.node.now, request["check"], request["device"]))
 
     def poll(self, seconds: float) -> dict[str, Any] | None:
-        if not self._request["check"]:
-            return {"devices": [{"name": CARD, "model": "x"}, {"name": CPU, "model": "y"}]}
         name = self._current = self._request["check"]
         if self.says.get(name) == "hangs":
             self.node.now += seconds
             return None
         if self.says.get(name) == "dies":
             return {"died": "killed"}
+        if not name:
+            return {"devices": [{"name": CARD, "model": "x"}, {"name": CPU, "model": "y"}]}
         try:
             return {"result": examine(self.checks[name], self._request["device"], self.node)}
         except NotHereError as error:
@@ -139,6 +146,22 @@ def test_a_node_that_starts_is_left_alone_for_a_moment(bench: Bench) -> None:
         {"name": CARD, "model": "x", "checks": []},
         {"name": CPU, "model": "y", "checks": []},
     ]
+
+
+def test_the_devices_are_waited_for_at_rest(bench: Bench) -> None:
+    bench.says[""] = "hangs"
+    for _ in range(6):  # the pause before it, in steps of a second
+        bench.agent.step()
+    assert (bench.killed, bench.reports) == (1, [])
+
+
+def test_a_node_that_does_not_tell_its_devices_at_first_is_not_one_without_gpus(bench: Bench) -> None:
+    bench.says[""] = "dies"
+    bench.run(FIRST_SECONDS + 1)
+    assert bench.reports == []
+    del bench.says[""]
+    bench.run(2 * DEVICES_SECONDS)
+    assert [device["name"] for device in bench.reports[0]["devices"]] == [CARD, CPU]
 
 
 def test_each_check_runs_on_its_devices_by_its_interval_and_dear_ones_are_spread(bench: Bench) -> None:
