@@ -263,12 +263,15 @@ class Board:
 def _newest(old: Iterable[Result], new: Iterable[Result], skipped: Container[str]) -> tuple[Result, ...]:
     """What is known of a device. What a node found before it started again holds until it has looked again.
 
-    A check that could not tell leaves what it found before.
+    A check that could not tell leaves what it found before, and one that did not end, which is WARN and has
+    no value, leaves EVICT.
     """
     results = {result.name: result for result in old if result.name not in skipped}
     for result in new:
         before = results.get(result.name, result)
-        results[result.name] = result if result.state != UNKNOWN else replace(before, at=result.at)
+        hung = result.state == WARN and result.value is None
+        keeps = result.state == UNKNOWN or (hung and before.state == EVICT)
+        results[result.name] = replace(before, at=result.at) if keeps else result
     return tuple(results.values())
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from raylab_health.examine import examined
-from raylab_health.model import CPU, EVICT, GPU, PASS, WARN, Check, Context, Finding
+from raylab_health.model import CPU, EVICT, GPU, UNKNOWN, WARN, Check, Context, Finding
 from raylab_health.runner import Runner
 
 BEAT_SECONDS = 5.0
@@ -28,7 +28,7 @@ JITTER = 0.1
 """Part of an interval by which two runs may be nearer or farther, so that nodes do not beat together."""
 
 AGAIN_SECONDS, AGAIN_SHARE = 10.0, 1 / 60
-"""Time, or part of its interval, until a check runs again that did not pass."""
+"""Time, or part of its interval, until a check runs again that found something bad."""
 
 MISSING_SECONDS = 60.0
 """Least time until a check is tried again that cannot be made on this node."""
@@ -131,13 +131,11 @@ class Agent:
         self._skipped.pop(check.name, None)
         if answer is None or "died" in answer:
             why = f"did not end within {check.deadline:g} s" if answer is None else answer["died"]
-            broken = self._results.get(key, {}).get("state") == EVICT
-            finding = Finding(EVICT if broken else WARN, message=why)
-            answer = {"result": examined(check, finding, self._context)}
+            answer = {"result": examined(check, Finding(WARN, message=why), self._context)}
         self._put(key, answer["result"])
-        passed = answer["result"]["state"] == PASS
+        bad = self._results[key]["state"] in (WARN, EVICT)
         again = min(check.interval, max(AGAIN_SECONDS, AGAIN_SHARE * check.interval))
-        self._schedule(key, check.interval if passed else again)
+        self._schedule(key, again if bad else check.interval)
 
     def _schedule(self, key: Key, after: float) -> None:
         self._due[key] = self._context.monotonic() + after * (1 + JITTER * (2 * self._chance() - 1))
@@ -154,8 +152,10 @@ class Agent:
         self._urgent = True
 
     def _put(self, key: Key, result: dict[str, Any]) -> None:
-        """Keep a result; another state is told at once."""
+        """Keep a result, or the last one where the check could not tell; another state is told at once."""
         old = self._results.get(key)
+        if old is not None and result["state"] == UNKNOWN:
+            result = {**old, "at": result["at"]}
         self._results[key] = result
         self._urgent = self._urgent or old is None or old["state"] != result["state"]
 

@@ -64,7 +64,7 @@ class Check:
     """Seconds between two runs."""
     run: Callable[[Context, str], Finding]
     deadline: float = 20.0
-    """Seconds after which it is ended: a check that hangs is WARN."""
+    """Seconds after which it is ended: a check that hangs is WARN, without a value."""
 
 
 class Context:

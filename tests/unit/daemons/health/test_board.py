@@ -169,6 +169,15 @@ def test_a_check_that_could_not_tell_leaves_what_is_known(world: Watched) -> Non
     assert world.state() == PASS
 
 
+@pytest.mark.parametrize("boot", ["1", "2"])
+def test_a_check_of_a_broken_gpu_that_hangs_does_not_make_it_better(world: Watched, boot: str) -> None:
+    world.report(result(EVICT, value=2.0))
+    world.report(result(WARN, at=995.0), boot=boot)
+    assert (world.state(), world.view().checks[0].at) == (EVICT, 995.0)
+    world.report(result(WARN, value=1.0), boot=boot)
+    assert world.state() == WARN
+
+
 def test_a_node_that_starts_again_is_what_it_was_until_it_has_looked(world: Watched) -> None:
     world.report(result(EVICT), result(PASS, "xid"))
     world.report(boot="2")

@@ -25,6 +25,7 @@ from raylab_health.model import (
     GPU,
     NODE,
     PASS,
+    UNKNOWN,
     WARN,
     Check,
     Context,
@@ -211,13 +212,28 @@ def test_a_check_that_hangs_is_killed_and_the_node_is_heard_meanwhile(bench: Ben
     assert max(b - a for a, b in zip(bench.times, bench.times[1:], strict=False)) <= BEAT_SECONDS + 0.1
 
 
-def test_a_check_of_a_broken_gpu_that_hangs_does_not_make_it_better(bench: Bench) -> None:
+def test_a_check_that_hangs_has_no_value_so_that_a_broken_gpu_stays_so(bench: Bench) -> None:
     bench.says["quick"] = EVICT
     bench.run(10)
     bench.says["quick"] = "hangs"
     bench.run(30)
     assert bench.killed == 1
+    told = bench.reports[-1]["devices"][0]["checks"]
+    assert [(r["state"], r["value"]) for r in told if r["name"] == "quick"] == [(WARN, None)]
+
+
+def test_a_check_that_could_not_tell_leaves_what_it_found(bench: Bench) -> None:
+    bench.says["quick"] = EVICT
+    bench.run(10)
+    bench.says["quick"] = UNKNOWN
+    bench.run(30)
     assert set(bench.results("quick")) == {EVICT}
+
+
+def test_a_check_that_cannot_tell_runs_no_more_often(bench: Bench) -> None:
+    bench.says["dear"] = UNKNOWN
+    bench.run(600)
+    assert [name for _, name, _ in bench.ran].count("dear") == 1
 
 
 def test_a_runner_that_dies_is_no_end_of_the_agent(bench: Bench) -> None:
