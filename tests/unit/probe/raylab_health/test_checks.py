@@ -219,6 +219,28 @@ def test_a_node_that_starts_again_is_not_away(tmp_path: Path, monkeypatch: pytes
     assert node.now == 1005
 
 
+@pytest.mark.parametrize("name", ["pciebw", "dcgm"])
+def test_a_measurement_that_does_not_end_is_ended_by_the_runner(name: str, tmp_path: Path) -> None:
+    node = FakeNode(tmp_path, says=(0, '{"gbps": 12.1}'))
+    examine(BY_NAME[name], CARD, node)
+    (seconds,) = node.waits
+    assert seconds > BY_NAME[name].deadline, "its own end would be UNKNOWN"
+
+
+def test_a_link_that_is_busy_for_some_seconds_is_not_slow(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path, says=lambda: (0, json.dumps({"gbps": 12.1 if node.now > 1008 else 2.0})))
+    result = examine(BY_NAME["pciebw"], CARD, node)
+    assert (result["state"], result["value"], node.now) == (PASS, 12.1, 1010.0)
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(1.5, PASS), (3.0, WARN)])
+def test_a_brake_that_is_gone_in_a_moment_is_none(seconds: float, state: str, tmp_path: Path) -> None:
+    node: FakeNode
+    brake = {"nvmlDeviceGetCurrentClocksEventReasons": lambda: 0x80 if node.now < 1000 + seconds else 0}
+    node = FakeNode(tmp_path, nvml=brake)
+    assert examine(BY_NAME["power-slowdown"], CARD, node)["state"] == state
+
+
 def test_a_check_that_fails_by_itself_is_unknown_and_goes_on(tmp_path: Path) -> None:
     node = FakeNode(tmp_path, nvml={"nvmlDeviceGetRemappedRows": 7})
     result = examine(BY_NAME["remapped"], CARD, node)
