@@ -203,6 +203,7 @@ class Board:
     def _step(self, now: float) -> None:
         """Decide what follows from all that is known, tell what is new, and keep it."""
         views: dict[tuple[str, str], DeviceView] = {}
+        self._symptoms = {k: s for k, s in self._symptoms.items() if s.until is None or now < s.until}
         for name, node in list(self._nodes.items()):
             node.silent = node.silent or node.quiet(now) > SILENT_AFTER * node.report.interval
             node.returns = tuple(at for at in node.returns if now - at <= FLAKY_SECONDS)
@@ -219,7 +220,7 @@ class Board:
             if old is None or old.state != view.state:
                 why = f" ({view.reason}: {view.message})" if view.reason else ""
                 self._say(f"health: {view.node} {view.device} is {view.state}{why}")
-        if changed:
+        if changed or before.keys() - views.keys():
             self._dirty = True
             for listener in self.listeners:
                 listener()

@@ -203,6 +203,16 @@ def test_a_device_that_an_agent_no_longer_has_is_gone(world: Watched) -> None:
     assert [view.device for view in world.board.devices()] == [CPU]
 
 
+def test_listeners_and_the_disk_learn_of_a_device_that_is_gone(world: Watched) -> None:
+    heard = list[int]()
+    world.report(result(EVICT))
+    world.board.listeners.append(lambda: heard.append(len(world.board.devices())))
+    world.report(devices=[{"name": CPU, "model": ""}])
+    assert heard == [1]
+    world.board = world.open()
+    assert [view.device for view in world.board.devices()] == [CPU]
+
+
 # Silence
 
 
@@ -314,6 +324,17 @@ def test_what_a_fault_wants_outlives_the_controller(world: Watched) -> None:
     world.board = world.open()
     world.report(result(PASS))
     assert world.state() == PASS
+
+
+def test_a_fault_that_nobody_reverts_ends_by_itself(world: Watched) -> None:
+    world.report(result(PASS))
+    world.post("symptom", **ECC, state=EVICT, until=1010.0)
+    world.seconds(9)
+    assert world.state() == EVICT
+    world.board = world.open()
+    world.clock.now += 1
+    world.report(result(PASS))
+    assert (world.state(), world.board.view().symptoms) == (PASS, ())
 
 
 @pytest.mark.parametrize(
