@@ -264,10 +264,10 @@ class Board:
 def _newest(old: Iterable[Result], new: Iterable[Result], skipped: Container[str]) -> tuple[Result, ...]:
     """What is known of a device. What a node found before it started again holds until it has looked again.
 
-    A check that could not tell leaves what it found before, and one that did not end, which is WARN and has
-    no value, leaves EVICT.
+    A check that could not tell leaves what it found before; one that cannot be made any more, or did not end
+    (it is WARN and has no value), leaves EVICT.
     """
-    results = {result.name: result for result in old if result.name not in skipped}
+    results = {result.name: result for result in old if result.name not in skipped or result.state == EVICT}
     for result in new:
         before = results.get(result.name, result)
         hung = result.state == WARN and result.value is None

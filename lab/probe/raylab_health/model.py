@@ -109,11 +109,13 @@ class Context:
         time.sleep(seconds)
 
     def text(self, path: str) -> str:
-        """A small file below the root. Raises NotHereError."""
+        """A small file below the root. Raises NotHereError where there is none to read, UnreadableError."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             raise NotHereError(f"/{path}: {error.strerror}") from error
+        except OSError as error:
+            raise UnreadableError(f"/{path}: {error.strerror}") from error
 
     def command(
         self, argv: Sequence[str], seconds: float, more: Mapping[str, str] | None = None

@@ -178,6 +178,12 @@ def test_a_check_of_a_broken_gpu_that_hangs_does_not_make_it_better(world: Watch
     assert world.state() == WARN
 
 
+def test_a_broken_gpu_stays_so_when_its_check_cannot_be_made_any_more(world: Watched) -> None:
+    world.report(result(EVICT), result(WARN, "xid"))
+    world.report(skipped={"ecc": "no NVML", "xid": "it may not be read"})
+    assert [(check.name, check.state) for check in world.view().checks] == [("ecc", EVICT)]
+
+
 def test_a_node_that_starts_again_is_what_it_was_until_it_has_looked(world: Watched) -> None:
     world.report(result(EVICT), result(PASS, "xid"))
     world.report(boot="2")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from raylab_health.checks import CHECKS, ping, xid
+from raylab_health.devices import processor
 from raylab_health.examine import examine
 from raylab_health.model import (
     CPU,
@@ -160,6 +161,8 @@ MISSING = (
     amd("power-slowdown", "", "does not say", "AMD tells no reasons"),
     amd("ecc", "", "No such file", "AMD: a card without RAS"),
     Case("the only node", "ping", "", "no other node"),
+    Case("the head's only worker is gone", "ping", "", "only one", facts={"peers": {"a": "a:1"}},
+         refused=("a:1",)),
     Case("no answer yet", "clock-skew", "", "told the time"),
     Case("no CUDA driver", "pciebw", "", "no CUDA driver", says=(NOT_HERE, "there is no CUDA driver here")),
     Case("no object store", "object-store", "", "AWS_ENDPOINT_URL"),
@@ -213,7 +216,7 @@ def test_a_check_that_cannot_be_made_here_says_why(
 
 
 def test_a_node_that_starts_again_is_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = FakeNode(tmp_path, facts={"peers": {"a": "a:1"}})
+    node = FakeNode(tmp_path, facts={"peers": {"a": "a:1", "b": "b:1"}})
     monkeypatch.setattr(ping, "answers", lambda _: node.now > 1004)
     assert examine(BY_NAME["ping"], CPU, node)["state"] == PASS
     assert node.now == 1005
@@ -239,6 +242,19 @@ def test_a_brake_that_is_gone_in_a_moment_is_none(seconds: float, state: str, tm
     brake = {"nvmlDeviceGetCurrentClocksEventReasons": lambda: 0x80 if node.now < 1000 + seconds else 0}
     node = FakeNode(tmp_path, nvml=brake)
     assert examine(BY_NAME["power-slowdown"], CARD, node)["state"] == state
+
+
+def test_a_file_of_the_kernel_that_cannot_be_read_now_is_there_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    node = FakeNode(tmp_path, vendor="amd", files={f"{SYSFS}/ras/umc_err_count": "ue: 0"})
+    monkeypatch.setattr(Path, "read_text", refuse)
+    result = examine(BY_NAME["ecc"], RENDER, node)
+    assert (result["state"], "Input/output error" in result["message"]) == (UNKNOWN, True)
+    assert processor(node) == node.machine()
 
 
 def test_a_check_that_fails_by_itself_is_unknown_and_goes_on(tmp_path: Path) -> None:
