@@ -218,8 +218,8 @@ def test_a_check_that_hangs_has_no_value_so_that_a_broken_gpu_stays_so(bench: Be
     bench.says["quick"] = "hangs"
     bench.run(30)
     assert bench.killed == 1
-    told = bench.reports[-1]["devices"][0]["checks"]
-    assert [(r["state"], r["value"]) for r in told if r["name"] == "quick"] == [(WARN, None)]
+    checks = bench.reports[-1]["devices"][0]["checks"]
+    assert [(r["state"], r["value"]) for r in checks if r["name"] == "quick"] == [(WARN, None)]
 
 
 def test_a_check_that_could_not_tell_leaves_what_it_found(bench: Bench) -> None:
