@@ -80,6 +80,8 @@ class Symptom(Strict):
     check: CheckName
     state: Annotated[str, Limits(pattern="^(PASS|WARN|EVICT)$")]
     message: Annotated[str, Limits(max_length=300)] = ""
+    until: float | None = None
+    """Time at which it ends by itself, for a fault that nobody reverts; seconds since the epoch."""
 
 
 # What is answered

@@ -203,6 +203,7 @@ class Board:
     def _step(self, now: float) -> None:
         """Decide what follows from all that is known, tell what is new, and keep it."""
         views: dict[tuple[str, str], DeviceView] = {}
+        self._symptoms = {k: s for k, s in self._symptoms.items() if s.until is None or now < s.until}
         for name, node in list(self._nodes.items()):
             node.silent = node.silent or node.quiet(now) > SILENT_AFTER * node.report.interval
             node.returns = tuple(at for at in node.returns if now - at <= FLAKY_SECONDS)
@@ -219,7 +220,7 @@ class Board:
             if old is None or old.state != view.state:
                 why = f" ({view.reason}: {view.message})" if view.reason else ""
                 self._say(f"health: {view.node} {view.device} is {view.state}{why}")
-        if changed:
+        if changed or before.keys() - views.keys():
             self._dirty = True
             for listener in self.listeners:
                 listener()
@@ -263,12 +264,15 @@ class Board:
 def _newest(old: Iterable[Result], new: Iterable[Result], skipped: Container[str]) -> tuple[Result, ...]:
     """What is known of a device. What a node found before it started again holds until it has looked again.
 
-    A check that could not tell leaves what it found before.
+    A check that could not tell leaves what it found before; one that cannot be made any more, or did not end
+    (it is WARN and has no value), leaves EVICT.
     """
-    results = {result.name: result for result in old if result.name not in skipped}
+    results = {result.name: result for result in old if result.name not in skipped or result.state == EVICT}
     for result in new:
         before = results.get(result.name, result)
-        results[result.name] = result if result.state != UNKNOWN else replace(before, at=result.at)
+        hung = result.state == WARN and result.value is None
+        keeps = result.state == UNKNOWN or (hung and before.state == EVICT)
+        results[result.name] = replace(before, at=result.at) if keeps else result
     return tuple(results.values())
 
 

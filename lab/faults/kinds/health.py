@@ -8,6 +8,9 @@ from lab.errors import NotFoundError, RefusedError
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.faults.kinds._queues import queues_of
 
+MARGIN_SECONDS = 60.0
+"""Time after its end at which a fault is over although nobody has reverted it: its lab was down then, say."""
+
 
 class Sickness(Fault):
     """Lets a check of the node say something, as no laptop's hardware can be broken on purpose."""
@@ -25,7 +28,10 @@ class Sickness(Fault):
         """Let the check say it. Raises RefusedError, NotFoundError when no agent has told of the device."""
         device = self.device(scene)
         scene.note(device=device)
-        self._say(scene, device, self.state, f"the fault {self.kind.name} says so")
+        client = HealthClient(queues_of(scene))
+        until = client.view().now + scene.parameters["for"] + MARGIN_SECONDS
+        message = f"the fault {self.kind.name} says so"
+        client.symptom(Symptom(scene.target, device, self.checked, self.state, message, until))
 
     def took(self, scene: Scene) -> bool:
         """Tell whether the check says it."""
@@ -35,11 +41,8 @@ class Sickness(Fault):
     def revert(self, scene: Scene) -> None:
         """Let the check speak for itself again."""
         if "device" in scene.memo:
-            self._say(scene, scene.memo["device"], PASS)
-
-    def _say(self, scene: Scene, device: str, state: str, message: str = "") -> None:
-        symptom = Symptom(scene.target, device, self.checked, state, message)
-        HealthClient(queues_of(scene)).symptom(symptom)
+            symptom = Symptom(scene.target, scene.memo["device"], self.checked, PASS)
+            HealthClient(queues_of(scene)).symptom(symptom)
 
 
 class ClockSkew(Sickness):

@@ -1,18 +1,18 @@
 """The health agent of one node: runs its checks by their schedule and tells the controller what they found.
 
 Every BEAT_SECONDS it reports to the service `queue`, which shows that it lives; a new state is told at once.
-The answer
-brings the time and the other nodes. One check runs at a time, in the runner.
+The answer brings the time and the other nodes. One check runs at a time, in the runner.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from raylab_health.examine import examined
-from raylab_health.model import CPU, EVICT, GPU, PASS, WARN, Check, Context, Finding
+from raylab_health.model import CPU, EVICT, GPU, UNKNOWN, WARN, Check, Context, Finding
 from raylab_health.runner import Runner
 
 BEAT_SECONDS = 5.0
@@ -28,7 +28,7 @@ JITTER = 0.1
 """Part of an interval by which two runs may be nearer or farther, so that nodes do not beat together."""
 
 AGAIN_SECONDS, AGAIN_SHARE = 10.0, 1 / 60
-"""Time, or part of its interval, until a check runs again that did not pass."""
+"""Time, or part of its interval, until a check runs again that found something bad."""
 
 MISSING_SECONDS = 60.0
 """Least time until a check is tried again that cannot be made on this node."""
@@ -40,7 +40,7 @@ Key = tuple[str, str]
 """Check and device."""
 
 DEVICES: Key = ("", "")
-"""What runs first: it asks for the devices."""
+"""What runs first, and again until it is answered: it asks for the devices."""
 DEVICES_SECONDS = 30.0
 
 Post = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -76,7 +76,8 @@ class Agent:
         self._clocks: list[tuple[float, float]] = []
         self._running: tuple[Key, float] | None = None
         """What runs, and when it is ended."""
-        self._beat = self._due[DEVICES]
+        self._beat = math.inf
+        """When the next report is due: the first one is told with the devices."""
         self._urgent = False
 
     def step(self) -> None:
@@ -86,7 +87,7 @@ class Agent:
             self._next(now)
         if self._running is not None:
             self._collect(*self._running, now)
-        if self.devices and (self._urgent or self._context.monotonic() >= self._beat):
+        if self._urgent or self._context.monotonic() >= self._beat:
             self._tell()
         if self._running is None:
             wake = min([self._beat, *self._due.values()])
@@ -116,7 +117,10 @@ class Agent:
         if answer is None:
             self._runner.kill()
         if key == DEVICES:
-            self._begin_with((answer or {}).get("devices") or [{"name": CPU, "model": ""}])
+            if answer is None or "died" in answer:
+                self._schedule(DEVICES, DEVICES_SECONDS)
+            else:
+                self._begin_with(answer["devices"])
             return
         check = self.checks[key[0]]
         if answer is not None and "missing" in answer:
@@ -127,13 +131,11 @@ class Agent:
         self._skipped.pop(check.name, None)
         if answer is None or "died" in answer:
             why = f"did not end within {check.deadline:g} s" if answer is None else answer["died"]
-            broken = self._results.get(key, {}).get("state") == EVICT
-            finding = Finding(EVICT if broken else WARN, message=why)
-            answer = {"result": examined(check, finding, self._context)}
+            answer = {"result": examined(check, Finding(WARN, message=why), self._context)}
         self._put(key, answer["result"])
-        passed = answer["result"]["state"] == PASS
+        bad = self._results[key]["state"] in (WARN, EVICT)
         again = min(check.interval, max(AGAIN_SECONDS, AGAIN_SHARE * check.interval))
-        self._schedule(key, check.interval if passed else again)
+        self._schedule(key, again if bad else check.interval)
 
     def _schedule(self, key: Key, after: float) -> None:
         self._due[key] = self._context.monotonic() + after * (1 + JITTER * (2 * self._chance() - 1))
@@ -150,8 +152,10 @@ class Agent:
         self._urgent = True
 
     def _put(self, key: Key, result: dict[str, Any]) -> None:
-        """Keep a result; another state is told at once."""
+        """Keep a result, or the last one where the check could not tell; another state is told at once."""
         old = self._results.get(key)
+        if old is not None and result["state"] == UNKNOWN:
+            result = {**old, "at": result["at"]}
         self._results[key] = result
         self._urgent = self._urgent or old is None or old["state"] != result["state"]
 

@@ -14,5 +14,5 @@ def folder(context: Context, device: str) -> str:
 
 
 def read(context: Context, device: str, name: str) -> str:
-    """One file of it. Raises LostError, NotHereError."""
+    """One file of it. Raises LostError, NotHereError, UnreadableError."""
     return context.text(f"{folder(context, device)}/{name}")

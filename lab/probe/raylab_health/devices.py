@@ -17,7 +17,7 @@ def processor(context: Context) -> str:
     """The processor's name, or the machine's kind where the kernel tells none."""
     try:
         lines = context.text("proc/cpuinfo").splitlines()
-    except NotHereError:
+    except (NotHereError, UnreadableError):
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, "") or context.machine()

@@ -64,7 +64,7 @@ class Check:
     """Seconds between two runs."""
     run: Callable[[Context, str], Finding]
     deadline: float = 20.0
-    """Seconds after which it is ended: a check that hangs is WARN."""
+    """Seconds after which it is ended: a check that hangs is WARN, without a value."""
 
 
 class Context:
@@ -109,11 +109,13 @@ class Context:
         time.sleep(seconds)
 
     def text(self, path: str) -> str:
-        """A small file below the root. Raises NotHereError."""
+        """A small file below the root. Raises NotHereError where there is none to read, UnreadableError."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             raise NotHereError(f"/{path}: {error.strerror}") from error
+        except OSError as error:
+            raise UnreadableError(f"/{path}: {error.strerror}") from error
 
     def command(
         self, argv: Sequence[str], seconds: float, more: Mapping[str, str] | None = None

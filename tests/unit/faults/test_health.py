@@ -11,6 +11,7 @@ import pytest
 from lab.api.health import DeviceView, HealthView, Symptom
 from lab.errors import NotFoundError, RefusedError
 from lab.faults import Scene, find_fault
+from lab.faults.kinds.health import MARGIN_SECONDS
 from lab.topology import LabSpec, State
 from tests.fakes import FakeRuntime
 
@@ -71,6 +72,7 @@ def test_a_check_says_it_until_the_fault_is_reverted(fault: str, check: str, dev
         check,
         state,
     )
+    assert symptom.until == 5.0 + 20.0 + MARGIN_SECONDS
     assert made.took(given)
     made.revert(given)
     made.revert(given)

@@ -17,7 +17,8 @@ BYTES = 4096
 NO_BUCKET = "NoSuchBucket"
 """S3's word; a lab that starts makes its bucket while its first nodes start."""
 SLOW_SECONDS = 5.0
-TRIES, PAUSE_SECONDS = 3, 3.0
+TRIES, PAUSE_SECONDS = 3, 8.0
+"""A store that starts again, or is away for ten seconds as in a fault, is no sick node."""
 
 
 def run(context: Context, device: str = CPU) -> Finding:

@@ -169,6 +169,21 @@ def test_a_check_that_could_not_tell_leaves_what_is_known(world: Watched) -> Non
     assert world.state() == PASS
 
 
+@pytest.mark.parametrize("boot", ["1", "2"])
+def test_a_check_of_a_broken_gpu_that_hangs_does_not_make_it_better(world: Watched, boot: str) -> None:
+    world.report(result(EVICT, value=2.0))
+    world.report(result(WARN, at=995.0), boot=boot)
+    assert (world.state(), world.view().checks[0].at) == (EVICT, 995.0)
+    world.report(result(WARN, value=1.0), boot=boot)
+    assert world.state() == WARN
+
+
+def test_a_broken_gpu_stays_so_when_its_check_cannot_be_made_any_more(world: Watched) -> None:
+    world.report(result(EVICT), result(WARN, "xid"))
+    world.report(skipped={"ecc": "no NVML", "xid": "it may not be read"})
+    assert [(check.name, check.state) for check in world.view().checks] == [("ecc", EVICT)]
+
+
 def test_a_node_that_starts_again_is_what_it_was_until_it_has_looked(world: Watched) -> None:
     world.report(result(EVICT), result(PASS, "xid"))
     world.report(boot="2")
@@ -191,6 +206,16 @@ def test_what_the_board_adds_is_not_taken_for_what_an_agent_found(world: Watched
 def test_a_device_that_an_agent_no_longer_has_is_gone(world: Watched) -> None:
     world.report(result(EVICT))
     world.report(devices=[{"name": CPU, "model": ""}])
+    assert [view.device for view in world.board.devices()] == [CPU]
+
+
+def test_listeners_and_the_disk_learn_of_a_device_that_is_gone(world: Watched) -> None:
+    heard = list[int]()
+    world.report(result(EVICT))
+    world.board.listeners.append(lambda: heard.append(len(world.board.devices())))
+    world.report(devices=[{"name": CPU, "model": ""}])
+    assert heard == [1]
+    world.board = world.open()
     assert [view.device for view in world.board.devices()] == [CPU]
 
 
@@ -305,6 +330,17 @@ def test_what_a_fault_wants_outlives_the_controller(world: Watched) -> None:
     world.board = world.open()
     world.report(result(PASS))
     assert world.state() == PASS
+
+
+def test_a_fault_that_nobody_reverts_ends_by_itself(world: Watched) -> None:
+    world.report(result(PASS))
+    world.post("symptom", **ECC, state=EVICT, until=1010.0)
+    world.seconds(9)
+    assert world.state() == EVICT
+    world.board = world.open()
+    world.clock.now += 1
+    world.report(result(PASS))
+    assert (world.state(), world.board.view().symptoms) == (PASS, ())
 
 
 @pytest.mark.parametrize(

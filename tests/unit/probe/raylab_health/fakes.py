@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +48,8 @@ class FakeNvml:
             value = self._answers[name]
             if isinstance(value, str) and value.startswith("NVML_ERROR"):
                 raise self._error(value)
+            if callable(value):
+                return value()
             return value[arguments[-1]] if isinstance(value, dict) else value
 
         return function
@@ -68,13 +70,13 @@ class FakeNode(Context):
         vendor: str = "nvidia",
         nvml: Mapping[str, Any] | str = "",
         files: Mapping[str, str] | None = None,
-        says: tuple[int, str] | Exception | None = None,
+        says: tuple[int, str] | Exception | Callable[[], tuple[int, str]] | None = None,
         facts: Mapping[str, Any] | None = None,
         seconds: Sequence[float] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """`nvml` are other answers, or the error of its start; `says` is what programs answer; `seconds` is
-        the time that passes between two looks at the clock."""
+        the time that passes between two looks at the clock. Answers may be functions."""
         module = FakeNvml({}, nvml) if isinstance(nvml, str) else FakeNvml(nvml)
         scratch = root / "scratch"
         scratch.mkdir(exist_ok=True)
@@ -84,17 +86,18 @@ class FakeNode(Context):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
         self._says, self._seconds, self.now = says, list(seconds), 1000.0
-        self.asked: list[Sequence[str]] = []
+        self.waits: list[float] = []
+        """Times within which programs had to end."""
 
     def command(
         self, argv: Sequence[str], seconds: float, more: Mapping[str, str] | None = None
     ) -> tuple[int, str]:
-        self.asked.append(argv)
+        self.waits.append(seconds)
         if self._says is None:
             raise NotHereError(f"{argv[0]} is not installed")
         if isinstance(self._says, Exception):
             raise self._says
-        return self._says
+        return self._says() if callable(self._says) else self._says
 
     def wall(self) -> float:
         return self.now

@@ -10,7 +10,14 @@ import pytest
 
 from lab.api.base import parse, plain
 from lab.api.health import AgentReport, Heard
-from raylab_health.agent import AGAIN_SECONDS, BEAT_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
+from raylab_health.agent import (
+    AGAIN_SECONDS,
+    BEAT_SECONDS,
+    DEVICES_SECONDS,
+    FIRST_SECONDS,
+    MISSING_SECONDS,
+    Agent,
+)
 from raylab_health.examine import examine
 from raylab_health.model import (
     CPU,
@@ -18,6 +25,7 @@ from raylab_health.model import (
     GPU,
     NODE,
     PASS,
+    UNKNOWN,
     WARN,
     Check,
     Context,
@@ -36,7 +44,7 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.node = FakeNode(root)
         self.says: dict[str, str] = {}
-        """Check -> state; `missing` and `hangs` are others."""
+        """Check -> state; `missing`, `hangs` and `dies` are others. The devices are asked for as ``."""
         self.ran: list[tuple[float, str, str]] = []
         self.reports: list[dict[str, Any]] = []
         self.times: list[float] = []
@@ -80,14 +88,14 @@ class Bench:
             self.ran.append((self.node.now, request["check"], request["device"]))
 
     def poll(self, seconds: float) -> dict[str, Any] | None:
-        if not self._request["check"]:
-            return {"devices": [{"name": CARD, "model": "x"}, {"name": CPU, "model": "y"}]}
         name = self._current = self._request["check"]
         if self.says.get(name) == "hangs":
             self.node.now += seconds
             return None
         if self.says.get(name) == "dies":
             return {"died": "killed"}
+        if not name:
+            return {"devices": [{"name": CARD, "model": "x"}, {"name": CPU, "model": "y"}]}
         try:
             return {"result": examine(self.checks[name], self._request["device"], self.node)}
         except NotHereError as error:
@@ -141,6 +149,22 @@ def test_a_node_that_starts_is_left_alone_for_a_moment(bench: Bench) -> None:
     ]
 
 
+def test_the_devices_are_waited_for_at_rest(bench: Bench) -> None:
+    bench.says[""] = "hangs"
+    for _ in range(6):  # the pause before it, in steps of a second
+        bench.agent.step()
+    assert (bench.killed, bench.reports) == (1, [])
+
+
+def test_a_node_that_does_not_tell_its_devices_at_first_is_not_one_without_gpus(bench: Bench) -> None:
+    bench.says[""] = "dies"
+    bench.run(FIRST_SECONDS + 1)
+    assert bench.reports == []
+    del bench.says[""]
+    bench.run(2 * DEVICES_SECONDS)
+    assert [device["name"] for device in bench.reports[0]["devices"]] == [CARD, CPU]
+
+
 def test_each_check_runs_on_its_devices_by_its_interval_and_dear_ones_are_spread(bench: Bench) -> None:
     bench.run(700)
     ran = {name: [at for at, check, _ in bench.ran if check == name] for name in bench.checks}
@@ -188,13 +212,28 @@ def test_a_check_that_hangs_is_killed_and_the_node_is_heard_meanwhile(bench: Ben
     assert max(b - a for a, b in zip(bench.times, bench.times[1:], strict=False)) <= BEAT_SECONDS + 0.1
 
 
-def test_a_check_of_a_broken_gpu_that_hangs_does_not_make_it_better(bench: Bench) -> None:
+def test_a_check_that_hangs_has_no_value_so_that_a_broken_gpu_stays_so(bench: Bench) -> None:
     bench.says["quick"] = EVICT
     bench.run(10)
     bench.says["quick"] = "hangs"
     bench.run(30)
     assert bench.killed == 1
+    checks = bench.reports[-1]["devices"][0]["checks"]
+    assert [(r["state"], r["value"]) for r in checks if r["name"] == "quick"] == [(WARN, None)]
+
+
+def test_a_check_that_could_not_tell_leaves_what_it_found(bench: Bench) -> None:
+    bench.says["quick"] = EVICT
+    bench.run(10)
+    bench.says["quick"] = UNKNOWN
+    bench.run(30)
     assert set(bench.results("quick")) == {EVICT}
+
+
+def test_a_check_that_cannot_tell_runs_no_more_often(bench: Bench) -> None:
+    bench.says["dear"] = UNKNOWN
+    bench.run(600)
+    assert [name for _, name, _ in bench.ran].count("dear") == 1
 
 
 def test_a_runner_that_dies_is_no_end_of_the_agent(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from raylab_health.checks import CHECKS, ping, xid
+from raylab_health.devices import processor
 from raylab_health.examine import examine
 from raylab_health.model import (
     CPU,
@@ -160,6 +161,8 @@ MISSING = (
     amd("power-slowdown", "", "does not say", "AMD tells no reasons"),
     amd("ecc", "", "No such file", "AMD: a card without RAS"),
     Case("the only node", "ping", "", "no other node"),
+    Case("the head's only worker is gone", "ping", "", "only one", facts={"peers": {"a": "a:1"}},
+         refused=("a:1",)),
     Case("no answer yet", "clock-skew", "", "told the time"),
     Case("no CUDA driver", "pciebw", "", "no CUDA driver", says=(NOT_HERE, "there is no CUDA driver here")),
     Case("no object store", "object-store", "", "AWS_ENDPOINT_URL"),
@@ -213,10 +216,45 @@ def test_a_check_that_cannot_be_made_here_says_why(
 
 
 def test_a_node_that_starts_again_is_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = FakeNode(tmp_path, facts={"peers": {"a": "a:1"}})
+    node = FakeNode(tmp_path, facts={"peers": {"a": "a:1", "b": "b:1"}})
     monkeypatch.setattr(ping, "answers", lambda _: node.now > 1004)
     assert examine(BY_NAME["ping"], CPU, node)["state"] == PASS
     assert node.now == 1005
+
+
+@pytest.mark.parametrize("name", ["pciebw", "dcgm"])
+def test_a_measurement_that_does_not_end_is_ended_by_the_runner(name: str, tmp_path: Path) -> None:
+    node = FakeNode(tmp_path, says=(0, '{"gbps": 12.1}'))
+    examine(BY_NAME[name], CARD, node)
+    (seconds,) = node.waits
+    assert seconds > BY_NAME[name].deadline, "its own end would be UNKNOWN"
+
+
+def test_a_link_that_is_busy_for_some_seconds_is_not_slow(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path, says=lambda: (0, json.dumps({"gbps": 12.1 if node.now > 1008 else 2.0})))
+    result = examine(BY_NAME["pciebw"], CARD, node)
+    assert (result["state"], result["value"], node.now) == (PASS, 12.1, 1010.0)
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(1.5, PASS), (3.0, WARN)])
+def test_a_brake_that_is_gone_in_a_moment_is_none(seconds: float, state: str, tmp_path: Path) -> None:
+    node: FakeNode
+    brake = {"nvmlDeviceGetCurrentClocksEventReasons": lambda: 0x80 if node.now < 1000 + seconds else 0}
+    node = FakeNode(tmp_path, nvml=brake)
+    assert examine(BY_NAME["power-slowdown"], CARD, node)["state"] == state
+
+
+def test_a_file_of_the_kernel_that_cannot_be_read_now_is_there_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    node = FakeNode(tmp_path, vendor="amd", files={f"{SYSFS}/ras/umc_err_count": "ue: 0"})
+    monkeypatch.setattr(Path, "read_text", refuse)
+    result = examine(BY_NAME["ecc"], RENDER, node)
+    assert (result["state"], "Input/output error" in result["message"]) == (UNKNOWN, True)
+    assert processor(node) == node.machine()
 
 
 def test_a_check_that_fails_by_itself_is_unknown_and_goes_on(tmp_path: Path) -> None:

@@ -56,6 +56,21 @@ def test_a_round_trip_is_judged_and_leaves_nothing(
     assert client.objects == {}
 
 
+def test_a_store_that_is_away_for_ten_seconds_is_no_sick_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = FakeNode(tmp_path)
+    client = node.notes["object-store"] = Client(node, fail="connection refused")
+    wait = node.sleep
+
+    def sleep(seconds: float) -> None:
+        wait(seconds)
+        client._fail = "" if node.now > 1012 else "connection refused"
+
+    monkeypatch.setattr(node, "sleep", sleep)
+    assert examine(object_store.CHECK, CPU, node)["state"] == PASS
+
+
 class NoBucketError(Exception):
     """minio's error where there is no bucket."""
 
