@@ -262,8 +262,8 @@ def test_a_batch_with_a_prompt_that_was_given_up_leaves_its_evidence_before_it_f
     lab.server.fails = lambda name, _: name.endswith("2")
     (tmp_path / "checkpoint").mkdir()
     args = SimpleNamespace(
-        **{**vars(ARGS), "give_up": 0.0}, checkpoint=str(tmp_path / "checkpoint"), prompts=5, input_tokens=6, seed=0,
-        name="", url="", dtype="auto", gpus=0, storage=f"file://{tmp_path}",
+        **{**vars(ARGS), "give_up": 0.0}, checkpoint=str(tmp_path / "checkpoint"), prompts=5, input_tokens=6,
+        seed=0, name="", url="", dtype="auto", gpus=0, storage=f"file://{tmp_path}",
     )  # fmt: skip
     evidence = tmp_path / llm.batch.EVIDENCE / "job-a.json"
     monkeypatch.setattr(llm.batch.serve, "settings", lambda _: args)
