@@ -108,7 +108,13 @@ def test_a_batch_job_that_begins_with_fewer_pods_needs_room_for_these() -> None:
 
 @pytest.mark.parametrize(
     ("options", "cpu"),
-    [({}, 18.5), ({"resources": {"requests": {"cpu": "3"}}}, 21), ({"idleTimeoutSeconds": 9}, 18.5)],
+    [
+        ({}, 18.5),
+        ({"resources": {"requests": {"cpu": "3"}}}, 21),
+        ({"idleTimeoutSeconds": 9}, 18.5),
+        ({"resources": {}}, 18),
+        ({"resources": None}, 18.5),
+    ],
 )
 def test_the_autoscaler_beside_the_head_counts(options: Object, cpu: float) -> None:
     scaled = changed(

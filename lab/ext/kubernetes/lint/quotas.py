@@ -119,8 +119,9 @@ def _cluster_needs(cluster: RayCluster) -> list[Need]:
     mode = "" if at is None else text(job.get("submissionMode")) or "K8sJobMode"
     beside = []
     if cluster.autoscaled:
-        resources = mapping(cluster.autoscaler_options.get("resources")) or AUTOSCALER_RESOURCES
-        beside.append({"name": "autoscaler", "resources": resources})
+        resources = cluster.autoscaler_options.get("resources")
+        own = isinstance(resources, dict)
+        beside.append({"name": "autoscaler", "resources": resources if own else AUTOSCALER_RESOURCES})
     if mode == "SidecarMode":
         beside.append(SUBMITTER_CONTAINER)
     head, *workers = cluster.groups
