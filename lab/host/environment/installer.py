@@ -37,6 +37,9 @@ SEVERAL: Mapping[str, tuple[str, str]] = {
 }
 """pip's option with values between white space -> uv's variable, and what separates its values."""
 
+TRUST = {"UV_SYSTEM_CERTS", "SSL_CERT_FILE"}
+"""Variables by which the user says whose certificates uv trusts."""
+
 TRUE = ("1", "on", "t", "true", "y", "yes")
 
 
@@ -120,6 +123,9 @@ class Installer:
         argv += ["--no-progress", "--color", "never", "--index-strategy", "unsafe-best-match"]
         argv += [*self._handover.arguments, *wanted]
         code, lines = venv.run(argv, InstallProgress(title, venv.installed), env)
+        if code > 0 and pip.cause(lines) == pip.UNTRUSTED and not TRUST & env.keys():
+            env = {**env, "UV_SYSTEM_CERTS": "1"}  # as pip does by itself
+            code, lines = venv.run(argv, InstallProgress(title, venv.installed), env)
         if code < 0:
             lines = [*lines, f"error: signal {-code} ended uv"]
         return code, lines

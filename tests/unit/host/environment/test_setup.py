@@ -452,6 +452,19 @@ def test_uv_runs_without_what_would_send_packages_elsewhere() -> None:
     assert {name for name in env if name in environ} == {"UV_CACHE_DIR"}
 
 
+@pytest.mark.parametrize(
+    ("environ", "tried"),
+    [({}, [None, "1"]), ({"UV_SYSTEM_CERTS": "0"}, ["0"]), ({"SSL_CERT_FILE": "/ca.pem"}, [None])],
+)
+def test_certificates_that_only_the_system_trusts_are_tried_as_pip_does(
+    fake: FakeMachine, environ: dict[str, str], tried: list[str | None]
+) -> None:
+    fake.answers["uv pip install"] = (2, "  cause: invalid peer certificate: UnknownIssuer")
+    with pytest.raises(SetupError, match="certificate is not trusted"):
+        install(fake, environ=environ)
+    assert [env.get("UV_SYSTEM_CERTS") for _, env in fake.ran("uv pip install")] == tried
+
+
 def test_no_password_of_pips_configuration_is_logged_or_shown_as_an_argument(
     fake: FakeMachine, root: Path
 ) -> None:
