@@ -398,6 +398,16 @@ def test_without_an_answer_from_torchs_index_pypi_stands_in_and_that_is_said(fak
     assert environment.is_current("local", str(fake.root))
 
 
+def test_what_torchs_index_left_half_installed_is_installed_again_from_pypi(fake: FakeMachine) -> None:
+    def leave(text: str) -> None:
+        if "cli.txt" in text:  # a call before the one that fails stands in for it
+            fake.put("torch", whole=False)
+
+    fake.answers["--no-deps"], fake.during = (1, "Connection reset"), leave
+    said = install(fake, "local")
+    assert any("torch was only half installed" in line for line in said)
+
+
 def test_nothing_stands_in_for_an_index_that_was_asked_for(fake: FakeMachine) -> None:
     fake.answers["--no-deps"] = (1, "ERROR: No matching distribution found for torch==2.13.0")
     with pytest.raises(SetupError, match="torch from https://x/rocm"):
