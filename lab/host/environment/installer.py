@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lab.errors import SetupError
 from lab.host import environment
 from lab.host.environment import pip
 from lab.host.environment.progress import InstallProgress
@@ -52,7 +53,10 @@ class Handover:
 
 
 def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
-    """Translate the output of `pip config list`; a certificate may also stand in `environ`, as for pip."""
+    """Translate the output of `pip config list`; a certificate may also stand in `environ`, as for pip.
+
+    Raises SetupError for a value that uv cannot be told.
+    """
     variables: dict[str, str] = {}
     if bundle := environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE"):
         variables["SSL_CERT_FILE"] = bundle
@@ -63,6 +67,11 @@ def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
         elif option in SEVERAL:
             variable, separator = SEVERAL[option]
             values = [os.path.expanduser(v) if v.startswith("~") else v for v in value.split()]
+            if any(separator in v for v in values):
+                raise SetupError(
+                    f"pip's {option} has a value with a comma in it, where uv would cut it in two",
+                    "name a folder without a comma; in a URL write %2C",
+                )
             variables[variable] = separator.join(values)
     no_index = options.get("no-index", "").lower() in TRUE
     return Handover(variables, ("--no-index",) if no_index else ())

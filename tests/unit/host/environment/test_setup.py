@@ -443,6 +443,11 @@ def test_what_pip_is_told_holds_for_uv(case: tuple[str, dict[str, str], tuple[st
     assert installer.from_pip(config, {}) == installer.Handover(variables, arguments)
 
 
+def test_a_folder_of_wheels_with_a_comma_in_its_name_is_refused_as_uv_would_cut_it_in_two() -> None:
+    with pytest.raises(SetupError, match="find-links has a value with a comma"):
+        installer.from_pip("global.find-links='/wheels/a,b'", {})
+
+
 def test_pips_proxy_holds_for_every_way_that_uv_asks_for_one() -> None:
     env = installer.uv_environment(
         {"https_proxy": "old"}, installer.from_pip("global.proxy='http://p:3128'", {})
