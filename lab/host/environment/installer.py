@@ -16,7 +16,10 @@ from lab.host.environment import pip
 from lab.host.environment.progress import InstallProgress
 from lab.host.environment.venv import Venv
 
-KEPT = ("UV_CACHE_DIR", "UV_CONCURRENT_", "UV_HTTP_", "UV_LINK_MODE", "UV_NO_CACHE", "UV_SYSTEM_CERTS")
+KEPT = (
+    *("UV_CACHE_DIR", "UV_CONCURRENT_", "UV_HTTP_", "UV_KEYRING_PROVIDER", "UV_LINK_MODE", "UV_NO_CACHE"),
+    "UV_SYSTEM_CERTS",
+)
 """The user's own UV_* that hold, by their beginnings; others could install elsewhere, or something else."""
 
 ONE: Mapping[str, tuple[str, ...]] = {
@@ -73,6 +76,8 @@ def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
                     "name a folder without a comma; in a URL write %2C",
                 )
             variables[variable] = separator.join(values)
+    if options.get("keyring-provider") == "subprocess":  # of pip's values the one that uv knows
+        variables["UV_KEYRING_PROVIDER"] = "subprocess"
     no_index = options.get("no-index", "").lower() in TRUE
     return Handover(variables, ("--no-index",) if no_index else ())
 

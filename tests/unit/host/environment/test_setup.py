@@ -432,6 +432,8 @@ HANDED_OVER = [
     (":env:.default-timeout='180'", {"UV_HTTP_TIMEOUT": "180"}, ()),
     ("global.timeout='2.5'", {"UV_HTTP_TIMEOUT": "2"}, ()),
     ("global.retries='9'", {"UV_HTTP_RETRIES": "9"}, ()),
+    ("global.keyring-provider='subprocess'", {"UV_KEYRING_PROVIDER": "subprocess"}, ()),
+    ("global.keyring-provider='import'", {}, ()),
     (":env:.index-url='e'\nglobal.index-url='g'\ninstall.index_url='i'", {"UV_DEFAULT_INDEX": "e"}, ()),
     ("global.disable-pip-version-check='1'\nfreeze.all='1'\nwheel.no-deps='1'\nnoise.a='it's'", {}, ()),
 ]
@@ -462,9 +464,10 @@ def test_a_certificate_that_pips_requests_would_read_holds_too_unless_pip_is_tol
 
 
 def test_uv_runs_without_what_would_send_packages_elsewhere() -> None:
-    environ = {"UV_TARGET": "/y", "UV_SYSTEM_PYTHON": "1", "UV_CACHE_DIR": "/c", "PYTHONPATH": "/x"}
+    kept = {"UV_CACHE_DIR": "/c", "UV_KEYRING_PROVIDER": "subprocess"}
+    environ = {"UV_TARGET": "/y", "UV_SYSTEM_PYTHON": "1", "PYTHONPATH": "/x", **kept}
     env = installer.uv_environment(environ, installer.Handover())
-    assert {name for name in env if name in environ} == {"UV_CACHE_DIR"}
+    assert {name for name in env if name in environ} == kept.keys()
 
 
 @pytest.mark.parametrize(
