@@ -301,7 +301,9 @@ def main() -> None:
         print(table(evidence["figures"]))
     print(f"receipt: labctl jobs receipt {job}", flush=True)
     if left := set(evidence["prompts"]) - {answer["id"] for answer in evidence["answers"]}:
-        raise SystemExit(f"{len(left)} prompts got no answer; the same batch goes on with -p name={name}")
+        raise SystemExit(
+            f"prompts without an answer: {len(left)}; the same batch goes on with -p name={name}"
+        )
 
 
 if __name__ == "__main__":

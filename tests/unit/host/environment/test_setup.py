@@ -446,7 +446,7 @@ def test_what_pip_is_told_holds_for_uv(case: tuple[str, dict[str, str], tuple[st
 
 
 def test_a_folder_of_wheels_with_a_comma_in_its_name_is_refused_as_uv_would_cut_it_in_two() -> None:
-    with pytest.raises(SetupError, match="find-links has a value with a comma"):
+    with pytest.raises(SetupError, match=r"find-links .* comma"):
         installer.from_pip("global.find-links='/wheels/a,b'", {})
 
 
