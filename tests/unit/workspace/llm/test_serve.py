@@ -404,6 +404,22 @@ def test_ending_the_endpoint_hides_no_error_of_the_job(
     assert ("60 s" in capsys.readouterr().out) == fails
 
 
+def test_a_job_does_not_wait_for_the_end_of_a_stale_application(
+    llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray import serve
+
+    def delete(name: str, _blocking: bool = True) -> None:
+        assert (name, _blocking) == ("llm-old-02000000", False)
+        raise InterruptedError  # what comes after it is no matter here
+
+    monkeypatch.setattr(llm.serve.ray._private.state.state, "job_table", list)
+    monkeypatch.setattr(serve, "status", lambda: SimpleNamespace(applications=["llm-old-02000000"]))
+    monkeypatch.setattr(serve, "delete", delete)
+    with pytest.raises(InterruptedError):
+        llm.serve.start(args)
+
+
 def test_a_port_that_somebody_listens_on_is_not_taken(llm: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
