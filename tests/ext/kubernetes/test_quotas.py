@@ -95,13 +95,6 @@ def test_of_rays_objects_in_an_app_wrapper_head_and_replicas_count_and_nothing_b
     assert checked([*queues("10"), wrapper(scaled, "main")]).errors == ()
 
 
-def test_a_batch_job_in_an_app_wrapper_begins_with_all_its_pods() -> None:
-    inner = batch_job(parallelism=20)
-    inner["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "2"}
-    assert rules(checked([*queues("79"), wrapper(inner, "main")])) == {"quota"}
-    assert checked([*queues("80", "1Ti"), wrapper(inner, "main")]).errors == ()
-
-
 def test_a_service_in_an_app_wrapper_is_not_counted() -> None:
     inner = {**cluster(), "kind": "RayService", "spec": {"rayClusterConfig": cluster()["spec"]}}
     report = checked([*queues("1"), wrapper(inner, "main")])

@@ -95,7 +95,7 @@ def needs(manifest: Manifest, manifests: Sequence[Manifest] = ()) -> tuple[Need,
 def _wrapped(part: Manifest) -> tuple[Need, ...]:
     """Pods as AppWrapper's operator counts those of a part: of Ray's, head and `replicas`, nothing beside."""
     if part.kind == "Job":
-        return tuple(replace(need, least=None) for need in needs(part))
+        return needs(part)
     if part.kind not in ("RayCluster", "RayJob"):
         return ()
     groups = [group for cluster in clusters(part) for group in cluster.groups]
