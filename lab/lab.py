@@ -154,7 +154,7 @@ class Lab:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
 
         Forgets faults, but for those of stored objects that survive. Raises what Runtime.down raises; refused
-        in the lab's own JupyterLab, and where it would forget damage elsewhere.
+        in the lab's own JupyterLab.
         """
         from lab.runtime.stopping import down
 

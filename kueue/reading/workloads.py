@@ -14,6 +14,8 @@ PREFIX = "raylab.io/"
 DURATION = f"{PREFIX}duration"
 READY_AFTER = f"{PREFIX}ready-after"
 ANNOTATIONS = (DURATION, READY_AFTER)
+FORMER = f"{PREFIX}protected"
+"""What earlier versions wrote at some workloads; it means nothing any more."""
 
 POD = (
     *(
@@ -129,7 +131,7 @@ def _annotated(drafted: Workload, at: At) -> Workload:
         elif name == READY_AFTER:
             after = None if value.node.value == "never" else value.duration()
             drafted = replace(drafted, ready_after=after)
-        elif name.startswith(PREFIX):
+        elif name.startswith(PREFIX) and name != FORMER:
             value.wrong("unknown annotation of the lab", meant(name, ANNOTATIONS))
     return drafted
 

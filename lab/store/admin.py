@@ -7,6 +7,7 @@ ask MinIO itself.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -109,6 +110,9 @@ class MinioAdministration:
         except MinioAdminException as error:
             status, body = str(error._code), str(error._body)
             if not body.lstrip().startswith("{") and (status in NOT_THERE or body.lstrip().startswith("<")):
+                code = re.search(r"<Code>(\w+)</Code>", body)
+                if code and status not in NOT_THERE:
+                    raise NoAdminApiError(f"{where} did not {what}: {code[1]}", LOG_HINT) from error
                 raise NoAdminApiError(
                     f"{where} has no admin API of MinIO's kind (HTTP {status})",
                     "make the training key by hand with the rights that docs/store.md names",

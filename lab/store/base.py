@@ -27,7 +27,7 @@ class AccessDeniedError(StoreError):
 
 
 class NoAdminApiError(StoreError):
-    """The store does not know MinIO's admin API."""
+    """The store does not know MinIO's admin API, or answers it in S3's words."""
 
 
 @dataclass(frozen=True)

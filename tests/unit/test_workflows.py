@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,26 @@ def test_the_scripts_that_are_called_are_here_and_can_be_run() -> None:
     scripts = set(re.findall(r"(?<![\w/])\.ci/\w+", "".join(TEXT.values())))
     assert {".ci/run", ".ci/site", ".ci/wheel"} <= scripts
     assert all((ROOT / script).stat().st_mode & 0o100 for script in scripts)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason=".ci/images is for Debian")
+def test_a_base_image_can_be_made_where_an_engine_was_there_already(tmp_path: Path) -> None:
+    """apt brings mmdebstrap, which .ci/engine installs only where it starts an engine."""
+    journal = tmp_path / "journal"
+    for tool in ("bash", "cp", "dirname", "env", "mkdir", "mktemp", "rm", "tail"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    note = f'#!/bin/bash\necho "${{0##*/}} $*" >> {journal}\n'
+    programs = {
+        "docker": '[ "$1 $2" != "image inspect" ]\n',
+        "apt-get": f'[ "$2" != install ] || cp {tmp_path}/python3 {tmp_path}/mmdebstrap\n',
+        "python3": "",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(note + text)
+        (tmp_path / name).chmod(0o755)
+    subprocess.run([ROOT / ".ci/images"], env={"PATH": str(tmp_path), "HOME": str(tmp_path)}, check=True)
+    calls = [line.split()[0] for line in journal.read_text().splitlines()]
+    assert calls == ["docker", "apt-get", "apt-get", "mmdebstrap", *["docker"] * 3, "python3"]
 
 
 def test_unit_tests_run_on_every_python_that_labctl_takes() -> None:

@@ -125,8 +125,8 @@ async def answer_all(
 ) -> None:
     """Have every prompt answered, `in_flight` at a time.
 
-    A prompt whose attempt is lost is sent again; the server keeps nothing of that attempt, so an answer is
-    taken once. Raises RefusedError, and LostError `give_up` seconds after a prompt was first sent.
+    A prompt whose attempt is lost is sent again, for `give_up` seconds; the server keeps nothing of that
+    attempt, so an answer is taken once. Raises RefusedError.
     """
     todo = iter(prompts)
 
@@ -136,13 +136,14 @@ async def answer_all(
             for attempt in itertools.count(1):
                 try:
                     answer = await ask(prompt, began)
-                    break
                 except LostError as error:
                     fail(prompt[0], attempt, error)
                     if time.time() - began > args.give_up:
-                        raise
+                        break
                     await asyncio.sleep(PAUSE_SECONDS)
-            await take({**answer, "attempts": attempt})
+                else:
+                    await take({**answer, "attempts": attempt})
+                    break
 
     await asyncio.gather(*(work() for _ in range(args.in_flight)))
 
@@ -255,9 +256,10 @@ async def answer_batch(
         ask, began = asking(http, url, args.output_tokens, sha256), time.time()
         await answer_all(missing, ask, args, take, fail)
         seconds, stored = time.time() - began, kept.read("answers")
+        again = sample(prompts, stored, args.check) if len(answers) == len(missing) else []
         try:
-            await answer_all(sample(prompts, stored, args.check), ask, args, compare, fail)
-        except (LostError, RefusedError) as error:
+            await answer_all(again, ask, args, compare, fail)
+        except RefusedError as error:
             print(f"not asked for once more: {error}")
     lost.update({node: time.time() for node in dead_nodes() - before - lost.keys()})
     return {
@@ -288,16 +290,20 @@ def main() -> None:
     kept.begin(plan)
     try:
         evidence = asyncio.run(answer_batch(args.url or serve.start(args), prompts, sha256, kept, args))
-    except (LostError, RefusedError) as error:
+        document = {**evidence, "plan": plan, "job": job, "batch": name}
+        Kept(args.storage, EVIDENCE).write(f"{job}.json", document)
+    except RefusedError as error:
         raise SystemExit(f"{error}; the same batch goes on with -p name={name}") from None
     finally:
         if not args.url:
             serve.stop()
     if evidence["figures"]:
         print(table(evidence["figures"]))
-    document = {**evidence, "plan": plan, "job": job, "batch": name}
-    Kept(args.storage, EVIDENCE).write(f"{job}.json", document)
     print(f"receipt: labctl jobs receipt {job}", flush=True)
+    if left := set(evidence["prompts"]) - {answer["id"] for answer in evidence["answers"]}:
+        raise SystemExit(
+            f"prompts without an answer: {len(left)}; the same batch goes on with -p name={name}"
+        )
 
 
 if __name__ == "__main__":

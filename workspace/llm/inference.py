@@ -88,8 +88,10 @@ class Engine:
             for row in sorted(running):
                 request = requests[row]
                 if request.temperature > 0:
-                    weights = (logits[row].double() / request.temperature).softmax(-1).tolist()
-                    chosen[row] = draws[row].choices(range(VOCABULARY), weights)[0]
+                    likely = logits[row].double()
+                    weights = ((likely - likely.max()) / request.temperature).softmax(-1)
+                    if weights.isfinite().all():
+                        chosen[row] = draws[row].choices(range(VOCABULARY), weights.tolist())[0]
                 stop = chosen[row] == END and not request.ignore_eos
                 finish = "stop" if stop else "length" if count == request.max_tokens else None
                 step[row] = Token(chosen[row], finish)

@@ -71,6 +71,8 @@ class Replica:
         self._engine, self._sha256 = load(args)
         self._header = f"Bearer {token}".encode()
         self._waiting: asyncio.Queue[tuple[Request, asyncio.Queue[list[Token]]]] = asyncio.Queue()
+        self._wanted: set[asyncio.Queue[list[Token]]] = set()
+        """Answers whose clients are still there."""
         self._work = asyncio.ensure_future(self._answer_all())
 
     async def check_health(self) -> None:
@@ -79,14 +81,16 @@ class Replica:
             self._work.result()
 
     async def _answer_all(self) -> None:
-        """Answer what waits, a batch at a time."""
+        """Answer what waits, a batch at a time, as long as a client is there for it."""
         while True:
             batch = [await self._waiting.get()]
             await asyncio.sleep(PART_SECONDS)
             while len(batch) < self._engine.slots and not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
+            batch = [waiting for waiting in batch if waiting[1] in self._wanted]
             steps, seconds = self._engine.decode([request for request, _ in batch]), 0.0
-            while parts := await asyncio.to_thread(next_part, steps, seconds):
+            answers = {answer for _, answer in batch}
+            while answers & self._wanted and (parts := await asyncio.to_thread(next_part, steps, seconds)):
                 seconds = PART_SECONDS
                 for (_, answer), part in zip(batch, parts, strict=True):
                     if part:
@@ -96,9 +100,13 @@ class Replica:
         """The parts of an answer as they come."""
         answer: asyncio.Queue[list[Token]] = asyncio.Queue()
         self._waiting.put_nowait((request, answer))
+        self._wanted.add(answer)
         part: list[Token] = []
-        while not part or not part[-1].finish:
-            yield (part := await answer.get())
+        try:
+            while not part or not part[-1].finish:
+                yield (part := await answer.get())
+        finally:
+            self._wanted.remove(answer)
 
     async def __call__(self, http: Any) -> Response:
         """Answer a request of Starlette's."""
@@ -184,7 +192,7 @@ def start(args: argparse.Namespace) -> str:
     alive = [job["JobID"] for job in ray._private.state.state.job_table() if not job["IsDead"]]
     for name in stale(serve.status().applications, alive):
         print(f"{name} is ended: its job is over", flush=True)
-        serve.delete(name)
+        serve.delete(name, _blocking=False)
     if _get_global_client(raise_if_no_controller_running=False) is None:
         http = {"host": args.host, "port": free_port(args.host, args.port)}
         with suppress(ValueError):  # another job has started it this very moment
@@ -211,10 +219,14 @@ def start(args: argparse.Namespace) -> str:
 
 
 def stop() -> None:
-    """End this job's endpoint and its replicas."""
+    """End this job's endpoint and its replicas, if there are any; raises nothing."""
     from ray import serve
 
-    serve.delete(application())
+    try:
+        if application() in serve.status().applications:
+            serve.delete(application())
+    except Exception as error:  # an error of the job itself must not be hidden by this one
+        print(f"the endpoint was not ended: {error!r}", flush=True)
 
 
 def settings(recipe: str) -> argparse.Namespace:

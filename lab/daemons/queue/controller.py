@@ -145,6 +145,8 @@ class Controller:
         self.waiting = {key for key, record in self.records.items() if record.phase == QUEUED}
         draft = Draft(self, now)
         draft.note(changes)
+        for key in sorted(key for key in self.holding if self.records[key].attempt is None):
+            draft.finish(key, "Failed", "It has no attempt: an earlier version let it in")
         self._store.commit(draft.batch())
         self._stale = False
 

@@ -10,12 +10,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lab.errors import SetupError
 from lab.host import environment
 from lab.host.environment import pip
 from lab.host.environment.progress import InstallProgress
 from lab.host.environment.venv import Venv
 
-KEPT = ("UV_CACHE_DIR", "UV_CONCURRENT_", "UV_HTTP_", "UV_LINK_MODE", "UV_NO_CACHE", "UV_SYSTEM_CERTS")
+KEPT = (
+    *("UV_CACHE_DIR", "UV_CONCURRENT_", "UV_HTTP_", "UV_KEYRING_PROVIDER", "UV_LINK_MODE", "UV_NO_CACHE"),
+    "UV_SYSTEM_CERTS",
+)
 """The user's own UV_* that hold, by their beginnings; others could install elsewhere, or something else."""
 
 ONE: Mapping[str, tuple[str, ...]] = {
@@ -37,6 +41,9 @@ SEVERAL: Mapping[str, tuple[str, str]] = {
 }
 """pip's option with values between white space -> uv's variable, and what separates its values."""
 
+TRUST = {"UV_SYSTEM_CERTS", "SSL_CERT_FILE"}
+"""Variables by which the user says whose certificates uv trusts."""
+
 TRUE = ("1", "on", "t", "true", "y", "yes")
 
 
@@ -49,7 +56,10 @@ class Handover:
 
 
 def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
-    """Translate the output of `pip config list`; a certificate may also stand in `environ`, as for pip."""
+    """Translate the output of `pip config list`; a certificate may also stand in `environ`, as for pip.
+
+    Raises SetupError for a value that uv cannot be told.
+    """
     variables: dict[str, str] = {}
     if bundle := environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE"):
         variables["SSL_CERT_FILE"] = bundle
@@ -60,7 +70,14 @@ def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
         elif option in SEVERAL:
             variable, separator = SEVERAL[option]
             values = [os.path.expanduser(v) if v.startswith("~") else v for v in value.split()]
+            if any(separator in v for v in values):
+                raise SetupError(
+                    f"pip's {option} has a value with a comma in it, where uv would cut it in two",
+                    "name a folder without a comma; in a URL write %2C",
+                )
             variables[variable] = separator.join(values)
+    if options.get("keyring-provider") == "subprocess":  # of pip's values the one that uv knows
+        variables["UV_KEYRING_PROVIDER"] = "subprocess"
     no_index = options.get("no-index", "").lower() in TRUE
     return Handover(variables, ("--no-index",) if no_index else ())
 
@@ -120,6 +137,9 @@ class Installer:
         argv += ["--no-progress", "--color", "never", "--index-strategy", "unsafe-best-match"]
         argv += [*self._handover.arguments, *wanted]
         code, lines = venv.run(argv, InstallProgress(title, venv.installed), env)
+        if code > 0 and pip.cause(lines) == pip.UNTRUSTED and not TRUST & env.keys():
+            env = {**env, "UV_SYSTEM_CERTS": "1"}  # as pip does by itself
+            code, lines = venv.run(argv, InstallProgress(title, venv.installed), env)
         if code < 0:
             lines = [*lines, f"error: signal {-code} ended uv"]
         return code, lines

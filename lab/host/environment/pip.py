@@ -107,6 +107,12 @@ class InstallFailure:
     hint: str
 
 
+UNTRUSTED = InstallFailure(
+    "the package index's certificate is not trusted here",
+    "behind a proxy that inspects traffic, set PIP_CERT to its certificate file; where this system "
+    "trusts the proxy, UV_SYSTEM_CERTS=1 does",
+)
+
 CAUSES: tuple[tuple[str, InstallFailure], ...] = (
     (
         r"No space left on device|Errno 28|os error 28\b|disk quota exceeded",
@@ -124,11 +130,7 @@ CAUSES: tuple[tuple[str, InstallFailure], ...] = (
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer certificate",
-        InstallFailure(
-            "the package index's certificate is not trusted here",
-            "behind a proxy that inspects traffic, set PIP_CERT to its certificate file; where this system "
-            "trusts the proxy, UV_SYSTEM_CERTS=1 does",
-        ),
+        UNTRUSTED,
     ),
     (
         r"\b(?:401|403|407) Client Error|Proxy Authentication Required|\(401 Unauthorized\)|403 Forbidden",

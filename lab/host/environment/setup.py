@@ -212,4 +212,5 @@ class _Setup:
             f"{source.index} gave no torch ({pip.cause(lines).message}); "
             f"taking PyPI's CUDA build, at most {FREE_GB_CUDA:g} GB on disk"
         )
+        self.venv.forget_half_installed()
         self._check_space(["local"], cuda=True)

@@ -80,6 +80,27 @@ def test_what_is_inside_an_app_wrapper_counts() -> None:
     assert checked([*queues("18"), wrapper(cluster(), "main")]).errors == ()
 
 
+def test_of_rays_objects_in_an_app_wrapper_head_and_replicas_count_and_nothing_beside() -> None:
+    def scale(m: Any) -> None:
+        spec = m["spec"].get("rayClusterSpec", m["spec"])
+        spec.update(enableInTreeAutoscaling=True)
+        spec["workerGroupSpecs"][0].update(numOfHosts=4)
+
+    for inner in (cluster(), job(), changed(job(), lambda m: m["spec"].update(submissionMode="SidecarMode"))):
+        wrapped = wrapper(changed(inner, scale), "main")
+        assert checked([*queues("18", "12Gi"), wrapped]).errors == ()
+        assert rules(checked([*queues("17", "12Gi"), wrapped])) == {"quota"}
+    scaled = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].pop("replicas"))
+    assert rules(checked([*queues("9"), wrapper(scaled, "main")])) == {"quota"}
+    assert checked([*queues("10"), wrapper(scaled, "main")]).errors == ()
+
+
+def test_a_service_in_an_app_wrapper_is_not_counted() -> None:
+    inner = {**cluster(), "kind": "RayService", "spec": {"rayClusterConfig": cluster()["spec"]}}
+    report = checked([*queues("1"), wrapper(inner, "main")])
+    assert (report.not_counted, report.errors) == (("RayService",), ())
+
+
 def test_hosts_and_replicas_of_a_group_are_multiplied() -> None:
     ray_cluster = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].update(numOfHosts=4))
     (manifest,), _ = read_manifests([("f", str(ray_cluster))])
@@ -108,7 +129,13 @@ def test_a_batch_job_that_begins_with_fewer_pods_needs_room_for_these() -> None:
 
 @pytest.mark.parametrize(
     ("options", "cpu"),
-    [({}, 18.5), ({"resources": {"requests": {"cpu": "3"}}}, 21), ({"idleTimeoutSeconds": 9}, 18.5)],
+    [
+        ({}, 18.5),
+        ({"resources": {"requests": {"cpu": "3"}}}, 21),
+        ({"idleTimeoutSeconds": 9}, 18.5),
+        ({"resources": {}}, 18),
+        ({"resources": None}, 18.5),
+    ],
 )
 def test_the_autoscaler_beside_the_head_counts(options: Object, cpu: float) -> None:
     scaled = changed(

@@ -127,6 +127,18 @@ def test_a_store_without_an_admin_api_and_without_the_key_is_told(minio: MinioPo
     assert "docs/store.md" in caught.value.hint
 
 
+@pytest.mark.parametrize(("status", "named"), [(403, True), (404, False)])
+def test_the_reason_of_a_store_that_refuses_in_s3s_words_is_told(
+    minio: MinioPool, status: int, named: bool
+) -> None:
+    body = "<?xml version='1.0'?><Error><Code>SignatureDoesNotMatch</Code></Error>"
+    minio.refuse["add-canned-policy"] = (status, body)
+    with pytest.raises(StoreError) as caught:
+        run(minio, key=Credentials("stranger", "secret"))
+    assert ("SignatureDoesNotMatch" in caught.value.message) == named
+    assert ("no admin API" in caught.value.message) != named
+
+
 @pytest.mark.parametrize("command", ["add-canned-policy", "add-user", "set-user-or-group-policy"])
 def test_what_minio_refuses_is_told_with_its_reason(minio: MinioPool, command: str) -> None:
     minio.refuse[command] = (400, '{"Code": "XMinioSomething", "Message": "no such thing"}')

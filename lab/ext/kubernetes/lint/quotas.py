@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kueue.item import PENDING
@@ -83,13 +83,26 @@ def needs(manifest: Manifest, manifests: Sequence[Manifest] = ()) -> tuple[Need,
         return tuple(
             Need(f"c{place}-{need.name}", need.count, need.template)
             for place, part in enumerate(parts(manifest, manifests))
-            for need in needs(part)
+            for need in _wrapped(part)
         )
     if manifest.kind == "Job" and manifest.group == "batch":
         return (_job_need(manifest),)
     if manifest.kind in QUEUED_CLUSTERS:
         return tuple(need for cluster in clusters(manifest) for need in _cluster_needs(cluster))
     return ()
+
+
+def _wrapped(part: Manifest) -> tuple[Need, ...]:
+    """Pods as AppWrapper's operator counts those of a part: of Ray's, head and `replicas`, nothing beside."""
+    if part.kind == "Job":
+        return needs(part)
+    if part.kind not in ("RayCluster", "RayJob"):
+        return ()
+    groups = [group for cluster in clusters(part) for group in cluster.groups]
+    return tuple(
+        Need(group.name.lower() or "workers", whole(group.value.get("replicas"), 1), group.template)
+        for group in groups
+    )
 
 
 def parts(wrapper: Manifest, manifests: Sequence[Manifest]) -> list[Manifest]:
@@ -117,9 +130,10 @@ def _cluster_needs(cluster: RayCluster) -> list[Need]:
     if job.get("clusterSelector"):
         return []  # Kueue leaves a job alone that has no cluster of its own
     mode = "" if at is None else text(job.get("submissionMode")) or "K8sJobMode"
-    beside = []
+    beside: list[Mapping[str, object]] = []
     if cluster.autoscaled:
-        resources = mapping(cluster.autoscaler_options.get("resources")) or AUTOSCALER_RESOURCES
+        own = cluster.autoscaler_options.get("resources")
+        resources = own if isinstance(own, dict) else AUTOSCALER_RESOURCES
         beside.append({"name": "autoscaler", "resources": resources})
     if mode == "SidecarMode":
         beside.append(SUBMITTER_CONTAINER)
@@ -164,10 +178,12 @@ def not_counted(manifests: Sequence[Manifest]) -> tuple[str, ...]:
         if manifest.inside or not _has(manifest.value, QUEUE_NAME):
             continue
         queued = [manifest]
+        count: Callable[[Manifest], tuple[Need, ...]] = needs
         if manifest.kind == APP_WRAPPER:
             queued = [part for part in parts(manifest, manifests) if _has(part.value, "containers")]
+            count = _wrapped
         for part in queued:
-            if QUEUE_NAME not in manifest.labels or workload(part, needs(part)) is None:
+            if QUEUE_NAME not in manifest.labels or workload(part, count(part)) is None:
                 kinds.append(part.kind)
     return tuple(dict.fromkeys(kinds))
 
@@ -219,7 +235,7 @@ def _one(manifest: Manifest, queue: str, pods: Sequence[Need], setup: Setup) -> 
         path = ("metadata", "labels", PRIORITY_CLASS)
         yield manifest.finding("priority", WARNING if hint else NOTE, path, message, hint)
     if why := refusal(manifest, pods, setup):
-        less = [need for need in pods if need.name.rpartition("-")[2] != SUBMITTER]
+        less = [need for need in pods if need.name != SUBMITTER]
         alone = len(less) < len(pods) and not refusal(manifest, less, setup)
         rule = "submitter-quota" if alone else "quota"
         message = f"waits for ever in ClusterQueue {local_queue.cluster_queue}: {why}"

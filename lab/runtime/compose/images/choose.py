@@ -68,9 +68,9 @@ def resolve(
     files: tuple[str, ...] = ()
     left_out: list[str] = []
     notes: list[str] = []
-    if by_variable[model.S3_IMAGE].name == model.S3_STANDIN:
+    if model.ANY_STANDIN.fullmatch(by_variable[model.S3_IMAGE].name):
         files = (model.OFFLINE_FILE,)
-        notes.append(f"S3 server: moto ({model.S3_STANDIN}), standing in for MinIO")
+        notes.append(f"S3 server: moto ({by_variable[model.S3_IMAGE].tag}), standing in for MinIO")
     for need in (by_variable[model.ALERTMANAGER_IMAGE], by_variable[model.GRAFANA_IMAGE]):
         used.append(need)
         if not need.present:

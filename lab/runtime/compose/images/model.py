@@ -34,7 +34,10 @@ OFFLINE_FILE = "offline.yaml"
 """The Compose file that runs the stand-in store."""
 
 S3_STANDIN = f"raylab/s3-standin:{__version__}"
-"""The image of the stand-in store, where S3_IMAGE names it, and of the gateway to a store that is there."""
+"""The image of the stand-in store, where S3_IMAGE names it."""
+
+ANY_STANDIN = re.compile(r"(.*/)?raylab/s3-standin(:[^/@]*)?(@.*)?")
+"""The same under any tag, with a digest, or in a registry of one's own."""
 
 CONTENT_LABEL = "io.raylab.content"
 """Label of an image of ours: what it was built from, see context.content."""

@@ -87,6 +87,20 @@ def test_a_field_that_a_job_had_in_an_older_lab_is_passed_over(folder: Path) -> 
     assert len(open_store(folder, begin, pytest.fail, clock=Time()).records) == 31
 
 
+def test_what_an_older_lab_kept_of_peoples_own_labs_is_read_and_those_that_went_on_are_over(
+    folder: Path,
+) -> None:
+    mark = "json_set(document, '$.metadata.annotations', json('{\"raylab.io/protected\": \"true\"}'))"
+    execute(folder, f"UPDATE workloads SET document = {mark}")
+    no_attempt = "job = json_set(job, '$.attempts', json('[]'))"
+    execute(folder, f"UPDATE workloads SET {no_attempt} WHERE phase IN ('submitting', 'running')")
+    controller = open_store(folder, begin, pytest.fail, clock=Time())
+    assert len(controller.records) == 31
+    (over,) = [record for record in controller.records.values() if record.phase == "done"]
+    assert over.attempt is None
+    assert controller.holding == set()
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_kept_and_the_queues_begin_anew(folder: Path, damage: str) -> None:
     DAMAGES[damage](folder)

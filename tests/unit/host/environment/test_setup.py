@@ -398,6 +398,16 @@ def test_without_an_answer_from_torchs_index_pypi_stands_in_and_that_is_said(fak
     assert environment.is_current("local", str(fake.root))
 
 
+def test_what_torchs_index_left_half_installed_is_installed_again_from_pypi(fake: FakeMachine) -> None:
+    def leave(text: str) -> None:
+        if "cli.txt" in text:  # a call before the one that fails stands in for it
+            fake.put("torch", whole=False)
+
+    fake.answers["--no-deps"], fake.during = (1, "Connection reset"), leave
+    said = install(fake, "local")
+    assert any("torch was only half installed" in line for line in said)
+
+
 def test_nothing_stands_in_for_an_index_that_was_asked_for(fake: FakeMachine) -> None:
     fake.answers["--no-deps"] = (1, "ERROR: No matching distribution found for torch==2.13.0")
     with pytest.raises(SetupError, match="torch from https://x/rocm"):
@@ -422,6 +432,8 @@ HANDED_OVER = [
     (":env:.default-timeout='180'", {"UV_HTTP_TIMEOUT": "180"}, ()),
     ("global.timeout='2.5'", {"UV_HTTP_TIMEOUT": "2"}, ()),
     ("global.retries='9'", {"UV_HTTP_RETRIES": "9"}, ()),
+    ("global.keyring-provider='subprocess'", {"UV_KEYRING_PROVIDER": "subprocess"}, ()),
+    ("global.keyring-provider='import'", {}, ()),
     (":env:.index-url='e'\nglobal.index-url='g'\ninstall.index_url='i'", {"UV_DEFAULT_INDEX": "e"}, ()),
     ("global.disable-pip-version-check='1'\nfreeze.all='1'\nwheel.no-deps='1'\nnoise.a='it's'", {}, ()),
 ]
@@ -431,6 +443,11 @@ HANDED_OVER = [
 def test_what_pip_is_told_holds_for_uv(case: tuple[str, dict[str, str], tuple[str, ...]]) -> None:
     config, variables, arguments = case
     assert installer.from_pip(config, {}) == installer.Handover(variables, arguments)
+
+
+def test_a_folder_of_wheels_with_a_comma_in_its_name_is_refused_as_uv_would_cut_it_in_two() -> None:
+    with pytest.raises(SetupError, match=r"find-links .* comma"):
+        installer.from_pip("global.find-links='/wheels/a,b'", {})
 
 
 def test_pips_proxy_holds_for_every_way_that_uv_asks_for_one() -> None:
@@ -447,9 +464,23 @@ def test_a_certificate_that_pips_requests_would_read_holds_too_unless_pip_is_tol
 
 
 def test_uv_runs_without_what_would_send_packages_elsewhere() -> None:
-    environ = {"UV_TARGET": "/y", "UV_SYSTEM_PYTHON": "1", "UV_CACHE_DIR": "/c", "PYTHONPATH": "/x"}
+    kept = {"UV_CACHE_DIR": "/c", "UV_KEYRING_PROVIDER": "subprocess"}
+    environ = {"UV_TARGET": "/y", "UV_SYSTEM_PYTHON": "1", "PYTHONPATH": "/x", **kept}
     env = installer.uv_environment(environ, installer.Handover())
-    assert {name for name in env if name in environ} == {"UV_CACHE_DIR"}
+    assert {name for name in env if name in environ} == kept.keys()
+
+
+@pytest.mark.parametrize(
+    ("environ", "tried"),
+    [({}, [None, "1"]), ({"UV_SYSTEM_CERTS": "0"}, ["0"]), ({"SSL_CERT_FILE": "/ca.pem"}, [None])],
+)
+def test_certificates_that_only_the_system_trusts_are_tried_as_pip_does(
+    fake: FakeMachine, environ: dict[str, str], tried: list[str | None]
+) -> None:
+    fake.answers["uv pip install"] = (2, "  cause: invalid peer certificate: UnknownIssuer")
+    with pytest.raises(SetupError, match="certificate is not trusted"):
+        install(fake, environ=environ)
+    assert [env.get("UV_SYSTEM_CERTS") for _, env in fake.ran("uv pip install")] == tried
 
 
 def test_no_password_of_pips_configuration_is_logged_or_shown_as_an_argument(

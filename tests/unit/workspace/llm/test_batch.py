@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -84,10 +85,12 @@ def test_the_time_of_a_prompt_that_was_sent_again_counts_from_its_first_sending(
     assert (answer["attempts"], answer["sent_at"], len(failures)) == (4, 100.0, 3)
 
 
-def test_a_batch_ends_when_a_prompt_gets_no_answer_for_too_long(llm: Any) -> None:
-    prompts = llm.batch.random_prompts(6, 5)
-    with pytest.raises(llm.batch.LostError, match="the node is gone"):
-        run(llm, Server(llm, lambda name, _: name == prompts[2][0]), prompts, give_up=0)
+def test_a_prompt_that_gets_no_answer_for_too_long_is_given_up_and_the_others_go_on(llm: Any) -> None:
+    prompts = llm.batch.random_prompts(12, 5)
+    server = Server(llm, lambda name, _: name == prompts[2][0])
+    answers, failures = run(llm, server, prompts, in_flight=2, give_up=0)
+    assert {a["id"] for a in answers} == {name for name, _ in prompts} - {prompts[2][0]}
+    assert set(failures) == {prompts[2][0]}
 
 
 def test_a_request_that_the_server_refuses_ends_the_batch(llm: Any) -> None:
@@ -250,3 +253,27 @@ def test_an_endpoint_that_refuses_the_comparison_leaves_the_evidence_of_the_batc
     assert len(evidence.answers) == 3
     assert inference.judge(evidence).verdict.value == "not-verified"
     assert "not asked for once more: HTTP 401" in capsys.readouterr().out
+
+
+def test_a_batch_with_a_prompt_that_was_given_up_leaves_its_evidence_before_it_fails(
+    llm: Any, lab: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    written: list[Any] = []
+    lab.server.fails = lambda name, _: name.endswith("2")
+    (tmp_path / "checkpoint").mkdir()
+    args = SimpleNamespace(
+        **{**vars(ARGS), "give_up": 0.0}, checkpoint=str(tmp_path / "checkpoint"), prompts=5, input_tokens=6,
+        seed=0, name="", url="", dtype="auto", gpus=0, storage=f"file://{tmp_path}",
+    )  # fmt: skip
+    evidence = tmp_path / llm.batch.EVIDENCE / "job-a.json"
+    monkeypatch.setattr(llm.batch.serve, "settings", lambda _: args)
+    monkeypatch.setattr(llm.batch.serve, "submission_id", lambda: "job-a")
+    monkeypatch.setattr(llm.batch.serve, "start", lambda _: "http://x")
+    monkeypatch.setattr(llm.batch.serve, "stop", lambda: written.append(evidence.exists()))
+    monkeypatch.setattr(llm.batch, "sha256_of", lambda _: SHA256)
+    with pytest.raises(SystemExit, match=r": 1; .* name=job-a"):
+        llm.batch.main()
+    assert written == [True], "the endpoint was ended before the evidence was there"
+    read = parse(BatchEvidence, json.loads(evidence.read_text()), "it")
+    assert len(read.answers) == 4
+    assert inference.judge(read).verdict.value == "failed"

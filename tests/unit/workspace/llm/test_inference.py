@@ -110,6 +110,20 @@ def test_what_is_drawn_depends_on_the_seed_of_the_request_alone(llm: Any, decode
     assert answers(engine, [cold])[0] == whole(decoder, mine)
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-300])
+def test_the_coldest_temperature_draws_the_likeliest_byte(llm: Any, decoder: Any, temperature: float) -> None:
+    engine, request = llm.inference.Engine(decoder, slots=2), new_request(llm, 1, 9, 20)
+    cold = request.model_copy(update={"temperature": temperature})
+    assert answers(engine, [cold])[0] == whole(decoder, request)
+
+
+def test_a_model_whose_logits_are_no_numbers_ends_no_batch(llm: Any, decoder: Any) -> None:
+    broken = copy.deepcopy(decoder)
+    broken.norm.weight.data.fill_(torch.nan)
+    engine = llm.inference.Engine(broken, slots=2)
+    assert len(answers(engine, [new_request(llm, 1, 9, 5, temperature=1.0)])[0]) == 5
+
+
 @pytest.mark.parametrize(
     ("length", "count", "fits"), [(0, 4, False), (1, CONTEXT, False), (1, CONTEXT - 1, True)]
 )

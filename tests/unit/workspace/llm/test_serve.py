@@ -239,6 +239,35 @@ def test_ray_serve_hears_of_an_engine_that_has_failed(
     asyncio.run(run())
 
 
+def test_what_nobody_waits_for_any_more_is_not_computed(
+    llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of one that is being answered, and of two that wait, go away; then somebody else comes."""
+    steps: list[list[int]] = []
+    decode = llm.inference.Engine.decode
+
+    def noting(engine: Any, requests: Any) -> Iterator[Any]:
+        for step in decode(engine, requests):
+            steps.append([len(request.prompt) for request in requests])
+            yield step
+
+    monkeypatch.setattr(llm.inference.Engine, "decode", noting)
+
+    async def run() -> Reply:
+        replica = llm.serve.Replica(args, "secret")
+        clients = [asyncio.ensure_future(asked(replica, greedy("abc" * 4, 50))) for _ in range(4)]
+        while not steps:
+            await asyncio.sleep(0.001)
+        for client in clients:
+            client.cancel()
+        return await asyncio.wait_for(asked(replica, greedy("a", 2)), 20)
+
+    assert len(asyncio.run(run()).document["choices"][0]["token_ids"]) == 2
+    assert steps[-2:] == [[1], [1]]
+    assert [12, 12] in steps
+    assert len([step for step in steps if step == [12, 12]]) < 50
+
+
 def test_the_token_is_made_of_the_labs_own(llm: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("RAYLAB_LLM_TOKEN", raising=False)
     monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
@@ -348,6 +377,47 @@ def test_an_application_is_stale_once_its_driver_is_gone(llm: Any) -> None:
     names = ["llm-raysubmit_a-01000000", "llm-k-3-02000000", "somebody-elses"]
     assert llm.serve.stale(names, ["01000000"]) == ["llm-k-3-02000000"]
     assert llm.serve.stale(names, ["02000000", "01000000"]) == []
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize("fails", [False, True])
+def test_ending_the_endpoint_hides_no_error_of_the_job(
+    llm: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: bool
+) -> None:
+    from ray import serve
+
+    ended: list[str] = []
+    there: dict[str, object] = {}
+
+    def delete(name: str) -> None:
+        ended.append(name)
+        if fails or not there:
+            raise TimeoutError("60 s")
+
+    monkeypatch.setattr(serve, "status", lambda: SimpleNamespace(applications=there))
+    monkeypatch.setattr(serve, "delete", delete)
+    llm.serve.stop()
+    assert ended == [], "Serve was never started"
+    there[llm.serve.application()] = ()
+    llm.serve.stop()
+    assert ended == [llm.serve.application()]
+    assert ("60 s" in capsys.readouterr().out) == fails
+
+
+def test_a_job_does_not_wait_for_the_end_of_a_stale_application(
+    llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray import serve
+
+    def delete(name: str, _blocking: bool = True) -> None:
+        assert (name, _blocking) == ("llm-old-02000000", False)
+        raise InterruptedError  # what comes after it is no matter here
+
+    monkeypatch.setattr(llm.serve.ray._private.state.state, "job_table", list)
+    monkeypatch.setattr(serve, "status", lambda: SimpleNamespace(applications=["llm-old-02000000"]))
+    monkeypatch.setattr(serve, "delete", delete)
+    with pytest.raises(InterruptedError):
+        llm.serve.start(args)
 
 
 def test_a_port_that_somebody_listens_on_is_not_taken(llm: Any) -> None:

@@ -59,6 +59,26 @@ def test_the_stand_in_store_runs_where_it_is_chosen_and_that_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "standin"),
+    [
+        (f"registry.school:5000/{model.S3_STANDIN}", True),
+        (f"{model.S3_STANDIN}@sha256:{'a' * 64}", True),
+        (f"registry.school/raylab/s3-standin@sha256:{'a' * 64}", True),
+        ("registry.school/raylab/s3-standin-of-mine:1", False),
+        ("registry.school/minio/minio:1", False),
+    ],
+)
+def test_the_stand_in_store_out_of_a_registry_of_ones_own_is_pulled_and_runs_as_one(
+    name: str, standin: bool
+) -> None:
+    docker = FakeDocker(LAB, PROMETHEUS, labels=CURRENT)
+    resolved = choose.resolve(SPEC, {model.S3_IMAGE: name}, docker.engine)
+    assert resolved.env[model.S3_IMAGE] == name
+    assert resolved.files == (("offline.yaml",) if standin else ())
+    assert [need.how for need in resolved.missing] == ["labctl images pull"]
+
+
+@pytest.mark.parametrize(
     ("there", "chosen", "expected", "missing"),
     [
         ((CADDY,), {}, CADDY, []),
