@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module, metadata
+from types import ModuleType
 
 GROUP = "raylab.extensions"
 """Group of the entry points by which extensions of others are discovered."""
@@ -69,11 +70,16 @@ OURS = (
 """Modules with the project's own: those below `ext` can be deleted, the core works without them."""
 
 
+def load(module: str) -> ModuleType:
+    """Import a module; what it prints goes to stderr, for stdout may have to be a document."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return import_module(module)
+
+
 def object_of(path: str) -> object:
     """Import `module:name`. Raises ImportError, AttributeError, and whatever the module raises."""
     module, _, name = path.partition(":")
-    with contextlib.redirect_stdout(sys.stderr):  # stdout may have to be a document
-        attribute: object = getattr(import_module(module), name)
+    attribute: object = getattr(load(module), name)
     return attribute
 
 

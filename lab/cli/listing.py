@@ -5,17 +5,14 @@ The help needs none of them: to import them all takes longer than everything els
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Iterator, MutableMapping
-from importlib import import_module
+from types import ModuleType
 
 import click
 
-from lab.api.base import Plain
 from lab.cli.context import shared_options
 from lab.errors import SetupError
-from lab.extension import Command, extensions
+from lab.extension import Command, extensions, load
 
 
 def listed() -> tuple[Command, ...]:
@@ -39,10 +36,9 @@ def walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command
         yield from walk(f"{name} {below.name}", below)
 
 
-def _module(name: str) -> Plain:
+def _module(name: str) -> ModuleType:
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            return import_module(name)
+        return load(name)
     except (Exception, SystemExit) as error:
         if name.startswith("lab."):
             raise

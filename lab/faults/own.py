@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
-from lab.extension import others
+from lab.extension import load, others
 from lab.faults.base import Fault, FaultKind, Scene
 from lab.host.files import home
 from lab.host.reading import SMALL, open_file
@@ -60,9 +60,9 @@ class Own:
 def load_own(taken: Collection[str]) -> Own:
     """Load all of them; a broken one does not keep the others from it. `taken` are names of other faults."""
     own = Own()
-    for source, load in _sources(own):
+    for source, modules in _sources(own):
         try:
-            for fault in _checked(load(), source):
+            for fault in _checked(modules(), source):
                 name = fault.kind.name
                 if name in taken or name in own.faults:
                     raise UsageError(f"{source}: there is a fault {name!r} already", "choose another name")
@@ -84,11 +84,9 @@ def defined_in(module: ModuleType) -> list[type[Fault]]:
 
 def modules_of(name: str) -> list[ModuleType]:
     """Return the module of this name, and those of a package that do not begin with an underscore."""
-    with contextlib.redirect_stdout(sys.stderr):
-        module = importlib.import_module(name)
-        below = [info.name for info in pkgutil.iter_modules(getattr(module, "__path__", ()))]
-        names = [f"{name}.{part}" for part in below if not part.startswith("_")]
-        return [module, *map(importlib.import_module, names)]
+    module = load(name)
+    below = [info.name for info in pkgutil.iter_modules(getattr(module, "__path__", ()))]
+    return [module, *(load(f"{name}.{part}") for part in below if not part.startswith("_"))]
 
 
 def _sources(own: Own) -> Iterator[tuple[str, Callable[[], list[ModuleType]]]]:
@@ -138,8 +136,7 @@ def _module(name: str) -> list[ModuleType]:
             f"{MODULES_VARIABLE}: there is no module {name!r}", "add its folder to PYTHONPATH"
         )
     _refuse_untrusted(Path(spec.origin), Path(spec.origin).stat(), 0)
-    with contextlib.redirect_stdout(sys.stderr):
-        return [importlib.import_module(name)]
+    return [load(name)]
 
 
 def _refuse_untrusted(path: Path, info: os.stat_result, *others: int) -> None:
