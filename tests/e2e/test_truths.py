@@ -36,7 +36,7 @@ from tests.e2e.truths_table import write_verdicts
 from tests.waiting import eventually
 
 GOOD = ("recovered", "resumed", "as-expected")
-EPOCHS = 40
+EPOCHS = 30
 STRIKE = 6
 """The fault comes once a training has reported this epoch, or all have that share it."""
 
@@ -218,7 +218,10 @@ def strike(
     if not ready:
         return {}
     request = FaultRequest(target=target, kind=fault, job=ready[0].job, duration=FAULTS[fault])
-    return dict.fromkeys(ready, Blow(inject(bench.lab, request, lambda moment: None, wait=False).fault))
+    blow = Blow(inject(bench.lab, request, lambda moment: None, wait=False).fault)
+    for training in wave:
+        (training.folder / "struck").touch()
+    return dict.fromkeys(ready, blow)
 
 
 def strike_alone(bench: Bench, name: str, training: Training) -> Blow:
@@ -239,6 +242,7 @@ def strike_alone(bench: Bench, name: str, training: Training) -> Blow:
         done_at=struck.last, expected=fault.kind.expected, traits=fault.kind.traits,
         damaged=tuple(scene.memo.get("damaged", ())), pid=rank_on_target(scene).pid,
     )  # fmt: skip
+    (training.folder / "struck").touch()
     return Blow(record, scene)
 
 

@@ -43,7 +43,7 @@ from raylab_switches import in_training
 PACKAGES = ("ray", "torch", "pytorch-lightning")
 """Those whose versions are recorded."""
 
-FLUSH_SECONDS = 2.0
+FLUSH_SECONDS = 5.0
 """Longest wait of a rank, once per checkpoint, for its SHA-256 to be stored."""
 
 

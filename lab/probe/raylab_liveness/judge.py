@@ -25,6 +25,10 @@ CUT_SECONDS = 0.3
 STOPPED_SECONDS = 0.5
 """The same for one whose process was stopped, as a second witness says."""
 
+RUNNING_SECONDS = 10.0
+"""The same for one whose process runs, as a second witness says: on a machine that others use as well, single
+processes have waited 2.2 s for a core or a disk while the head's own node answered."""
+
 CALM_SECONDS = 0.35
 """The slowest of the recent past on a machine with work for every core, which stretches no silence."""
 
@@ -112,7 +116,8 @@ class Judge:
             return gone.why
         usual = max(self._slowest, record.slowest)
         stopped = record.said(Kind.STOPPED)
-        least = CUT_SECONDS if cut else STOPPED_SECONDS if stopped else SILENCE_SECONDS
+        alone = RUNNING_SECONDS if record.said(Kind.RUNNING) else SILENCE_SECONDS
+        least = CUT_SECONDS if cut else STOPPED_SECONDS if stopped else alone
         patience = min(least + STRETCH * max(0.0, usual - CALM_SECONDS), LONGEST_SECONDS)
         if record.silent < patience - STEP_SECONDS / 2:  # sums of steps are not exact
             return ""

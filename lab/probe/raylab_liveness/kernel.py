@@ -17,8 +17,9 @@ NAME = "kernel"
 RAYLET, NODE_ID = "raylet", b"--node_id="
 """Name of a raylet's process, and the argument with the hexadecimal id of its node (ray 2.60)."""
 
-STOPPED = "T"
-"""State of a process that was sent SIGSTOP; one that a debugger holds has another."""
+KINDS = {"T": Kind.STOPPED, "R": Kind.RUNNING, "S": Kind.RUNNING, "D": Kind.RUNNING}
+"""State of a process (proc(5)) -> what it says: T was sent SIGSTOP. One that a debugger holds, or that has
+ended and was not waited for, has another."""
 
 FIND_SECONDS, TRIES = 1.0, 10
 """Pause between two searches for the raylets of new nodes, and how often one is searched for."""
@@ -38,7 +39,6 @@ class Kernel:
         self._raylets: dict[bytes, Raylet] = {}
         self._tries: dict[bytes, int] = {}
         """Searches for those that were not there yet."""
-        self._stopped: set[bytes] = set()
         self._next = 0.0
 
     def look(self, nodes: Sequence[Node], now: float) -> Iterable[Sign]:
@@ -48,10 +48,7 @@ class Kernel:
         if now >= self._next and any(tries < TRIES for tries in self._tries.values()):
             self._next = now + FIND_SECONDS
             self._find()
-        before = self._stopped
-        self._stopped = {node for node, raylet in self._raylets.items() if self._is_stopped(raylet)}
-        stopped = [Sign(NAME, node, Kind.STOPPED) for node in self._stopped]
-        return [*stopped, *(Sign(NAME, node, Kind.UNKNOWN) for node in before - self._stopped)]
+        return [Sign(NAME, node, self._kind(raylet)) for node, raylet in self._raylets.items()]
 
     def _find(self) -> None:
         """Look for the raylets of these nodes among all processes."""
@@ -65,12 +62,13 @@ class Kernel:
                         if node in self._tries:
                             self._raylets[node] = (int(entry.name), self._stat(int(entry.name))[1])
 
-    def _is_stopped(self, raylet: Raylet) -> bool:
+    def _kind(self, raylet: Raylet) -> Kind:
         pid, started = raylet
         try:
-            return self._stat(pid) == (STOPPED, started)
+            state, start = self._stat(pid)
         except (OSError, IndexError):  # it has ended
-            return False
+            return Kind.UNKNOWN
+        return KINDS.get(state, Kind.UNKNOWN) if start == started else Kind.UNKNOWN
 
     def _stat(self, pid: int) -> tuple[str, str]:
         """State and start time of a process. Raises OSError."""

@@ -32,6 +32,8 @@ class Kind(Enum):
     """Nobody listens at its address: certain."""
     STOPPED = "stopped"
     """Its process was stopped, and runs no more until it is continued."""
+    RUNNING = "running"
+    """Its process is there and was not stopped: it may wait for a core, or for a disk."""
     UNKNOWN = "unknown"
     """The witness has nothing to say any more."""
 

@@ -20,7 +20,10 @@ TRUTHS = Path(os.environ.get("TRUTHS", "/nowhere"))
 START = TRUTHS / "start"
 """No rank trains before this file is there: jobs that are to meet one fault train at the same time."""
 
-START_SECONDS = 600.0
+STRUCK, LAST_EPOCH = TRUTHS / "struck", 14
+"""No rank goes on after this epoch before this file is there: the fault comes first, on any machine."""
+
+WAIT_SECONDS = 600.0
 EPOCH_SECONDS = 0.25
 
 sys.path.extend(filter(None, os.environ.get("TRUTHS_LIBRARIES", "").split(os.pathsep)))
@@ -32,10 +35,24 @@ def run_name() -> str:
 
 
 def tell(kind: str, run: str = "", **values: Any) -> None:
-    """Write a line of truth; `run` is that of this rank, unless it is named."""
+    """Write a line of truth; `run` is that of this rank, unless it is named.
+
+    One that has reported LAST_EPOCH waits for the fault.
+    """
     line = {"kind": kind, "run": run or run_name(), "at": time.time(), **values}
     with (TRUTHS / f"{os.getpid()}.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
+    if kind == "reported" and line["says"] >= LAST_EPOCH:
+        wait_for(STRUCK)
+
+
+def wait_for(file: Path) -> None:
+    """Wait until the test has made this file. Raises TimeoutError."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{file} is not there after {WAIT_SECONDS:g} s")
+        time.sleep(0.05)
 
 
 def lines(kind: str) -> list[dict[str, Any]]:
@@ -51,11 +68,7 @@ def lines(kind: str) -> list[dict[str, Any]]:
 def begin(rank: int, state: int, says: int, **values: Any) -> None:
     """Write down how many epochs are in what a rank trains on, and the one that it says it does first."""
     tell("began", rank=rank, state=state, says=says, **values)
-    deadline = time.monotonic() + START_SECONDS
-    while not START.exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{START} is not there after {START_SECONDS:g} s")
-        time.sleep(0.05)
+    wait_for(START)
 
 
 def last_said() -> int:

@@ -151,7 +151,8 @@ def worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
 
 
 def _went_on_from_newest(case: Case, attempt: RunAttempt) -> Answer:
-    proven = [rank for rank in attempt.nodes if continues(case, attempt, rank)[0] is True]
+    states = {rank: continues(case, attempt, rank) for rank in attempt.nodes}
+    proven = [rank for rank, (answer, _) in states.items() if answer is True]
     right, kept = case.newest_for(attempt), case.remembered(attempt)
     if kept is not None and in_steps(case.run):
         return _from_memory(case, attempt, kept, len(proven) == len(attempt.nodes))
@@ -163,13 +164,12 @@ def _went_on_from_newest(case: Case, attempt: RunAttempt) -> Answer:
         seen = loads and files[0] is True
         return True, files[1] if seen else f"every rank went on from {case.label(right)}, the newest"
     if not loads:
-        began_again = case.restarted is not None and case.restarted[0] is attempt
-        why = f"attempt {attempt.number}: {likely_reason(case, attempt, 0)}"
-        return (False if began_again else None), why
+        unknown = "".join(f"; {why}" for answer, why in list(states.values())[:1] if answer is None)
+        why = f"attempt {attempt.number}: {likely_reason(case, attempt, 0)}{unknown}"
+        return (False if case.restarted and case.restarted[0] is attempt else None), why
     wrong = next((load for load in loads.values() if load.uri != right.uri), None)
     if wrong is not None:
-        loaded = name(wrong.uri)
-        return False, f"rank {wrong.rank} loaded {loaded}, not the newest, {case.label(right)}"
+        return False, f"rank {wrong.rank} loaded {name(wrong.uri)}, not the newest, {case.label(right)}"
     unseen = [rank for rank in sorted(attempt.nodes) if rank not in loads and rank not in proven]
     if files[0] is not True or not unseen:
         return files

@@ -11,6 +11,7 @@ from raylab_liveness.judge import (
     CALM_SECONDS,
     CUT_SECONDS,
     LONGEST_SECONDS,
+    RUNNING_SECONDS,
     SILENCE_SECONDS,
     STEP_SECONDS,
     STOPPED_SECONDS,
@@ -55,7 +56,7 @@ class Machine:
             self._look(node.node_id)
             if self.kernel:
                 stopped = node.node_id in self.silent
-                self.judge.hear(Sign("kernel", node.node_id, Kind.STOPPED if stopped else Kind.UNKNOWN))
+                self.judge.hear(Sign("kernel", node.node_id, Kind.STOPPED if stopped else Kind.RUNNING))
         self.deaths += [(self.now, death) for death in self.judge.step(self.now)]
 
     def _look(self, name: bytes) -> None:
@@ -113,6 +114,24 @@ def test_two_witnesses_of_a_stopped_node_need_half_a_second(idle: Machine) -> No
     assert death.node == TWO
     assert STOPPED_SECONDS <= at - stopped_at <= 1.0
     assert "its process was stopped" in death.why
+
+
+def test_a_node_whose_process_runs_may_wait_for_a_core_or_a_disk(idle: Machine) -> None:
+    idle.silent, silent_at = {TWO.node_id}, idle.now
+    idle.judge.hear(Sign("kernel", TWO.node_id, Kind.RUNNING))
+    idle.run(RUNNING_SECONDS + 2.0)
+    at, death = idle.deaths[0]
+    assert death.node == TWO
+    assert RUNNING_SECONDS <= at - silent_at <= RUNNING_SECONDS + 1.0
+
+
+def test_a_broken_connection_says_more_than_a_process_that_is_still_there(idle: Machine) -> None:
+    idle.judge.hear(Sign("kernel", TWO.node_id, Kind.RUNNING))
+    idle.judge.hear(Sign("a", TWO.node_id, Kind.CUT))
+    for _ in range(10):
+        idle.now += STEP_SECONDS
+        idle.deaths += [(idle.now, death) for death in idle.judge.step(idle.now)]
+    assert [death.node for _, death in idle.deaths[:1]] == [TWO]
 
 
 def test_a_node_that_was_stopped_for_a_moment_lives(idle: Machine) -> None:
