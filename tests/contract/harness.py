@@ -31,7 +31,7 @@ from lab.services import worker
 from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor
 from tests.fakes import FakeHost, FakeRuntime
 from tests.minio import minio_program
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     import psutil
@@ -43,8 +43,6 @@ class Harness(ABC):
     """One lab of one runtime, under a name of its own."""
 
     kind: str
-    patience = 60.0
-    """Seconds within which a lab of this runtime settles after anything was done to it."""
 
     def __init__(self) -> None:
         self.name = f"contract-{secrets.token_hex(3)}"
@@ -104,8 +102,8 @@ class Harness(ABC):
         return time.monotonic()
 
     def eventually(self, condition: Callable[[], T], what: str) -> T:
-        """The first true value of `condition`, within this runtime's patience."""
-        return eventually(condition, self.patience, what)
+        """The first true value of `condition`, within PATIENCE."""
+        return eventually(condition, PATIENCE, what)
 
     # In terms of the above
 
@@ -175,7 +173,7 @@ class FakeHarness(Harness):
         return self.host.clock()
 
     def eventually(self, condition: Callable[[], T], what: str) -> T:
-        return eventually(condition, self.patience, what, clock=self.host.clock, sleep=self.host.clock.sleep)
+        return eventually(condition, PATIENCE, what, clock=self.host.clock, sleep=self.host.clock.sleep)
 
 
 class ServingHarness(Harness):
@@ -228,7 +226,6 @@ class ServingHarness(Harness):
 
 class LocalHarness(ServingHarness):
     kind = "local"
-    patience = 90.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -314,7 +311,7 @@ def http_status(url: str, token: str = "") -> int:
     import urllib3
 
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib3.PoolManager(retries=False, timeout=10.0) as pool:
+    with urllib3.PoolManager(retries=False, timeout=PATIENCE) as pool:
         return int(pool.request("GET", url, headers=headers).status)
 
 
@@ -339,7 +336,6 @@ def s3_error(url: str, credentials: Credentials) -> str:
 
 class ComposeHarness(ServingHarness):
     kind = "compose"
-    patience = 120.0
 
     def __init__(self) -> None:
         super().__init__()
