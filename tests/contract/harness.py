@@ -217,11 +217,15 @@ class ServingHarness(Harness):
         assert s3_error(endpoints.s3, right) == ""
         assert s3_error(endpoints.s3, Credentials(right.access_key, "0" * 40)) == "SignatureDoesNotMatch"
         assert s3_error(endpoints.s3, Credentials("0" * 20, right.secret_key)) == "InvalidAccessKeyId"
+        self.eventually(self._examined, "the doctor has nothing against it")
+
+    def _examined(self) -> bool:
         status = self.runtime().status()
         seen = gather_lab(self.runtime(), status)
         assert [answer for answer in running_checks(seen) if answer.outcome != "passed"] == []
         listening = {listener.service for listener in seen.listeners or ()}
         assert listening >= {s.service for s in status.services if s.pid}, "the doctor missed open ports"
+        return True
 
 
 class LocalHarness(ServingHarness):

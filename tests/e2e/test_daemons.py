@@ -58,7 +58,7 @@ def test_a_damaged_file_of_the_queues_is_set_aside_and_the_rest_starts(own: Benc
     assert own.lab.store.get("e2e/precious") == b"kept"
     kept.unlink()
     own.labctl("restart", QUEUE)
-    assert queue_health(own)["detail"] == ""
+    assert eventually(lambda: queue_health(own), PATIENCE, "the queues answer")["detail"] == ""
 
 
 def test_a_loop_that_cannot_write_says_so_and_goes_on_once_it_can(own: Bench) -> None:
@@ -125,7 +125,7 @@ def test_a_wait_for_a_fault_ends_when_the_lab_is_taken_down(own: Bench) -> None:
     used = dict(own.state().ports)
     assert list(scratch.iterdir()), "nothing is where temporary files should be"
     own.labctl("down")
-    ended = fault.end(60.0)
+    ended = fault.end()
     assert ended.code == DOWN, ended
     assert f"lab {own.name} was taken down meanwhile, and job {job} with it" in ended.err
     own.nothing_left(used)
