@@ -30,7 +30,6 @@ from lab.runtime.base import Runtime
 from lab.services import worker
 from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor
 from tests.fakes import FakeHost, FakeRuntime
-from tests.minio import minio_program
 from tests.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
@@ -297,17 +296,6 @@ class LocalHarness(ServingHarness):
 
 class MinioHarness(LocalHarness):
     """The same with MinIO as its store, which a lab of processes uses where it is on PATH."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._path = os.environ.get("PATH", os.defpath)
-        os.environ["PATH"] = os.pathsep.join((str(Path(minio_program()).parent), self._path))
-
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            os.environ["PATH"] = self._path
 
 
 def http_status(url: str, token: str = "") -> int:
