@@ -27,15 +27,12 @@ from forkserver import refusal
 from lab.runtime.local.services import IMPORT_ROOTS, LAUNCHER
 from tests.compiler import GCC, needs_gcc
 from tests.e2e.fork_scripts import SCRIPTS
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux"),
 ]
-
-PATIENCE = 180.0
-"""Seconds for the imports of torch and Ray, which take 10 s on 2 idle cores."""
 
 
 @dataclass

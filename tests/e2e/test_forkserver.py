@@ -17,15 +17,12 @@ import pytest
 
 from lab.host.files import FORKSERVER
 from tests.programs import free_port
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux"),
 ]
-
-PATIENCE = 120.0
-"""Seconds for Ray to start, or to end, on a machine with much else to do."""
 
 ASKS = """
 import json, os, ray, sys, time

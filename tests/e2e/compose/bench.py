@@ -11,7 +11,7 @@ from typing import Any
 from lab.runtime.compose.runtime import ComposeRuntime
 from tests.e2e.harness import PATIENCE, Shell
 
-UP_SECONDS = 300.0
+UP_SECONDS = 400.0
 """Patience for an `up` that takes half a minute on 2 idle cores."""
 
 LABEL = "com.docker.compose.project"
