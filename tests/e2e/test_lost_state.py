@@ -26,9 +26,9 @@ def test_a_bare_up_repairs_and_a_lost_state_file_loses_nothing(make_bench: Calla
     assert bench.state().spec.workers == 1
     bench.lab.store.put("e2e/precious", b"kept")
 
+    running = {psutil.Process(pid) for pid, _ in bench.leaders().values()} | bench.servers_of_ray()
     path = bench.folder / state.FILE
     path.write_bytes(path.read_bytes()[:100])
-    running = {psutil.Process(pid) for pid, _ in bench.leaders().values()} | bench.servers_of_ray()
     for command in (("status",), ("up",), ("up", *SETTINGS), ("--runtime", "auto", "up"), ("jobs",)):
         ended = bench.labctl(*command, code=LOST)
         named = ended.err.partition(f"but lab {bench.name} runs: ")[2].splitlines()[0].split(", ")
