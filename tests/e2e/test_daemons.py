@@ -70,11 +70,13 @@ def test_a_loop_that_cannot_write_says_so_and_goes_on_once_it_can(own: Bench) ->
     limit = controller.rlimit(psutil.RLIMIT_FSIZE)
     controller.rlimit(psutil.RLIMIT_FSIZE, (1024, limit[1]))  # its log, too, takes no line any more
     try:
-        stuck = eventually(
-            lambda: queue_health(own)["http"] == 503 and queue_health(own),
-            PATIENCE,
-            "it says that it is stuck",
-        )
+
+        def stopped() -> dict[str, Any]:
+            page = queue_health(own)
+            assert page["http"] == 503, page
+            return page
+
+        stuck = eventually(stopped, PATIENCE, "it says that it is stuck")
         assert stuck["status"] == "stuck"
         assert "queue-loop has completed no step for" in stuck["detail"]
 
