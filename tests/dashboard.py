@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.conftest import ROOT
+from tests.waiting import PATIENCE
 
 DASHBOARD = ROOT / "compose" / "grafana" / "dashboards" / "lab.json"
 QUEUES, HEALTH = DASHBOARD.with_name("queues.json"), DASHBOARD.with_name("health.json")
@@ -59,7 +60,7 @@ class Prometheus:
         import urllib3
 
         query = f"?{urlencode(parameters)}" if parameters else ""
-        with urllib3.PoolManager(retries=False, timeout=10.0) as pool:
+        with urllib3.PoolManager(retries=False, timeout=PATIENCE) as pool:
             answer = pool.request("GET", f"{self.url}{path}{query}")
         document = json.loads(answer.data)
         assert document["status"] == "success", document

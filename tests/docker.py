@@ -11,7 +11,7 @@ import pytest
 
 from lab.runtime.compose.images import model
 
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 120.0
 
 OWN_IMAGES = {
     model.S3_IMAGE: model.S3_STANDIN,

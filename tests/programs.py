@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from lab.runtime import ports
 from tests.conftest import NEEDS_GO
 from tests.go_programs import Program
 
@@ -30,8 +30,11 @@ def search_path(programs: Iterable[Program], path: str) -> str:
     return os.pathsep.join((*folders, path))
 
 
+CHOSEN: set[int] = set()
+"""Ports for the programs of this session."""
+
+
 def free_port() -> int:
-    """A port for one of them, on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port for one of them: nobody listens there, and no connection that begins meanwhile is given it."""
+    CHOSEN.add(port := ports.choose("s3", None, CHOSEN, usual=False))
+    return port

@@ -9,12 +9,10 @@ from xml.sax.saxutils import escape
 
 from lab.topology import BUCKET, REGION
 from tests.s3_client import S3Reply, SigningClient, value, values
+from tests.waiting import PATIENCE
 
 PART = 5 << 20
 """Bytes: the smallest part that S3 allows."""
-
-PYARROW_SECONDS = 20.0
-"""Timeout of pyarrow's requests."""
 
 
 class Bench:
@@ -210,8 +208,8 @@ def file_system(bench: Bench) -> None:
         endpoint_override=parts.netloc,
         scheme=parts.scheme,
         region=REGION,
-        connect_timeout=PYARROW_SECONDS,
-        request_timeout=PYARROW_SECONDS,
+        connect_timeout=PATIENCE,
+        request_timeout=PATIENCE,
     )
     folder = f"{BUCKET}/{bench.key('fs')}"
     files.create_dir(f"{folder}/checkpoint", recursive=True)

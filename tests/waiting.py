@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.1
 
-PATIENCE = 180.0
+PATIENCE = 300.0
 """Seconds for what takes up to 45 s on 2 idle cores."""
 
 

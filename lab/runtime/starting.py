@@ -18,8 +18,6 @@ ANSWER_SECONDS = 30.0
 """Time for Ray to list its nodes, and for any other service to answer: on a busy machine they may be silent
 for a while."""
 
-ANSWER_POLL_SECONDS = 1.0
-
 TRIES = 3
 """Attempts to start a node until labctl gives up, too."""
 
@@ -57,7 +55,7 @@ def settled(service: str, look: Callable[[], tuple[ServiceStatus, str]], clock: 
     def known(answer: tuple[ServiceStatus, str]) -> bool:
         return not answer[1] or not is_node(service) or answer[0].state is not State.RUNNING
 
-    answer = settle(look, known, timeout=ANSWER_SECONDS, clock=clock, every=ANSWER_POLL_SECONDS)
+    answer = settle(look, known, timeout=ANSWER_SECONDS, clock=clock)
     if known(answer) or service == HEAD:
         return answer[0]
     raise WaitTimeoutError(
@@ -87,7 +85,7 @@ def all_settled(
                 on_progress(Progress(status.service, State.RUNNING, detail, clock() - begin))
         return not silent
 
-    answer = settle(look, known, timeout=ANSWER_SECONDS, clock=clock, every=ANSWER_POLL_SECONDS)
+    answer = settle(look, known, timeout=ANSWER_SECONDS, clock=clock)
     return tuple(answer[0])
 
 

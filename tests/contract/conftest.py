@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.contract.harness import HARNESSES, ComposeHarness, Harness, MinioHarness
 from tests.docker import choose_images, needs_docker
+from tests.minio import minio_program
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,6 +45,14 @@ def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture(autouse=True)
+def minio_on_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the tests with MinIO alone: other labs of a session have their own store."""
+    if runtime_of(request.node) is MinioHarness:
+        folder, path = Path(minio_program()).parent, os.environ.get("PATH", os.defpath)
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{path}")
 
 
 @pytest.fixture

@@ -30,8 +30,7 @@ from lab.runtime.base import Runtime
 from lab.services import worker
 from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor
 from tests.fakes import FakeHost, FakeRuntime
-from tests.minio import minio_program
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     import psutil
@@ -43,8 +42,6 @@ class Harness(ABC):
     """One lab of one runtime, under a name of its own."""
 
     kind: str
-    patience = 60.0
-    """Seconds within which a lab of this runtime settles after anything was done to it."""
 
     def __init__(self) -> None:
         self.name = f"contract-{secrets.token_hex(3)}"
@@ -104,8 +101,8 @@ class Harness(ABC):
         return time.monotonic()
 
     def eventually(self, condition: Callable[[], T], what: str) -> T:
-        """The first true value of `condition`, within this runtime's patience."""
-        return eventually(condition, self.patience, what)
+        """The first true value of `condition`, within PATIENCE."""
+        return eventually(condition, PATIENCE, what)
 
     # In terms of the above
 
@@ -175,7 +172,7 @@ class FakeHarness(Harness):
         return self.host.clock()
 
     def eventually(self, condition: Callable[[], T], what: str) -> T:
-        return eventually(condition, self.patience, what, clock=self.host.clock, sleep=self.host.clock.sleep)
+        return eventually(condition, PATIENCE, what, clock=self.host.clock, sleep=self.host.clock.sleep)
 
 
 class ServingHarness(Harness):
@@ -219,16 +216,19 @@ class ServingHarness(Harness):
         assert s3_error(endpoints.s3, right) == ""
         assert s3_error(endpoints.s3, Credentials(right.access_key, "0" * 40)) == "SignatureDoesNotMatch"
         assert s3_error(endpoints.s3, Credentials("0" * 20, right.secret_key)) == "InvalidAccessKeyId"
+        self.eventually(self._examined, "the doctor has nothing against it")
+
+    def _examined(self) -> bool:
         status = self.runtime().status()
         seen = gather_lab(self.runtime(), status)
         assert [answer for answer in running_checks(seen) if answer.outcome != "passed"] == []
         listening = {listener.service for listener in seen.listeners or ()}
         assert listening >= {s.service for s in status.services if s.pid}, "the doctor missed open ports"
+        return True
 
 
 class LocalHarness(ServingHarness):
     kind = "local"
-    patience = 90.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -297,24 +297,13 @@ class LocalHarness(ServingHarness):
 class MinioHarness(LocalHarness):
     """The same with MinIO as its store, which a lab of processes uses where it is on PATH."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._path = os.environ.get("PATH", os.defpath)
-        os.environ["PATH"] = os.pathsep.join((str(Path(minio_program()).parent), self._path))
-
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            os.environ["PATH"] = self._path
-
 
 def http_status(url: str, token: str = "") -> int:
     """The status of a GET."""
     import urllib3
 
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib3.PoolManager(retries=False, timeout=10.0) as pool:
+    with urllib3.PoolManager(retries=False, timeout=PATIENCE) as pool:
         return int(pool.request("GET", url, headers=headers).status)
 
 
@@ -339,7 +328,6 @@ def s3_error(url: str, credentials: Credentials) -> str:
 
 class ComposeHarness(ServingHarness):
     kind = "compose"
-    patience = 120.0
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,9 +9,6 @@ import pytest
 from tests.e2e.harness import PATIENCE, Shell
 from tests.waiting import eventually
 
-ENDED_SECONDS = 30.0
-"""Ray gives the processes of a job 3 s, then it kills them."""
-
 LIVING = (
     "import psutil\n"
     "print(*(p.pid for p in psutil.process_iter(['status']) if p.info['status'] != psutil.STATUS_ZOMBIE))"
@@ -41,9 +38,15 @@ class FamilyTests:
         self.ends(shell, family)
 
     def test_killing_the_launcher_of_a_script_ends_it_and_all_that_it_has_started(self, shell: Shell) -> None:
-        _, family = self.started(shell, "")
-        assert self.python(shell, KILL.format(pid=family["script"])).split(), "the script was forked"
-        self.ends(shell, family)
+        def killed() -> dict[str, int]:
+            job, family = self.started(shell, "")
+            launchers = self.python(shell, KILL.format(pid=family["script"])).split()
+            if not launchers:  # a busy machine kept the fork server from answering within a second
+                shell.labctl("jobs", "stop", job)
+            assert launchers, "it was not forked"
+            return family
+
+        self.ends(shell, eventually(killed, 2 * PATIENCE, "the script is forked, and its launcher killed"))
 
     def started(self, shell: Shell, off: str) -> tuple[str, dict[str, int]]:
         """A job, and the process ids that its script prints, by what they are: all of them live."""
@@ -68,4 +71,4 @@ class FamilyTests:
             assert not left, left
             return True
 
-        eventually(over, ENDED_SECONDS, "all of them have ended")
+        eventually(over, PATIENCE, "all of them have ended")

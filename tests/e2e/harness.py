@@ -39,6 +39,9 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 
 UP = ("up", "--gpu", "simulated")
 
+LOOKS = 3
+"""Looks at a lab before a service of it counts as silent: each gives it two seconds."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -224,8 +227,8 @@ class Shell(ABC):
         return ended
 
     def healthy(self) -> bool:
-        """Whether every service is."""
-        return self.lab.status().healthy
+        """Whether every service is. One that a busy machine kept from answering in time is asked again."""
+        return any(self.lab.status().healthy for _ in range(LOOKS))
 
     def remove(self) -> None:
         """Remove the lab, whatever state it is in."""
@@ -319,6 +322,12 @@ class Bench(Shell):
             except (psutil.Error, OSError):
                 continue
         return by_pid
+
+    def servers_of_ray(self) -> set[psutil.Process]:
+        """Those that live as long as their node; workers are started and ended by Ray as it needs them."""
+        return {
+            process for process in self.processes().values() if process.name() in ("gcs_server", "raylet")
+        }
 
     def state(self) -> state.LabState:
         """The state file, which must be there."""

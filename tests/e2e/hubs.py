@@ -70,7 +70,7 @@ def check_infeasible(ann: Browser, ben: Browser, tokens: dict[str, str]) -> None
             code, said = person.type(line)
             assert (code, HOPELESS in " ".join(said.split())) == (0, True), said
     ann.session.post(f"{ann.hub}/class/sign-in", {"name": "ann", "token": tokens["ann"]}, timeout=PATIENCE)
-    assert HOPELESS in ann.get("/class/now").text
+    eventually(lambda: HOPELESS in ann.get("/class/now").text, PATIENCE, "the class's page says why")
     for person, job in zip((ann, ben), jobs, strict=True):
         assert person.type(f"ray job stop {job}")[0] == 0
     code, said = ann.type("labctl submit --fail-if-infeasible --num-gpus 2 -- true")

@@ -12,7 +12,15 @@ from tests.waiting import eventually
 EPOCHS = 40
 """Enough that the job still trains when the controller is back, on a fast machine too."""
 
-HOLD_SECONDS = 8
+MAY_END = "e2e/red-may-end"
+HOLDS = f"""
+import time
+from pyarrow import fs
+store, path = fs.FileSystem.from_uri("s3://ray/{MAY_END}")
+while not store.get_file_info(path).is_file:
+    time.sleep(0.5)
+"""
+"""A job that goes on until the store has an object of that name."""
 
 
 class QueueTests:
@@ -25,14 +33,14 @@ class QueueTests:
         blue = next(q for q in queues(shell)["cluster_queues"] if q["name"] == "blue")
         assert {f["resource"]: f["borrowed"] for f in blue["flavors"]} == {"cpu": 0, "nvidia.com/gpu": 1}
 
-        sleep = ("python", "-c", f"import time; time.sleep({HOLD_SECONDS})")
-        red = submitted(shell, "--num-gpus", "1", "--queue", "bob/red", "--", *sleep)
+        red = submitted(shell, "--num-gpus", "1", "--queue", "bob/red", "--", "python", "-c", HOLDS)
         shell.lab.runtime.kill(QUEUE)  # in the middle of the preemption
         shell.labctl("restart", QUEUE)
         eventually(lambda: described(shell, red)["status"] == "Admitted", PATIENCE, "red's own GPU")
         why = shell.labctl("queue", "why", job, "--json").document
         assert why["reason"] == "WaitingForQuota"
         assert f"bob/{red}" in [holder["workload"] for holder in why["holders"]]
+        shell.lab.store.put(MAY_END, b"")
         eventually(lambda: described(shell, red)["status"] == "Finished", PATIENCE, "the end of red's job")
         eventually(lambda: described(shell, job)["status"] == "Finished", 3 * PATIENCE, "the borrower's end")
 

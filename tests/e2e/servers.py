@@ -19,8 +19,7 @@ from lab.topology import LabSpec
 from tests.minio import minio_program
 from tests.programs import free_port
 from tests.s3_client import SigningClient
-
-END_SECONDS = 30.0
+from tests.waiting import PATIENCE
 
 
 class S3Server:
@@ -90,4 +89,4 @@ def launch(command: Command, log: Path) -> subprocess.Popen[bytes]:
 def end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal that ends it to a service and all that it started, and wait for its end."""
     os.killpg(process.pid, number)
-    process.wait(END_SECONDS)
+    process.wait(PATIENCE)

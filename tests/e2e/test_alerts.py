@@ -131,6 +131,7 @@ def test_an_alert_reaches_the_webhook_and_its_silence_outlives_alertmanager(
     def silenced() -> dict[str, bool]:
         return {alert.name: alert.silenced for alert in watch.alerts().firing()}
 
+    eventually(lambda: {name, "StoreUnreachable"} <= set(silenced()), PATIENCE, "both fire")
     assert silenced()[name] is False
     made = watch.alerts().silence(name, 3600)
     eventually(lambda: silenced()[name], PATIENCE, "it is silenced")
@@ -139,7 +140,7 @@ def test_an_alert_reaches_the_webhook_and_its_silence_outlives_alertmanager(
     watch.end(SERVICE)
     watch.start(SERVICE)
     url = f"{watch.plan.url('alertmanager')}/api/v2/silences"
-    with urllib3.PoolManager(retries=False, timeout=10.0) as pool:
+    with urllib3.PoolManager(retries=False, timeout=PATIENCE) as pool:
 
         def kept() -> list[tuple[str, str]]:
             reply = pool.request("GET", url, headers={"Origin": "http://foreign.example"})

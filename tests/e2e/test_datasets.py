@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.harness import Bench
 from tests.ext.course.datasets.archives import archive
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 class Mirror(ThreadingHTTPServer):
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(rest[: len(rest) // 2])
         self.wfile.flush()
         if number == 0:
-            self.server.let_go.wait(60)
+            self.server.let_go.wait(PATIENCE)
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
@@ -89,15 +89,17 @@ def test_a_download_survives_an_interrupt_and_a_broken_connection(mirror: Mirror
         return sum(path.stat().st_size for path in data.glob(".downloads/*.part"))
 
     # What has arrived is written in pieces: of the last one a part may still be on its way.
-    eventually(lambda: arrived() > half - 300_000, 60, "half of the archive is here")
+    eventually(lambda: arrived() > half - 300_000, PATIENCE, "half of the archive is here")
     first.signal(signal.SIGINT)
-    ended = first.end(60)
+    ended = first.end()
     assert (ended.code, ended.err.splitlines()[-1]) == (130, "interrupted")
     assert bench.labctl("lesson", "data", "list", "--json").document["datasets"] == []
     kept = arrived()
     assert half - 300_000 < kept <= half
 
-    answer = bench.labctl("lesson", "data", "food11", "--url", mirror.url, "--json", timeout=300).document
+    answer = bench.labctl(
+        "lesson", "data", "food11", "--url", mirror.url, "--json", timeout=2 * PATIENCE
+    ).document
     dataset = answer["dataset"]
     assert (answer["made"], dataset["pictures"], dataset["missing"]) == (True, 16643, 0)
     assert dataset["sha256"] == hashlib.sha256(mirror.content).hexdigest()

@@ -38,24 +38,31 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "packages"
 
 
-def typed(bench: Bench, installed: Path, *arguments: str) -> Any:
-    """The document of a command where the wheel is installed."""
+def started(bench: Bench, installed: Path, *arguments: str) -> Running:
+    """A command where the wheel is installed."""
     environment = {**bench.environment, "PYTHONPATH": str(installed)}
-    argv = (sys.executable, str(ROOT / "labctl.py"), *arguments, "--json")
-    ended = Running(argv, environment, bench.home).end()
+    return Running((sys.executable, str(ROOT / "labctl.py"), *arguments, "--json"), environment, bench.home)
+
+
+def document(command: Running) -> Any:
+    """What it prints."""
+    ended = command.end()
     assert ended.code == 0, ended
     return json.loads(ended.out)
 
 
 def test_its_command_and_its_check_are_there(bench: Bench, installed: Path) -> None:
-    assert typed(bench, installed, "spot") == {"price": 0.25}
-    checks = {check["name"]: check for check in typed(bench, installed, "doctor")["checks"]}
+    assert document(started(bench, installed, "spot")) == {"price": 0.25}
+    checks = {check["name"]: check for check in document(started(bench, installed, "doctor"))["checks"]}
     assert checks["spot"]["outcome"] == "passed"
     assert checks["spot"]["detail"] == "the lab is up"
 
 
-def test_its_fault_is_injected_and_judged(bench: Bench, installed: Path) -> None:
-    job = bench.digits(epochs=12)
-    receipt = typed(bench, installed, "fault-inject", "--fault", "eviction", "--job", job)
+def test_its_fault_is_injected_and_judged(bench: Bench, installed: Path, tmp_path: Path) -> None:
+    job = bench.submit("resumes.py", str(tmp_path / "may-end"))
+    fault = started(bench, installed, "fault-inject", "--fault", "eviction", "--job", job)
+    fault.says("fault", "eviction")
+    (tmp_path / "may-end").touch()
+    receipt = document(fault)
     assert (receipt["verdict"], receipt["fault"]["kind"]) == ("recovered", "eviction")
     assert receipt["fault"]["effect"] == "was evicted"

@@ -15,6 +15,8 @@ from tests.e2e.harness import ROOT, Bench
 from tests.e2e.receipts import assert_recovered, assert_valid
 
 EPOCHS = 7
+LONG_EPOCHS = 30
+"""A training longer than labctl takes to ask a slow kubectl half a dozen questions before the fault."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def test_a_cluster_is_broken_through_kubectl_and_judged_by_its_ledger_alone(
     bench: Bench, tmp_path: Path
 ) -> None:
     """The nodes of the lab are the pods; labctl knows kubectl and the store, and nothing of the lab."""
-    job = bench.digits(epochs=EPOCHS, workers=1)
+    job = bench.digits(epochs=LONG_EPOCHS, workers=1)
     target = bench.where(job)
     (tmp_path / "pods.json").write_text(json.dumps(["ray-head", "ray-worker-0", "ray-worker-1"]))
     kubectl = tmp_path / "kubectl"

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,15 +16,13 @@ import psutil
 import pytest
 
 from lab.host.files import FORKSERVER
-from tests.waiting import eventually
+from tests.programs import free_port
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux"),
 ]
-
-PATIENCE = 120.0
-"""Seconds for Ray to start, or to end, on a machine with much else to do."""
 
 ASKS = """
 import json, os, ray, sys, time
@@ -39,14 +36,6 @@ print(json.dumps([*seen, time.monotonic() - begin]))
 """
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports
-
-
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """A short path: Ray's sockets lie below it."""
@@ -56,7 +45,7 @@ def temporary() -> Iterator[Path]:
 
 
 def test_a_worker_of_any_ray_is_forked_and_the_server_ends_with_its_node(temporary: Path) -> None:
-    gcs, client = free_ports(2)
+    gcs, client = free_port(), free_port()
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     environment = {**kept, "PYTHONPATH": str(FORKSERVER), "TMPDIR": str(temporary), "RAY_AUTH_MODE": "token"}
     environment["RAY_AUTH_TOKEN"] = "0123456789abcdef0123456789abcdef"

@@ -156,11 +156,15 @@ def _check_button(bench: Bench, ben: Browser) -> None:
     assert page.post(f"{gateway}/class/sign-in", {"name": "tom", "token": tom["token"]}).ok
     ended = {"act": "end", "on": "JupyterLab/ben"}
     link = f"/class/ask?act={ended['act']}&on={ended['on']}"
-    assert link in unescape(page.get(f"{gateway}/class/now").text)
+
+    def shown() -> bool:
+        return link in unescape(page.get(f"{gateway}/class/now").text)
+
+    eventually(shown, PATIENCE, "the page has the button")
     (*_, key) = re.findall(r'name="key" value="(.+?)"', page.get(gateway + link).text)
     assert page.post(f"{gateway}/class/do", {**ended, "key": key}).ok
     eventually(lambda: not processes_of(f"{bench.folder}:{HUB}-ben"), PATIENCE, "ben's server ends")
-    assert link not in unescape(page.get(f"{gateway}/class/now").text)
+    eventually(lambda: not shown(), PATIENCE, "the page has it no more")
     again = page.post(f"{gateway}/class/do", {**ended, "key": key})
     assert (again.status_code, "no JupyterLab of ben runs" in again.text) == (409, True)
     ben.open_lab()

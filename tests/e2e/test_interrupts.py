@@ -77,7 +77,7 @@ def test_up_goes_on_where_one_was_killed(cold: Bench) -> None:
 
 
 def test_ctrl_c_during_a_fault_undoes_it(bench: Bench) -> None:
-    job = bench.submit("resumes.py", "400")
+    job = bench.submit("resumes.py", "never")
     target = bench.where(job)
     idle = "ray-worker-1" if target == "ray-worker-0" else "ray-worker-0"
     refused = bench.labctl("fault-inject", idle, "--job", job, "--json", code=11).document["error"]

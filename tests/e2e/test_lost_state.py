@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import psutil
+
 from lab.runtime.local import state
 from tests.e2e.harness import Bench
 
@@ -24,9 +26,9 @@ def test_a_bare_up_repairs_and_a_lost_state_file_loses_nothing(make_bench: Calla
     assert bench.state().spec.workers == 1
     bench.lab.store.put("e2e/precious", b"kept")
 
+    running = {psutil.Process(pid) for pid, _ in bench.leaders().values()} | bench.servers_of_ray()
     path = bench.folder / state.FILE
     path.write_bytes(path.read_bytes()[:100])
-    running = set(bench.processes())
     for command in (("status",), ("up",), ("up", *SETTINGS), ("--runtime", "auto", "up"), ("jobs",)):
         ended = bench.labctl(*command, code=LOST)
         named = ended.err.partition(f"but lab {bench.name} runs: ")[2].splitlines()[0].split(", ")
@@ -34,7 +36,7 @@ def test_a_bare_up_repairs_and_a_lost_state_file_loses_nothing(make_bench: Calla
         assert f"`labctl down --lab {bench.name}`" in ended.err
     document = json.loads(bench.labctl("status", "--json", code=LOST).out)
     assert document["error"]["code"] == "StateError"
-    assert running <= set(bench.processes())
+    assert running <= set(bench.processes().values())
     path.unlink()
     assert "is missing, but lab" in bench.labctl("status", code=LOST).err
 

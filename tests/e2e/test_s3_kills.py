@@ -15,12 +15,9 @@ from lab.errors import StoreError
 from lab.store import ObjectStore
 from lab.store.base import MissingObjectError
 from tests.e2e.servers import S3Server, started
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 CLIENTS, KEYS, KILLS = 100, 5, 3
-PATIENCE = 120.0
-"""Seconds within which a killed server is started again."""
-
 WORK_SECONDS = 600.0
 """Patience for a quarter of the operations: 5,000 take 25 s on 2 idle cores."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,16 @@ VERDICT = 10
 TIMEOUT = 7
 
 
-def kill_the_node_of(bench: Bench, job: str, *, code: int, epoch: str = "") -> Any:
+def lose_its_node(bench: Bench, script: str, may_end: Path, *, code: int, epoch: str = "") -> Any:
+    """The receipt of a script that comes to its end once its node was killed, however long that takes."""
+    job = bench.submit(script, str(may_end))
     more = ("--after-epoch", epoch) if epoch else ()
-    target = bench.where(job)
-    argv = ("fault-inject", target, "--job", job, *more, "--json")
-    return bench.labctl(*argv, code=code, timeout=2 * PATIENCE).document
+    fault = bench.start("fault-inject", bench.where(job), "--job", job, *more, "--json")
+    fault.says("fault", "kill")
+    may_end.touch()
+    ended = fault.end(2 * PATIENCE)
+    assert ended.code == code, ended
+    return ended.document
 
 
 @pytest.mark.parametrize(
@@ -32,10 +38,9 @@ def kill_the_node_of(bench: Bench, job: str, *, code: int, epoch: str = "") -> A
     ],
 )
 def test_a_script_that_starts_from_scratch_is_exposed_although_its_job_succeeds(
-    bench: Bench, script: str, reason: str
+    bench: Bench, tmp_path: Path, script: str, reason: str
 ) -> None:
-    job = bench.submit(script)
-    receipt = kill_the_node_of(bench, job, code=VERDICT, epoch="3")
+    receipt = lose_its_node(bench, script, tmp_path / "may-end", code=VERDICT, epoch="3")
     assert_valid(receipt)
     assert receipt["verdict"] == "restarted-from-scratch", receipt
     assert reason in receipt["reason"]
@@ -55,14 +60,14 @@ def test_a_script_that_starts_from_scratch_is_exposed_although_its_job_succeeds(
     ],
 )
 def test_a_script_that_resumes_is_recognised_without_knowing_labctl(
-    bench: Bench, script: str, key: str, last: int, skipped: tuple[str, ...]
+    bench: Bench, tmp_path: Path, script: str, key: str, last: int, skipped: tuple[str, ...]
 ) -> None:
-    job = bench.submit(script)
-    receipt = kill_the_node_of(bench, job, code=0)
+    receipt = lose_its_node(bench, script, tmp_path / "may-end", code=0)
     assert_recovered(receipt, *skipped)
     assert receipt["epoch_key"] == key
     assert receipt["attempts"][-1]["last_epoch"] == last
     assert receipt["attempts"][-1]["first_epoch"] > receipt["attempts"][0]["first_epoch"]
+    job = receipt["job"]["submission_id"]
     listed = bench.labctl("jobs", "checkpoints", job, "--json").document["checkpoints"]
     assert receipt["checkpoint"]["uri"] in [checkpoint["uri"] for checkpoint in listed]
 
@@ -87,19 +92,23 @@ def test_a_script_that_saves_when_it_is_told_of_a_preemption_loses_little_and_no
 
 
 @pytest.mark.long
-def test_a_ledger_that_cannot_be_written_breaks_no_script_and_proves_nothing(bench: Bench) -> None:
+def test_a_ledger_that_cannot_be_written_breaks_no_script_and_proves_nothing(
+    bench: Bench, tmp_path: Path
+) -> None:
     warnings = {
         "s3://no-such-bucket/ledger": "the ledger cannot be written",
         "gopher://nowhere/ledger": "no ledger will be written",
     }
+    may_end = tmp_path / "may-end"
     jobs = {
-        bench.submit("resumes.py", "4", runtime_env={"env_vars": {"RAYLAB_LEDGER": ledger}}): warning
+        bench.submit("resumes.py", str(may_end), runtime_env={"env_vars": {"RAYLAB_LEDGER": ledger}}): warning
         for ledger, warning in warnings.items()
     }
     before = bench.leaders()
     argv = ("fault-inject", "ray-worker-0", "--job", next(iter(jobs)), "--after", "1s", "--timeout", "2s")
     refused = bench.labctl(*argv, "--json", code=TIMEOUT)
     assert "no checkpoint" in refused.document["error"]["message"]
+    may_end.touch()
     for job, warning in jobs.items():
         bench.succeeds(job)
         assert warning in bench.lab.jobs.logs(job)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import psutil
-
 from lab.services import is_node
 from lab.topology import State
 from tests.e2e.harness import UP, Bench
@@ -32,15 +30,10 @@ def test_two_labs_live_side_by_side(bench: Bench, make_bench: Callable[[], Bench
     assert second.leaders() == others
     assert {**first.leaders(), WORKER: None} == {**before, WORKER: None}
 
-    kept, ray = first.leaders(), servers_of_ray(first)
+    kept, ray = first.leaders(), first.servers_of_ray()
     assert len(ray) == len([*filter(is_node, kept)]) + 1
     second.labctl("down")
     second.nothing_left(theirs)
     assert first.healthy()
     assert first.leaders() == kept
-    assert servers_of_ray(first) == ray
-
-
-def servers_of_ray(bench: Bench) -> set[psutil.Process]:
-    """Those that live as long as their node; workers are started and ended by Ray as it needs them."""
-    return {process for process in bench.processes().values() if process.name() in ("gcs_server", "raylet")}
+    assert first.servers_of_ray() == ray

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab.api import hub
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupError
-from lab.host.clock import WALL
+from lab.host.clock import WALL, settle
 from lab.host.files import remove
 from lab.host.interrupts import held_back
 from lab.host.workspace import workspace
@@ -30,6 +30,7 @@ from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.health import Seen, World
 from lab.runtime.homes import Homes
 from lab.runtime.hosted import HostedRuntime
+from lab.runtime.starting import ANSWER_SECONDS
 from lab.services import HUB, is_node
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage, Vendor
 
@@ -92,7 +93,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                         self._clear()
                 raise
             self._refuse_ending()
-            return self.status()
+            return settle(self.status, lambda seen: seen.healthy, timeout=ANSWER_SECONDS, clock=self._clock)
 
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
         """Choose ports, make secrets and files, start nothing; returns the `docker compose` call to use.

@@ -14,6 +14,7 @@ import psutil
 
 from lab.errors import RefusedError, SetupError, StateError, WaitTimeoutError
 from lab.host import command, environment
+from lab.host.clock import settle
 from lab.host.files import delete_tree, remove
 from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
@@ -24,6 +25,7 @@ from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import ServicePlan
 from lab.runtime.local.state import LabState
+from lab.runtime.starting import ANSWER_SECONDS
 from lab.services import HEAD, REDIS, STORE, is_node, row
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage
 
@@ -71,8 +73,7 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         environment.ensure("local")
-        groups = _packages(spec).items()
-        lacking = (name for name, group in groups if not environment.installed(group))
+        lacking = (name for name, group in _packages(spec).items() if not environment.installed(group))
         return self._start_all(spec, on_progress, tuple(lacking))
 
     def provide(self, group: str) -> None:
@@ -106,7 +107,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             for todo in self._rounds(current, on_progress):
                 boot.all(self._load() or current, todo, on_progress)
             self._refuse_ending()
-            return self.status()
+            return settle(self.status, lambda seen: seen.healthy, timeout=ANSWER_SECONDS, clock=self._clock)
 
     def refuse_down(self, *, volumes: bool = False) -> None:
         """Refuse to in a process of the lab, such as a notebook's: half of it would be left."""

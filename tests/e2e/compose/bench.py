@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.runtime.compose.runtime import ComposeRuntime
-from tests.e2e.harness import Shell
+from tests.e2e.harness import PATIENCE, Shell
 
-UP_SECONDS = 300.0
+UP_SECONDS = 400.0
 """Patience for an `up` that takes half a minute on 2 idle cores."""
 
 LABEL = "com.docker.compose.project"
@@ -25,7 +25,7 @@ PIDS = (
 """Prints the processes that have all of these words among their arguments."""
 
 
-def docker(*arguments: str, code: int | None = 0, timeout: float = 60.0) -> str:
+def docker(*arguments: str, code: int | None = 0, timeout: float = PATIENCE) -> str:
     """What `docker ARGUMENTS` prints; its exit code must be `code`, unless that is None."""
     argv = ("docker", *arguments)
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)

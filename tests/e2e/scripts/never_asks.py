@@ -1,8 +1,12 @@
-"""Saves a checkpoint every epoch, and never asks for one: a failure costs all the work."""
+"""Saves a checkpoint every epoch, and never asks for one: a failure costs all the work.
+
+It waits before its last epoch until the file that is named is there.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from typing import Any
@@ -17,6 +21,8 @@ def train_func(config: dict[str, Any]) -> None:
     model = torch.nn.Linear(4, 1)
     for epoch in range(1, config["epochs"] + 1):
         time.sleep(0.3)  # stands for an epoch's work
+        while epoch == config["epochs"] and not os.path.exists(config["may_end"]):
+            time.sleep(0.1)
         with tempfile.TemporaryDirectory() as folder:
             torch.save(model.state_dict(), os.path.join(folder, "model.pt"))
             ray.train.report({"epoch": epoch}, checkpoint=Checkpoint.from_directory(folder))
@@ -25,7 +31,7 @@ def train_func(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     TorchTrainer(
         train_func,
-        train_loop_config={"epochs": 18},
+        train_loop_config={"epochs": 18, "may_end": sys.argv[1]},
         scaling_config=ScalingConfig(num_workers=1),
         run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=2)),
     ).fit()

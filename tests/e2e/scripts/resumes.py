@@ -1,4 +1,7 @@
-"""A plain torch loop that resumes as it should: model, optimizer and epoch come from the checkpoint."""
+"""A plain torch loop that resumes as it should: model, optimizer and epoch come from the checkpoint.
+
+It waits before its last epoch until the file that is named is there.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,8 @@ def train_func(config: dict[str, Any]) -> None:
         first = state["epoch"] + 1
     for epoch in range(first, config["epochs"] + 1):
         time.sleep(0.3)  # stands for the rest of an epoch's work
+        while epoch == config["epochs"] and not os.path.exists(config["may_end"]):
+            time.sleep(0.1)
         loss = torch.nn.functional.mse_loss(model(x), y)
         optimizer.zero_grad()
         loss.backward()
@@ -45,7 +50,7 @@ def train_func(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     TorchTrainer(
         train_func,
-        train_loop_config={"epochs": int(sys.argv[1]) if len(sys.argv) > 1 else 18},
+        train_loop_config={"epochs": 18, "may_end": sys.argv[1]},
         scaling_config=ScalingConfig(num_workers=1),
         run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=2)),
     ).fit()

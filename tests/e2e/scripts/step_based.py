@@ -1,9 +1,13 @@
-"""Counts steps, not epochs; saves and reports every 25 of them, and resumes at the step it had reached."""
+"""Counts steps, not epochs; saves and reports every 25 of them, and resumes at the step it had reached.
+
+It waits before the last 25 until the file that is named is there.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import time
 from typing import Any
@@ -23,6 +27,8 @@ def train_func(config: dict[str, Any]) -> None:
             state = json.load(stream)
         step, total = state["step"], state["total"]
     while step < config["steps"]:
+        while step == config["steps"] - EVERY and not os.path.exists(config["may_end"]):
+            time.sleep(0.1)
         time.sleep(0.012)  # stands for a step's work
         step += 1
         total += 1 / step
@@ -36,7 +42,7 @@ def train_func(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     TorchTrainer(
         train_func,
-        train_loop_config={"steps": 18 * EVERY},
+        train_loop_config={"steps": 18 * EVERY, "may_end": sys.argv[1]},
         scaling_config=ScalingConfig(num_workers=1),
         run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=2)),
     ).fit()

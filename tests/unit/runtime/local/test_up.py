@@ -677,6 +677,22 @@ def test_a_service_that_is_slow_to_answer_is_not_restarted(
     assert [step.service for step in said if step.state is State.RUNNING] == [service]
 
 
+def test_a_service_that_is_slow_to_answer_when_all_is_up_is_asked_again(
+    machine: Machine, tmp_path: Path
+) -> None:
+    said: list[Progress] = []
+
+    def once() -> None:
+        if any((step.service, step.state) == (JUPYTER, State.HEALTHY) for step in said):
+            machine.on_probe.clear()
+            machine.unready.add(JUPYTER)
+            machine.on_probe[JUPYTER] = lambda: machine.unready.discard(JUPYTER)
+
+    machine.on_probe[JUPYTER] = once
+    assert machine.runtime(tmp_path).up(SPEC, said.append).healthy
+    assert machine.on_probe[JUPYTER] is not once, "it answered when it was asked in the end"
+
+
 def test_while_ray_does_not_answer_no_node_that_runs_is_restarted(machine: Machine, tmp_path: Path) -> None:
     machine.runtime(tmp_path).up(SPEC)
     machine.journal.clear()
