@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.extension import BREAK, LOOK, MACHINE, RUN, SHARE, Command, Extension
+from lab.host.files import PROBE
 
 _COMMANDS = (
     Command(RUN, "demo", "demo", "Start the lab, train, lose a node, and prove the recovery."),
@@ -40,4 +41,5 @@ EXTENSION = Extension(
     commands=tuple(replace(command, module=f"lab.cli.commands.{command.module}") for command in _COMMANDS),
     faults=("lab.faults.kinds",),
     documents=tuple(f"lab.api.{name}" for name in _DOCUMENTS),
+    probes=(PROBE,),
 )

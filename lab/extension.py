@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module, metadata
+from pathlib import Path
 from types import ModuleType
 
 GROUP = "raylab.extensions"
@@ -55,6 +56,8 @@ class Extension:
     owner alone could make it again."""
     documents: tuple[str, ...] = ()
     """Modules with the shapes of what its commands print with --json."""
+    probes: tuple[Path, ...] = ()
+    """Folders that are import roots of the nodes' processes (`raylab_switches.EXTENSIONS`)."""
 
 
 RUN, BREAK, LOOK = "Run", "Break, and prove recovery", "Look"
@@ -117,6 +120,11 @@ def others() -> tuple[Extension, ...]:
 def extensions() -> tuple[Extension, ...]:
     """Every extension: the core first, those of other packages last."""
     return (*ours(), *others())
+
+
+def probes() -> tuple[Path, ...]:
+    """The import roots of the nodes' processes, the core's first."""
+    return tuple(root for extension in extensions() for root in extension.probes)
 
 
 def failures() -> Mapping[str, BaseException]:

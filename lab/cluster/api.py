@@ -27,7 +27,7 @@ LIMIT = 10_000
 """Rows that one request may bring; Ray allows no more."""
 
 STARTS = "raylab.io/starts"
-"""Label of a head that was started again (raylab_patches.revival): how often it was started in all."""
+"""Label of a head that was started again (raylab_recovery.revival): how often it was started in all."""
 
 Row = Mapping[str, Any]
 """One entry of a list of Ray's."""

@@ -1,7 +1,7 @@
 """A head that is down: said within seconds, and waited for no longer than it takes to start again.
 
 A head that is slow takes connections and is waited for. One that takes none has died: the lab starts it again
-by itself (raylab_patches.revival), which takes seconds.
+by itself (raylab_recovery.revival), which takes seconds.
 """
 
 from __future__ import annotations

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import runpy
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any
 
+from lab import extension
 from lab.errors import PatchError, UsageError
-from lab.host.files import PROBE
 from lab.topology import LabSpec
-
-TABLE = PROBE / "raylab_switches.py"
-
-EXPECTATIONS = PROBE / "raylab_expectations.py"
 
 UNFIT_VARIABLE = "RAYLAB_PATCHES_UNFIT"
 """Environment variable of nodes: names of patches that do not fit their Ray, with commas."""
@@ -31,7 +28,7 @@ RECORDER = "raylab_ledger.train.Ledger"
 @cache
 def patches() -> tuple[Any, ...]:
     """PATCHES of the table; `raylab_switches.Patch` says what each entry has."""
-    return tuple(runpy.run_path(str(TABLE))["PATCHES"])
+    return tuple(_probe("raylab_switches").PATCHES)
 
 
 def callbacks() -> str:
@@ -61,8 +58,17 @@ def unfit() -> Mapping[str, str]:
 
     It reads Ray's source, and takes some milliseconds.
     """
-    problems: dict[str, str] = runpy.run_path(str(EXPECTATIONS))["unfit"]()
+    problems: dict[str, str] = _probe("raylab_expectations").unfit()
     return problems
+
+
+def _probe(name: str) -> Any:
+    """A module that the nodes import from their own roots, which are on labctl's path for no longer."""
+    path, sys.path = sys.path, [*map(str, extension.probes()), *sys.path]
+    try:
+        return import_module(name)
+    finally:
+        sys.path = path
 
 
 def check_closed(problems: Mapping[str, str], wanted: Collection[str]) -> None:

@@ -102,7 +102,7 @@ SURVIVORS = (
         "torchft: the lighthouse looks that often for ranks that have come or gone",
     ),
 )
-"""Time-outs of torchft's lighthouse, which decides who takes the next step (raylab_patches/survivors.py)."""
+"""Time-outs of torchft's lighthouse, which decides who takes the next step (raylab_recovery/survivors.py)."""
 
 CONVENIENCE = (
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),

@@ -3,7 +3,7 @@
 A patch is on in a process whose environment says that the lab is one that it is for (`Patch.where`), unless
 its name is in RAYLAB_PATCHES_OFF, a list with commas: of a node, or of one job by its runtime environment.
 With stock Ray all are off but those that `stays` gives a reason for. labctl reads this file too
-(lab.cluster.patches), so it imports nothing but `os`. docs/patches.md has the same table.
+(lab.cluster.patches), so it imports next to nothing. docs/patches.md has the same table.
 
 Like all of `lab/probe` it runs inside the lab's Ray processes: nothing there imports `lab`, nor more than the
 standard library, Ray, pyarrow and psutil. That folder is on PYTHONPATH of the nodes, not the one above it, so
@@ -13,6 +13,8 @@ that a student's `lab.py` cannot hide what a node needs.
 from __future__ import annotations
 
 import os
+
+from raylab_extended import extended
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -42,17 +44,20 @@ class Patch:
         callback: str = "",
         stays: str = "",
         exposes: str = "",
+        loaded: str = "",
     ) -> None:
         """`where` has variables with the value that one of them must have, empty for any value but none.
 
         `callback` is the class that Ray Train loads for it. `stays` is why it stays on with stock Ray.
         `exposes` is what others could reach without it: a node does not start when such a patch does not fit.
+        `loaded` is a module of each process in which the patch is at work, where its callback does not tell.
         """
         self.name, self.changes, self.why = name, changes, why
         self.where, self.callback, self.stays, self.exposes = where, callback, stays, exposes
+        self.loaded = loaded
 
 
-PATCHES = (
+CORE = (
     Patch(
         "simulated_gpu",
         "Ray Train uses Gloo instead of NCCL, and on simulated GPUs the CPU instead of `cuda:0`",
@@ -60,84 +65,6 @@ PATCHES = (
         where=(("RAYLAB_GPU", "simulated"), ("RAYLAB_GPU_SHARED", "1")),
         callback="raylab_compat.simulated_gpu.SimulatedGpu",
         stays="nothing could train on such GPUs",
-    ),
-    Patch(
-        "checkpoint_guard",
-        "a new attempt resumes from the newest checkpoint that is intact, not from the newest one",
-        "Ray hands out the last checkpoint whatever has become of its files in the store",
-        callback="raylab_patches.checkpoint_guard.Intact",
-    ),
-    Patch(
-        "forks",
-        "Ray's processes and the scripts of jobs are forked from one that has imported Ray, torch, Lightning",
-        "importing them takes each process seconds of a core: most of the time from a fault to training",
-        where=(("RAYLAB_FORK_FOLDER", ""),),
-        callback="raylab_patches.forks.Learn",
-    ),
-    Patch(
-        "liveness",
-        "a judge beside the head says which nodes are dead; its own delays, and the machine's, do not count",
-        "Ray's head counts by its own clock: set to notice soon, one that was late itself loses living nodes",
-        where=(("RAYLAB_SERVICE_NAME", ""),),
-        callback="raylab_liveness.train.Liveness",
-    ),
-    Patch(
-        "revival",
-        "a head, or the part of it, that died by itself is started again; so are workers without a head",
-        "`ray start` ends the node with the first of its processes, and nobody starts it again",
-        where=(("RAYLAB_SERVICE_NAME", ""),),
-    ),
-    Patch(
-        "elastic",
-        "an elastic training counts the nodes anew each time, and leaves out those that refuse connections",
-        "Ray looks at the nodes every 20 s, and waits a minute for room on one that is lost",
-        callback="raylab_patches.elastic.Elastic",
-    ),
-    Patch(
-        "teardown",
-        "a rank that was killed for want of memory, or lost while its process group was set up, does not "
-        "keep the next attempt from starting, and a run that Ray has given up, as of a trial that Tune "
-        "stops, begins none",
-        "shutting its process group down raises an error that ends the training whatever FailureConfig says; "
-        "the other ranks keep their GPUs and CPUs, and the next attempt waits for them for ever; an attempt "
-        "of a given-up run reserves CPUs that nobody frees",
-        callback="raylab_patches.teardown.Teardown",
-    ),
-    Patch(
-        "rendezvous",
-        "the other ranks join torch's process group only once rank 0 listens for them",
-        "a rank that comes a few milliseconds too early sleeps for half a second before it tries again",
-        callback="raylab_patches.rendezvous.Rendezvous",
-    ),
-    Patch(
-        "datasets",
-        "an attempt of a trainer without `datasets` has no actor that hands out their shards",
-        "it is one process more to start while the ranks take their first step",
-        callback="raylab_patches.datasets.Datasets",
-    ),
-    Patch(
-        "single_puts",
-        "a small file of a training goes into the store with one request, not with three",
-        "Arrow begins an upload in parts for each file, of which a checkpoint is about eight",
-        callback="raylab_patches.single_puts.SinglePuts",
-    ),
-    Patch(
-        "lone_vote",
-        "with torchft a rank that is a replica group by itself does not ask whether a step counts",
-        "it is a message and an answer for each step, to hear what the rank itself has said",
-        callback="raylab_patches.lone_vote.LoneVote",
-    ),
-    Patch(
-        "survivors",
-        "with torchft the ranks that are left report and save while a lost one is replaced",
-        "Ray waits at the next checkpoint until all ranks are there again: the survivors would stand still",
-        callback="raylab_patches.survivors.Survivors",
-    ),
-    Patch(
-        "kept_memory",
-        "a rank keeps the memory that a training step frees, for the next one",
-        "malloc gives large blocks back to the kernel, and gets them again page by page: a fifth of a step",
-        callback="raylab_patches.kept_memory.KeptMemory",
     ),
     Patch(
         "pip_environments",
@@ -204,6 +131,8 @@ PATCHES = (
         stays="there is no node beside JupyterLab",
     ),
 )
+
+PATCHES: tuple[Patch, ...] = (*CORE, *(patch for table in extended("table") for patch in table.PATCHES))
 """Every patch; the callbacks are loaded in this order."""
 
 
@@ -249,12 +178,12 @@ _said: list[str] = []
 def in_training(environ: Mapping[str, str], loaded: Container[str]) -> list[str]:
     """Names of the patches that are on in the training of this process, which has these modules loaded.
 
-    A script can name callbacks of its own in place of the lab's. A process that was forked knows its child.
+    A script can name callbacks of its own in place of the lab's.
     """
     callbacks = {name.strip() for name in environ.get(CALLBACKS, "").split(",")}
     return [
         patch.name
         for patch in PATCHES
         if active(patch.name, environ)
-        and ("forkserver.child" in loaded if patch.name == "forks" else patch.callback in {"", *callbacks})
+        and (patch.loaded in loaded if patch.loaded else patch.callback in {"", *callbacks})
     ]

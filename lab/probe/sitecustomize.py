@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def prepare() -> None:
@@ -31,10 +36,8 @@ def prepare() -> None:
     resume.install()
     tuned_trainer.install()
     food11.settle(os.environ)
-    if os.environ.get("RAYLAB_FORK_FOLDER"):
-        import raylab_forks
-
-        raylab_forks.follow()
+    if first := _first():
+        first.follow()
 
 
 def chain(here: str) -> None:
@@ -54,16 +57,15 @@ def _holds(folder: str, file: str) -> bool:
     return os.path.realpath(os.path.join(folder, "sitecustomize.py")) == file
 
 
-def fork() -> None:
-    """Leave what this process was started for to a fork of the node's fork server, where one does it."""
-    if os.environ.get("RAYLAB_FORK_FOLDER"):
-        import raylab_forks
-
-        raylab_forks.hand_over()
+def _first() -> Any:
+    """The module that comes first in each process, such as the fork server's; None for none."""
+    name = os.environ.get("RAYLAB_FIRST")
+    return import_module(name) if name else None
 
 
 try:
-    fork()
+    if module := _first():  # it may leave what this process was started for to another
+        module.hand_over()
     prepare()
 except Exception as error:
     print(f"raylab: scripts may need changes to run here: {error!r}", file=sys.stderr)

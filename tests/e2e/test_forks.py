@@ -24,7 +24,7 @@ import psutil
 import pytest
 
 from forkserver import refusal
-from lab.runtime.local.services import IMPORT_ROOTS, LAUNCHER
+from lab.runtime.local.services import LAUNCHER, import_roots
 from tests.compiler import GCC, needs_gcc
 from tests.e2e.fork_scripts import SCRIPTS
 from tests.waiting import PATIENCE, eventually
@@ -78,7 +78,7 @@ def serving(folder: Path, python: str = sys.executable, **more: str) -> Iterator
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
-        "PYTHONPATH": IMPORT_ROOTS,
+        "PYTHONPATH": import_roots(),
         "RAYLAB_FORK_FOLDER": str(sockets),
         **more,
     }
@@ -282,7 +282,7 @@ def test_a_module_of_ones_own_is_not_hidden_by_one_that_was_imported_ahead(
     (tmp_path / "elsewhere" / "uses.py").write_text("import sklearn; print(sklearn.WORD)\n")
     done = server.run(
         *(sys.executable, str(tmp_path / "elsewhere" / "uses.py")),
-        env={"PYTHONPATH": f"{IMPORT_ROOTS}{os.pathsep}{tmp_path}"},
+        env={"PYTHONPATH": f"{import_roots()}{os.pathsep}{tmp_path}"},
     )
     assert done.stdout == "mine\n"
 

@@ -25,6 +25,7 @@ from lab.evidence.ledger.history import PLAN_KEYS, PROGRESS_KEYS
 from lab.evidence.receipt import Verdict
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import QUESTIONS
+from lab.extension import probes
 from lab.faults import catalogue, find_fault
 from lab.runtime.spec import Asked
 from tests.conftest import ROOT
@@ -204,7 +205,7 @@ def test_every_check_and_verdict_is_named() -> None:
 
 
 def test_every_event_of_the_ledger_is_described() -> None:
-    source = "".join(f.read_text(encoding="utf-8") for f in (ROOT / "lab/probe").glob("raylab_*/*.py"))
+    source = "".join(f.read_text(encoding="utf-8") for root in probes() for f in root.rglob("*.py"))
     recorded = set(re.findall(r"\b_?record\(\s*\"(\w+)\"", source))
     table = sections("docs/recovery.md", "##")["The ledger"]
     assert len(recorded) > 8

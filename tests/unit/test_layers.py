@@ -41,16 +41,18 @@ FLOWS = (
 """The same among the flows."""
 
 PROBE = (
+    ("raylab_extended",),
     ("raylab_expectations",),
     ("raylab_switches",),
     ("raylab_compat", "raylab_health"),
-    ("raylab_forks",),
     ("raylab_faults",),
-    ("raylab_survivors",),
+    ("raylab_steps",),
     ("raylab_ledger",),
-    ("raylab_liveness",),
     ("raylab_patches",),
     ("sitecustomize",),
+    ("raylab_forks",),
+    ("raylab_liveness",),
+    ("raylab_recovery",),
 )
 """The same among the import roots of nodes, which import nothing of lab."""
 
@@ -70,7 +72,6 @@ EXEMPT = {
         "lab.daemons.hub",
         "lab.runtime.local.processes",
     ): "a person's server is a process of that runtime, and ends as its services do",
-    ("raylab_forks", "sitecustomize"): "a fork does what Python does at the beginning of a process",
     ("lab.flows.traces", "lab.runtime.compose.engine"): "images and volumes of an engine are traces too",
     ("lab.flows.traces", "lab.runtime.local.temporary"): "so are the folders of processes below /tmp",
     (
@@ -85,12 +86,12 @@ EXEMPT = {
 def arrows() -> tuple[tuple[str, str, str], ...]:
     """Every import between modules of the project: (importer, imported, place)."""
     files = {}
-    probe = ROOT / "lab" / "probe"
-    trees = [(ROOT, ROOT / "lab"), (probe, probe)]
+    probes = (ROOT / "lab" / "probe", *sorted((ROOT / "lab" / "ext").glob("*/probe")))
+    trees = [(ROOT, ROOT / "lab"), *((probe, probe) for probe in probes)]
     trees += [(root, root / name) for name, root in LIBRARIES.items()]
     for root, tree in trees:
         for path in sorted(tree.rglob("*.py")):
-            if (probe in path.parents) == (root == probe):
+            if root in probes or not set(probes).intersection(path.parents):
                 parts = path.relative_to(root).with_suffix("").parts
                 files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     arrows = []
@@ -279,8 +280,9 @@ def test_no_two_modules_need_each_other_to_be_imported() -> None:
         ("forkserver.server", "raylab_switches", True),
         ("forkserver.server", "lab.errors", True),
         ("raylab_forks", "forkserver.server", False),
-        ("raylab_forks", "raylab_ledger.train", True),
-        ("raylab_patches.elastic", "raylab_ledger.train", False),
+        ("raylab_ledger.train", "raylab_forks", True),
+        ("raylab_recovery.elastic", "raylab_ledger.train", False),
+        ("raylab_switches", "raylab_recovery.table", True),
         ("raylab_ledger.train", "lab.topology", True),
         ("lab.cluster.api", "raylab_ledger.train", True),
     ],

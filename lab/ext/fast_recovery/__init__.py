@@ -1,6 +1,9 @@
-"""Fast recovery: the ladder, which loses the same rank under one way of recovery after the other."""
+"""Fast recovery: patches of Ray, a fork server, and the ladder that shows what each way takes."""
+
+from pathlib import Path
 
 from lab.extension import BREAK, Command, Extension
+from lab.host.files import FORKSERVER
 
 EXTENSION = Extension(
     "fast-recovery",
@@ -13,4 +16,5 @@ EXTENSION = Extension(
         ),
     ),
     documents=("lab.ext.fast_recovery.documents",),
+    probes=(Path(__file__).parent / "probe", FORKSERVER),
 )

@@ -21,10 +21,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forkserver import launcher
-
 TITLE = "ray::RayTrainWorker"
 """Title that Ray (2.60) gives the process of a rank."""
+
+STAND_IN = "fork:"
+"""Prefix of the name of a process that stands for one that a fork server has made; its id follows."""
 
 NAME_VARIABLE = "RAYLAB_SERVICE_NAME"
 MARK_VARIABLE = "RAYLAB_SERVICE"
@@ -89,7 +90,7 @@ def _origin(process: Any) -> list[Any]:
     """
     import psutil
 
-    name = f"{launcher.NAME}{process.pid}"
+    name = f"{STAND_IN}{process.pid}"
     stand_in = next(
         (candidate for candidate in psutil.process_iter(["name"]) if candidate.info["name"] == name), None
     )

@@ -10,8 +10,8 @@ from typing import Any
 from ray.train import Checkpoint
 from ray.train.v2._internal.execution import context as train_context
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
-from raylab_survivors.steps import Steps as TakenSteps
-from raylab_survivors.steps import watch_steps
+from raylab_steps import Steps as TakenSteps
+from raylab_steps import watch_steps
 
 from raylab_compat.around import around
 from raylab_faults.armed import Armed

@@ -30,8 +30,8 @@ from ray.train.v2._internal.execution.callback import (
     WorkerCallback,
     WorkerGroupCallback,
 )
-from raylab_survivors.steps import EACH_STEP
-from raylab_survivors.steps import Steps as TakenSteps
+from raylab_steps import EACH_STEP
+from raylab_steps import Steps as TakenSteps
 
 from raylab_compat.around import around
 from raylab_ledger.chain import Chain

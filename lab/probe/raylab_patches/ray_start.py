@@ -17,16 +17,14 @@ All of this is the patch `ray_start`, which holds with stock Ray too: it is abou
 and about who can reach them, not about how Ray trains or recovers. With the patch off a second node of one
 host is refused.
 
-Ray's processes are forked from the node's fork server (forkserver), where RAYLAB_FORK_FOLDER says where it
-listens: the patch `forks`. A node in a container makes its own; the nodes of one host share one, which labctl
-starts.
-
 First of all it looks whether the patches find in Ray what they expect (raylab_expectations). Those that do
 not are off in all processes of the node. Where that would leave something open to others the node does not
 start, nor when a command by which Ray starts a process has another address than a loopback one.
 
-Beside it start the node's health agent (raylab_health.start), where RAYLAB_HEALTH_URL says whom it reports
-to, and on the head the judge of the others' liveness (raylab_liveness); `revival` starts it again.
+Beside it starts the node's health agent (raylab_health.start), where RAYLAB_HEALTH_URL says whom it reports
+to, and what extensions bring. Their module `node` has `begin(arguments, loopback=)`, called before Ray is
+imported; it returns a function that is given Ray's modules `node` and `services`, and the arguments, which it
+returns.
 
     python -m raylab_patches.ray_start start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
     python -m raylab_patches.ray_start ray start --head ...
@@ -39,6 +37,8 @@ import re
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
+
+from raylab_extended import extended
 
 from raylab_switches import PATCHES, UNFIT, active, wanted
 
@@ -63,25 +63,13 @@ def main() -> None:
     look_at_ray(os.environ)
 
     from raylab_health import start
-    from raylab_liveness import start as liveness
-    from raylab_patches import revival
 
     start.beside(sys.argv, loopback=on_loopback())
-    folder = fork_folder()
-    if folder and not on_loopback():
-        import raylab_forks
-
-        from forkserver import server
-
-        server.start_beside(folder, raylab_forks.application())
-    if active("liveness"):
-        liveness.beside(sys.argv)
-    pulse = revival.keep(sys.argv)
+    begun = [module.begin(sys.argv, loopback=on_loopback()) for module in extended("node")]
 
     from ray._private import node, ray_constants, services
     from ray.scripts import scripts
 
-    from forkserver import commands
     from raylab_patches import redis_password
 
     if active("ray_start"):
@@ -91,11 +79,8 @@ def main() -> None:
         services.find_bootstrap_address = lambda temp_dir: None
         only_on_loopback(services)
         own_sockets(node.Node)
-    if pulse is not None:
-        revival.install(node.Node, pulse, kept=bool(os.environ.get(redis_password.PASSWORD_FILE)))
-        sys.argv = revival.labels(sys.argv, pulse.number)
-    if folder:
-        commands.install(services, folder)
+    for install in begun:
+        sys.argv = install(node, services, sys.argv)
     if sys.argv[1:2] == ["ray"]:
         del sys.argv[1]
     sys.argv = redis_password.prepare(sys.argv, services)
@@ -161,11 +146,6 @@ def own_sockets(node: Any) -> None:
         return prepare(self, socket_path, f"{default_prefix}.{os.getpid()}")
 
     node._prepare_socket_file = _prepare_socket_file
-
-
-def fork_folder() -> str:
-    """Folder of the fork server of this node; empty where there is none."""
-    return os.environ["RAYLAB_FORK_FOLDER"] if active("forks") and sys.platform == "linux" else ""
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import extension
 from lab.cluster import patches, ray_settings
 from lab.host import jupyter
-from lab.host.files import FORKSERVER, HOME_VARIABLE, PROBE, ROOT
+from lab.host.files import FORKSERVER, HOME_VARIABLE, ROOT
 from lab.host.secrets import (
     JUPYTER_FILE,
     RAY_FILE,
@@ -50,9 +51,6 @@ FORKS = "fork-server"
 """The fork server's name in the state and the logs. It is no service: nobody uses it from outside."""
 
 LAUNCHER = FORKSERVER / "forkserver" / "launcher.py"
-
-IMPORT_ROOTS = os.pathsep.join([str(PROBE), str(FORKSERVER)])
-"""PYTHONPATH of every process that uses the cluster."""
 
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
@@ -95,6 +93,11 @@ INHERITED_PREFIXES = (
 )
 
 
+def import_roots() -> str:
+    """PYTHONPATH of every process that uses the cluster."""
+    return os.pathsep.join(map(str, extension.probes()))
+
+
 @dataclass(frozen=True)
 class Command:
     """The command that starts a service."""
@@ -133,8 +136,9 @@ class ServicePlan:
 
     @property
     def forked(self) -> bool:
-        """True when Ray's processes are forked from a server: on Linux, unless that patch is off."""
-        return sys.platform == "linux" and "forks" not in self.patches_off.split(",")
+        """True when Ray's processes are forked from a server: on Linux, where there is that patch, and on."""
+        on = {patch.name for patch in patches.patches()}.difference(self.patches_off.split(","))
+        return sys.platform == "linux" and "forks" in on
 
     def url(self, port: str) -> str:
         return f"http://{LOOPBACK}:{self.ports[port]}"
@@ -250,7 +254,7 @@ class ServicePlan:
             **({} if self.spec.stock_ray else {"RAY_DEDUP_LOGS": "0"}),
             **jupyter.terminals(self.layout.jupyter, path),
             # `from lab import Lab`, and `Lab()` is this lab.
-            "PYTHONPATH": os.pathsep.join([IMPORT_ROOTS, str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([import_roots(), str(ROOT)]),
             HOME_VARIABLE: str(self.layout.folder.parent),
             "RAYLAB_NAME": self.spec.name,
             "RAYLAB_RUNTIME": "local",
@@ -310,6 +314,7 @@ class ServicePlan:
             environment["RAYLAB_HEALTH_URL"] = self.url("queue")
         if self.forked:
             environment["RAYLAB_FORK_FOLDER"] = str(self.layout.forks)
+            environment["RAYLAB_FIRST"] = "raylab_forks"
             environment["RAYLAB_FORK_LEARNT"] = str(self.layout.folder / "imports.json")
         flags = {"RAYLAB_CLASS": self.spec.classroom, "RAYLAB_GPU_SHARED": self.spec.gpu.shared}
         environment |= {name: "1" for name, on in flags.items() if on}
@@ -383,7 +388,7 @@ def client_environment(plan: ServicePlan) -> dict[str, str]:
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
         "RAYLAB_DATA": str(plan.layout.data),
         "FOOD11_DATA_DIR": str(plan.layout.data / FOOD11),
-        "PYTHONPATH": IMPORT_ROOTS,
+        "PYTHONPATH": import_roots(),
         "AWS_ENDPOINT_URL": plan.url("s3"),
         "AWS_ACCESS_KEY_ID": plan.secrets.store.access_key,
         "AWS_SECRET_ACCESS_KEY": plan.secrets.store.secret_key,

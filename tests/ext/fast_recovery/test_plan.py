@@ -99,6 +99,6 @@ def test_time_left_is_said_in_minutes(seconds: float, words: str) -> None:
 
 
 def test_every_step_is_asked_for_by_the_variable_that_nodes_read() -> None:
-    from raylab_survivors import steps
+    import raylab_steps as steps
 
     assert steps.EACH_STEP == EACH_STEP

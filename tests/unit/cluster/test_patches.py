@@ -9,8 +9,8 @@ import pytest
 import raylab_switches
 from lab.cluster.patches import CALLBACKS_VARIABLE, OFF_VARIABLE, RECORDER, callbacks, patches, switched_off
 from lab.errors import UsageError
+from lab.extension import probes
 from lab.topology import LabSpec
-from tests.conftest import ROOT
 
 STOCK = LabSpec(stock_ray=True)
 
@@ -25,7 +25,8 @@ def test_the_table_and_its_variables_are_those_that_the_nodes_read() -> None:
 def test_each_callback_is_a_class_of_the_probe_and_none_is_forgotten() -> None:
     classes = {
         f"{file.parent.name}.{file.stem}.{name}"
-        for file in (ROOT / "lab" / "probe").glob("*/*.py")
+        for root in probes()
+        for file in root.glob("raylab_*/*.py")
         for name in re.findall(r"^class (\w+)\([^)]*Callback", file.read_text(), re.MULTILINE)
     }
     named = callbacks().split(",")

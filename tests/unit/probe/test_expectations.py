@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from raylab_expectations import (
-    EXPECTATIONS,
     Expectation,
     expect,
     expect_text,
+    expectations,
     parameters,
     source_of,
     unfit,
@@ -18,15 +18,17 @@ from raylab_expectations import (
 
 from raylab_switches import PATCHES
 
+EXPECTATIONS = expectations()
+
 EACH = [
     pytest.param(patch, expectation, id=f"{patch}: {expectation.name}")
-    for patch, expectations in EXPECTATIONS.items()
-    for expectation in expectations
+    for patch, needs in EXPECTATIONS.items()
+    for expectation in needs
 ]
 FUNCTIONS = [
     pytest.param(patch, expectation, id=f"{patch}: {expectation.name}")
-    for patch, expectations in EXPECTATIONS.items()
-    for expectation in expectations
+    for patch, needs in EXPECTATIONS.items()
+    for expectation in needs
     if expectation.signature
 ]
 
@@ -43,9 +45,9 @@ def test_the_pinned_ray_has_all_of_it() -> None:
 
 def test_of_a_ray_that_lacks_something_the_patches_that_need_it_are_unfit() -> None:
     pytest.importorskip("ray")
-    for patch, expectations in EXPECTATIONS.items():
-        module = expectations[0].module
-        needing = {name for name, needs in EXPECTATIONS.items() if any(e.module == module for e in needs)}
+    for patch, needs in EXPECTATIONS.items():
+        module = needs[0].module
+        needing = {name for name, every in EXPECTATIONS.items() if any(e.module == module for e in every)}
         assert unfit(with_source(module, "")).keys() == needing | {patch}, module
 
 

@@ -22,7 +22,7 @@ CHECKPOINTS = 1
 """Number of checkpoints after which the rank is lost: some seconds of training."""
 
 EACH_STEP = "RAYLAB_EACH_STEP"
-"""Environment variable of a job that lets the ledger have every step (raylab_survivors.steps)."""
+"""Environment variable of a job that lets the ledger have every step (raylab_steps)."""
 
 START_SECONDS = 600.0
 """Deadline for a training to come so far."""

@@ -9,7 +9,7 @@ from functools import cache
 
 from lab.errors import UsageError
 from lab.ext.kubernetes.export.request import Object
-from lab.host.files import FORKSERVER, PROBE
+from lab.extension import probes
 
 MOST_BYTES = 1024**2
 """The API server takes no larger ConfigMap."""
@@ -22,7 +22,7 @@ def probe_files() -> Mapping[str, bytes]:
     """What the lab puts on PYTHONPATH of its nodes."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
-        for root in (PROBE, FORKSERVER)
+        for root in probes()
         for path in sorted(root.rglob("*.py"))
     }
 

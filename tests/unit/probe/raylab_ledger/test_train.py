@@ -74,7 +74,7 @@ def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
 
 
 def test_the_steps_of_a_function_that_fails_are_written() -> None:
-    from raylab_survivors import steps
+    import raylab_steps as steps
 
     from raylab_ledger.rank import watch_start
 

@@ -16,6 +16,7 @@ import yaml
 
 from lab.cluster import ray_settings
 from lab.errors import UsageError
+from lab.extension import probes
 from lab.host.secrets import JUPYTER_FILE, Secrets
 from lab.runtime.local import prometheus
 from lab.runtime.local.layout import Layout
@@ -248,9 +249,9 @@ def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
     assert environment["RAY_AUTH_TOKEN_PATH"] == "/labs/raylab/secrets/ray.token"
     assert environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4"
     assert environment["RAYLAB_LEDGER"] == "s3://ray/.raylab/ledger"
-    probe, library = map(Path, environment["PYTHONPATH"].split(os.pathsep))
-    assert (probe / "raylab_ledger" / "train.py").is_file()
-    assert (library / "forkserver" / "launcher.py").is_file()
+    roots = [Path(root) for root in environment["PYTHONPATH"].split(os.pathsep)]
+    assert (roots[0] / "raylab_ledger" / "train.py").is_file()
+    assert roots == list(probes())
 
 
 def test_nodes_and_jupyter_find_the_data_sets_and_food_11() -> None:

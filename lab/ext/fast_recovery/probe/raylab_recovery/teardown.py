@@ -1,4 +1,4 @@
-"""A training ends when it should: RAY_TRAIN_CALLBACKS=...,raylab_patches.teardown.Teardown
+"""A training ends when it should: RAY_TRAIN_CALLBACKS=...,raylab_recovery.teardown.Teardown
 
 Before a new attempt Ray Train (2.60) shuts down the process groups of the old one, in order, and tolerates
 a rank that has crashed. A rank that Ray itself has killed because its node ran out of memory raises another

@@ -88,6 +88,6 @@ def test_what_the_queues_tell_a_job_does_not_keep_it_from_being_forked() -> None
 
 
 def test_recording_every_step_does_not_keep_a_job_from_being_forked() -> None:
-    from raylab_survivors import steps
+    import raylab_steps as steps
 
     assert steps.EACH_STEP in forks.READ_LATER

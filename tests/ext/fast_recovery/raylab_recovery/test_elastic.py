@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from raylab_patches import connects, elastic
+from raylab_patches import connects
+from raylab_recovery import elastic
 
 ROOM = {"n0": {"CPU": 1.0}, "n1": {"CPU": 1.0}}
 

@@ -1,4 +1,4 @@
-"""A small file is stored by one request: RAY_TRAIN_CALLBACKS=...,raylab_patches.single_puts.SinglePuts
+"""A small file is stored by one request: RAY_TRAIN_CALLBACKS=...,raylab_recovery.single_puts.SinglePuts
 
 Each file that Ray Train (2.60) writes into S3, Arrow begins as an upload in parts: one request to begin it,
 one with the only part, one to end it. Arrow can wait until it knows that a file is larger than a part (10

@@ -13,7 +13,7 @@ from werkzeug.wrappers import Request
 
 pytest.importorskip("ray")
 
-from raylab_patches.single_puts import ask_for_single_puts
+from raylab_recovery.single_puts import ask_for_single_puts
 
 BEGUN = b"<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
 ENDED = b"<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>"

@@ -1,4 +1,4 @@
-"""Tells the fork server which modules a rank has imported: RAY_TRAIN_CALLBACKS=...,raylab_patches.forks.Learn
+"""Tells the fork server what a rank has imported: RAY_TRAIN_CALLBACKS=...,raylab_recovery.forks.Learn
 
 After the first report of rank 0 all that a training imports is imported, lazy imports of its first step too.
 The names go into the file that RAYLAB_FORK_LEARNT names; a fork server reads it when it starts. Nothing of

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("ray.train")
 
-from raylab_patches import kept_memory
-from raylab_patches.kept_memory import (
+from raylab_recovery import kept_memory
+from raylab_recovery.kept_memory import (
     BLOCK_BYTES,
     KEPT_BYTES,
     MMAP_THRESHOLD,

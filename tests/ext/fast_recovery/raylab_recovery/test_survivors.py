@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raylab_patches.survivors import (
+from raylab_recovery.survivors import (
     LONG_SECONDS,
     end_if_given_up,
     name_alone,

@@ -1,4 +1,4 @@
-"""Ranks keep the memory that a step frees: RAY_TRAIN_CALLBACKS=...,raylab_patches.kept_memory.KeptMemory
+"""Ranks keep the memory that a step frees: RAY_TRAIN_CALLBACKS=...,raylab_recovery.kept_memory.KeptMemory
 
 A training step takes and frees the same activations and gradients each time. glibc's malloc gives large
 blocks back to the kernel as they are freed, and the next step gets them anew, page by page, each with a

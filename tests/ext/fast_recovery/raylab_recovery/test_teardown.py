@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("ray")
 from ray.exceptions import OutOfMemoryError
 
-from raylab_patches import teardown
-from raylab_patches.teardown import Teardown, bear, clear, end_if_given_up
+from raylab_recovery import teardown
+from raylab_recovery.teardown import Teardown, bear, clear, end_if_given_up
 
 
 def callback(error: Exception | None) -> Any:

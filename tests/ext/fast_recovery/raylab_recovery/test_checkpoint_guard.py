@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from raylab_ledger.recorder import LEDGER_VARIABLE
-from raylab_patches import checkpoint_guard
+from raylab_recovery import checkpoint_guard
 
 JOB = "j1"
 

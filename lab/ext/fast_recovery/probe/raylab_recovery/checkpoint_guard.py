@@ -1,4 +1,4 @@
-"""Training resumes from an intact checkpoint: RAY_TRAIN_CALLBACKS=...,raylab_patches.checkpoint_guard.Intact
+"""Training resumes from an intact checkpoint: RAY_TRAIN_CALLBACKS=...,raylab_recovery.checkpoint_guard.Intact
 
 Ray Train (2.60) gives a new attempt the checkpoint that was committed last, whatever has become of its files
 in the store meanwhile. Here its controller checks first: each file must be there as it was at the commit, in

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from raylab_patches.datasets import spare
+from raylab_recovery.datasets import spare
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from raylab_patches import revival
-from raylab_patches.revival import MOST_ENDS, STARTS, WINDOW_SECONDS, Ends, Keeper, Life, Pulse
+from raylab_recovery import revival
+from raylab_recovery.revival import MOST_ENDS, STARTS, WINDOW_SECONDS, Ends, Keeper, Life, Pulse
 
 SESSION = "session_1"
 

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("ray")
 
-from raylab_patches import connects, rendezvous
+from raylab_patches import connects
+from raylab_recovery import rendezvous
 from tests.fakes.host import FakeClock
 
 

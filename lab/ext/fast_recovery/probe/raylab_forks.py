@@ -28,15 +28,15 @@ LEARNT = "RAYLAB_FORK_LEARNT"
 TRAIN = (
     "raylab_ledger.train",
     "raylab_compat.simulated_gpu",
-    "raylab_patches.checkpoint_guard",
-    "raylab_patches.elastic",
-    "raylab_patches.teardown",
-    "raylab_patches.rendezvous",
-    "raylab_patches.datasets",
-    "raylab_patches.single_puts",
-    "raylab_patches.lone_vote",
-    "raylab_patches.survivors",
-    "raylab_patches.kept_memory",
+    "raylab_recovery.checkpoint_guard",
+    "raylab_recovery.elastic",
+    "raylab_recovery.teardown",
+    "raylab_recovery.rendezvous",
+    "raylab_recovery.datasets",
+    "raylab_recovery.single_puts",
+    "raylab_recovery.lone_vote",
+    "raylab_recovery.survivors",
+    "raylab_recovery.kept_memory",
 )
 """Modules of the lab that trainings import."""
 

@@ -1,4 +1,4 @@
-"""Survivors of a lost rank go on to report: RAY_TRAIN_CALLBACKS=...,raylab_patches.survivors.Survivors
+"""Survivors of a lost rank go on to report: RAY_TRAIN_CALLBACKS=...,raylab_recovery.survivors.Survivors
 
 With `TorchftConfig` Ray Train (2.60) replaces the lost rank alone, and torchft lets the others train on. But
 `ray.train.report` still waits for all ranks, the controller takes a report only once it has one of each, and

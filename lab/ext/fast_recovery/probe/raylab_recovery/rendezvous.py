@@ -1,4 +1,4 @@
-"""Process groups form without a pause: RAY_TRAIN_CALLBACKS=...,raylab_patches.rendezvous.Rendezvous
+"""Process groups form without a pause: RAY_TRAIN_CALLBACKS=...,raylab_recovery.rendezvous.Rendezvous
 
 Ray Train (2.60) lets all ranks of an attempt form torch's process group at once. Rank 0 serves the store that
 they meet at; a rank that comes a few milliseconds before it listens is refused, and torch (2.13) sleeps for

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("ray.train")
 
-from raylab_patches.lone_vote import is_there, vote_alone
+from raylab_recovery.lone_vote import is_there, vote_alone
 
 
 class Service:

@@ -1,4 +1,4 @@
-"""No process for data sets that there are none of: RAY_TRAIN_CALLBACKS=...,raylab_patches.datasets.Datasets
+"""No process for data sets that there are none of: RAY_TRAIN_CALLBACKS=...,raylab_recovery.datasets.Datasets
 
 For each attempt Ray Train (2.60) starts an actor that hands out the shards of `Trainer(datasets=...)`, also
 where a trainer has none: one process more to start while the ranks take their first step. Here an attempt

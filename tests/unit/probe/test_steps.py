@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from raylab_survivors.steps import Steps, source, state_sha256, watch_manager, watch_optimizer
+from raylab_steps import Steps, source, state_sha256, watch_manager, watch_optimizer
 
 from tests.fakes.host import FakeClock
 

@@ -1,4 +1,4 @@
-"""Elastic training shrinks and grows within seconds: RAY_TRAIN_CALLBACKS=...,raylab_patches.elastic.Elastic
+"""Elastic training shrinks and grows within seconds: RAY_TRAIN_CALLBACKS=...,raylab_recovery.elastic.Elastic
 
 With `ScalingConfig(num_workers=(least, most))` Ray Train (2.60) asks the cluster's AutoscalingCoordinator how
 many ranks there is room for. That looks at the nodes every 20 s: after the loss of a node it still counts it,

@@ -1,0 +1,1 @@
+"""Makes recoveries fast: one module for each patch of `table.PATCHES`."""
