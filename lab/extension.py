@@ -37,6 +37,17 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """A kind of cluster that labctl does not run, but breaks and heals."""
+
+    name: str
+    """As `--runtime` takes it."""
+    module: str
+    """Module with OPTIONS, which gives a click command what names a cluster, and `open_lab`, which gets the
+    `App` and the values of these options."""
+
+
+@dataclass(frozen=True)
 class Extension:
     """Everything that an extension adds. Each field may be empty."""
 
@@ -53,6 +64,7 @@ class Extension:
     traces: tuple[str, ...] = ()
     """Functions that yield what `self check` lists below the folder of labs: words, a folder, and whether its
     owner alone could make it again."""
+    runtimes: tuple[Runtime, ...] = ()
     documents: tuple[str, ...] = ()
     """Modules with the shapes of what its commands print with --json."""
 
@@ -117,6 +129,11 @@ def others() -> tuple[Extension, ...]:
 def extensions() -> tuple[Extension, ...]:
     """Every extension: the core first, those of other packages last."""
     return (*ours(), *others())
+
+
+def runtimes() -> Mapping[str, Runtime]:
+    """Those of all extensions, by their names."""
+    return {runtime.name: runtime for extension in extensions() for runtime in extension.runtimes}
 
 
 def failures() -> Mapping[str, BaseException]:

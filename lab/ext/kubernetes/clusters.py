@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.ext.kubernetes.manifests import Manifest, Path_, items, mapping, text
-from lab.version import __version__
 
 RAY = "ray.io"
 RAY_VERSION = "2.60.0"
@@ -21,9 +19,6 @@ CLUSTER_AT: Mapping[str, Path_] = {
 """Kind -> where its cluster stands."""
 JOB_AT: Mapping[str, Path_] = {"RayJob": ("spec",), "RayCronJob": ("spec", "jobTemplate")}
 """Kind -> where its job stands."""
-VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?![\d.])")
-RAY_IMAGES = ("ray", "ray-ml", "ray-llm")
-LAB_IMAGE = "raylab/ray"
 
 
 @dataclass(frozen=True)
@@ -90,21 +85,3 @@ def inside(value: Mapping[str, object], path: Path_) -> Mapping[str, object]:
 def whole(value: object, default: int) -> int:
     """The value if it is a whole number, else the default."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def ray_version_of(image: str) -> str | None:
-    """The version of Ray in an image as its name tells it; None where it does not.
-
-    The images of Ray have it as their tag. Those of the lab have the lab's version, and the Ray of that.
-    """
-    reference = image.partition("@")[0]
-    repository, colon, tag = reference.rpartition(":")
-    if not colon or "/" in tag:
-        return None
-    if repository == LAB_IMAGE or repository.endswith(f"/{LAB_IMAGE}"):
-        return RAY_VERSION if tag.split("-")[0] == __version__ else None
-    version = VERSION.search(tag)
-    if repository.rsplit("/", 1)[-1] in RAY_IMAGES and version and tag.startswith(f"{version[1]}."):
-        return version[0]
-    match = re.search(r"ray[-_.:]?v?(\d+\.\d+\.\d+)", tag)
-    return match[1] if match else None

@@ -81,7 +81,6 @@ def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl,
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--image", "rayproject/ray:2.41.0"], 2, "has Ray 2.41.0"),
         (["--namespace", "n" * 64], 2, "--namespace"),
         (["--workers", "33"], 2, "--workers 33"),
         (["--memory-per-worker", "lots"], 2, "--memory-per-worker lots"),

@@ -349,8 +349,6 @@ def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path)
         ({"queue": "team."}, "--queue"),
         ({"priority": "x"}, "--priority without --queue"),
         ({"queue": "team", "priority": "high"}, "has no classes"),
-        ({"image": "rayproject/ray:2.52.0"}, "has Ray 2.52.0, the lab has 2.60.0"),
-        ({"image": "host:5000/team/ray:2.9.3-py311-gpu"}, "has Ray 2.9.3"),
         ({"image": "no image"}, "not a reference"),
         ({"image": ":1"}, "not a reference"),
         ({"code_source": "image"}, "--code image without --image"),
@@ -375,7 +373,7 @@ def test_settings_that_no_cluster_takes_are_refused(settings: dict[str, Any], me
         f"team/own@sha256:{'0' * 64}",
     ],
 )
-def test_images_with_the_labs_ray_or_with_no_version_in_their_name_are_taken(image: str) -> None:
+def test_images_of_any_registry_are_taken(image: str) -> None:
     (cluster,) = objects(made(ExportRequest(lab(), image=image)), "RayCluster")
     assert cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["image"] == image
 

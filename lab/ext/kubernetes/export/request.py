@@ -15,7 +15,6 @@ from lab.cluster.recipes import find_recipe
 from lab.cluster.runtime_env import ON_NODES, excludes_of, sendable
 from lab.cluster.submission import described
 from lab.errors import UsageError
-from lab.ext.kubernetes.clusters import RAY_VERSION, ray_version_of
 from lab.host.reading import read_bytes
 from lab.topology import REGION, GpuAssignment, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
@@ -109,7 +108,10 @@ class ExportRequest:
             )
         if self.memory and self.memory < LEAST_MEMORY:
             raise UsageError("--memory-per-worker: a node of Ray needs at least 1Gi")
-        check_image(self.image)
+        if self.image and not IMAGE.fullmatch(self.image):
+            raise UsageError(
+                f"--image {self.image!r}: not a reference to an image", "such as team/ray:2.60.0-py311-cpu"
+            )
         if self.in_image and not self.image:
             raise UsageError("--code image without --image", "name the image that is to be built and pushed")
 
@@ -137,22 +139,6 @@ class ExportRequest:
     def worker_memory(self) -> int:
         """Bytes of each worker."""
         return self.memory or (GPU_MEMORY if self.gpu else MEMORY)
-
-
-def check_image(image: str) -> None:
-    """Refuse what is no reference to an image, and an image with another Ray. Raises UsageError."""
-    if not image:
-        return
-    if not IMAGE.fullmatch(image):
-        raise UsageError(
-            f"--image {image!r}: not a reference to an image", "such as team/ray:2.60.0-py311-cpu"
-        )
-    version = ray_version_of(image)
-    if version and version != RAY_VERSION:
-        raise UsageError(
-            f"--image {image}: has Ray {version}, the lab has {RAY_VERSION}",
-            f"what works here may not there: take an image with Ray {RAY_VERSION}",
-        )
 
 
 def portable(spec: LabSpec) -> LabSpec:

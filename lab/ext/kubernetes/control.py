@@ -9,11 +9,11 @@ from pathlib import Path
 
 from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence.receipt.model import Source
+from lab.ext.kubernetes.kubectl import CLUSTER, TYPE, Kubectl, Pod
 from lab.host.clock import MONOTONIC, WALL, Clock, settle
 from lab.host.files import home
 from lab.host.quantities import plural
 from lab.runtime.base import Feature, NodeControl, OnProgress, ignore_progress
-from lab.runtime.kubernetes.kubectl import CLUSTER, TYPE, Kubectl, Pod
 from lab.runtime.outside import NO_RAY, OutsideView
 from lab.topology import GpuPlan, LabSpec, LabStatus, ServiceStatus, State, Struck, Vendor
 
