@@ -11,21 +11,16 @@ from pathlib import Path
 from lab.errors import OutputError, RefusedError
 
 
-def refuse_taken(folder: Path) -> None:
-    """Refuse a folder that holds something, and what is none. Raises RefusedError."""
-    if folder.is_dir():
-        if any(folder.iterdir()):
-            raise RefusedError(f"{folder} is not empty", "name a new folder, or remove that one")
-    elif folder.exists() or folder.is_symlink():
-        raise RefusedError(f"{folder} is not a folder", "name a new one")
-
-
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make the folder with these files, path -> content; scripts may be run.
 
     Raises RefusedError for one that holds something, OutputError when it cannot be written.
     """
-    refuse_taken(folder)
+    if folder.is_dir():
+        if any(folder.iterdir()):
+            raise RefusedError(f"{folder} is not empty", "name a new folder, or remove that one")
+    elif folder.exists() or folder.is_symlink():
+        raise RefusedError(f"{folder} is not a folder", "name a new one")
     parent = folder.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
