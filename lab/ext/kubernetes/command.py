@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +14,11 @@ import click
 from lab.api.base import plain
 from lab.cli import values
 from lab.cli.commands.queue.files import NAMESPACE
-from lab.cli.commands.submit import command_given, parameter_option, runtime_env_option
+from lab.cli.commands.submit import command_given, parameter_option, runtime_env_option, working_dir_option
 from lab.cli.complete import recipe_names
 from lab.cli.context import App, DashCommand, LabCommand, LabGroup, options, pass_app
 from lab.cluster.submission import described
-from lab.errors import LabDownError, ManifestError
+from lab.errors import LabDownError, ManifestError, OutputError, RefusedError
 from lab.ext.kubernetes.documents import LEVELS, NOTE, WARNING, ExportDocument, Finding
 from lab.host import environment
 from lab.host.quantities import plural
@@ -26,7 +28,6 @@ from lab.topology import MAX_WORKERS, REGION, GpuPlan, LabSpec, Vendor
 if TYPE_CHECKING:
     from lab.ext.kubernetes.export.request import ExportRequest
 
-CODE_SOURCES = ("configmap", "image")
 GPUS = ("simulated", "nvidia", "amd", "none")
 
 lab_options = options(
@@ -68,10 +69,7 @@ def export() -> None:
     help="A job that goes along: a recipe of workspace/, or a command after --.",
 )  # fmt: skip
 @parameter_option
-@click.option(
-    "--working-dir", type=values.Place(), metavar="DIR",
-    help="Folder of a command, whose files go along. [default: the current one]",
-)  # fmt: skip
+@working_dir_option
 @runtime_env_option
 @lab_options
 @click.option(
@@ -112,8 +110,8 @@ def export() -> None:
     help="runtimeClassName of workers with a GPU, where NVIDIA's is not the default. Usually: nvidia.",
 )  # fmt: skip
 @click.option(
-    "--code", "code_source", type=click.Choice(CODE_SOURCES), default=CODE_SOURCES[0], show_default=True,
-    help="Where code comes from: ConfigMaps, or an image that is built from the folder.",
+    "--code", "code_source", type=click.Choice(("configmap", "image")), default="configmap",
+    help="Where code comes from: ConfigMaps (the default), or an image that is built from the folder.",
 )  # fmt: skip
 @click.option(
     "--appwrapper", "app_wrapper", is_flag=True, help="Put it into an AppWrapper, which starts it again."
@@ -129,8 +127,9 @@ def export_kubernetes(app: App, /, output: Path, **flags: Any) -> None:
     """
     from lab.ext.kubernetes.export import export as make
 
+    request = _request(app, **flags)
     environment.ensure("kubernetes", app.out.note)
-    files, report = make(_request(app, **flags))
+    files, report = make(request)
     _tell(app, [finding for finding in report.findings if finding.level == WARNING])
     _write(app, output, files)
 
@@ -148,12 +147,40 @@ def export_compose(app: App, /, output: Path, **settings: Any) -> None:
 
 def _write(app: App, folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files, and tell them."""
-    from lab.ext.kubernetes.folder import write_folder
-
     write_folder(folder, files)
     if not app.out.as_json(plain(ExportDocument(str(folder), tuple(sorted(files))))):
         app.out.line(f"{folder}: {plural(len(files), 'file')}")
         app.out.note(f"next: {folder / 'README.md'} has the commands in their order")
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make the folder with these files, path -> content; scripts may be run.
+
+    Raises RefusedError for one that holds something, OutputError when it cannot be written.
+    """
+    if folder.is_dir():
+        if any(folder.iterdir()):
+            raise RefusedError(f"{folder} is not empty", "name a new folder, or remove that one")
+    elif folder.exists() or folder.is_symlink():
+        raise RefusedError(f"{folder} is not a folder", "name a new one")
+    parent = folder.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{folder.name}.") as made:
+            whole = Path(made) / folder.name
+            for path, content in files.items():
+                target = whole / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+                if path.endswith(".sh"):
+                    target.chmod(0o755)
+            if folder.is_dir():
+                folder.rmdir()
+            os.replace(whole, folder)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {error.filename or folder}: {error.strerror}", "nothing was written"
+        ) from error
 
 
 def _current(app: App, gpu: str | None, **settings: Any) -> LabSpec:
@@ -236,10 +263,9 @@ def _tell(app: App, findings: Iterable[Finding]) -> None:
         hint = f" ({finding.hint})" if finding.hint else ""
         if finding.level == WARNING:
             app.out.warn(str(finding), finding.hint)
-        elif finding.level == NOTE:
-            app.out.note(f"note: {finding}{hint}")
         else:
-            app.out.line(f"error: {finding}{hint}")
+            say = app.out.note if finding.level == NOTE else app.out.line
+            say(f"{finding.level}: {finding}{hint}")
 
 
 COMMANDS = (export,)

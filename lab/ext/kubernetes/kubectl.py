@@ -13,7 +13,6 @@ from lab.ext.kubernetes.manifests import items, mapping, text
 from lab.host import command
 from lab.host.reading import parse_json
 
-PROGRAM = "kubectl"
 ANSWER_SECONDS = 30.0
 """Deadline of one call; kubectl itself gives up on the API server before that."""
 REQUEST_SECONDS = 20
@@ -102,7 +101,7 @@ class Kubectl:
 
     def _call(self, *words: str) -> subprocess.CompletedProcess[str]:
         space = ("--namespace", self.namespace) if self.namespace else ()
-        argv = (PROGRAM, "--context", self.context, *space, f"--request-timeout={REQUEST_SECONDS}s", *words)
+        argv = ("kubectl", "--context", self.context, *space, f"--request-timeout={REQUEST_SECONDS}s", *words)
         try:
             return self._run(argv, timeout=ANSWER_SECONDS)
         except FileNotFoundError as error:

@@ -14,8 +14,6 @@ from lab.ext.kubernetes.documents import ERROR, Finding
 from lab.host.reading import named_text
 
 ENDINGS = (".yaml", ".yml", ".json")
-SKIPPED = ("Kustomization",)
-"""Kinds that no cluster sees."""
 RAY, KUEUE = "ray.io", "kueue.x-k8s.io"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 APP_WRAPPER, APP_WRAPPERS = "AppWrapper", "workload.codeflare.dev"
@@ -137,27 +135,17 @@ def read_manifests(
     """Every object of these texts, those inside of lists and AppWrappers too, and what cannot be read."""
     problems = Problems()
     objects: list[Manifest] = []
-    wrong: list[Finding] = []
     for file, content in texts:
         for root in documents(content, file, problems):
-            value = plain(root)
-            if not isinstance(value, dict):
-                wrong.append(
-                    Finding("yaml", ERROR, file, root.line, "", "is not an object: expected a mapping")
-                )
-                continue
-            objects += _objects(Manifest(root, value, given_namespace=namespace))
-    wrong += [taken_over("yaml", ERROR, error) for error in problems.errors]
+            objects += _objects(Manifest(root, mapping(plain(root)), given_namespace=namespace))
+    wrong = [taken_over("yaml", ERROR, error) for error in problems.errors]
     kept = []
     for manifest in objects:
         missing = [name for name in ("apiVersion", "kind") if not text(manifest.value.get(name))]
         if missing:
-            wrong.append(
-                manifest.finding(
-                    "yaml", ERROR, (), f"{' and '.join(missing)} missing: not an object of Kubernetes"
-                )
-            )
-        elif manifest.kind not in SKIPPED:
+            message = f"{' and '.join(missing)} missing: not an object of Kubernetes"
+            wrong.append(manifest.finding("yaml", ERROR, (), message))
+        elif manifest.kind != "Kustomization":  # which no cluster sees
             kept.append(manifest)
     return kept, wrong
 

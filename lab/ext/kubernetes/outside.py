@@ -17,7 +17,6 @@ from lab.topology import REGION
 
 if TYPE_CHECKING:
     from lab.lab import Lab
-    from lab.store import Store
 
 PLACE = ("storage", "endpoint", "region", "context", "namespace")
 NAMES = {"context": "a context of kubectl", "storage": "where the cluster's jobs write"}
@@ -61,24 +60,17 @@ def open_lab(app: App, **place: str | None) -> Lab:
     """The cluster that these options name. Raises UsageError."""
     from lab.ext.kubernetes.control import KubernetesControl
     from lab.ext.kubernetes.kubectl import Kubectl
-    from lab.flows.recovery.outside import open_outside
+    from lab.flows.recovery.outside import ledger_store, open_outside
 
+    given = {name: place[name] or "" for name in PLACE}
     for name, what in NAMES.items():
-        if not place[name]:
+        if not given[name]:
             raise UsageError(f"--runtime kubernetes without --{name}", f"--{name} names {what}")
-    words = (word for name in PLACE if (value := place[name]) for word in (f"--{name}", value))
+    words = (word for name, value in given.items() if value for word in (f"--{name}", value))
     app.cluster = shlex.join(("--runtime", app.runtime, *words))
-    kubectl = Kubectl(place["context"] or "", place["namespace"] or "")
-    return open_outside(
-        KubernetesControl(kubectl), _store(place["storage"], place["endpoint"], place["region"])
-    )
-
-
-def _store(storage: str | None, endpoint: str | None, region: str | None) -> Store:
-    """The store of the ledger. Raises UsageError."""
-    from lab.flows.recovery.outside import ledger_store
-
-    return ledger_store(storage or "", endpoint or "", region or "", os.environ)
+    storage, endpoint, region, context, namespace = given.values()
+    control = KubernetesControl(Kubectl(context, namespace))
+    return open_outside(control, ledger_store(storage, endpoint, region, os.environ))
 
 
 @click.command(cls=LabCommand)
@@ -93,9 +85,10 @@ def receipt(app: App, job: str, strict: bool, storage: str, endpoint: str | None
     that Ray Train noticed. A question without evidence is marked as skipped. Writes nothing; exits
     with 0 only when the verdict is `recovered`, `resumed` or `as-expected`, else with 10; see --strict.
     """
-    from lab.flows.recovery.outside import judge_from_ledger
+    from lab.flows.recovery.outside import judge_from_ledger, ledger_store
 
-    judged = judge_from_ledger(_store(storage, endpoint, region), storage, job)
+    store = ledger_store(storage, endpoint or "", region or "", os.environ)
+    judged = judge_from_ledger(store, storage, job)
     if not app.out.as_json(plain(judged)):
         receipt_panel.show(app.out, judged)
     judge(app, judged, strict=strict)

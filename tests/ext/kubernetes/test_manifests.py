@@ -63,9 +63,9 @@ spec: {<<: *base, b: 3, mode: 0755, on: yes, big: 1_000, real: 1.5, none: ~, wor
 def test_what_is_no_object_is_told_with_its_line() -> None:
     manifests, wrong = read_manifests([("f", "a: 1\n---\n- 2\n---\nkind: X\napiVersion: v1\nkind: Y\n")])
     assert [(finding.line, finding.message) for finding in wrong] == [
-        (3, "is not an object: expected a mapping"),
         (7, "comes twice"),
         (1, "apiVersion and kind missing: not an object of Kubernetes"),
+        (3, "apiVersion and kind missing: not an object of Kubernetes"),
     ]
     assert [manifest.kind for manifest in manifests] == ["Y"]
 

@@ -103,7 +103,7 @@ def test_a_service_in_an_app_wrapper_is_not_counted() -> None:
 
 def test_hosts_and_replicas_of_a_group_are_multiplied() -> None:
     ray_cluster = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].update(numOfHosts=4))
-    assert [(need.name, need.count) for need in needs(ray_cluster)] == [("head", 1), ("workers", 8)]
+    assert [(pods["name"], pods["count"]) for pods in needs(ray_cluster)] == [("head", 1), ("workers", 8)]
 
 
 def test_a_batch_job_is_held_against_its_queue() -> None:
@@ -124,24 +124,6 @@ def test_a_batch_job_that_begins_with_fewer_pods_needs_room_for_these() -> None:
     job["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "2"}
     assert checked([*queues("9"), job]).good
     assert rules(checked([*queues("7"), job])) == {"quota"}
-
-
-@pytest.mark.parametrize(
-    ("options", "cpu"),
-    [
-        ({}, 18.5),
-        ({"resources": {"requests": {"cpu": "3"}}}, 21),
-        ({"idleTimeoutSeconds": 9}, 18.5),
-        ({"resources": {}}, 18),
-        ({"resources": None}, 18.5),
-    ],
-)
-def test_the_autoscaler_beside_the_head_counts(options: Object, cpu: float) -> None:
-    scaled = changed(
-        cluster("main"), lambda m: m["spec"].update(enableInTreeAutoscaling=True, autoscalerOptions=options)
-    )
-    assert rules(checked([*queues(str(cpu - 0.5)), scaled])) == {"quota"}
-    assert checked([*queues(str(cpu)), scaled]).good
 
 
 def other(kind: str, **spec: Any) -> Object:

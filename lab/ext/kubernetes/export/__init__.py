@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kueue.model import Setup
 from lab.ext.kubernetes.documents import LintReport
 from lab.ext.kubernetes.export.queues import CONFIGURATION, configuration, queue_objects, queues_of
-from lab.ext.kubernetes.export.request import ExportRequest, Object
+from lab.ext.kubernetes.export.request import ExportRequest
 from lab.ext.kubernetes.export.texts import as_yaml, config_map, parts_of, probe_files, render, workload
 from lab.ext.kubernetes.lint import lint
 
@@ -18,12 +17,19 @@ def export(request: ExportRequest) -> tuple[dict[str, bytes], LintReport]:
     Raises UsageError and NotFoundError for what cannot be written, ManifestError for what would not work.
     """
     setup = queues_of(request)
+    labels = {request.space: request.labels, **{space: {} for space, _ in setup.local_queues}}
+    for space, more in setup.namespaces.items():
+        labels[space] = {**labels.get(space, {}), **more}
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": own}}
+        for name, own in labels.items()
+    ]
     own = {f"{part.what}.yaml": as_yaml([config_map(part, request)]) for part in parts_of(request)}
     if request.spec.gcs_ft:
         own["redis.yaml"] = render("redis.yaml.j2", request)
     own[f"{request.kind}.yaml"] = workload(request)
     # others may use these too: `kubectl delete -k` has to leave them
-    shared = {"namespaces.yaml": as_yaml(namespaces(request, setup))}
+    shared = {"namespaces.yaml": as_yaml(namespaces)}
     if request.queue_files:
         shared["queues.yaml"] = as_yaml(queue_objects(setup))
     elif request.queue:
@@ -44,14 +50,3 @@ def export(request: ExportRequest) -> tuple[dict[str, bytes], LintReport]:
     there = {path.partition("/")[0] for path in files}
     files["README.md"] = render("readme.md.j2", request, files=there).encode()
     return files, report
-
-
-def namespaces(request: ExportRequest, setup: Setup) -> list[Object]:
-    """The lab's namespace, and those of the queues."""
-    names = dict.fromkeys((request.space, *setup.namespaces, *(space for space, _ in setup.local_queues)))
-    objects = []
-    for name in names:
-        labels = request.labels if name == request.space else {}
-        metadata = {"name": name, "labels": {**labels, **setup.namespaces.get(name, {})}}
-        objects.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    return objects

@@ -32,13 +32,10 @@ RAY_VERSION = "2.60.0"
 """The Ray that the lab pins."""
 GPU_RESOURCES: Mapping[Vendor, str] = {Vendor.NVIDIA: "nvidia.com/gpu", Vendor.AMD: "amd.com/gpu"}
 DEFAULT_STORAGE = "s3://ray"
-LEAST_MEMORY = 1024**3
 MEMORY, GPU_MEMORY = 4 * 1024**3, 16 * 1024**3
 """Bytes of a worker without and with a GPU."""
 JOB_FOLDER = "/opt/raylab/job"
 """Folder of a job's code on every node."""
-STORAGE_PARAMETER = "storage"
-"""A parameter of a recipe that says where its checkpoints go."""
 MOST_JOB_NAME = 47
 
 
@@ -101,7 +98,7 @@ class ExportRequest:
         ):
             if wanted and not there:
                 raise UsageError(f"{option} without {needed}", f"give {needed} too")
-        if self.memory and self.memory < LEAST_MEMORY:
+        if self.memory and self.memory < 1024**3:
             raise UsageError("--memory-per-worker: a node of Ray needs at least 1Gi")
 
     @property
@@ -158,11 +155,11 @@ def recipe_of(name: str, settings: Mapping[str, str], storage: str, workers: int
     """
     recipe = find_recipe(name)
     chosen = {**({recipe.ranks: str(workers)} if recipe.ranks else {}), **settings}
-    if STORAGE_PARAMETER in {parameter.name for parameter in recipe.parameters}:
-        chosen.setdefault(STORAGE_PARAMETER, storage)
+    if "storage" in {parameter.name for parameter in recipe.parameters}:
+        chosen.setdefault("storage", storage)
     elif storage != DEFAULT_STORAGE:
         raise UsageError(
-            f"--storage {storage}: the recipe {name} has no parameter {STORAGE_PARAMETER}: "
+            f"--storage {storage}: the recipe {name} has no parameter storage: "
             f"it writes to {DEFAULT_STORAGE}",
             f"leave --storage at {DEFAULT_STORAGE}, or give the script after -- with an option of its own",
         )

@@ -9,23 +9,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import yaml
 
 from kueue.quantity import shown
 from lab.cluster import patches, ray_settings
 from lab.errors import UsageError
 from lab.ext.kubernetes.export.request import JOB_FOLDER, RAY_VERSION, ExportRequest, Object
 from lab.host.files import FORKSERVER, PROBE
-from lab.host.quantities import plural
 from lab.host.secrets import RANDOM_IN_SHELL
 from lab.host.web import templates
 from lab.topology import LEDGER_PREFIX
 from lab.version import __version__
 
-if TYPE_CHECKING:
-    import yaml
-
-WIDTH = 110
+BASE: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 PROBE_FOLDER = "/opt/raylab/probe"
 STOCK_ON_A_NETWORK = ("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", "RAY_raylet_start_wait_time_s")
 """Settings of the lab that suit one machine: on a network they would kill nodes that live."""
@@ -107,7 +105,6 @@ def render(template: str, request: ExportRequest, **values: object) -> str:
         lab=request.spec.name,
         ray=RAY_VERSION,
         version=__version__,
-        workers=plural(request.spec.workers, "worker"),
         probe_folder=PROBE_FOLDER,
         job_folder=JOB_FOLDER,
         random=RANDOM_IN_SHELL,
@@ -150,30 +147,22 @@ def runtime_env(given: Mapping[str, Any]) -> Object:
 
 def as_yaml(objects: Iterable[object]) -> str:
     """One YAML text of several documents: texts of several lines as blocks, nothing by reference."""
-    import yaml
-
-    dumper = _dumper()
     return "---\n".join(
-        yaml.dump(document, Dumper=dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
+        yaml.dump(document, Dumper=Dumper, sort_keys=False, width=110, allow_unicode=True)
         for document in objects
     )
 
 
-@cache
-def _dumper() -> type[yaml.SafeDumper]:
-    import yaml
+class Dumper(BASE):  # type: ignore[misc,valid-type]
+    """PyYAML's, with another look."""
 
-    base: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
-    class Dumper(base):  # type: ignore[misc,valid-type]
-        """PyYAML's, with another look."""
 
-        def ignore_aliases(self, data: object) -> bool:
-            return True
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in value else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
-    Dumper.add_representer(str, text)
-    return Dumper
+Dumper.add_representer(str, _text)

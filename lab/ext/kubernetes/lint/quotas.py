@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kueue.item import PENDING
 from kueue.model import ResourceFlavor, Setup, Workload
@@ -29,8 +29,6 @@ CLUSTER_AT = {"RayCluster": "", "RayJob": "rayClusterSpec", "RayService": "rayCl
 """Kind -> field of its spec that has its cluster."""
 SUBMITTER = {"name": "submitter", "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}}}
 """The container by which KubeRay submits a job, beside head and workers."""
-AUTOSCALER_RESOURCES = {"requests": {"cpu": "500m", "memory": "512Mi"}}
-"""Those of the autoscaler that KubeRay puts beside the head, unless it is given others."""
 LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
 QUEUE_GROUPS = ("kueue.x-k8s.io", "config.kueue.x-k8s.io")
 QUEUE_KINDS = ("PriorityClass", "Namespace")
@@ -38,17 +36,6 @@ QUEUE_KINDS = ("PriorityClass", "Namespace")
 
 Values = Mapping[str, object]
 """An object of Kubernetes, or a part of one."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """Pods of one shape that a job wants at the same time."""
-
-    name: str
-    count: int
-    template: Values
-    least: int | None = None
-    """The number that it begins with where there is no room for all; None: all."""
 
 
 def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESPACE) -> Read:
@@ -61,66 +48,49 @@ def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESP
     return read_objects(chosen, namespace)
 
 
-def needs(job: Values, *, wrapped: bool = False) -> tuple[Need, ...]:
-    """Pods as Kueue counts those of this object, or, `wrapped`, as AppWrapper's operator does.
+def needs(job: Values, *, wrapped: bool = False) -> list[Values]:
+    """Pods as Kueue counts those of this object, or, `wrapped`, as AppWrapper's operator does: pod sets.
 
     None for a kind that is not counted.
     """
     kind, spec = text(job.get("kind")), mapping(job.get("spec"))
     if kind == APP_WRAPPER:
-        return tuple(
-            replace(need, name=f"c{place}-{need.name}")
-            for place, part in enumerate(components(job))
-            for need in needs(part, wrapped=True)
-        )
+        parts = [(place, needs(part, wrapped=True)) for place, part in enumerate(components(job))]
+        return [{**pods, "name": f"c{place}-{pods['name']}"} for place, part in parts for pods in part]
     if kind == "Job":
-        return (_of_job(job, spec),)
+        return [_of_job(job, spec)]
     if kind not in CLUSTER_AT or (wrapped and kind == "RayService"):
-        return ()
+        return []
     cluster = mapping(spec.get(CLUSTER_AT[kind])) if CLUSTER_AT[kind] else spec
     if not cluster or spec.get("clusterSelector"):  # Kueue leaves a job alone that has no cluster of its own
-        return ()
-    workers = [mapping(group) for group in items(cluster.get("workerGroupSpecs"))]
-    head = mapping(mapping(cluster.get("headGroupSpec")).get("template"))
+        return []
     mode = text(spec.get("submissionMode")) or "K8sJobMode" if kind == "RayJob" else ""
-    if wrapped:  # head and `replicas`, nothing beside
-        return (
-            Need("head", 1, head),
-            *(_of_group(group, whole(group.get("replicas"), 1)) for group in workers),
-        )
-    pods = [Need("head", 1, _with_sidecars(head, cluster, mode))]
-    for group in workers:
-        hosts = max(whole(group.get("numOfHosts"), 1), 1)
-        pods.append(_of_group(group, whole(group.get("replicas"), 0) * hosts))
-    if mode == "K8sJobMode":
+    head = mapping(mapping(cluster.get("headGroupSpec")).get("template"))
+    if mode == "SidecarMode" and not wrapped:
+        pod = mapping(head.get("spec"))
+        head = {"spec": {**pod, "containers": [*items(pod.get("containers")), SUBMITTER]}}
+    pods = [_pods("head", 1, head)]
+    for group in map(mapping, items(cluster.get("workerGroupSpecs"))):
+        hosts = 1 if wrapped else max(whole(group.get("numOfHosts"), 1), 1)
+        count = whole(group.get("replicas"), int(wrapped)) * hosts
+        pods.append(_pods(text(group.get("groupName")).lower() or "workers", count, group.get("template")))
+    if mode == "K8sJobMode" and not wrapped:
         own = mapping(spec.get("submitterPodTemplate"))
-        pods.append(Need("submitter", 1, own or {"spec": {"containers": [SUBMITTER]}}))
-    return tuple(pods)
+        pods.append(_pods("submitter", 1, own or {"spec": {"containers": [SUBMITTER]}}))
+    return pods
 
 
-def _of_job(job: Values, spec: Values) -> Need:
+def _pods(name: str, count: int, template: object) -> Values:
+    pod = mapping(mapping(template).get("spec"))
+    return {"name": name, "count": count, "template": {"spec": pod}}
+
+
+def _of_job(job: Values, spec: Values) -> Values:
     parallelism = whole(spec.get("parallelism"), 1)
     count = min(parallelism, whole(spec.get("completions"), parallelism))
+    pods = _pods("main", count, spec.get("template"))
     least = text(mapping(mapping(job.get("metadata")).get("annotations")).get(LEAST_PODS))
-    template = mapping(spec.get("template"))
-    return Need("main", count, template, int(least) if re.fullmatch(r"[0-9]{1,9}", least) else None)
-
-
-def _of_group(group: Values, pods: int) -> Need:
-    return Need(text(group.get("groupName")).lower() or "workers", pods, mapping(group.get("template")))
-
-
-def _with_sidecars(head: Values, cluster: Values, mode: str) -> Values:
-    """The pod of the head with what KubeRay puts beside Ray."""
-    beside: list[object] = []
-    if cluster.get("enableInTreeAutoscaling") is True:
-        own = mapping(cluster.get("autoscalerOptions")).get("resources")
-        resources = own if isinstance(own, dict) else AUTOSCALER_RESOURCES
-        beside.append({"name": "autoscaler", "resources": resources})
-    if mode == "SidecarMode":
-        beside.append(SUBMITTER)
-    pod = mapping(head.get("spec"))
-    return {"spec": {**pod, "containers": [*items(pod.get("containers")), *beside]}}
+    return {**pods, "minCount": int(least)} if re.fullmatch(r"[0-9]{1,9}", least) else pods
 
 
 def whole(value: object, default: int) -> int:
@@ -128,22 +98,13 @@ def whole(value: object, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def workload(manifest: Manifest, pods: Sequence[Need]) -> Workload | None:
+def workload(manifest: Manifest, pods: Sequence[Values]) -> Workload | None:
     """These pods as one workload of the queues; None where there are none, or not all is understood."""
-    pod_sets: list[Values] = [
-        {
-            "name": need.name,
-            "count": need.count,
-            **({} if need.least is None else {"minCount": need.least}),
-            "template": {"spec": dict(mapping(need.template.get("spec")))},
-        }
-        for need in pods
-    ]
     document = {
         "apiVersion": VERSION,
         "kind": "Workload",
         "metadata": {"name": "checked", "namespace": manifest.namespace},
-        "spec": {"queueName": text(manifest.labels.get(QUEUE_NAME)), "podSets": pod_sets},
+        "spec": {"queueName": text(manifest.labels.get(QUEUE_NAME)), "podSets": pods},
     }
     read = read_objects(documents(json.dumps(document), "", Problems()), manifest.namespace)
     return read.workloads[0] if pods and read.workloads and not read.errors else None
@@ -178,29 +139,28 @@ def check(manifests: Sequence[Manifest], setup: Setup) -> Iterator[Finding]:
             yield from _one(manifest, queue, pods, setup)
 
 
-def _one(manifest: Manifest, queue: str, pods: Sequence[Need], setup: Setup) -> Iterator[Finding]:
+def _one(manifest: Manifest, queue: str, pods: Sequence[Values], setup: Setup) -> Iterator[Finding]:
     at, space = ("metadata", "labels", QUEUE_NAME), manifest.namespace
     local_queue = setup.local_queues.get((space, queue))
-    if local_queue is None:
-        hint = meant(queue, [name for where, name in setup.local_queues if where == space])
-        message = f"LocalQueue {space}/{queue} is not among these files: its quota was not checked"
-        yield manifest.finding("quota", WARNING if hint else NOTE, at, message, hint)
-        return
-    above = local_queue.cluster_queue
+    above = local_queue.cluster_queue if local_queue else ""
     if above not in setup.cluster_queues:
-        message = f"ClusterQueue {above} of LocalQueue {queue} is not among these files"
-        yield manifest.finding("quota", NOTE, at, message)
+        hint = (
+            meant(queue, [name for where, name in setup.local_queues if where == space]) if not above else ""
+        )
+        what = f"ClusterQueue {above} of {queue}" if above else f"LocalQueue {space}/{queue}"
+        message = f"{what} is not among these files: its quota was not checked"
+        yield manifest.finding("quota", WARNING if hint else NOTE, at, message, hint)
         return
     if why := _refusal(manifest, pods, setup):
         hint = "raise the quota, or ask for less"
         if uncovered := UNCOVERED.search(why):
             hint = f"give ClusterQueue {above} a quota of {uncovered[1]}: it has none"
-        elif any(need.name == "submitter" for need in pods):
+        elif any(pod_set["name"] == "submitter" for pod_set in pods):
             hint += "; the pod that submits the job counts too, by itself with 500m cpu and 200Mi memory"
         yield manifest.finding("quota", ERROR, at, f"waits for ever in ClusterQueue {above}: {why}", hint)
 
 
-def _refusal(manifest: Manifest, pods: Sequence[Need], setup: Setup) -> str:
+def _refusal(manifest: Manifest, pods: Sequence[Values], setup: Setup) -> str:
     """The reason that keeps these pods waiting while nothing else is admitted; empty when they are let in.
 
     A flavor or a namespace that is not among the files is no hindrance.

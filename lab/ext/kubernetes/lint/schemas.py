@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 CRDS = Path(__file__).with_name("crds.json")
-METADATA = {
-    "$ref": "https://kubernetes.io/api/_definitions.json#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-}
 RELEASE = "v1.37.0-local-strict"
 """That of Kubernetes whose schemas are asked."""
 LONGEST = 200
@@ -86,8 +83,8 @@ def validator_of(kind: str, version: str) -> Draft202012Validator | None:
     group, slash, number = version.rpartition("/")
     file = f"{kind.lower()}-{group.partition('.')[0]}{slash and '-'}{number}.json"
     if VERSIONS.get(kind) == version:
-        fields = {"apiVersion": {}, "kind": {}, "metadata": METADATA, "status": {}}
-        fields["spec"] = {"$ref": f"#/$defs/{kind}"}
+        fields: dict[str, object] = {"apiVersion": {}, "kind": {}, "status": {}}
+        fields |= {"metadata": {"$ref": "#/$defs/metadata"}, "spec": {"$ref": f"#/$defs/{kind}"}}
         schema = {**_read(CRDS), "type": "object", "properties": fields, "additionalProperties": False}
     elif file in _shipped():
         schema = _read(_shipped()[file])
