@@ -16,7 +16,6 @@ _COMMANDS = (
     Command(RUN, "jobs", "jobs", "List the jobs and checkpoints; show, follow or stop a job."),
     Command(BREAK, "fault-inject", "faults", "Break something and follow the recovery to its receipt."),
     Command(BREAK, "heal", "faults", "Revert faults left by a crashed labctl."),
-    Command(BREAK, "receipt", "receipt", "Judge a job of any cluster from its ledger alone."),
     Command(LOOK, "status", "lab", "Show services, their addresses, nodes and running jobs."),
     Command(LOOK, "top", "top", "Show what runs on each node, how busy it is, and who waits."),
     Command(LOOK, "logs", "lab", "Print what a service wrote."),

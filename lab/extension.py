@@ -38,6 +38,17 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """A kind of cluster that labctl does not run, but breaks and heals."""
+
+    name: str
+    """As `--runtime` takes it."""
+    module: str
+    """Module with OPTIONS, which gives a click command what names a cluster, and `open_lab`, which gets the
+    `App` and the values of these options."""
+
+
+@dataclass(frozen=True)
 class Extension:
     """Everything that an extension adds. Each field may be empty."""
 
@@ -54,6 +65,7 @@ class Extension:
     traces: tuple[str, ...] = ()
     """Functions that yield what `self check` lists below the folder of labs: words, a folder, and whether its
     owner alone could make it again."""
+    runtimes: tuple[Runtime, ...] = ()
     documents: tuple[str, ...] = ()
     """Modules with the shapes of what its commands print with --json."""
     probes: tuple[Path, ...] = ()
@@ -125,6 +137,11 @@ def extensions() -> tuple[Extension, ...]:
 def probes() -> tuple[Path, ...]:
     """The import roots of the nodes' processes, the core's first."""
     return tuple(root for extension in extensions() for root in extension.probes)
+
+
+def runtimes() -> Mapping[str, Runtime]:
+    """Those of all extensions, by their names."""
+    return {runtime.name: runtime for extension in extensions() for runtime in extension.runtimes}
 
 
 def failures() -> Mapping[str, BaseException]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import click
@@ -11,6 +11,7 @@ import click
 from lab.cli import values
 from lab.cli.output import Output
 from lab.errors import LabError, RefusedError, UsageError
+from lab.extension import load, runtimes
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.naming import about, about_cluster, pages
 from lab.topology import DEFAULT_LAB, Vendor
@@ -23,8 +24,6 @@ Decorator: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
 """Gives the function of a command something more, such as an option."""
 
 RUNTIMES = ("local", "compose", "class", "auto")
-KUBERNETES = "kubernetes"
-"""The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
 UNBROKEN = "\N{NON-BREAKING HYPHEN}"
 GPUS = (*(vendor.value for vendor in Vendor), "auto")
@@ -87,6 +86,24 @@ class App:
             reason = f" (auto: {why})" if self.runtime == "auto" and why else ""
             self.out.note(f"runtime: {lab.view.kind}{reason}")
         return lab
+
+    def open_anywhere(self, place: Mapping[str, str | None]) -> Lab:
+        """The lab that --lab and --runtime choose, or the cluster that is named. Raises UsageError."""
+        outside = runtimes()
+        if self.outside:
+            lab: Lab = load(outside[self.runtime].module).open_lab(self, **place)
+            return lab
+        for name, value in place.items():
+            if value:
+                raise UsageError(
+                    f"--{name} without --runtime {' or '.join(outside)}", "it names a part of a cluster"
+                )
+        return self.open()
+
+    @property
+    def outside(self) -> bool:
+        """True for a cluster that labctl does not run."""
+        return self.runtime in runtimes()
 
     def progress(self) -> Printer:
         """Progress of a long operation, on stderr; silent with --quiet."""
@@ -219,11 +236,11 @@ class RuntimeName(click.Choice[str]):
     """A runtime that the command can use."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name. Raises UsageError for `kubernetes` where a lab of this machine is meant."""
-        if value == KUBERNETES and KUBERNETES not in self.choices:
+        """The name. Raises UsageError for that of a cluster where a lab of this machine is meant."""
+        if value not in self.choices and value in runtimes():
             raise UsageError(
-                "--runtime kubernetes: labctl starts no cluster and runs nothing there",
-                "labctl export kubernetes takes a lab there; labctl fault-inject and heal take this runtime",
+                f"--runtime {value}: labctl starts no cluster and runs nothing there",
+                "labctl fault-inject and labctl heal take this runtime",
             )
         return super().convert(value, param, ctx)
 
@@ -231,13 +248,16 @@ class RuntimeName(click.Choice[str]):
 def shared_options(command: click.Command, *, root: bool = False, clusters: bool = False) -> None:
     """Give `command` the shared options. They may stand before or after it; the last given counts.
 
-    `root` adds the environment variables; `clusters` lets it take --runtime kubernetes.
+    `root` adds the environment variables; `clusters` lets it take the runtimes of extensions.
     """
-    for option in _shared(root=root, runtimes=(*RUNTIMES, KUBERNETES) if clusters else RUNTIMES):
+    outside = runtimes() if clusters else {}
+    for runtime in outside.values():
+        load(runtime.module).OPTIONS(command)
+    for option in _shared(root=root, names=(*RUNTIMES, *outside)):
         option(command)
 
 
-def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[click.Command], click.Command]]:
+def _shared(*, root: bool, names: tuple[str, ...]) -> Iterator[Callable[[click.Command], click.Command]]:
     def option(*flags: str, **attributes: object) -> Callable[[click.Command], click.Command]:
         return click.option(*flags, cls=SharedOption, expose_value=False, callback=_store, **attributes)
 
@@ -246,7 +266,7 @@ def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[clic
         help=f"Name of the lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
     )  # fmt: skip
     yield option(
-        "--runtime", type=RuntimeName(runtimes), envvar="RAYLAB_RUNTIME" if root else None,
+        "--runtime", type=RuntimeName(names), envvar="RAYLAB_RUNTIME" if root else None,
         help="Kind of lab: plain processes, Docker Compose, or the lab of a class elsewhere. "
         "[default: $RAYLAB_RUNTIME or auto]",
     )  # fmt: skip

@@ -35,7 +35,7 @@ IMAGES = "raylab/*"
 """The project's own images, as `docker image ls` takes it."""
 
 CLUSTERS = ".clusters"
-"""Folder with the notes on faults that last in clusters (lab/runtime/kubernetes)."""
+"""Folder with the notes on faults that last in clusters (lab/ext/kubernetes)."""
 
 HOLDER = re.compile(rb"\d+ [a-z]")
 """What the lock of a lab begins with: the last process that held it, and what it did."""

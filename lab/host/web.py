@@ -1,4 +1,4 @@
-"""Pages of HTML: templates that escape what they are given, and the style (style.css) that all share."""
+"""Templates, which escape what they are given in HTML, and the style (style.css) that all pages share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STYLE = Path(__file__).parent / "style.css"
 
 @cache
 def templates(folder: Path) -> Environment:
-    """Jinja2 over a folder and that of the style; it escapes values, and fails on an unknown name.
+    """Jinja2 over a folder and that of the style; it escapes values in HTML, and fails on an unknown name.
 
     One in a process for each folder: what it has compiled, it keeps.
     """
@@ -24,7 +24,7 @@ def templates(folder: Path) -> Environment:
 
     environment = Environment(
         loader=FileSystemLoader((folder, Path(__file__).parent)),
-        autoescape=True,
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

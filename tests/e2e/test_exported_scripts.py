@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.ext.kubernetes.compose_folder import compose_folder
-from lab.ext.kubernetes.export.guide import secrets_script
 from lab.ext.kubernetes.export.request import ExportRequest
+from lab.ext.kubernetes.export.texts import render
 from lab.topology import LabSpec
 
 KUBECTL = """#!/bin/sh
@@ -56,7 +56,7 @@ def test_the_tokens_of_a_cluster_are_random_without_openssl_and_never_empty(
     tmp_path: Path, machine: Path
 ) -> None:
     script, made = tmp_path / "secrets.sh", tmp_path / "made"
-    script.write_text(secrets_script(ExportRequest(LabSpec(gcs_ft=True))))
+    script.write_text(render("secrets.sh.j2", ExportRequest(LabSpec(gcs_ft=True))))
     (machine / "openssl").unlink(missing_ok=True)
     done = ran(script, machine, made)
     assert done.returncode == 0, done.stderr

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from lab.errors import KubernetesError, NotFoundError
+from lab.ext.kubernetes.kubectl import Kubectl
 from lab.flows.queues.examples import example
-from lab.runtime.kubernetes import Kubectl
 from lab.topology import LabSpec
 from tests.e2e.harness import ROOT, Bench
 from tests.e2e.receipts import assert_recovered

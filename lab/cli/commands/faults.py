@@ -8,9 +8,8 @@ import click
 
 from lab.api.base import plain
 from lab.cli import documents, format, receipt_panel, values
-from lab.cli.clusters import LedgerPlace, cluster_options, open_lab
 from lab.cli.complete import fault_names, target_names
-from lab.cli.context import KUBERNETES, App, LabCommand, pass_app
+from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines, Story
 from lab.errors import ServiceError, UsageError, VerdictError
 
@@ -120,7 +119,6 @@ def _list(app: App) -> None:
     "--list", "listing", is_flag=True,
     help="Break nothing: list the faults, what -p can set, and what should happen after each.",
 )  # fmt: skip
-@cluster_options
 @pass_app
 def fault_inject(
     app: App,
@@ -176,12 +174,12 @@ def fault_inject(
         leave_down=leave_down,
         parameters=values.numbers(pairs),
     )
-    if control and app.runtime == KUBERNETES:
+    if control and app.outside:
         raise UsageError(
-            "--control with --runtime kubernetes: labctl cannot submit the job there again",
+            f"--control with --runtime {app.runtime}: labctl cannot submit the job there again",
             "leave --control out",
         )
-    lab = open_lab(app, LedgerPlace.of(**place))
+    lab = app.open_anywhere(place)
     if lab.view.person:
         _ask_gateway(app, lab, request, wait=not detach, control=control, strict=strict)
         return
@@ -220,13 +218,8 @@ def _ask_gateway(
 
 
 @click.command(cls=LabCommand)
-@cluster_options
 @pass_app
-def heal(
-    app: App,
-    /,
-    **place: str | None,
-) -> None:
+def heal(app: App, /, **place: str | None) -> None:
     """Revert faults left by a crashed labctl.
 
     Undoes what was broken on purpose: frozen or cut-off nodes, a stopped store, a damaged checkpoint.
@@ -234,7 +227,7 @@ def heal(
     """
     from lab.flows.recovery.heal import heal as undo
 
-    lab = open_lab(app, LedgerPlace.of(**place))
+    lab = app.open_anywhere(place)
     done = undo(
         lab,
         lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {format.clock(entry.at)}"),
@@ -255,7 +248,7 @@ def heal(
 
 def _again(app: App, lab: Lab, target: str) -> str:
     """The commands after which, or by which, a fault can be undone that could not be."""
-    if app.runtime == KUBERNETES:
+    if app.outside:
         return "see what `kubectl describe` says of it, then labctl heal again"
     first = f"labctl restart {target}" if lab.status().up else "labctl up"
     return f"{first}; labctl heal again"
@@ -300,4 +293,4 @@ def _be_strict(app: App, receipt: ReceiptDocument) -> None:
 
 COMMANDS = (fault_inject, heal)
 CLUSTERS = (fault_inject, heal)
-"""Those that take --runtime kubernetes."""
+"""Those that take the runtimes of extensions."""

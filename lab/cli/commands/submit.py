@@ -34,6 +34,10 @@ parameter_option = click.option(
     shell_complete=parameter_names,
     help="A parameter of the recipe, repeatable; see `labctl submit --list`.",
 )  # fmt: skip
+working_dir_option = click.option(
+    "--working-dir", type=values.Place(), metavar="DIR",
+    help="Folder that a command is sent with and runs in. [default: the current one]",
+)  # fmt: skip
 runtime_env_option = click.option(
     "--runtime-env", type=values.Place(), metavar="FILE",
     help="Ray runtime environment of a command, a JSON file.",
@@ -92,10 +96,7 @@ class SubmitCommand(DashCommand):
     help="GPUs for the entrypoint itself. [default: 0]",
 )
 @runtime_env_option
-@click.option(
-    "--working-dir", type=values.Place(), metavar="DIR",
-    help="Folder that a command is sent with and runs in. [default: the current one]",
-)  # fmt: skip
+@working_dir_option
 @click.option("--job-name", type=values.JobName(), metavar="NAME", help="The job's name.")
 @click.option(
     "--fail-if-infeasible", is_flag=True,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from lab.cluster.allocation.model import GpuLoad, Holding, NodeLoad, TopView
 from lab.cluster.allocation.snapshot import read
@@ -162,46 +161,6 @@ def _is(row: Row, assigned: GpuAssignment) -> bool:
 
 def _bytes(megabytes: float | None) -> int | None:
     return None if megabytes is None else int(megabytes) * MB
-
-
-@dataclass(frozen=True)
-class NodeReport:
-    """Summary of a living node's reporter."""
-
-    service: str
-    host: str
-    """The machine's name as the node sees it: equal where nodes share one."""
-    memory_used: int | None
-    """Bytes, of the container or the machine."""
-    gpu_percent: float | None
-    """Share of the time in which its GPUs computed, their mean; None where nothing reports it."""
-
-
-def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
-    """Summaries of the living nodes' reporters, with two requests in all. Raises ClusterError.
-
-    A reporter may see more GPUs than its node is pinned to by `plan`: those are left out.
-    """
-    services = {node.node_id: node.service for node in api.nodes() if node.alive}
-    reports = []
-    for node_id, row in _reports(api).items():
-        if node_id not in services:
-            continue
-        with known_shape(f"Ray's report on {services[node_id]}"):
-            memory, assigned = row.get("mem") or (None, None, None, None), plan.gpu_of(services[node_id])
-            own = [gpu for gpu in row.get("gpus") or () if assigned is None or _is(gpu, assigned)]
-            known = [
-                float(busy) for gpu in own if (busy := gpu.get("utilizationGpu")) is not None and busy >= 0
-            ]
-            reports.append(
-                NodeReport(
-                    services[node_id],
-                    str(row.get("hostname") or node_id),
-                    None if memory[3] is None else int(memory[3]),
-                    round(sum(known) / len(known), 1) if known else None,
-                )
-            )
-    return tuple(reports)
 
 
 def _reports(api: RayApi) -> dict[str, Row]:

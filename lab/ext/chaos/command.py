@@ -82,7 +82,7 @@ def chaos(
     --control, the weights are the same; else with 10. Ctrl-C undoes the current fault and shows the results
     so far.
     """
-    from lab.ext.chaos.plan import random_plan
+    from lab.ext.chaos.plan import Plan
     from lab.ext.chaos.run import run_chaos
     from lab.ext.chaos.schedule import read_schedule
 
@@ -102,7 +102,7 @@ def chaos(
             below_one=plan.below_one or below_one_worker,
         )
     else:
-        plan = random_plan(
+        plan = Plan(
             values.names(DEFAULT_FAULTS if names is None else names, "--faults", DEFAULT_FAULTS, "fault"),
             every=30.0 if every is None else every,
             seed=seed or 0,
@@ -150,7 +150,7 @@ def show(app: App, result: ChaosResult) -> None:
     for problem in result.problems:
         app.out.sentence(f"problem: {problem}")
     lost = f", {len(result.lost)} lost: {', '.join(result.lost)}" if result.lost else ", none lost"
-    left_out = len(result.steps) - len(result.injected)
+    left_out, weights = len(result.steps) - len(result.injected), result.weights or ""
     render.pairs(
         app.out,
         (
@@ -159,7 +159,7 @@ def show(app: App, result: ChaosResult) -> None:
             ("downtime", format.seconds(result.downtime)),
             ("done twice", f"{result.repeated:g} {key}s"),
             ("checkpoints", f"{result.checkpoints} committed{lost}"),
-            ("weights", _weights(result.weights)),
+            ("weights", weights and f"compared with an undisturbed run: {WEIGHTS.get(weights, weights)}"),
         ),
     )
 
@@ -176,14 +176,6 @@ def _row(number: int, step: StepResult) -> tuple[object, ...]:
         step.receipt.verdict.value,
         format.seconds(step.downtime),
         shown,
-    )
-
-
-def _weights(comparison: str | None) -> str:
-    return (
-        ""
-        if comparison is None
-        else f"compared with an undisturbed run: {WEIGHTS.get(comparison, comparison)}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lab.errors import RefusedError, UsageError
@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A chaos run as requested."""
+    """A chaos run as requested. Raises NotFoundError, UsageError, RefusedError for what makes no sense."""
 
     kinds: tuple[str, ...] = ()
     """Faults to draw from; not used where `written` holds steps."""
@@ -44,6 +44,19 @@ class Plan:
     written: tuple[Step, ...] = ()
     below_one: bool = False
     """Lets a fault take the last healthy worker."""
+
+    def __post_init__(self) -> None:
+        if not self.kinds and not self.written:
+            raise UsageError(
+                "no fault to draw from", "for example --faults kill,pause; all: labctl fault-inject --list"
+            )
+        if self.every <= 0:
+            raise UsageError(f"every {self.every:g} s: must be more than zero")
+        other = next((kind for kind in self.parameters if kind not in self.kinds), None)
+        if other is not None:
+            raise UsageError(f"{other} is not among the faults, but has parameters", "add it to --faults")
+        for kind in self.kinds:
+            check_step(Step(0.0, kind, parameters=self.parameters.get(kind, {})))
 
     def steps(self) -> Iterator[Step]:
         for number, step in enumerate(self.written or self._drawn()):
@@ -65,31 +78,6 @@ class Plan:
                 yield Step(
                     number * self.every, kind, share=draw.random(), parameters=self.parameters.get(kind, {})
                 )
-
-
-def random_plan(
-    kinds: Sequence[str],
-    *,
-    every: float = 30.0,
-    seed: int = 0,
-    limit: int | None = None,
-    seconds: float | None = None,
-    parameters: Mapping[str, Mapping[str, float]] | None = None,
-    below_one: bool = False,
-) -> Plan:
-    """A plan that draws from these faults. Raises NotFoundError, UsageError, RefusedError."""
-    if not kinds:
-        raise UsageError(
-            "no fault to draw from", "for example --faults kill,pause; all: labctl fault-inject --list"
-        )
-    if every <= 0:
-        raise UsageError(f"every {every:g} s: must be more than zero")
-    other = next((kind for kind in parameters or {} if kind not in kinds), None)
-    if other is not None:
-        raise UsageError(f"{other} is not among the faults, but has parameters", "add it to --faults")
-    for kind in kinds:
-        check_step(Step(0.0, kind, parameters=(parameters or {}).get(kind, {})))
-    return Plan(tuple(kinds), every, seed, limit, seconds, parameters or {}, below_one=below_one)
 
 
 def check_step(step: Step) -> None:

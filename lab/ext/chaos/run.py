@@ -11,8 +11,7 @@ from lab.api.base import plain
 from lab.errors import LabError, RefusedError, StoreError, WaitTimeoutError
 from lab.evidence.ledger import Number, Run
 from lab.ext.chaos.plan import Plan, Step, with_epoch
-from lab.ext.chaos.result import ChaosResult, StepResult
-from lab.ext.chaos.summary import Stored, judge_steps, lost_checkpoints
+from lab.ext.chaos.result import ChaosResult, StepResult, Stored, judge_steps, lost_checkpoints
 from lab.ext.chaos.waiting import JobWaits
 from lab.faults import Fault, FaultKind, Scene, Scope, find_fault
 from lab.flows.recovery import (

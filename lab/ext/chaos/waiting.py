@@ -56,8 +56,10 @@ class JobWaits:
         return f"the job makes no progress, {patience.over}: {patience.phase.text}"
 
     def pace(self) -> float | None:
-        """Seconds from one report of the attempt that trains to the next; None before there are two."""
-        gaps = self._gaps()
+        """Seconds between reports of the newest attempt that has some; None before there are two."""
+        attempts = self._watch.run.attempts if self._watch.run else ()
+        reports = next((a.reports for a in reversed(attempts) if len(a.reports) > 1), ())
+        gaps = [b.at - a.at for a, b in pairwise(reports)]
         return statistics.median(gaps[-LAST_REPORTS:]) if gaps else None
 
     def left(self) -> float | None:
@@ -84,9 +86,3 @@ class JobWaits:
         """The services that are not healthy, in words; empty when all are."""
         ill = [s.service for s in self._watch.lab.status().services if s.state.value != "healthy"]
         return f"{', '.join(ill)} did not become healthy" if ill else ""
-
-    def _gaps(self) -> list[float]:
-        """Seconds between the reports of the newest attempt that has some."""
-        attempts = self._watch.run.attempts if self._watch.run else ()
-        reports = next((a.reports for a in reversed(attempts) if len(a.reports) > 1), ())
-        return [b.at - a.at for a, b in pairwise(reports)]

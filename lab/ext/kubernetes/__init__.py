@@ -1,6 +1,6 @@
-"""Growing out: manifests for KubeRay and Kueue, checks of manifests, and a folder for plain Compose."""
+"""Growing out: manifests for KubeRay and Kueue, their checks, faults and receipts there; plain Compose."""
 
-from lab.extension import GROW, Command, Extension
+from lab.extension import BREAK, GROW, Command, Extension, Runtime
 
 EXTENSION = Extension(
     "kubernetes",
@@ -11,6 +11,13 @@ EXTENSION = Extension(
             "lab.ext.kubernetes.command",
             "Write the lab for Kubernetes or Compose; check manifests.",
         ),
+        Command(
+            BREAK,
+            "receipt",
+            "lab.ext.kubernetes.outside",
+            "Judge a job of any cluster from its ledger alone.",
+        ),
     ),
+    runtimes=(Runtime("kubernetes", "lab.ext.kubernetes.outside"),),
     documents=("lab.ext.kubernetes.documents",),
 )

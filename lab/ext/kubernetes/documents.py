@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-from typing_extensions import TypedDict
+from lab.errors import ManifestError
 
-from lab.api.base import plain
-
-if TYPE_CHECKING:
-    from lab.ext.kubernetes.lint import LintReport
+ERROR, WARNING, NOTE = "error", "warning", "note"
+LEVELS = (ERROR, WARNING, NOTE)
 
 
-class ShownFinding(TypedDict):
-    """One thing that is wrong with a manifest, or may surprise."""
+@dataclass(frozen=True)
+class Finding:
+    """One thing found in a manifest. `level` is error (it cannot work), warning (it may surprise) or note."""
 
     rule: str
     level: str
@@ -22,41 +22,39 @@ class ShownFinding(TypedDict):
     line: int
     path: str
     message: str
-    hint: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """File, line, path, message and rule, in one line."""
+        path = f"{self.path}: " if self.path else ""
+        return f"{self.file}:{self.line}: {path}{self.message} [{self.rule}]"
 
 
-class ShownFindings(TypedDict):
-    """Findings on a set of manifests, by kind how many there are, and what could not be asked.
+@dataclass(frozen=True)
+class LintReport:
+    """What `export check` says of a set of manifests: findings, errors first."""
 
-    `not_counted` has the kinds of queued objects whose pods were not held against a quota.
-    """
-
-    objects: Mapping[str, int]
-    findings: Sequence[ShownFinding]
-    not_counted: Sequence[str]
-    not_asked: Sequence[str]
-
-
-class LintDocument(ShownFindings):
-    """What `export check` says."""
-
-    schema: Literal["lint/1"]
     good: bool
+    """True without an error."""
+    objects: Mapping[str, int]
+    """Kind -> how many, in the order of the files."""
+    findings: tuple[Finding, ...]
+    not_counted: tuple[str, ...] = ()
+    """Kinds of queued objects whose pods were not held against a quota."""
+    schema: Literal["lint/1"] = "lint/1"
+
+    def refuse(self, before: str = "") -> None:
+        """Raise ManifestError, which says the first error after these words, when there is one."""
+        errors = [finding for finding in self.findings if finding.level == ERROR]
+        if errors:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise ManifestError(f"{before}{errors[0]}{more}", errors[0].hint)
 
 
-class ExportDocument(ShownFindings):
-    """What `export kubernetes` says."""
+@dataclass(frozen=True)
+class ExportDocument:
+    """What `export kubernetes` and `export compose` wrote."""
 
-    schema: Literal["export/1"]
     folder: str
-    files: Sequence[str]
-
-
-def findings(report: LintReport) -> ShownFindings:
-    """Return what `export` says of manifests."""
-    return {
-        "objects": dict(report.objects),
-        "findings": plain(report.findings),
-        "not_counted": list(report.not_counted),
-        "not_asked": list(report.not_asked),
-    }
+    files: tuple[str, ...]
+    schema: Literal["export/1"] = "export/1"

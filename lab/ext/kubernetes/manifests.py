@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kueue.reading import DEFAULT_NAMESPACE
-from kueue.reading.nodes import At, Problems, documents
+from kueue.reading.nodes import At, Problem, Problems, documents
 from kueue.reading.plain import plain
 from lab.errors import NotFoundError
+from lab.ext.kubernetes.documents import ERROR, Finding
 from lab.host.reading import named_text
 
-ERROR, WARNING, NOTE = "error", "warning", "note"
-LEVELS = (ERROR, WARNING, NOTE)
 ENDINGS = (".yaml", ".yml", ".json")
-SKIPPED = ("Kustomization",)
-"""Kinds that no cluster sees."""
-KUEUE = "kueue.x-k8s.io"
+RAY, KUEUE = "ray.io", "kueue.x-k8s.io"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
-PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 APP_WRAPPER, APP_WRAPPERS = "AppWrapper", "workload.codeflare.dev"
 """A kind of object, and the group of its API."""
 
@@ -27,22 +23,9 @@ Path_ = tuple[str | int, ...]
 """Where a value stands in its object."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing found in a manifest. `level` is error (it cannot work), warning (it may surprise) or note."""
-
-    rule: str
-    level: str
-    file: str
-    line: int
-    path: str
-    message: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        """File, line, path, message and rule, in one line."""
-        path = f"{self.path}: " if self.path else ""
-        return f"{self.file}:{self.line}: {path}{self.message} [{self.rule}]"
+def taken_over(rule: str, level: str, problem: Problem) -> Finding:
+    """What the reader of Kueue's objects found."""
+    return Finding(rule, level, problem.file, problem.line, problem.path, problem.message, problem.hint)
 
 
 @dataclass(frozen=True)
@@ -54,8 +37,8 @@ class Manifest:
     value: Mapping[str, object]
     path: Path_ = ()
     """Where it stands in the document."""
-    inside: str = ""
-    """Kind of the object that it is a part of; empty for one of its own."""
+    wrapped: bool = False
+    """True for a part of an AppWrapper."""
     given_namespace: str = DEFAULT_NAMESPACE
     """For an object that names none."""
 
@@ -75,15 +58,6 @@ class Manifest:
     @property
     def labels(self) -> Mapping[str, object]:
         return mapping(self.metadata.get("labels"))
-
-    @property
-    def spec(self) -> Mapping[str, object]:
-        return mapping(self.value.get("spec"))
-
-    @property
-    def name(self) -> str:
-        """Its name; of a generated one the part that is known."""
-        return text(self.metadata.get("name")) or text(self.metadata.get("generateName"))
 
     @property
     def namespace(self) -> str:
@@ -161,30 +135,17 @@ def read_manifests(
     """Every object of these texts, those inside of lists and AppWrappers too, and what cannot be read."""
     problems = Problems()
     objects: list[Manifest] = []
-    wrong: list[Finding] = []
     for file, content in texts:
         for root in documents(content, file, problems):
-            value = plain(root)
-            if not isinstance(value, dict):
-                wrong.append(
-                    Finding("yaml", ERROR, file, root.line, "", "is not an object: expected a mapping")
-                )
-                continue
-            objects += _objects(Manifest(root, value, given_namespace=namespace))
-    wrong += [
-        Finding("yaml", ERROR, error.file, error.line, error.path, error.message, error.hint)
-        for error in problems.errors
-    ]
+            objects += _objects(Manifest(root, mapping(plain(root)), given_namespace=namespace))
+    wrong = [taken_over("yaml", ERROR, error) for error in problems.errors]
     kept = []
     for manifest in objects:
         missing = [name for name in ("apiVersion", "kind") if not text(manifest.value.get(name))]
         if missing:
-            wrong.append(
-                manifest.finding(
-                    "yaml", ERROR, (), f"{' and '.join(missing)} missing: not an object of Kubernetes"
-                )
-            )
-        elif manifest.kind not in SKIPPED:
+            message = f"{' and '.join(missing)} missing: not an object of Kubernetes"
+            wrong.append(manifest.finding("yaml", ERROR, (), message))
+        elif manifest.kind != "Kustomization":  # which no cluster sees
             kept.append(manifest)
     return kept, wrong
 
@@ -194,12 +155,16 @@ def _objects(manifest: Manifest) -> Iterator[Manifest]:
     if manifest.kind == "List":
         for place, item in enumerate(items(manifest.value.get("items"))):
             path = (*manifest.path, "items", place)
-            inner = Manifest(manifest.root, mapping(item), path, "", manifest.given_namespace)
-            yield from _objects(inner)
+            yield from _objects(replace(manifest, value=mapping(item), path=path))
         return
     yield manifest
     if manifest.kind == APP_WRAPPER:
-        for place, component in enumerate(items(manifest.spec.get("components"))):
+        for place, part in enumerate(components(manifest.value)):
             path = (*manifest.path, "spec", "components", place, "template")
-            part = mapping(mapping(component).get("template"))
-            yield from _objects(Manifest(manifest.root, part, path, APP_WRAPPER, manifest.namespace))
+            yield from _objects(Manifest(manifest.root, part, path, True, manifest.namespace))
+
+
+def components(wrapper: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """What is inside of an AppWrapper."""
+    parts = items(mapping(wrapper.get("spec")).get("components"))
+    return [mapping(mapping(part).get("template")) for part in parts]

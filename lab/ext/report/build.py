@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
-from lab.api.receipt import AttemptDocument, ReceiptDocument, SurvivorsDocument
-from lab.evidence.ledger import Number, RecordedSteps, Run, RunAttempt, number
+from lab.api.receipt import AttemptDocument, ReceiptDocument
+from lab.evidence.ledger import Number, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.ext.report import labels
@@ -23,10 +22,8 @@ from lab.ext.report.model import (
     ReportEvidence,
 )
 from lab.faults.records import LoggedFault
-from lab.flows.drawing import StepRow
 from lab.flows.labels import moment_label
 from lab.flows.recovery.lost import lost_without_fault
-from lab.flows.recovery.usage_samples import Sample
 from lab.services import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
@@ -36,12 +33,6 @@ COUNTS = re.compile(r"^(current_)?epoch$|(^|_)(step|steps|iteration|iterations|r
 """Metrics that count something and are no curve worth drawing."""
 
 MAX_METRICS = 8
-
-STEPS_BEFORE, STEPS_AFTER = 2.0, 2.0
-"""Steps are shown from so long before the fault to so long after the last rank is back, in seconds."""
-
-AROUND = 30.0
-"""Samples of resource use are shown from this long before the run to this long after, in seconds."""
 
 
 def build_report(evidence: ReportEvidence) -> ReportData:
@@ -75,15 +66,12 @@ def build_report(evidence: ReportEvidence) -> ReportData:
         services=tuple(sorted(services)),
         bars=bars,
         down=down,
-        steps=_steps(receipt.survivors if receipt else None, evidence.steps, origin),
         metrics=_metrics(run, evidence),
         fault_epoch=_fault_epoch(run, origin) if fault else None,
         repeated=_repeated(run),
         control_job=evidence.control_job,
         curves=evidence.curves,
         parts=_parts((receipt and receipt.breakdown) or {}),
-        ranks=_ranks(receipt, attempts, origin),
-        samples=_samples(evidence.samples, bars, origin),
         attempts=tuple(_shifted(attempt, origin) for attempt in attempts),
         checks=receipt.checks if receipt else (),
         checkpoint=receipt.checkpoint if receipt else None,
@@ -92,32 +80,6 @@ def build_report(evidence: ReportEvidence) -> ReportData:
         environment=_environment(evidence),
         missing=tuple(_brief(text) for text in gaps),
     )
-
-
-def _steps(
-    survival: SurvivorsDocument | None, steps: RecordedSteps | None, origin: float
-) -> tuple[StepRow, ...]:
-    """The steps around the fault, of a training whose survivors went on."""
-    if steps is None or survival is None:
-        return ()
-    back = max((rank.after for rank in survival.rejoined), default=0.0)
-    end = max(back, survival.full_strength or 0.0)
-    survivors = {rank.rank for rank in survival.ranks}
-    rows = []
-    for rank in steps.ranks:
-        near = [(at - origin, ranks) for at, _, ranks in steps.of(rank)]
-        near = [(at, ranks) for at, ranks in near if -STEPS_BEFORE <= at <= end + STEPS_AFTER]
-        every = max((ranks for _, ranks in near), default=0)
-        gaps = [(a, b) for (a, _), (b, _) in pairwise(near) if b > 0 and a < end]
-        rows.append(
-            StepRow(
-                rank,
-                tuple(at for at, ranks in near if ranks == every),
-                tuple(at for at, ranks in near if ranks < every),
-                max(gaps, key=lambda gap: gap[1] - gap[0], default=None) if rank in survivors else None,
-            )
-        )
-    return tuple(rows)
 
 
 def _lost(evidence: ReportEvidence) -> tuple[str, ...]:
@@ -247,20 +209,10 @@ def _moments(receipt: ReceiptDocument) -> tuple[ReportedMoment, ...]:
 def _parts(breakdown: Mapping[str, float | None]) -> tuple[Part, ...]:
     """The stages of the recovery that are known: stage -> seconds."""
     return tuple(
-        Part(key, key.replace("_", " "), value, meaning)
+        Part(key, value, meaning)
         for key, meaning in labels.PARTS.items()
         if (value := breakdown.get(key)) is not None and value >= 0
     )
-
-
-def _ranks(
-    receipt: ReceiptDocument | None, attempts: Iterable[AttemptDocument], origin: float
-) -> tuple[tuple[float, int], ...]:
-    """(time, number of ranks from then on); empty unless the number changed."""
-    rows = [(row.at, row.ranks) for row in (receipt.world_size if receipt else ())]
-    rows = rows or [(a.started_at, len(a.nodes)) for a in attempts if a.started_at is not None]
-    changes = len({ranks for _, ranks in rows}) > 1
-    return tuple((at - origin, ranks) for at, ranks in sorted(rows)) if changes else ()
 
 
 def _metrics(run: Run | None, evidence: ReportEvidence) -> tuple[Metric, ...]:
@@ -316,13 +268,6 @@ def _repeated(run: Run | None) -> tuple[Number, Number] | None:
         twice |= seen & epochs
         seen |= epochs
     return (min(twice), max(twice)) if twice else None
-
-
-def _samples(samples: Iterable[Sample], bars: tuple[Bar, ...], origin: float) -> tuple[Sample, ...]:
-    begin = min((bar.begin for bar in bars), default=-AROUND) - AROUND
-    end = max((bar.end for bar in bars), default=float("inf")) + AROUND
-    moved = (replace(sample, at=sample.at - origin) for sample in samples)
-    return tuple(sample for sample in moved if begin <= sample.at <= end)
 
 
 def _environment(evidence: ReportEvidence) -> tuple[tuple[str, str], ...]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from lab.api.base import plain
 from lab.cli import values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.host import environment
-
-if TYPE_CHECKING:
-    from lab.ext.report.documents import ShownReport
 
 
 @click.command(cls=LabCommand)
@@ -33,19 +30,14 @@ def report(app: App, what: str | None, output: Path | None) -> None:
     """
     from lab.ext.report.build import build_report
     from lab.ext.report.find import find_subject, read_evidence
-    from lab.ext.report.write import write_report
+    from lab.ext.report.page import write_report
 
     lab = app.open()
     subject = find_subject(lab, what or "")
     data = build_report(read_evidence(lab, subject))
     environment.ensure("report", app.out.note)
     written = write_report(data, output or Path(f"raylab-report-{subject.job}"))
-    shown: ShownReport = {
-        "job": data.job, "verdict": data.verdict or None, "folder": str(written.folder),
-        "page": str(written.page), "pictures": [str(picture) for picture in written.pictures],
-        "control": data.control_job or None, "missing": list(written.missing),
-    }  # fmt: skip
-    if app.out.as_json({"report": shown}):
+    if app.out.as_json({"report": plain(written)}):
         return
     for line in written.missing:
         app.out.warn(line)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from typing_extensions import TypedDict
+from dataclasses import dataclass
 
 
-class ShownReport(TypedDict):
-    """A report that was written; `control` is the job that it is compared with."""
+@dataclass(frozen=True)
+class ShownReport:
+    """A report that was written."""
 
     job: str
     verdict: str | None
     folder: str
     page: str
-    pictures: Sequence[str]
+    pictures: tuple[str, ...]
     control: str | None
-    missing: Sequence[str]
+    """The job that it is compared with."""
+    missing: tuple[str, ...]
+    """Names of what could not be learned, a line each."""

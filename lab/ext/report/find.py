@@ -15,19 +15,17 @@ from lab.api.receipt import ReceiptDocument
 from lab.cluster.ray_settings import environment
 from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
-from lab.evidence.ledger import Event, History, RecordedSteps, of_kind, steps_of
+from lab.evidence.ledger import Event, History, of_kind
 from lab.evidence.receipt import compare_curves
 from lab.ext.report.model import ReportEvidence, Subject
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
-from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
 from lab.host.reading import parse_json, read_bytes
 from lab.lab import Lab
 from lab.services import is_worker
 from lab.topology import RECEIPTS_PREFIX, GpuPlan, Vendor
 
-SCHEMA = re.compile(r"recovery-receipt/1\b")
 NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
 """Name of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
 
@@ -91,11 +89,10 @@ def parse_receipt(data: bytes, where: str) -> ReceiptDocument:
     how = "save one with `labctl fault-inject ... --json > FILE`"
     if not isinstance(document, dict):
         raise UsageError(f"{where} is not a receipt: not JSON", how)
-    if not SCHEMA.fullmatch(str(document.get("schema"))):
+    if document.get("schema") != "recovery-receipt/1":
+        other = repr(document.get("schema"))
         raise UsageError(
-            f"{where} is not a receipt of the form recovery-receipt/1: its `schema` is "
-            f"{document.get('schema')!r}",
-            how,
+            f"{where} is not a receipt of the form recovery-receipt/1: its `schema` is {other}", how
         )
     try:
         receipt = parse(ReceiptDocument, document, f"{where} is a damaged receipt")
@@ -164,13 +161,12 @@ class _Reader:
         evidence = ReportEvidence(
             subject,
             history=history,
-            steps=_steps(events, subject),
             lab=lab.name,
             runtime=lab.view.kind,
             machine=_machine(events),
         )
         evidence = self._with_control(self._with_cluster(evidence))
-        evidence = replace(evidence, faults=self._faults(), samples=self._samples())
+        evidence = replace(evidence, faults=self._faults())
         return replace(self._with_settings(evidence), missing=tuple(self._missing))
 
     def _is_ours(self, history: History | None) -> bool:
@@ -190,7 +186,7 @@ class _Reader:
     def _down(self, why: str) -> ReportEvidence:
         if self._subject.receipt is None:
             raise LabDownError(f"lab {self._lab.name} is not up", "start it with `labctl up`")
-        said = f"{why}: curves, control run, resource use and versions are missing; this is the receipt alone"
+        said = f"{why}: curves, control run and versions are missing; this is the receipt alone"
         return ReportEvidence(self._subject, missing=(said,))
 
     def _ledger(self, job: str) -> tuple[History | None, tuple[Event, ...]]:
@@ -240,15 +236,6 @@ class _Reader:
                 return replace(evidence, control_job=job, control=control, curves=curves)
         return evidence
 
-    def _samples(self) -> tuple[Sample, ...]:
-        key = key_of(self._subject.key)
-        with self._noted("the samples of resource use could not be read"):
-            if self._subject.key and self._lab.store.exists(key):
-                samples = read_samples(self._lab.store.get(key))
-                self._missing += [samples.problem] if samples.problem else []
-                return samples.samples
-        return ()
-
     def _with_settings(self, evidence: ReportEvidence) -> ReportEvidence:
         """With GPUs and settings of the lab, unless it was started anew since the job: then it had others."""
         if not evidence.job:
@@ -275,10 +262,3 @@ def _gpus(plan: GpuPlan) -> str:
 def _machine(events: tuple[Event, ...]) -> Mapping[str, object]:
     machines = [said.environment for _, said in of_kind(events, RunStarted)]
     return next((machine for machine in reversed(machines) if machine is not None), {})
-
-
-def _steps(events: tuple[Event, ...], subject: Subject) -> RecordedSteps | None:
-    """The steps of the run that a receipt is about; None where none are recorded."""
-    run = subject.receipt and subject.receipt.run
-    steps = steps_of(event for event in events if event.run == run)
-    return steps if steps.stretches else None

@@ -13,10 +13,8 @@ from lab.api.receipt import (
     FaultDocument,
     ReceiptDocument,
 )
-from lab.evidence.ledger import History, Number, RecordedSteps
+from lab.evidence.ledger import History, Number
 from lab.faults.records import LoggedFault
-from lab.flows.drawing import StepRow
-from lab.flows.recovery.usage_samples import Sample
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,6 @@ class ReportEvidence:
     lab: str = ""
     runtime: str = ""
     history: History | None = None
-    steps: RecordedSteps | None = None
-    """Of the run that the receipt is about; None where none are recorded."""
     faults: tuple[LoggedFault, ...] = ()
     """Faults on record for the job."""
     control_job: str = ""
@@ -51,7 +47,6 @@ class ReportEvidence:
     """Every worker service of the lab."""
     job: Mapping[str, str] = field(default_factory=dict)
     """`status`, `entrypoint` and `recipe` of the job, as Ray has them."""
-    samples: tuple[Sample, ...] = ()
     machine: Mapping[str, object] = field(default_factory=dict)
     """Versions, cores and memory, as the ledger has them."""
     gpus: str = ""
@@ -115,7 +110,6 @@ class Part:
     """One part of the time between the fault and the next step of training."""
 
     key: str
-    label: str
     seconds: float
     meaning: str
 
@@ -143,8 +137,6 @@ class ReportData:
     """The rows of the picture of who trained when."""
     bars: tuple[Bar, ...] = ()
     down: Down | None = None
-    steps: tuple[StepRow, ...] = ()
-    """Of a training whose survivors go on; empty for others."""
     metrics: tuple[Metric, ...] = ()
     fault_epoch: float | None = None
     """The last epoch that was reported before the fault."""
@@ -153,10 +145,6 @@ class ReportData:
     control_job: str = ""
     curves: CurvesDocument | None = None
     parts: tuple[Part, ...] = ()
-    ranks: tuple[tuple[float, int], ...] = ()
-    """(time, number of ranks from then on); empty where it never changed."""
-    samples: tuple[Sample, ...] = ()
-    """Samples whose `at` is in seconds after `origin`."""
     attempts: tuple[AttemptDocument, ...] = ()
     """The attempts of a receipt, or of the ledger, with times in seconds after `origin`."""
     checks: tuple[CheckDocument, ...] = ()

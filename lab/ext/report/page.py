@@ -1,19 +1,24 @@
-"""The page: one HTML file with everything in it, from page.html.j2 and style.css."""
+"""The page: one HTML file with everything in it, from page.html.j2 and style.css; the pictures beside it."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lab.api.base import Number
+from lab.errors import UsageError
 from lab.ext.report import labels
-from lab.ext.report.draw import Picture
+from lab.ext.report.documents import ShownReport
+from lab.ext.report.draw import Picture, draw_pictures
 from lab.ext.report.model import ReportData
 from lab.faults import effect_of
 from lab.host.quantities import plural
+from lab.host.redaction import Redaction, of_this_machine
 from lab.host.web import templates
 from lab.version import __version__
 
+PAGE = "report.html"
 LIKENESS = {True: "same curves", False: "other curves", None: "not comparable"}
 
 Rows = Iterator[tuple[str, ...]]
@@ -89,7 +94,8 @@ def _repeated(data: ReportData) -> str:
 def _parts(data: ReportData) -> Rows:
     total = sum(part.seconds for part in data.parts) or 1.0
     for part in data.parts:
-        yield part.label, labels.seconds(part.seconds), f"{100 * part.seconds / total:.0f} %", part.meaning
+        share = f"{100 * part.seconds / total:.0f} %"
+        yield part.key.replace("_", " "), labels.seconds(part.seconds), share, part.meaning
 
 
 def _span(first: Number | None, last: Number | None) -> str:
@@ -101,3 +107,36 @@ def _span(first: Number | None, last: Number | None) -> str:
 def _sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def write_report(data: ReportData, folder: Path, redaction: Redaction | None = None) -> ShownReport:
+    """Draw and write everything into `folder`, which is made; files of an earlier report are replaced.
+
+    `redaction` says what must not stand in it; by default the secrets and the name of this machine. Raises
+    UsageError when the folder cannot be written.
+    """
+    data = without(data, redaction or of_this_machine())
+    pictures = draw_pictures(data)
+    files = {f"{picture.name}.png": picture.png for picture in pictures}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        (folder / PAGE).write_text(page(data, pictures), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the report cannot be written into {folder}: {error.strerror}", "choose another --output"
+        ) from error
+    return ShownReport(
+        data.job, data.verdict or None, str(folder), str(folder / PAGE),
+        tuple(str(folder / name) for name in files), data.control_job or None, data.missing,
+    )  # fmt: skip
+
+
+def without(data: ReportData, redaction: Redaction) -> ReportData:
+    """Remove what nobody else is to read wherever a text of the report may hold it."""
+    return dataclasses.replace(data, **{name: redaction.everything(getattr(data, name)) for name in TEXTS})
+
+
+TEXTS = ("reason", "command", "moments", "checks", "environment", "missing", "checkpoint", "attempts")
+"""Fields that hold texts of Ray, of a script, or of an error."""

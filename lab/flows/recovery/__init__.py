@@ -17,7 +17,7 @@ from lab.evidence.ledger import History
 from lab.evidence.receipt import Evidence, judge
 from lab.evidence.receipt.expected import Expected
 from lab.faults import Scene, Scope, find_fault
-from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
+from lab.flows.recovery.collect_evidence import gather, keep
 from lab.flows.recovery.control import Control, refuse_fixed_names, run_control
 from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
@@ -34,7 +34,6 @@ from lab.flows.recovery.trigger import (
     take_aim,
     wait_for_trigger,
 )
-from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock, settle
 from lab.lab import Lab
@@ -74,34 +73,26 @@ def inject(
     fault.refuse(Scene(lab.control, target, parameters=parameters))
     job = live_job(lab, request.job, "submit another one")
     watch = Watch(lab, job.submission_id, clock, outages(on_moment))
-    sampler = Sampler(lab, clock)
-    if wait and not lab.view.not_asked:
-        sampler.start()
+    aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
+    if request.spare_others:
+        refuse_others(watch, aim.target)
+    check(watch.history)
+    injection = Injection(watch, fault, aim, parameters, on_moment, request)
     try:
-        aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
-        if request.spare_others:
-            refuse_others(watch, aim.target)
-        check(watch.history)
-        injection = Injection(watch, fault, aim, parameters, on_moment, request)
-        try:
-            injection.run(to_the_end=wait)
-            injection.emit_left()
-            if not wait:
-                injection.check()
-                return Outcome(injection.record(), None)
-            evidence = _evidence(watch, injection, on_moment)
-            receipt = judge(evidence)
-            problems = [keep(lab.store, receipt)]
-        except BaseException as error:
-            if wait and injection.happened:
-                _keep_what_is_known(watch, injection, error)
-            raise
-    finally:
-        samples = sampler.stop()
-    if not lab.view.not_asked:
-        problems.append(keep_samples(lab.store, receipt, samples))
-    for number, problem in enumerate(filter(None, problems)):
-        injection.timeline.emit(f"problem {number}", None, problem)
+        injection.run(to_the_end=wait)
+        injection.emit_left()
+        if not wait:
+            injection.check()
+            return Outcome(injection.record(), None)
+        evidence = _evidence(watch, injection, on_moment)
+        receipt = judge(evidence)
+        problem = keep(lab.store, receipt)
+    except BaseException as error:
+        if wait and injection.happened:
+            _keep_what_is_known(watch, injection, error)
+        raise
+    if problem:
+        injection.timeline.emit("problem 0", None, problem)
     injection.check_bug()
     return Outcome(evidence.fault, receipt, evidence)
 

@@ -13,7 +13,6 @@ from lab.evidence.ledger import CommittedCheckpoint, Files, History
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Preemption, Steering
 from lab.evidence.receipt.model import Source
 from lab.flows.recovery.resubmit import joined
-from lab.flows.recovery.usage_samples import Samples
 from lab.flows.recovery.watch import Watch
 from lab.lab import Lab
 from lab.store.base import Store
@@ -113,15 +112,6 @@ def keep(store: Store, receipt: ReceiptDocument) -> str:
         store.put(receipt_name(receipt), json.dumps(plain(receipt), indent=1).encode())
     except LabError as error:
         return f"the receipt could not be kept in the object store: {error.message}"
-    return ""
-
-
-def keep_samples(store: Store, receipt: ReceiptDocument, samples: Samples) -> str:
-    """Keep the samples of resource use beside the receipt; returns why they could not be kept, or nothing."""
-    try:
-        samples.keep(store, receipt_name(receipt))
-    except LabError as error:
-        return f"what services used could not be kept in the object store: {error.message}"
     return ""
 
 

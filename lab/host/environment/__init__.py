@@ -78,6 +78,7 @@ MODULES: dict[str, dict[str, str]] = {
         "matplotlib": "matplotlib",
     },
     "kubernetes": {
+        "jinja2": "jinja2",
         "kubernetes_validate": "kubernetes-validate",
     },
     "torchft": {

@@ -96,7 +96,7 @@ def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, tmp_path: Path)
     path.write_text("steps:\n- at: 3s\n  fault: voodoo\n")
     shown = labctl("chaos", "--schedule", str(path))
     assert (shown.exit_code, labctl.opened) == (2, [])
-    assert f"error: {path}, line 3: there is no fault 'voodoo'" in shown.stderr
+    assert f"error: {path}, line 3: steps[0].fault: there is no fault 'voodoo'" in shown.stderr
     assert labctl("chaos", "--schedule", str(tmp_path / "none.yaml")).exit_code == 3
 
 

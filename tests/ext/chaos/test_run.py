@@ -22,7 +22,7 @@ from lab.errors import (
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt.compare import Likeness
 from lab.ext.chaos.documents import FaultCounts
-from lab.ext.chaos.plan import Plan, Step, random_plan
+from lab.ext.chaos.plan import Plan, Step
 from lab.ext.chaos.result import ChaosResult
 from lab.ext.chaos.run import run_chaos
 from lab.faults import FAULTS, Scene
@@ -118,7 +118,7 @@ def test_downtime_and_repeated_work_are_summed(world: Drill) -> None:
 def test_faults_are_drawn_until_the_job_ends(world: Drill) -> None:
     Training(world, epochs=LONG)
 
-    result = chaos(world, random_plan(("kill", "stop"), every=10, seed=7))
+    result = chaos(world, Plan(("kill", "stop"), every=10, seed=7))
 
     assert len(result.injected) >= 4
     assert result.good
@@ -128,7 +128,7 @@ def test_faults_are_drawn_until_the_job_ends(world: Drill) -> None:
 
 def test_the_same_seed_does_the_same_to_the_same_ranks_at_the_same_times(world: Drill) -> None:
     Training(world, epochs=40)
-    plan = random_plan(("kill", "stop"), every=10, seed=7, limit=3)
+    plan = Plan(("kill", "stop"), every=10, seed=7, limit=3)
     result = chaos(world, plan)
     again = Drill()
     Training(again, epochs=40)
@@ -583,7 +583,7 @@ def test_what_cannot_be_on_this_runtime_is_refused(world: Drill, monkeypatch: py
     Training(world, epochs=LONG)
     monkeypatch.setattr(type(world.runtime), "missing", lambda self, feature: "one network for all")
     with pytest.raises(UnsupportedError, match="one network"):
-        chaos(world, random_plan(("kill", "partition")))
+        chaos(world, Plan(("kill", "partition")))
     assert world.calls() == []
 
 

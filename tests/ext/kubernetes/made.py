@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from lab.ext.kubernetes.lint import LintReport, Validate, lint
+from lab.ext.kubernetes.documents import Finding, LintReport
+from lab.ext.kubernetes.lint import lint
 
 Object = dict[str, Any]
 
@@ -113,9 +114,14 @@ def batch_job(queue: str = "", **spec: Any) -> Object:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def checked(objects: Sequence[Object], validate: Validate | None = None) -> LintReport:
+def checked(objects: Sequence[Object]) -> LintReport:
     """What the checks say of these objects, in one file."""
-    return lint([("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))], validate)
+    return lint([("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))])
+
+
+def errors(report: LintReport) -> list[Finding]:
+    """Findings with which it cannot work."""
+    return [finding for finding in report.findings if finding.level == "error"]
 
 
 def rules(report: LintReport, *levels: str) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import OutputError, RefusedError
-from lab.ext.kubernetes.folder import write_folder
+from lab.ext.kubernetes.command import write_folder
 
 FILES = {"a.yaml": b"a", "sub/b.sh": b"b"}
 

@@ -38,10 +38,10 @@ items:
     - template: {apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: three}}
 """
     manifests, wrong = read_manifests([("f", text)])
-    assert [(manifest.kind, manifest.name, manifest.inside) for manifest in manifests] == [
-        ("Secret", "one", ""),
-        ("AppWrapper", "two", ""),
-        ("RayCluster", "three", "AppWrapper"),
+    assert [(manifest.kind, manifest.metadata["name"], manifest.wrapped) for manifest in manifests] == [
+        ("Secret", "one", False),
+        ("AppWrapper", "two", False),
+        ("RayCluster", "three", True),
     ]
     assert manifests[2].namespace == "team"
     assert not wrong
@@ -55,7 +55,7 @@ base: &base {a: 1, b: 2}
 spec: {<<: *base, b: 3, mode: 0755, on: yes, big: 1_000, real: 1.5, none: ~, word: "0755"}
 """
     (manifest,), _ = read_manifests([("f", text)])
-    assert manifest.spec == {
+    assert manifest.value["spec"] == {
         "a": 1, "b": 3, "mode": 0o755, "on": True, "big": 1000, "real": 1.5, "none": None, "word": "0755",
     }  # fmt: skip
 
@@ -63,9 +63,9 @@ spec: {<<: *base, b: 3, mode: 0755, on: yes, big: 1_000, real: 1.5, none: ~, wor
 def test_what_is_no_object_is_told_with_its_line() -> None:
     manifests, wrong = read_manifests([("f", "a: 1\n---\n- 2\n---\nkind: X\napiVersion: v1\nkind: Y\n")])
     assert [(finding.line, finding.message) for finding in wrong] == [
-        (3, "is not an object: expected a mapping"),
         (7, "comes twice"),
         (1, "apiVersion and kind missing: not an object of Kubernetes"),
+        (3, "apiVersion and kind missing: not an object of Kubernetes"),
     ]
     assert [manifest.kind for manifest in manifests] == ["Y"]
 

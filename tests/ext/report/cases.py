@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt import FaultRecord, NodeRecord, compare_curves, judge
 from lab.ext.report.labels import PARTS
 from lab.ext.report.model import ReportEvidence, Subject
-from lab.flows.recovery.usage_samples import Sample
 from tests.unit.data.stories import KILLED, SERVICES, Story, evidence, real
 
 AT = 1795570561.321
@@ -48,21 +46,6 @@ def kill_receipt() -> ReceiptDocument:
     )
 
 
-def usage(begin: float = AT - 40, seconds: int = 90) -> tuple[Sample, ...]:
-    """Samples of a lab whose first worker is gone for a while."""
-    samples = []
-    for step in range(0, seconds, 2):
-        at = begin + step
-        wave = 20 * math.sin(step / 5)
-        samples.append(Sample(at, "ray-head", 30 + wave / 4, int(0.9e9)))
-        samples.append(
-            Sample(at, "ray-worker-1", 100 + wave if at > AT + 5 else 6.0, int(1.1e9 + step * 5e6))
-        )
-        if not AT <= at <= AT + 4:
-            samples.append(Sample(at, "ray-worker-0", 104 + wave if at < AT else 7.0, int(1.2e9)))
-    return tuple(samples)
-
-
 def full(**changes: Any) -> ReportEvidence:
     """Everything there can be about the real run: receipt, ledger, control run, samples, versions."""
     events, control = real("ledger_kill"), real("ledger_undisturbed")
@@ -81,7 +64,6 @@ def full(**changes: Any) -> ReportEvidence:
         "services": {nodes[1]: "ray-worker-0", nodes[2]: "ray-worker-1"},
         "workers": ("ray-worker-0", "ray-worker-1"),
         "job": {"status": "SUCCEEDED", "entrypoint": "python train.py --epochs 20", "recipe": "digits"},
-        "samples": usage(),
         "machine": MACHINE,
         "gpus": "simulated, one logical GPU per worker",
         "settings": (("RAY_health_check_period_ms", "200 (stock: 3000)"),),
@@ -111,7 +93,6 @@ def undisturbed() -> ReportEvidence:
     events = real("ledger_undisturbed")
     return full(
         subject=Subject(events[0].job), history=History.of(events), control=None, control_job="", curves=None,
-        samples=(),
     )  # fmt: skip
 
 

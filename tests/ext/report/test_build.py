@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from lab.api.receipt import JobDocument, Verdict, WorldSize
+from lab.api.receipt import JobDocument, Verdict
 from lab.evidence.ledger import History
 from lab.ext.report.build import build_report
 from lab.ext.report.model import ReportData, ReportEvidence, Subject
 from lab.faults.records import LoggedFault
-from lab.flows.recovery.usage_samples import Sample
 from tests.ext.report import cases
 from tests.unit.data.stories import real
 
@@ -89,7 +88,7 @@ def test_ranks_share_a_service_and_epochs_done_twice_are_known() -> None:
 def test_a_receipt_alone_gives_attempts_but_no_curves() -> None:
     data = build_report(cases.from_file())
     assert [(b.service, b.attempt) for b in data.bars] == [("ray-worker-0", 1), ("ray-worker-1", 2)]
-    assert (data.metrics, data.curves, data.samples, data.environment) == ((), None, (), ())
+    assert (data.metrics, data.curves, data.environment) == ((), None, ())
     assert data.missing == ("the lab is down: curves are missing",)
 
 
@@ -102,7 +101,7 @@ def test_a_job_without_a_fault_counts_from_its_start() -> None:
 
 def test_a_job_with_a_fault_on_record_but_no_receipt_is_said_to_be_that() -> None:
     known = (LoggedFault("kill", "ray-worker-0", cases.AT, cases.AT + 3),)
-    data = build_report(cases.full(subject=Subject("k3"), faults=known, samples=()))
+    data = build_report(cases.full(subject=Subject("k3"), faults=known))
     assert data.title == "Training with a fault that was not judged"
     assert data.reason == "kill of ray-worker-0 is on record"
 
@@ -122,20 +121,6 @@ def test_the_breakdown_is_in_its_order_and_holds_known_stages_only() -> None:
     breakdown = {"load": 0.5, "detect": 1.0, "place": None, "total": 9.0}
     data = build_report(cases.with_receipt(cases.full(), breakdown=breakdown))
     assert [(part.key, part.seconds) for part in data.parts] == [("detect", 1.0), ("load", 0.5)]
-
-
-def test_the_world_size_is_told_only_where_it_changes(full: ReportData) -> None:
-    assert full.ranks == ()
-    rows = (WorldSize(cases.AT - 9, 2), WorldSize(cases.AT + 4, 1))
-    data = build_report(cases.with_receipt(cases.full(), world_size=rows))
-    assert data.ranks == ((-9.0, 2), (4.0, 1))
-
-
-def test_samples_count_from_the_fault_and_only_around_the_run(full: ReportData) -> None:
-    far = (Sample(cases.AT - 5000, "ray-head", 1.0), Sample(cases.AT + 1.0, "ray-head", 2.0))
-    data = build_report(cases.full(samples=far))
-    assert [(s.at, s.cpu_percent) for s in data.samples] == [(1.0, 2.0)]
-    assert {s.service for s in full.samples} == {"ray-head", "ray-worker-0", "ray-worker-1"}
 
 
 def test_metrics_that_count_or_hold_times_are_no_curves() -> None:

@@ -17,7 +17,6 @@ from lab.ext.report.find import find_subject, parse_receipt, read_evidence
 from lab.ext.report.model import ReportEvidence, Subject
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF
-from lab.flows.recovery.usage_samples import Sample, Samples
 from tests.ext.report import cases
 from tests.unit.flows.world import JOB, W0, W1, Drill, Training
 
@@ -179,8 +178,7 @@ def test_a_receipt_of_an_earlier_labctl_is_read_without_what_is_new() -> None:
 
 
 def test_everything_about_a_receipt_is_read(trained: Drill) -> None:
-    key = keep(trained, JOB, 2000)
-    Samples((Sample(1999.0, W0, 50.0, 7, None),)).keep(trained.store, key)
+    keep(trained, JOB, 2000)
     evidence = read_evidence(trained.lab, find_subject(trained.lab, JOB))
 
     assert evidence.history is not None
@@ -189,7 +187,6 @@ def test_everything_about_a_receipt_is_read(trained: Drill) -> None:
     assert evidence.curves is not None
     assert evidence.workers == (W0, W1)
     assert set(evidence.services.values()) == {"ray-head", W0, W1}
-    assert [(s.service, s.cpu_percent) for s in evidence.samples] == [(W0, 50.0)]
     assert dict(evidence.settings)["nodes"] == "2 workers, each with 2 logical CPUs"
     assert evidence.missing == ()
 
@@ -197,7 +194,6 @@ def test_everything_about_a_receipt_is_read(trained: Drill) -> None:
 def test_a_job_without_a_receipt_has_its_history_and_services(trained: Drill) -> None:
     evidence = read_evidence(trained.lab, Subject("control-1"))
     assert evidence.history is not None
-    assert evidence.samples == ()
     assert evidence.control_job == ""
 
 
@@ -260,13 +256,6 @@ def test_settings_of_a_later_start_of_the_lab_are_not_shown(trained: Drill) -> N
     evidence = read_evidence(trained.lab, find_subject(trained.lab, JOB))
     assert (evidence.lab, evidence.gpus, evidence.settings, evidence.workers) == ("raylab", "", (), ())
     assert any("belong to another start" in line for line in evidence.missing)
-
-
-def test_damaged_samples_are_named(trained: Drill) -> None:
-    key = keep(trained, JOB, 2000)
-    trained.store.put(key.replace(".json", ".usage.json"), b"{")
-    evidence = read_evidence(trained.lab, find_subject(trained.lab, JOB))
-    assert evidence.missing == ("the samples are not in the form usage/1",)
 
 
 def test_a_lab_that_is_down_leaves_the_receipt_alone(world: Drill) -> None:

@@ -27,7 +27,7 @@ from tests.unit.cli.fakes import Labctl
 
 EXPECTED = {
     "up", "down", "status", "logs", "submit", "top", "fault-inject", "heal", "restart", "gpus",
-    "doctor", "demo", "test", "receipt",
+    "doctor", "demo", "test",
     "jobs", "jobs show", "jobs logs", "jobs stop", "jobs checkpoints",
     "images", "images list", "images pull", "images build", "images save", "images load",
     "class", "class add",  "class invite", "class list", "class progress",

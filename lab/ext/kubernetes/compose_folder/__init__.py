@@ -24,6 +24,7 @@ PARTS = ("compose", "docker", "forkserver", "kueue", "lab", "workspace")
 FILES = ("labctl.py", "requirements/image.txt", "requirements/standin.txt", "LICENSE")
 LEFT_OUT = ("__pycache__", "secrets", ".ipynb_checkpoints")
 OVERRIDE = "override.json"
+SETTINGS = ("LAB_NAME", "LAB_PROJECT", "LAB_WORKERS", "LAB_CPUS_PER_WORKER")
 FIRST_RENDER = 128
 """Number of the first GPU's file in /dev/dri."""
 
@@ -69,32 +70,19 @@ def relative(override: Override, spec: LabSpec) -> Override:
 
 def env_text(state: ComposeState, names: tuple[str, ...]) -> str:
     """Settings for Compose, which finds them beside its files."""
-    spec = state.spec
-    values = {
-        "COMPOSE_FILE": ":".join(names),
-        "LAB_NAME": spec.name,
-        "LAB_PROJECT": project.project_name(spec.name),
-        "LAB_WORKERS": str(spec.workers),
-        "LAB_CPUS_PER_WORKER": str(spec.cpus_per_worker),
-        **{
-            name: value
-            for name, value in project.env(state, Path(), (0, 0), {}).items()
-            if name.startswith("LAB_WORKER_")
-        },
-    }
-    text = "".join(f"{name}={value}\n" for name, value in values.items())
+    every = project.env(state, Path(), (0, 0), {})
+    values = {name: every[name] for name in every if name in SETTINGS or name.startswith("LAB_WORKER_")}
+    text = "".join(f"{name}={value}\n" for name, value in {"COMPOSE_FILE": ":".join(names), **values}.items())
     return f"# Settings of the lab; .env.example has the others.\n{text}"
 
 
 def _copied() -> Iterator[tuple[str, bytes]]:
     """Files of the checkout that Compose mounts or builds from."""
-    for part in PARTS:
-        for path in sorted((ROOT / part).rglob("*")):
-            inside = path.relative_to(ROOT)
-            if path.is_file() and not any(part in LEFT_OUT for part in inside.parts) and path.name != ".env":
-                if inside.parts[:2] == ("compose", "data") and path.name != ".gitignore":
-                    continue
-                yield inside.as_posix(), path.read_bytes()
+    for path in sorted(path for part in PARTS for path in (ROOT / part).rglob("*") if path.is_file()):
+        inside = path.relative_to(ROOT)
+        data = inside.parts[:2] == ("compose", "data") and path.name != ".gitignore"
+        if not data and path.name != ".env" and not {*inside.parts} & {*LEFT_OUT}:
+            yield inside.as_posix(), path.read_bytes()
     for name in FILES:
         yield name, (ROOT / name).read_bytes()
 

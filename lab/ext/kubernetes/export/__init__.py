@@ -2,90 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from lab.errors import ManifestError
-from lab.ext.kubernetes.export import around, guide
-from lab.ext.kubernetes.export.configmaps import config_map, probe_files
-from lab.ext.kubernetes.export.pods import code_name, labels, probe_name
+from lab.ext.kubernetes.documents import LintReport
 from lab.ext.kubernetes.export.queues import CONFIGURATION, configuration, queue_objects, queues_of
-from lab.ext.kubernetes.export.ray import workload
-from lab.ext.kubernetes.export.request import ExportRequest, Object
-from lab.ext.kubernetes.export.yaml_text import as_yaml
-from lab.ext.kubernetes.lint import LintReport, Validate, lint
+from lab.ext.kubernetes.export.request import ExportRequest
+from lab.ext.kubernetes.export.texts import as_yaml, config_map, parts_of, probe_files, render, workload
+from lab.ext.kubernetes.lint import lint
 
-__all__ = ["Export", "ExportRequest", "export"]
-
-SHARED = ("namespaces.yaml", "queues.yaml")
-"""Files with objects that others may use too: `kubectl delete -k` has to leave them."""
-
-NO_DASHBOARDS = "Ray's dashboards are left out: Ray is not installed here"
+__all__ = ["ExportRequest", "export"]
 
 
-@dataclass(frozen=True)
-class Export:
-    """Everything that is to be written, checked already."""
-
-    files: Mapping[str, bytes]
-    """Path in the folder -> content."""
-    applied: tuple[str, ...]
-    """Those of them that are applied, in this order."""
-    report: LintReport
-    notes: tuple[str, ...] = ()
-
-    def stream(self) -> str:
-        """What is applied, as one text."""
-        return "---\n".join(self.files[path].decode() for path in self.applied)
-
-
-def export(request: ExportRequest, validate: Validate | None, dashboards: Mapping[str, str]) -> Export:
-    """Make the manifests of a lab and check them; `dashboards` go along, name -> JSON.
+def export(request: ExportRequest) -> tuple[dict[str, bytes], LintReport]:
+    """The manifests of a lab, path in the folder -> content, and what a check of them found.
 
     Raises UsageError and NotFoundError for what cannot be written, ManifestError for what would not work.
     """
     setup = queues_of(request)
-    applied: dict[str, list[Object]] = {"namespaces.yaml": around.namespaces(request, setup)}
-    own = labels(request)
-    if not request.in_image:
-        probe = config_map(probe_name(request), request.space, probe_files(), own, "the recorder")
-        applied["probe.yaml"] = [probe]
-        if request.code is not None and request.code.files:
-            code = config_map(code_name(request), request.space, request.code.files, own, "the job's code")
-            applied["code.yaml"] = [code]
-    if request.queue:
-        applied["queues.yaml"] = queue_objects(setup)
+    labels = {request.space: request.labels, **{space: {} for space, _ in setup.local_queues}}
+    for space, more in setup.namespaces.items():
+        labels[space] = {**labels.get(space, {}), **more}
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": own}}
+        for name, own in labels.items()
+    ]
+    own = {f"{part.what}.yaml": as_yaml([config_map(part, request)]) for part in parts_of(request)}
     if request.spec.gcs_ft:
-        applied["redis.yaml"] = around.redis(request)
-    manifest = workload(request)
-    applied[f"{manifest['kind'].lower()}.yaml"] = [manifest]
-    texts = {path: as_yaml(objects) for path, objects in applied.items()}
-    texts["kustomization.yaml"] = kustomization(tuple(path for path in applied if path not in SHARED))
-    beside: dict[str, list[Object]] = {"podmonitors.yaml": around.pod_monitors(request)}
-    notes = []
-    if dashboards:
-        beside["dashboards.yaml"] = around.dashboards(request, dashboards)
-    else:
-        notes.append(NO_DASHBOARDS)
-    texts |= {f"monitoring/{path}": as_yaml(objects) for path, objects in beside.items()}
-    texts["monitoring/kustomization.yaml"] = kustomization(tuple(beside))
+        own["redis.yaml"] = render("redis.yaml.j2", request)
+    own[f"{request.kind}.yaml"] = workload(request)
+    # others may use these too: `kubectl delete -k` has to leave them
+    shared = {"namespaces.yaml": as_yaml(namespaces)}
+    if request.queue_files:
+        shared["queues.yaml"] = as_yaml(queue_objects(setup))
+    elif request.queue:
+        shared["queues.yaml"] = render("queue.yaml.j2", request)
     if settings := configuration(setup):
-        texts[CONFIGURATION] = as_yaml(settings)
-    report = lint(texts.items(), validate, request.space)
-    if report.errors:
-        first = report.errors[0]
-        more = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
-        raise ManifestError(f"not written: {first}{more}", first.hint)
+        shared[CONFIGURATION] = as_yaml(settings)
+    version = "kustomize.config.k8s.io/v1beta1"
+    listed = [{"apiVersion": version, "kind": "Kustomization", "resources": list(own)}]
+    texts = {**shared, **own, "kustomization.yaml": as_yaml(listed)}
+    report = lint(texts.items(), request.space)
+    report.refuse("not written: ")
     files = {path: content.encode() for path, content in texts.items()}
     if request.in_image:
-        files |= guide.image_files(request, probe_files())
-    files["secrets.sh"] = guide.secrets_script(request).encode()
-    files["README.md"] = guide.readme(request, tuple(files)).encode()
-    return Export(files, tuple(applied), report, tuple(notes))
-
-
-def kustomization(files: tuple[str, ...]) -> str:
-    """The list of files for `kubectl apply -k` and `kubectl delete -k`."""
-    return as_yaml(
-        [{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}]
-    )
+        files["image/Dockerfile"] = render("Dockerfile.j2", request).encode()
+        files |= {f"image/probe/{path}": content for path, content in probe_files().items()}
+        files |= {f"image/job/{path}": content for path, content in request.code_files.items()}
+    files["secrets.sh"] = render("secrets.sh.j2", request).encode()
+    there = {path.partition("/")[0] for path in files}
+    files["README.md"] = render("readme.md.j2", request, files=there).encode()
+    return files, report

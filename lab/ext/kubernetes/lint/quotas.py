@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kueue.item import PENDING
 from kueue.model import ResourceFlavor, Setup, Workload
@@ -13,43 +14,28 @@ from kueue.reading import DEFAULT_NAMESPACE, Read, read_objects
 from kueue.reading.nodes import Problems, documents, meant
 from kueue.simulate import simulate
 from kueue.writing import VERSION
-from lab.ext.kubernetes.clusters import JOB_AT, RayCluster, clusters, inside, whole
+from lab.ext.kubernetes.documents import ERROR, NOTE, WARNING, Finding
 from lab.ext.kubernetes.manifests import (
     APP_WRAPPER,
-    ERROR,
-    NOTE,
-    PRIORITY_CLASS,
     QUEUE_NAME,
-    WARNING,
-    Finding,
     Manifest,
+    components,
     items,
     mapping,
     text,
 )
 
-SUBMITTER = "submitter"
-SUBMITTER_REQUESTS = {"cpu": "500m", "memory": "200Mi"}
-"""What KubeRay's own submitter asks for, beside head and workers."""
-SUBMITTER_CONTAINER = {"name": SUBMITTER, "resources": {"requests": SUBMITTER_REQUESTS}}
-AUTOSCALER_RESOURCES = {"requests": {"cpu": "500m", "memory": "512Mi"}}
-"""Those of the autoscaler that KubeRay puts beside the head, unless it is given others."""
+CLUSTER_AT = {"RayCluster": "", "RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
+"""Kind -> field of its spec that has its cluster."""
+SUBMITTER = {"name": "submitter", "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}}}
+"""The container by which KubeRay submits a job, beside head and workers."""
 LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
-QUEUED_CLUSTERS = ("RayCluster", "RayJob", "RayService")
 QUEUE_GROUPS = ("kueue.x-k8s.io", "config.kueue.x-k8s.io")
 QUEUE_KINDS = ("PriorityClass", "Namespace")
 """Kinds of other groups that Kueue decides by."""
 
-
-@dataclass(frozen=True)
-class Need:
-    """Pods of one shape that a job wants at the same time."""
-
-    name: str
-    count: int
-    template: Mapping[str, object]
-    least: int | None = None
-    """The number that it begins with where there is no room for all; None: all."""
+Values = Mapping[str, object]
+"""An object of Kubernetes, or a part of one."""
 
 
 def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESPACE) -> Read:
@@ -62,130 +48,80 @@ def queue_objects(manifests: Sequence[Manifest], namespace: str = DEFAULT_NAMESP
     return read_objects(chosen, namespace)
 
 
-def problems(read: Read) -> Iterator[Finding]:
-    """Everything wrong with objects of Kueue themselves."""
-    for error in read.errors:
-        level = NOTE if error.left_out else ERROR
-        rule = "queues-left-out" if error.left_out else "queues"
-        yield Finding(rule, level, error.file, error.line, error.path, error.message, error.hint)
-    for warning in read.warnings:
-        yield Finding(
-            "queues", WARNING, warning.file, warning.line, warning.path, warning.message, warning.hint
-        )
+def needs(job: Values, *, wrapped: bool = False) -> list[Values]:
+    """Pods as Kueue counts those of this object, or, `wrapped`, as AppWrapper's operator does: pod sets.
 
-
-def needs(manifest: Manifest, manifests: Sequence[Manifest] = ()) -> tuple[Need, ...]:
-    """Pods as Kueue counts those of this object; none for a kind that is not counted.
-
-    `manifests` hold what is inside of an AppWrapper.
+    None for a kind that is not counted.
     """
-    if manifest.kind == APP_WRAPPER:
-        return tuple(
-            Need(f"c{place}-{need.name}", need.count, need.template)
-            for place, part in enumerate(parts(manifest, manifests))
-            for need in _wrapped(part)
-        )
-    if manifest.kind == "Job" and manifest.group == "batch":
-        return (_job_need(manifest),)
-    if manifest.kind in QUEUED_CLUSTERS:
-        return tuple(need for cluster in clusters(manifest) for need in _cluster_needs(cluster))
-    return ()
-
-
-def _wrapped(part: Manifest) -> tuple[Need, ...]:
-    """Pods as AppWrapper's operator counts those of a part: of Ray's, head and `replicas`, nothing beside."""
-    if part.kind == "Job":
-        return needs(part)
-    if part.kind not in ("RayCluster", "RayJob"):
-        return ()
-    groups = [group for cluster in clusters(part) for group in cluster.groups]
-    return tuple(
-        Need(group.name.lower() or "workers", whole(group.value.get("replicas"), 1), group.template)
-        for group in groups
-    )
-
-
-def parts(wrapper: Manifest, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """What is inside of an AppWrapper."""
-    return [
-        manifest
-        for manifest in manifests
-        if manifest.inside
-        and manifest.root.node is wrapper.root.node
-        and manifest.path[: len(wrapper.path)] == wrapper.path
-    ]
-
-
-def _job_need(manifest: Manifest) -> Need:
-    parallelism = whole(manifest.spec.get("parallelism"), 1)
-    count = min(parallelism, whole(manifest.spec.get("completions"), parallelism))
-    least = text(mapping(manifest.metadata.get("annotations")).get(LEAST_PODS))
-    template = mapping(manifest.spec.get("template"))
-    return Need("main", count, template, int(least) if re.fullmatch(r"[0-9]{1,9}", least) else None)
-
-
-def _cluster_needs(cluster: RayCluster) -> list[Need]:
-    at = JOB_AT.get(cluster.manifest.kind)
-    job = {} if at is None else inside(cluster.manifest.value, at)
-    if job.get("clusterSelector"):
-        return []  # Kueue leaves a job alone that has no cluster of its own
-    mode = "" if at is None else text(job.get("submissionMode")) or "K8sJobMode"
-    beside: list[Mapping[str, object]] = []
-    if cluster.autoscaled:
-        own = cluster.autoscaler_options.get("resources")
-        resources = own if isinstance(own, dict) else AUTOSCALER_RESOURCES
-        beside.append({"name": "autoscaler", "resources": resources})
-    if mode == "SidecarMode":
-        beside.append(SUBMITTER_CONTAINER)
-    head, *workers = cluster.groups
-    pod = mapping(head.template.get("spec"))
-    pod = {**pod, "containers": [*items(pod.get("containers")), *beside]}
-    pods = [Need(head.name, 1, {"spec": pod})]
-    pods += [Need(group.name.lower() or "workers", group.pods, group.template) for group in workers]
-    if mode == "K8sJobMode":
-        own = mapping(job.get("submitterPodTemplate"))
-        pods.append(Need(SUBMITTER, 1, own or {"spec": {"containers": [SUBMITTER_CONTAINER]}}))
+    kind, spec = text(job.get("kind")), mapping(job.get("spec"))
+    if kind == APP_WRAPPER:
+        parts = [(place, needs(part, wrapped=True)) for place, part in enumerate(components(job))]
+        return [{**pods, "name": f"c{place}-{pods['name']}"} for place, part in parts for pods in part]
+    if kind == "Job":
+        return [_of_job(job, spec)]
+    if kind not in CLUSTER_AT or (wrapped and kind == "RayService"):
+        return []
+    cluster = mapping(spec.get(CLUSTER_AT[kind])) if CLUSTER_AT[kind] else spec
+    if not cluster or spec.get("clusterSelector"):  # Kueue leaves a job alone that has no cluster of its own
+        return []
+    mode = text(spec.get("submissionMode")) or "K8sJobMode" if kind == "RayJob" else ""
+    head = mapping(mapping(cluster.get("headGroupSpec")).get("template"))
+    if mode == "SidecarMode" and not wrapped:
+        pod = mapping(head.get("spec"))
+        head = {"spec": {**pod, "containers": [*items(pod.get("containers")), SUBMITTER]}}
+    pods = [_pods("head", 1, head)]
+    for group in map(mapping, items(cluster.get("workerGroupSpecs"))):
+        hosts = 1 if wrapped else max(whole(group.get("numOfHosts"), 1), 1)
+        count = whole(group.get("replicas"), int(wrapped)) * hosts
+        pods.append(_pods(text(group.get("groupName")).lower() or "workers", count, group.get("template")))
+    if mode == "K8sJobMode" and not wrapped:
+        own = mapping(spec.get("submitterPodTemplate"))
+        pods.append(_pods("submitter", 1, own or {"spec": {"containers": [SUBMITTER]}}))
     return pods
 
 
-def workload(manifest: Manifest, pods: Sequence[Need]) -> Workload | None:
-    """These pods as one workload of the queues; None where there are none, or not all is understood."""
-    import yaml
+def _pods(name: str, count: int, template: object) -> Values:
+    pod = mapping(mapping(template).get("spec"))
+    return {"name": name, "count": count, "template": {"spec": pod}}
 
-    pod_sets: list[dict[str, object]] = [
-        {
-            "name": need.name,
-            "count": need.count,
-            **({} if need.least is None else {"minCount": need.least}),
-            "template": {"spec": dict(mapping(need.template.get("spec")))},
-        }
-        for need in pods
-    ]
+
+def _of_job(job: Values, spec: Values) -> Values:
+    parallelism = whole(spec.get("parallelism"), 1)
+    count = min(parallelism, whole(spec.get("completions"), parallelism))
+    pods = _pods("main", count, spec.get("template"))
+    least = text(mapping(mapping(job.get("metadata")).get("annotations")).get(LEAST_PODS))
+    return {**pods, "minCount": int(least)} if re.fullmatch(r"[0-9]{1,9}", least) else pods
+
+
+def whole(value: object, default: int) -> int:
+    """The value if it is a whole number, else the default."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def workload(manifest: Manifest, pods: Sequence[Values]) -> Workload | None:
+    """These pods as one workload of the queues; None where there are none, or not all is understood."""
     document = {
         "apiVersion": VERSION,
         "kind": "Workload",
         "metadata": {"name": "checked", "namespace": manifest.namespace},
-        "spec": {"queueName": text(manifest.labels.get(QUEUE_NAME)), "podSets": pod_sets},
+        "spec": {"queueName": text(manifest.labels.get(QUEUE_NAME)), "podSets": pods},
     }
-    read = read_objects(documents(yaml.safe_dump(document), "", Problems()), manifest.namespace)
+    read = read_objects(documents(json.dumps(document), "", Problems()), manifest.namespace)
     return read.workloads[0] if pods and read.workloads and not read.errors else None
 
 
 def not_counted(manifests: Sequence[Manifest]) -> tuple[str, ...]:
     """Kinds of queued objects, or of their parts, whose pods are not held against a quota."""
-    kinds: list[str] = []
+    kinds: dict[str, None] = {}
     for manifest in manifests:
-        if manifest.inside or not _has(manifest.value, QUEUE_NAME):
+        if manifest.wrapped or not _has(manifest.value, QUEUE_NAME):
             continue
-        queued = [manifest]
-        count: Callable[[Manifest], tuple[Need, ...]] = needs
-        if manifest.kind == APP_WRAPPER:
-            queued = [part for part in parts(manifest, manifests) if _has(part.value, "containers")]
-            count = _wrapped
-        for part in queued:
-            if QUEUE_NAME not in manifest.labels or workload(part, count(part)) is None:
-                kinds.append(part.kind)
-    return tuple(dict.fromkeys(kinds))
+        wrapped = manifest.kind == APP_WRAPPER
+        for part in components(manifest.value) if wrapped else [manifest.value]:
+            counted = QUEUE_NAME in manifest.labels and workload(manifest, needs(part, wrapped=wrapped))
+            if not counted and (not wrapped or _has(part, "containers")):
+                kinds[text(part.get("kind"))] = None
+    return tuple(kinds)
 
 
 def _has(value: object, key: str) -> bool:
@@ -195,66 +131,49 @@ def _has(value: object, key: str) -> bool:
     return isinstance(value, list) and any(_has(item, key) for item in value)
 
 
-def check(manifests: Sequence[Manifest], read: Read) -> Iterator[Finding]:
+def check(manifests: Sequence[Manifest], setup: Setup) -> Iterator[Finding]:
     """Each queued job against its ClusterQueue, when nothing else is admitted."""
     for manifest in manifests:
-        if manifest.inside or not (queue := text(manifest.labels.get(QUEUE_NAME))):
-            continue
-        if pods := needs(manifest, manifests):
-            yield from _one(manifest, queue, pods, _without_unknowns(read.setup, manifest.namespace))
+        queue = text(manifest.labels.get(QUEUE_NAME))
+        if queue and not manifest.wrapped and (pods := needs(manifest.value)):
+            yield from _one(manifest, queue, pods, setup)
 
 
-def _without_unknowns(setup: Setup, namespace: str) -> Setup:
-    """The same, in which a flavor or a namespace that is not among the files is no hindrance."""
-    queues = setup.cluster_queues
-    names = {flavor.name for queue in queues.values() for group in queue.groups for flavor in group.flavors}
-    if namespace not in setup.namespaces:
-        queues = {name: replace(queue, selector=queue.selector and ()) for name, queue in queues.items()}
-    flavors = {name: ResourceFlavor(name) for name in names} | dict(setup.flavors)
-    return replace(setup, cluster_queues=queues, flavors=flavors)
-
-
-def _one(manifest: Manifest, queue: str, pods: Sequence[Need], setup: Setup) -> Iterator[Finding]:
-    at = ("metadata", "labels", QUEUE_NAME)
-    space = manifest.namespace
+def _one(manifest: Manifest, queue: str, pods: Sequence[Values], setup: Setup) -> Iterator[Finding]:
+    at, space = ("metadata", "labels", QUEUE_NAME), manifest.namespace
     local_queue = setup.local_queues.get((space, queue))
-    if local_queue is None:
-        hint = meant(queue, [name for where, name in setup.local_queues if where == space])
-        message = f"LocalQueue {space}/{queue} is not among these files: its quota was not checked"
+    above = local_queue.cluster_queue if local_queue else ""
+    if above not in setup.cluster_queues:
+        hint = (
+            meant(queue, [name for where, name in setup.local_queues if where == space]) if not above else ""
+        )
+        what = f"ClusterQueue {above} of {queue}" if above else f"LocalQueue {space}/{queue}"
+        message = f"{what} is not among these files: its quota was not checked"
         yield manifest.finding("quota", WARNING if hint else NOTE, at, message, hint)
         return
-    if local_queue.cluster_queue not in setup.cluster_queues:
-        message = f"ClusterQueue {local_queue.cluster_queue} of LocalQueue {queue} is not among these files"
-        yield manifest.finding("quota", NOTE, at, message)
-        return
-    priority = text(manifest.labels.get(PRIORITY_CLASS))
-    classes = [priority_class.name for priority_class in setup.priority_classes if not priority_class.pods]
-    if priority and priority not in classes:
-        hint = meant(priority, classes)
-        message = f"WorkloadPriorityClass {priority} is not among these files"
-        path = ("metadata", "labels", PRIORITY_CLASS)
-        yield manifest.finding("priority", WARNING if hint else NOTE, path, message, hint)
-    if why := refusal(manifest, pods, setup):
-        less = [need for need in pods if need.name != SUBMITTER]
-        alone = len(less) < len(pods) and not refusal(manifest, less, setup)
-        rule = "submitter-quota" if alone else "quota"
-        message = f"waits for ever in ClusterQueue {local_queue.cluster_queue}: {why}"
+    if why := _refusal(manifest, pods, setup):
         hint = "raise the quota, or ask for less"
-        if alone:
-            amounts = " and ".join(f"{amount} {name}" for name, amount in SUBMITTER_REQUESTS.items())
-            hint = "head and workers fit, but not with the pod that submits the job: raise the quota by its "
-            hint += amounts
-        elif uncovered := UNCOVERED.search(why):
-            hint = f"give ClusterQueue {local_queue.cluster_queue} a quota of {uncovered[1]}: it has none"
-        yield manifest.finding(rule, ERROR, at, message, hint)
+        if uncovered := UNCOVERED.search(why):
+            hint = f"give ClusterQueue {above} a quota of {uncovered[1]}: it has none"
+        elif any(pod_set["name"] == "submitter" for pod_set in pods):
+            hint += "; the pod that submits the job counts too, by itself with 500m cpu and 200Mi memory"
+        yield manifest.finding("quota", ERROR, at, f"waits for ever in ClusterQueue {above}: {why}", hint)
 
 
-def refusal(manifest: Manifest, pods: Sequence[Need], setup: Setup) -> str:
-    """The reason that keeps these pods waiting while nothing else is admitted; empty when they are let in."""
+def _refusal(manifest: Manifest, pods: Sequence[Values], setup: Setup) -> str:
+    """The reason that keeps these pods waiting while nothing else is admitted; empty when they are let in.
+
+    A flavor or a namespace that is not among the files is no hindrance.
+    """
     asked = workload(manifest, pods)
     if asked is None:
         return ""
-    result = simulate(setup, [asked], cycles=1)
+    queues = setup.cluster_queues
+    names = {flavor.name for queue in queues.values() for group in queue.groups for flavor in group.flavors}
+    if manifest.namespace not in setup.namespaces:
+        queues = {name: replace(queue, selector=queue.selector and ()) for name, queue in queues.items()}
+    flavors = {name: ResourceFlavor(name) for name in names} | dict(setup.flavors)
+    result = simulate(replace(setup, cluster_queues=queues, flavors=flavors), [asked], cycles=1)
     item = next(iter(result.engine.items.values()))
     if item.state != PENDING:
         return ""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from lab.ext.report.draw import curves, recovery, steps, usage, workers
+from lab.ext.report.draw import curves, timeline, workers
 from lab.ext.report.model import ReportData
 from lab.flows.drawing import render, styled
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+PICTURES = {"timeline": timeline, "workers": workers, "curves": curves}
+"""Name (also of the file) -> what draws it, or nothing where there is nothing to draw; and its words."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +26,9 @@ def draw_pictures(data: ReportData) -> tuple[Picture, ...]:
     """Every picture for which the report has enough evidence."""
     pictures = []
     with styled():
-        for name, (draw, alt) in PICTURES.items():
-            drawn = draw(data)
+        for name, module in PICTURES.items():
+            drawn = module.draw(data)
             if drawn is not None:
-                pictures.append(Picture(name, alt(data), render(drawn, "svg"), render(drawn, "png")))
+                svg, png = render(drawn, "svg"), render(drawn, "png")
+                pictures.append(Picture(name, module.alt(data), svg, png))
     return tuple(pictures)
-
-
-Drawing = tuple[Callable[[ReportData], "Figure | None"], Callable[[ReportData], str]]
-
-PICTURES: dict[str, Drawing] = {
-    "timeline": (recovery.draw_timeline, recovery.alt_timeline),
-    "workers": (workers.draw, workers.alt),
-    "steps": (steps.draw, steps.alt),
-    "curves": (curves.draw, curves.alt),
-    "breakdown": (recovery.draw_breakdown, recovery.alt_breakdown),
-    "ranks": (workers.draw_ranks, workers.alt_ranks),
-    "usage": (usage.draw, usage.alt),
-}
-"""Name (also of the file) -> what draws it, or nothing where there is nothing to draw; and its words."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lab.ext.report import labels
 from lab.ext.report.model import Bar, ReportData
 from lab.flows.drawing import COLOURS, HATCHES, INK, QUIET, fault_line, figure, legend, of
-from lab.host.quantities import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,42 +135,3 @@ def alt(data: ReportData) -> str:
         until = "the end" if data.down.end is None else labels.after(data.down.end)
         text += f" {data.down.service} was {'down' if data.down.lost else 'under the fault'} until {until}."
     return text
-
-
-def draw_ranks(data: ReportData) -> Figure | None:
-    """Draw the number of ranks over time; None where it never changed."""
-    if not data.ranks:
-        return None
-    drawn = figure(1.7)
-    axes = drawn.add_subplot()
-    end = max(_end(data) if data.bars else 0.0, data.ranks[-1][0])
-    times = [at for at, _ in data.ranks] + [end]
-    counts = [ranks for _, ranks in data.ranks]
-    axes.stairs(counts, times, color=COLOURS[0], linewidth=2.4, baseline=None)
-    axes.fill_between(
-        times,
-        [*counts, counts[-1]],
-        step="post",
-        facecolor="#D6E8F4",
-        edgecolor=COLOURS[0],
-        hatch="///",
-        lw=0,
-    )
-    for at, count, until in zip(times, counts, times[1:], strict=False):
-        axes.annotate(
-            str(count), ((at + until) / 2, count), xytext=(0, 3), textcoords="offset points", ha="center",
-            fontweight="bold",
-        )  # fmt: skip
-    if data.fault is not None:
-        fault_line(axes)
-    axes.set_ylim(0, max(counts) + 0.6)
-    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    axes.set_ylabel("ranks")
-    axes.set_xlabel(data.time_label)
-    return drawn
-
-
-def alt_ranks(data: ReportData) -> str:
-    """The world size over time, in words."""
-    sentences = ", ".join(f"{plural(ranks, 'rank')} from {labels.after(at)} on" for at, ranks in data.ranks)
-    return f"How many ranks trained: {sentences}."

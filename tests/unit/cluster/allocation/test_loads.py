@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.cluster.allocation import GpuLoad, read_top
-from lab.cluster.allocation.loads import RAYS_OWN, NodeReport, gpu_loads, node_reports
+from lab.cluster.allocation.loads import RAYS_OWN, gpu_loads
 from lab.errors import ClusterError
 from lab.topology import GpuAssignment, GpuPlan, Usage, Vendor
 from tests.fakes.host import FakeClock
@@ -196,19 +196,3 @@ def test_a_report_of_an_unknown_shape_is_a_cluster_error_that_names_the_node(
 def test_a_summary_of_an_unknown_shape_is_a_cluster_error() -> None:
     with pytest.raises(ClusterError, match="summary of the nodes"):
         read_top(Dashboard(reports=(3,)), SIMULATED)  # type: ignore[arg-type]
-
-
-def test_reports_of_the_nodes_in_brief_leave_out_gpus_of_others() -> None:
-    plan = GpuPlan(Vendor.NVIDIA, (GpuAssignment("ray-worker-0", A100["uuid"]),))
-    other = {**A100, "uuid": "GPU-00000000-0000-0000-0000-000000000000", "utilizationGpu": 11}
-    api = Dashboard(reports=(report("ray-head"), report("ray-worker-0", gpus=[other, A100])))
-    assert node_reports(api, plan) == (
-        NodeReport("ray-head", "ray-head", 3 * GIB, None),
-        NodeReport("ray-worker-0", "ray-worker-0", 3 * GIB, 87.0),
-    )
-
-
-def test_reports_in_brief_of_an_unknown_shape_are_an_error() -> None:
-    api = Dashboard(reports=(report("ray-head", mem=[1]),))
-    with pytest.raises(ClusterError, match="report on ray-head"):
-        node_reports(api, SIMULATED)

@@ -10,13 +10,14 @@ from lab.api.receipt import ReceiptDocument
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.evidence.receipt import Verdict
 from lab.evidence.receipt.model import Source
+from lab.ext.kubernetes.control import KubernetesControl
+from lab.ext.kubernetes.kubectl import Kubectl
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery import FaultRequest, Moment, inject
 from lab.flows.recovery.outside import judge_from_ledger, ledger_store, open_outside
-from lab.runtime.kubernetes import Kubectl, KubernetesControl
 from lab.topology import RECEIPTS_PREFIX, REGION
+from tests.ext.kubernetes.fake_cluster import FakeCluster
 from tests.unit.flows.world import JOB, W0, W1, Drill, Training
-from tests.unit.runtime.kubernetes.cluster import FakeCluster
 
 KEY = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 

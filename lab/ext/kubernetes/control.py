@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence.receipt.model import Source
+from lab.ext.kubernetes.kubectl import CLUSTER, TYPE, Kubectl, Pod
 from lab.host.clock import MONOTONIC, WALL, Clock, settle
 from lab.host.files import home
 from lab.host.quantities import plural
 from lab.runtime.base import Feature, NodeControl, OnProgress, ignore_progress
-from lab.runtime.kubernetes.kubectl import CLUSTER, TYPE, Kubectl, Pod
 from lab.runtime.outside import NO_RAY, OutsideView
 from lab.topology import GpuPlan, LabSpec, LabStatus, ServiceStatus, State, Struck, Vendor
 
@@ -35,10 +34,8 @@ class KubernetesControl(OutsideView, NodeControl):
         self._kubectl, self._clock, self._wall = kubectl, clock, wall
         self._cluster = ""
         """Cluster of the pod that was broken, once there is one: the others are not of interest."""
-        self._before: dict[str, Pod] = {}
-        """Pods that were broken, as they were, by name."""
-        self._ready: Counter[tuple[str, str]] = Counter()
-        """Group -> its pods that were ready before."""
+        self._before: tuple[Pod, ...] = ()
+        """All pods, as they were before one was broken."""
 
     def status(self) -> LabStatus:
         """Pods and their state. Raises KubernetesError."""
@@ -87,20 +84,21 @@ class KubernetesControl(OutsideView, NodeControl):
 
         It makes another pod, of another name, by itself. Raises WaitTimeoutError, KubernetesError.
         """
-        pod = self._before.get(service)
-        if pod is None or not wait:
+        group = next((pod.group for pod in self._before if pod.name == service), None)
+        if group is None or not wait:
             return
-        wanted = self._ready[pod.group]
 
-        def ready() -> int:
-            return sum(current.ready and current.group == pod.group for current in self._kubectl.pods())
+        def ready(pods: tuple[Pod, ...]) -> int:
+            return sum(pod.ready and pod.group == group for pod in pods)
 
+        wanted = ready(self._before)
         count = settle(
-            ready, lambda n: n >= wanted, timeout=BACK_SECONDS, clock=self._clock, every=LOOK_SECONDS
-        )
+            lambda: ready(self._kubectl.pods()), lambda n: n >= wanted,
+            timeout=BACK_SECONDS, clock=self._clock, every=LOOK_SECONDS,
+        )  # fmt: skip
         if count < wanted:
             raise WaitTimeoutError(
-                f"group {pod.group[1]} of {pod.group[0]} has {plural(count, 'ready pod')} after "
+                f"group {group[1]} of {group[0]} has {plural(count, 'ready pod')} after "
                 f"{BACK_SECONDS:g} s, and had {wanted}",
                 "kubectl describe pods says what they wait for",
             )
@@ -134,8 +132,7 @@ class KubernetesControl(OutsideView, NodeControl):
                 f"there are: {', '.join(candidate.name for candidate in pods) or 'none'}",
             )
         self._kubectl.refuse_without_rights("delete", "pods")
-        self._cluster, self._before[service] = pod.labels.get(CLUSTER, ""), pod
-        self._ready = Counter(candidate.group for candidate in pods if candidate.ready)
+        self._cluster, self._before = pod.group[0], pods
         first = self._wall()
         self._kubectl.delete(service, grace_seconds=grace_seconds)
         return Struck(first, self._wall())

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from lab.errors import KubernetesError, LabError, NotFoundError
-from lab.runtime.kubernetes import Kubectl
-from tests.unit.runtime.kubernetes.cluster import FakeCluster
+from lab.ext.kubernetes.kubectl import Kubectl
+from tests.ext.kubernetes.fake_cluster import FakeCluster
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from lab.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
+from lab.ext.kubernetes.control import BACK_SECONDS, KubernetesControl
+from lab.ext.kubernetes.kubectl import Kubectl
 from lab.faults import FAULTS, Scene, find_fault
 from lab.lab import Lab
 from lab.runtime.base import Feature
-from lab.runtime.kubernetes import Kubectl, KubernetesControl
-from lab.runtime.kubernetes.runtime import BACK_SECONDS
 from lab.topology import LabSpec
+from tests.ext.kubernetes.fake_cluster import FakeCluster
 from tests.fakes.host import FakeHost
-from tests.unit.runtime.kubernetes.cluster import FakeCluster
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lab.errors import KubernetesError, LabError, NotFoundError
+from lab.ext.kubernetes.manifests import items, mapping, text
 from lab.host import command
 from lab.host.reading import parse_json
 
-PROGRAM = "kubectl"
 ANSWER_SECONDS = 30.0
 """Deadline of one call; kubectl itself gives up on the API server before that."""
 REQUEST_SECONDS = 20
@@ -52,10 +52,7 @@ class Kubectl:
     def pods(self) -> tuple[Pod, ...]:
         """Every pod of Ray's clusters in the namespace."""
         listed = self._json("get", "pods", "--selector", CLUSTER)
-        items = listed.get("items")
-        if not isinstance(items, list):
-            raise KubernetesError("kubectl get pods: its answer is not a list of pods")
-        return tuple(_pod(item) for item in items if isinstance(item, dict))
+        return tuple(_pod(mapping(item)) for item in items(listed.get("items")))
 
     def pod(self, name: str) -> Pod:
         """One pod. Raises NotFoundError."""
@@ -78,8 +75,7 @@ class Kubectl:
 
     def unschedulable(self, machine: str) -> bool:
         """True for a machine that takes no new pods."""
-        spec = self._json("get", "node", machine).get("spec")
-        return isinstance(spec, dict) and spec.get("unschedulable") is True
+        return mapping(self._json("get", "node", machine).get("spec")).get("unschedulable") is True
 
     def cordon(self, machine: str) -> None:
         self._ask("cordon", machine)
@@ -105,7 +101,7 @@ class Kubectl:
 
     def _call(self, *words: str) -> subprocess.CompletedProcess[str]:
         space = ("--namespace", self.namespace) if self.namespace else ()
-        argv = (PROGRAM, "--context", self.context, *space, f"--request-timeout={REQUEST_SECONDS}s", *words)
+        argv = ("kubectl", "--context", self.context, *space, f"--request-timeout={REQUEST_SECONDS}s", *words)
         try:
             return self._run(argv, timeout=ANSWER_SECONDS)
         except FileNotFoundError as error:
@@ -122,25 +118,22 @@ class Kubectl:
 
     def _refusal(self, words: tuple[str, ...], said: str) -> LabError:
         """The error for what kubectl refused, in its own words where they are not known."""
-        text = " ".join(said.split())[:SHOWN] or "no reason given"
-        if re.search(r"context .*(does not exist|not found)", text):
-            return NotFoundError(
-                f"--context {self.context}: kubectl knows no such context", "kubectl config get-contexts"
-            )
-        if "(Forbidden)" in text:
+        said = " ".join(said.split())[:SHOWN] or "no reason given"
+        if re.search(r"context .*(does not exist|not found)", said):
+            message, hint = f"--context {self.context}: kubectl knows no such context", "config get-contexts"
+        elif "(Forbidden)" in said:
             return self._forbidden(" ".join(words[:2]))
-        if "(NotFound)" in text:
-            if machine := re.search(r'nodes "(\S+)" not found', text):
-                return NotFoundError(
-                    f"context {self.context} has no node {machine[1]}", "kubectl get nodes lists them"
-                )
+        elif machine := re.search(r'\(NotFound\).*nodes "(\S+)" not found', said):
+            message, hint = f"context {self.context} has no node {machine[1]}", "get nodes"
+        elif "(NotFound)" in said:
             where = f"namespace {self.namespace}" if self.namespace else f"context {self.context}"
-            return NotFoundError(
-                f"{where} has no {' '.join(words[1:3])}", f"kubectl get pods --selector {CLUSTER} lists them"
+            message, hint = f"{where} has no {' '.join(words[1:3])}", f"get pods --selector {CLUSTER}"
+        else:
+            return KubernetesError(
+                f"kubectl {' '.join(words[:3])}: {said}",
+                "see whether it can be reached: kubectl cluster-info",
             )
-        return KubernetesError(
-            f"kubectl {' '.join(words[:3])}: {text}", "see whether it can be reached: kubectl cluster-info"
-        )
+        return NotFoundError(message, f"what is there: kubectl {hint}")
 
     def _forbidden(self, what: str) -> KubernetesError:
         where = f" in namespace {self.namespace}" if self.namespace else ""
@@ -151,20 +144,13 @@ class Kubectl:
 
 
 def _pod(row: Mapping[str, object]) -> Pod:
-    def part(name: str) -> Mapping[str, object]:
-        value = row.get(name)
-        return value if isinstance(value, dict) else {}
-
-    metadata, status = part("metadata"), part("status")
-    labels, conditions = metadata.get("labels"), status.get("conditions")
-    ready = any(
-        isinstance(condition, dict) and condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in (conditions if isinstance(conditions, list) else ())
-    )
+    metadata, status = mapping(row.get("metadata")), mapping(row.get("status"))
+    conditions = [mapping(condition) for condition in items(status.get("conditions"))]
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
     return Pod(
-        name=str(metadata.get("name") or ""),
-        machine=str(part("spec").get("nodeName") or ""),
-        phase=str(status.get("phase") or "Unknown"),
+        name=text(metadata.get("name")),
+        machine=text(mapping(row.get("spec")).get("nodeName")),
+        phase=text(status.get("phase")) or "Unknown",
         ready=ready and not metadata.get("deletionTimestamp"),
-        labels={str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
+        labels={name: text(value) for name, value in mapping(metadata.get("labels")).items()},
     )
