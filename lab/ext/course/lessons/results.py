@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from lab.api.base import parse
@@ -12,14 +12,7 @@ from lab.errors import UsageError
 from lab.ext.course.documents import RESULT_SCHEMA, ReportDocument, ResultDocument, Versions, digest, written
 from lab.ext.course.lessons.catalogue import numbers
 from lab.ext.course.lessons.evidence import folder
-from lab.ext.course.lessons.model import (
-    Evidence,
-    Lesson,
-    LessonCheck,
-    LessonResult,
-    failed,
-    job_record,
-)
+from lab.ext.course.lessons.model import Evidence, Lesson, LessonResult, job_record
 from lab.host.files import write_private
 from lab.host.reading import parse_json, read_json
 from lab.store import MissingObjectError, Store
@@ -29,15 +22,6 @@ from lab.version import __version__
 RESULT_FILE = "lesson-{:02d}.json"
 LOOK_FILE = "last-look-{:02d}.json"
 """Names on the host of the best result of a lesson, and of the last one while the lab was up."""
-
-
-def ask(check: LessonCheck, evidence: Evidence) -> Check:
-    """The answer of one check; failed where it cannot read the records of a student's notebook."""
-    try:
-        return check(evidence)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
-        name = check.__name__.replace("_", " ")
-        return failed(name, f"what was recorded cannot be read ({type(error).__name__}: {error})")
 
 
 def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check] = ()) -> LessonResult:
@@ -60,15 +44,14 @@ def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check
         jobs=tuple(map(job_record, evidence.jobs)),
         answers=evidence.answers or None,
     )
-    return LessonResult.of(frame, (*(ask(check, evidence) for check in lesson.checks), *more), at)
+    return LessonResult.of(frame, (*(check(evidence) for check in lesson.checks), *more), at)
 
 
-def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
+def not_yet(lesson: Lesson) -> tuple[Check, ...]:
     """The checks that only the host can ask, once the lab is down: the lesson is not passed yet."""
     hint = f"on the host: `labctl lesson check {lesson.number}`, `labctl down`, and the check again"
     return tuple(
-        Check(ask(check, evidence).name, "skipped", "asked once the lab is down", hint)
-        for check in lesson.checks_after_down
+        Check(check.name, "skipped", "asked once the lab is down", hint) for check in lesson.checks_after_down
     )
 
 
@@ -84,15 +67,13 @@ def keep_in_store(store: Store, result: LessonResult) -> None:
         store.put(store_key(document.lesson), dump(document).encode())
 
 
-def keep_on_host(place: Path, document: ResultDocument) -> Path:
+def keep_on_host(place: Path, document: ResultDocument) -> None:
     """Write a result into the lab's folder of lessons, unless an older one has passed and this has not.
 
-    Returns the file. Raises SetupError.
+    Raises SetupError.
     """
-    path = place / RESULT_FILE.format(document.lesson)
     if not _worse(document, _filed(place, document.lesson)):
-        write_private(path, dump(document) + "\n")
-    return path
+        write_private(place / RESULT_FILE.format(document.lesson), dump(document) + "\n")
 
 
 def _worse(document: ResultDocument, kept: ResultDocument | None) -> bool:
@@ -125,41 +106,28 @@ def last_look(place: Path, lesson: int) -> ResultDocument | None:
 
 
 def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> ResultDocument | None:
-    try:
-        return _result(read_json(place / name.format(lesson)), lesson)
-    except (OSError, ValueError):
-        return None
+    return _result(lambda: read_json(place / name.format(lesson)), lesson)
 
 
 def _stored(store: Store, lesson: int) -> ResultDocument | None:
+    return _result(lambda: parse_json(store.get(store_key(lesson))), lesson)
+
+
+def _result(read: Callable[[], object], lesson: int) -> ResultDocument | None:
+    """What is read, if it is an intact result of this lesson. Raises StoreError."""
     try:
-        return _result(parse_json(store.get(store_key(lesson))), lesson)
-    except (MissingObjectError, ValueError):
+        result = parse(ResultDocument, read(), "the result")
+    except (MissingObjectError, OSError, ValueError, UsageError):
         return None
+    return result if result.lesson == lesson and result.checks and result.sha256 == digest(result) else None
 
 
 def newest(*sources: Mapping[int, ResultDocument]) -> dict[int, ResultDocument]:
     """The best result of each lesson: one that passed before one that did not, then the newer."""
     latest: dict[int, ResultDocument] = {}
-    for source in sources:
-        for number, document in source.items():
-            other = latest.get(number)
-            if other is None or _rank(document) > _rank(other):
-                latest[number] = document
+    for number, document in (entry for source in sources for entry in source.items()):
+        latest[number] = max(latest.get(number, document), document, key=lambda one: (one.passed, one.at))
     return dict(sorted(latest.items()))
-
-
-def _rank(document: ResultDocument) -> tuple[bool, float]:
-    return document.passed, document.at
-
-
-def _result(document: object, lesson: int) -> ResultDocument | None:
-    """The document if it is an intact result of this lesson."""
-    try:
-        result = parse(ResultDocument, document, "the result")
-    except UsageError:
-        return None
-    return result if result.lesson == lesson and result.checks and result.sha256 == digest(result) else None
 
 
 def table(lesson: Lesson, result: LessonResult) -> list[str]:

@@ -22,7 +22,6 @@ from lab.ext.course.lessons.model import (
 )
 from lab.ext.course.lessons.notebook import NotebookStep, OnStep, execute_notebook
 from lab.ext.course.lessons.results import (
-    ask,
     in_store,
     judge,
     keep_in_store,
@@ -197,7 +196,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
     status = lab.status()
     if status.up:
         evidence = replace(gather(lab, lesson), kept=lab.view.kept())
-        more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
+        more = tuple(check(evidence) for check in lesson.checks_after_down)
         result = judge(lesson, evidence, at=clock(), more=more)
         keep_in_store(store_of(lab), result)
         collect(lab)
@@ -227,7 +226,7 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
         Check(check.name, "passed" if check.passed else "failed", check.detail)
         for check in before.checks[: len(lesson.checks)]
     )
-    later = tuple(ask(check, evidence) for check in lesson.checks_after_down)
+    later = tuple(check(evidence) for check in lesson.checks_after_down)
     return LessonResult.of(before, (*answered, *later), at)
 
 

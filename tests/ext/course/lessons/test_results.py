@@ -15,16 +15,9 @@ from lab.api.base import Plain, parse
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.ext.course.documents import ReportDocument, ResultDocument, Versions, digest, signed, written
 from lab.ext.course.lessons.catalogue import find_lesson
-from lab.ext.course.lessons.model import (
-    Evidence,
-    LessonResult,
-    failed,
-    job_record,
-    passed,
-)
+from lab.ext.course.lessons.model import Evidence, LessonResult, check, job_record
 from lab.ext.course.lessons.report import copies, make_report, read_report, verify
 from lab.ext.course.lessons.results import (
-    ask,
     in_store,
     judge,
     keep_in_store,
@@ -66,9 +59,9 @@ def result(
         jobs=tuple(job_record(job(name, started_at=started_at)) for name in jobs),
     )
     checks = (
-        passed("first", "1 of 1"),
-        passed("second", "ü") if good else failed("second", "0", "do it"),
-        *(passed("another", "yes") for _ in range(others)),
+        Check("first", "passed", "1 of 1"),
+        Check("second", "passed", "ü") if good else Check("second", "failed", "0", "do it"),
+        *(Check("another", "passed", "yes") for _ in range(others)),
     )
     return LessonResult.of(frame, checks, at)
 
@@ -135,10 +128,11 @@ def test_a_result_without_checks_has_not_passed() -> None:
 
 
 def test_a_check_that_cannot_read_what_was_recorded_has_failed() -> None:
-    def odd_seconds(evidence: Evidence) -> Check:
-        return passed("odd", f"{evidence.records['seconds'] + 1}")
+    @check("odd seconds")
+    def odd_seconds(evidence: Evidence) -> str:
+        return f"{evidence.records['seconds'] + 1}"
 
-    answer = ask(odd_seconds, Evidence(2, records={"seconds": "12"}))
+    answer = odd_seconds(Evidence(2, records={"seconds": "12"}))
     assert (answer.name, answer.outcome) == ("odd seconds", "failed")
     assert "TypeError" in answer.detail
 

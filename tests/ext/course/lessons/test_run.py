@@ -18,10 +18,11 @@ from lab.ext.course.lessons.model import (
     Evidence,
     HostTask,
     Lesson,
+    LessonCheck,
     LessonResult,
     NotebookOverError,
-    failed,
-    passed,
+    check,
+    holds,
 )
 from lab.ext.course.lessons.notebook import NotebookStep
 from lab.ext.course.lessons.results import RESULT_FILE, keep_in_store, store_key
@@ -29,26 +30,29 @@ from lab.ext.course.lessons.run import check_lesson, collect, results, run_lesso
 from lab.ext.course.lessons.session import Session
 from lab.runtime.base import Execution
 from lab.services import JUPYTER
-from lab.topology import Check, LabSpec, LabStatus
+from lab.topology import LabSpec, LabStatus
 from tests.ext.course.lessons.world import AT, NODES, LessonLab, job, name
 
 COMMAND = ("python", "-m", "lab.ext.course.lessons.execute")
 
 
-def good(evidence: Evidence) -> Check:
-    return passed("good", "as it should be")
+@check("good")
+def good(evidence: Evidence) -> str:
+    return "as it should be"
 
 
-def bad(evidence: Evidence) -> Check:
-    return failed("bad", "not yet", "do it")
+@check("bad", "do it")
+def bad(evidence: Evidence) -> str:
+    return holds(False, "not yet")
 
 
-def is_down(evidence: Evidence) -> Check:
-    return failed("down", "it is up", "take it down") if evidence.status.up else passed("down", "it is")
+@check("down", "take it down")
+def is_down(evidence: Evidence) -> str:
+    return holds(not evidence.status.up, f"up: {evidence.status.up}")
 
 
-def lesson(*checks: Callable[[Evidence], Check], **changes: Any) -> Lesson:
-    return Lesson(2, "a-job", "A job", "02-a-job.ipynb", 5, checks or (good,), **changes)
+def lesson(*checks: LessonCheck, **changes: Any) -> Lesson:
+    return Lesson(2, "a-job", "A job", 5, checks or (good,), **changes)
 
 
 def argv(item: Lesson) -> tuple[str, ...]:
