@@ -13,6 +13,7 @@ from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import UsageError
 from lab.ext.course import shown
 from lab.host.clock import Clock
+from lab.topology import FOOD11
 
 if TYPE_CHECKING:
     from lab.ext.course.datasets import Dataset
@@ -77,15 +78,10 @@ def food11(
     """
     from lab.ext.course import datasets
 
-    given = {"--url": url, "--sha256": sha256, "--from": file}
-    wrong = [name for name, value in given.items() if value is not None]
-    if synthetic is not None and wrong:
-        raise UsageError(
-            f"{wrong[0]} names a source of photographs, --synthetic draws them: they cannot be used together",
-            "leave one out",
-        )
-    if url is not None and file is not None:
-        raise UsageError("--url and --from cannot be used together", "choose one")
+    options = {"--synthetic": synthetic, "--url": url, "--from": file, "--sha256": sha256}
+    named = [name for name, value in options.items() if value is not None]
+    if (synthetic is not None and len(named) > 1) or {"--url", "--from"} <= {*named}:
+        raise UsageError(f"{named[0]} and {named[1]} cannot be used together", "leave one out")
     shelf, progress = datasets.Shelf(), app.progress()
     step = meter(progress, app.clock)
     if synthetic is not None:
@@ -121,9 +117,9 @@ def list_(app: App) -> None:
     from lab.ext.course.datasets import Shelf
 
     shelf = Shelf()
-    complete, arrived = shelf.all(), shelf.partial()
+    complete, arrived = shelf.all(), shelf.arrived
+    parts = [{"name": FOOD11, "bytes": arrived}] if arrived else []
     rows = [shown.dataset(dataset) for dataset in complete]
-    parts = [{"name": partial.name, "bytes": partial.bytes} for partial in arrived]
     if app.out.as_json({"folder": str(shelf.folder), "datasets": rows, "downloads": parts}):
         return
     if not complete and not arrived:
@@ -131,11 +127,8 @@ def list_(app: App) -> None:
         app.out.note("get one with: labctl lesson data food11, or labctl lesson data food11 --synthetic 20")
         return
     columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
-    more = [
-        (partial.name, "download", "", "", "", format.size(partial.bytes), "not unpacked")
-        for partial in arrived
-    ]
-    app.out.show(render.table(columns, [*map(_row, complete), *more]))
+    part = (FOOD11, "download", "", "", "", format.size(arrived), "not unpacked")
+    app.out.show(render.table(columns, [*map(_row, complete), *([part] if arrived else [])]))
     app.out.note(f"they are in {shelf.folder}")
 
 
@@ -156,15 +149,15 @@ def rm(app: App, dataset: str, yes: bool) -> None:
     from lab.ext.course.datasets import Shelf
 
     shelf = Shelf()
-    arrived = shelf.arrived(dataset)
-    stored = shelf.find(dataset) if arrived else shelf.get(dataset)
-    downloaded = [f"{format.size(arrived.bytes)} of a download"] if arrived else []
+    downloaded = shelf.downloaded(dataset)
+    stored = shelf.find(dataset) if downloaded else shelf.get(dataset)
+    parts = [f"{format.size(downloaded)} of a download"] if downloaded else []
     if not yes:
         there = [f"{described(stored)} in {stored.folder}"] if stored else []
-        app.confirm(f"this deletes, for good: {' and '.join([*there, *downloaded])}")
+        app.confirm(f"this deletes, for good: {' and '.join([*there, *parts])}")
     shelf.remove(dataset)
-    name = stored.name if stored else arrived.name if arrived else dataset
-    if app.out.as_json({"name": name, "removed": str(stored.folder if stored else shelf.downloads)}):
+    name, place = (stored.name, stored.folder) if stored else (FOOD11, shelf.downloads)
+    if app.out.as_json({"name": name, "removed": str(place)}):
         return
-    sizes = [*([format.size(stored.bytes)] if stored else []), *downloaded]
+    sizes = [*([format.size(stored.bytes)] if stored else []), *parts]
     app.out.line(f"{name}: deleted, {' and '.join(sizes)}")

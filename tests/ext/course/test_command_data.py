@@ -59,8 +59,8 @@ def test_where_photographs_come_from_is_handed_on(labctl: Labctl, shelf: Shelf) 
     [
         (["--synthetic", "0"], "must be 1 to 2000"),
         (["--synthetic", "many"], "'many' is not a valid integer"),
-        (["--synthetic", "4", "--url", "https://x.org"], "--url names a source of photographs"),
-        (["--synthetic", "4", "--from", "f.zip"], "--from names a source of photographs"),
+        (["--synthetic", "4", "--url", "https://x.org"], "--synthetic and --url cannot be used together"),
+        (["--synthetic", "4", "--from", "f.zip"], "--synthetic and --from cannot be used together"),
         (["--url", "https://x.org", "--from", "f.zip"], "cannot be used together"),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_data_set_is_deleted_with_what_was_downloaded_of_it(labctl: Labctl, sh
 
     assert "for good: 55 drawn pictures" in labctl("lesson", "data", "rm", "food11").stderr
     assert labctl.ok("lesson", "data", "rm", "food11", "--yes").endswith(" and 2.0 kB of a download\n")
-    assert shelf.partial() == ()
+    assert shelf.arrived == 0
 
 
 def test_progress_is_told_in_bytes_and_pictures_and_not_too_often() -> None:

@@ -1,6 +1,6 @@
-"""Data sets for the lessons: Food-11, from the internet, from a file, or drawn.
+"""The data set of the lessons: Food-11, from the internet, from a file, or drawn.
 
-They lie in `<RAYLAB_HOME>/data`, one folder each, shared by all labs: nodes, jobs and JupyterLab find it as
+It lies in `<RAYLAB_HOME>/data`, shared by all labs: nodes, jobs and JupyterLab find that folder as
 RAYLAB_DATA, and Food-11 in it as FOOD11_DATA_DIR.
 """
 
@@ -21,6 +21,5 @@ __all__ = ["URLS", "Dataset", "Shelf", "draw_food11", "ensure", "get_food11", "t
 def traces(labs: Path) -> Iterator[tuple[str, Path, bool]]:
     """Data sets below the folder of labs, as `self check` lists them, and downloads that did not end."""
     shelf = Shelf(data_folder(labs))
-    for dataset in shelf.all():
-        yield "a data set", Path(dataset.folder), True
+    yield from (("a data set", dataset.folder, True) for dataset in shelf.all())
     yield "downloads of data sets", shelf.downloads, False

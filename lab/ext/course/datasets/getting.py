@@ -1,4 +1,4 @@
-"""Puts data sets onto the shelf: drawn, downloaded, or from an archive that is here."""
+"""Puts Food-11 onto the shelf: drawn, downloaded, or from an archive that is here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
 from lab.ext.course.datasets import food11, model, pictures
 from lab.ext.course.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
 from lab.ext.course.datasets.model import Dataset, OnProgress, ignore_progress
-from lab.ext.course.datasets.shelf import NAMES, Fill, Shelf, allow
+from lab.ext.course.datasets.shelf import Shelf
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.reading import open_file
 
@@ -26,10 +26,6 @@ MOST_PICTURES = 2000
 WITHOUT = (
     "without internet: `labctl lesson data food11 --synthetic 20`, or --from FILE with an archive you have"
 )
-
-
-class ChecksumError(SetupError):
-    """The archive is whole, and has another SHA-256 than it must have."""
 
 
 def draw_food11(
@@ -49,7 +45,6 @@ def draw_food11(
         raise UsageError(
             f"--synthetic {pictures_of_each}: must be 1 to {MOST_PICTURES} pictures of each class"
         )
-
     source = f"drawn: {pictures_of_each} of each class, seed {pictures.SEED}"
 
     def fill(folder: Path) -> None:
@@ -57,24 +52,20 @@ def draw_food11(
         model.write(folder, source=source, sha256=sha256, synthetic=True)
 
     with shelf.busy():
-        there = shelf.find(food11.NAME)
-        if not allow(there, synthetic=True, force=force) and there is not None:
-            if there.source != source:
-                raise RefusedError(
-                    f"{there.folder} holds other pictures ({there.source}) than asked for ({source})",
-                    "--force replaces them",
-                )
-            return there, False
-        return shelf.put(food11.NAME, fill), True
+        there = _kept(shelf, synthetic=True, force=force)
+        if there is not None and there.source != source:
+            raise RefusedError(
+                f"{there.folder} holds other pictures ({there.source}) than asked for ({source})",
+                "--force replaces them",
+            )
+        return (there, False) if there is not None else (shelf.put(fill), True)
 
 
 def ensure(name: str, say: Callable[[str], None], shelf: Shelf | None = None) -> Dataset:
     """The data set that a lesson needs: what is there, else drawn pictures; `say` is told of the latter.
 
-    Raises NotFoundError for an unknown name, and what `draw_food11` raises.
+    Raises what `draw_food11` raises.
     """
-    if NAMES.get(name) != food11.NAME:
-        raise NotFoundError(f"there is no data set {name!r}", f"known: {', '.join(NAMES)}")
     shelf = shelf or Shelf()
     there = shelf.find(name)
     if there is not None and there.pictures and not there.missing:
@@ -101,7 +92,7 @@ def get_food11(
     given; its pictures are counted in any case.
     Raises what `draw_food11` raises, NotFoundError for a file that is not there, and SetupError when nothing
     can be downloaded or the archive is not what it should be. What has arrived of it stays, also a whole
-    archive with another SHA-256 (ChecksumError): the number may be what is wrong.
+    archive with another SHA-256: the number may be what is wrong.
     """
     sha256 = sha256.lower()
     if sha256 and not re.fullmatch(r"[0-9a-f]{64}", sha256):
@@ -113,61 +104,66 @@ def get_food11(
             hint = "give the zip archive of Food-11"
             raise NotFoundError(f"--from {file}: {error.strerror}", hint) from error
     with shelf.busy():
-        there = shelf.find(food11.NAME)
-        if not allow(there, synthetic=False, force=force) and there is not None:
+        there = _kept(shelf, synthetic=False, force=force)
+        if there is not None:
             return there, False
         if file is not None:
-            made = shelf.put(food11.NAME, _from(file, str(file), sha256, on_progress))
-            shelf.forget(food11.NAME)
-            return made, True
-        downloads = model.make_folder(shelf.downloads)
-        got = _download(urls, downloads, on_progress, session, clock)
+            archive, source = file, str(file)
+        else:
+            archive, source = _download(shelf, urls, on_progress, session, clock)
+        digest = sha256_of(archive, on_progress)
+        if sha256 and digest != sha256:
+            kept, again = ("", "") if file else ("; it is kept", f"; to download it again, delete {archive}")
+            raise SetupError(
+                f"the archive from {source} has the SHA-256 {digest}, not {sha256}{kept}",
+                f"it is damaged, or was replaced: --sha256 says which one you want{again}",
+            )
+
+        def fill(folder: Path) -> None:
+            food11.unpack(archive, folder, on_progress)
+            model.write(folder, source=source, sha256=digest, synthetic=False)
+
         try:
-            made = shelf.put(food11.NAME, _from(got.part, shown(got.url), sha256, on_progress))
-        except ChecksumError as error:
-            raise ChecksumError(
-                f"{error.message}; the download is kept",
-                f"{error.hint}; to download it again, delete {got.part}",
-            ) from error
-        except SetupError:
-            got.forget()  # going on with it would never do; a full disk is another error here
+            made = shelf.put(fill)
+        except SetupError:  # going on with it would never do; a full disk is another error here
+            if file is None:
+                shelf.forget()
             raise
-        shelf.forget(food11.NAME)
+        shelf.forget()
         return made, True
 
 
 def _download(
-    urls: Sequence[str],
-    folder: Path,
-    on_progress: OnProgress,
-    session: Session | None,
-    clock: Clock,
-) -> Download:
-    """The archive, from the first address that gives it. Raises SetupError when none does."""
-    problems = []
+    shelf: Shelf, urls: Sequence[str], on_progress: OnProgress, session: Session | None, clock: Clock
+) -> tuple[Path, str]:
+    """The archive, from the first address that gives it, and that. Raises SetupError when none does."""
+    problems, folder = [], model.make_folder(shelf.downloads)
     for url in urls:
         part = folder / f"{food11.NAME}-{fingerprint(url)[:8]}.zip.part"
-        got = Download(url, part, session=session, on_progress=on_progress, clock=clock)
         try:
-            got.fetch()
+            Download(url, part, session=session, on_progress=on_progress, clock=clock).fetch()
         except UnreachableError as error:
             problems.append(error.message)
         else:
-            return got
+            return part, shown(url)
     raise SetupError(f"cannot download Food-11: {'; '.join(problems)}", WITHOUT)
 
 
-def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> Fill:
-    """Fills a folder from an archive, which must have this SHA-256 where one is given."""
+def _kept(shelf: Shelf, *, synthetic: bool, force: bool) -> Dataset | None:
+    """The data set that is there and stays; None when it has to be made.
 
-    def fill(folder: Path) -> None:
-        digest = sha256_of(archive, on_progress)
-        if sha256 and digest != sha256:
-            raise ChecksumError(
-                f"the archive from {source} has the SHA-256 {digest}, not {sha256}",
-                "it is damaged, or was replaced: --sha256 says which one you want",
-            )
-        food11.unpack(archive, folder, on_progress)
-        model.write(folder, source=source, sha256=digest, synthetic=False)
-
-    return fill
+    Raises RefusedError when something else is there and `force` does not allow to replace it.
+    """
+    there = shelf.find(food11.NAME)
+    if there is None or force:
+        return None
+    if there.missing or not there.pictures:
+        lacks = f"lacks {there.missing} of its pictures" if there.missing else "holds no pictures"
+        raise RefusedError(f"{there.folder} {lacks}", "--force replaces it")
+    if there.synthetic is not synthetic:
+        kinds = ("photographs", "drawn pictures")
+        raise RefusedError(
+            f"{there.folder} holds {kinds[there.synthetic]}, not {kinds[synthetic]}",
+            "--force replaces them; `labctl lesson data rm food11` deletes them",
+        )
+    return there
