@@ -32,5 +32,5 @@ EXTENSION = Extension(
     ),
     before_down=("lab.ext.course.lessons.run:before_down",),
     traces=("lab.ext.course.datasets:traces",),
-    documents=("lab.ext.course.documents", "lab.ext.course.batch_documents", "lab.ext.course.shown"),
+    documents=("lab.ext.course.documents", "lab.ext.course.batch_documents"),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +13,14 @@ from lab.cli.commands.lab import prepare
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cli.live import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
-from lab.ext.course import shown as shapes
 from lab.ext.course.data import data
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
-    from lab.ext.course.documents import ReportDocument, ResultDocument
+    from lab.ext.course.documents import ReportDocument
     from lab.ext.course.lessons.model import Lesson, LessonResult
     from lab.ext.course.lessons.notebook import NotebookStep
-    from lab.ext.course.shown import ShownRestored
     from lab.lab import Lab
 
 NUMBER = values.WholeNumber(0, 99)
@@ -50,31 +47,24 @@ def _open(app: App) -> Lab:
 @pass_app
 def lesson_list(app: App) -> None:
     """List the lessons, and which are passed in this lab."""
+    from lab.ext.course.documents import ListedLesson
     from lab.ext.course.lessons import lessons
     from lab.ext.course.lessons.run import results
 
     available, checked = lessons(), results(_open(app))
-    if app.out.as_json(
-        {"lessons": [shapes.lesson(lesson, checked.get(lesson.number)) for lesson in available]}
-    ):
-        return
-    rows = (
-        (
-            lesson.number,
-            lesson.title,
-            f"{lesson.minutes} min",
-            _standing(checked.get(lesson.number)),
-            lesson.notebook,
+    documents, rows = [], []
+    for item in available:
+        result = checked.get(item.number)
+        passed, at = (result.passed, result.at) if result else (None, None)
+        documents.append(
+            ListedLesson(
+                item.number, item.name, item.title, item.notebook, item.minutes, item.needs, passed, at
+            )
         )
-        for lesson in available
-    )
-    app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
-
-
-def _standing(result: ResultDocument | None) -> str:
-    if result is None:
-        return "never"
-    return f"{'passed' if result.passed else 'not passed yet'} ({format.clock(result.at)})"
+        standing = f"{'passed' if passed else 'not passed yet'} ({format.clock(at)})" if result else "never"
+        rows.append((item.number, item.title, f"{item.minutes} min", standing, item.notebook))
+    if not app.out.as_json({"lessons": documents}):
+        app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
 
 
 @lesson.command("run")
@@ -111,57 +101,24 @@ def _run(app: App, item: Lesson) -> LessonResult:
     from lab.ext.course.datasets import ensure
     from lab.ext.course.lessons.run import run_lesson
 
-    cells = Cells(app)
-    try:
-        return run_lesson(
-            app.open(),
-            item,
-            lambda: prepare(app, Asked())[1],
-            get_data=ensure,
-            on_step=cells.step,
-            on_progress=ProgressLines(app.out).progress,
-        )
-    finally:
-        cells.end()
+    def tell(step: NotebookStep) -> None:
+        """A line on stderr for each cell that has ended, and for what happened between them."""
+        if step.kind != "cell":
+            app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)
+            return
+        line = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
+        app.out.note(f"cell {step.number:>2}/{step.of:<2}{format.seconds(step.seconds):>11}  {line}")
+        if app.verbose and step.output.strip():
+            app.out.note(step.output.rstrip())
 
-
-class Cells:
-    """A line on stderr for each cell; on a terminal the one that runs is shown too."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._live = sys.stderr.isatty() and not app.out.quiet
-        self._pending = ""
-
-    def step(self, step: NotebookStep) -> None:
-        if step.kind == "begin":
-            self._pending = self._line(step) if self._live else ""
-        else:
-            self._clear()
-            if step.kind == "cell":
-                self._pending = ""
-                self._app.out.note(self._line(step))
-                if self._app.verbose and step.output.strip():
-                    self._app.out.note(step.output.rstrip())
-            else:
-                self._app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)
-        if self._pending:
-            click.echo(self._pending, nl=False, err=True)
-
-    def end(self) -> None:
-        """Nothing more will come."""
-        self._clear()
-        self._pending = ""
-
-    def _clear(self) -> None:
-        if self._pending:
-            click.echo(f"\r{' ' * len(self._pending)}\r", nl=False, err=True)
-
-    @staticmethod
-    def _line(step: NotebookStep) -> str:
-        took = "..." if step.seconds is None else format.seconds(step.seconds)
-        shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
-        return f"cell {step.number:>2}/{step.of:<2}{took:>11}  {shown}"
+    return run_lesson(
+        app.open(),
+        item,
+        lambda: prepare(app, Asked())[1],
+        get_data=ensure,
+        on_step=tell,
+        on_progress=ProgressLines(app.out).progress,
+    )
 
 
 @lesson.command("check")
@@ -210,15 +167,9 @@ def lesson_restore(app: App, number: int) -> None:
     from lab.ext.course.lessons import find_lesson
     from lab.ext.course.lessons.restore import restore
 
-    restored = restore(find_lesson(number))
-    shown: ShownRestored = {
-        "notebook": str(restored.notebook),
-        "kept": str(restored.kept) if restored.kept else None,
-    }
-    if app.out.as_json(shown):
-        return
-    kept = f"; yours is now {restored.kept}" if restored.kept else ""
-    app.out.line(f"{restored.notebook} is restored{kept}")
+    notebook, kept = restore(find_lesson(number))
+    if not app.out.as_json({"notebook": notebook, "kept": kept}):
+        app.out.line(f"{notebook} is restored{f'; yours is now {kept}' if kept else ''}")
 
 
 @lesson.command("report")

@@ -11,7 +11,6 @@ import click
 from lab.cli import format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import UsageError
-from lab.ext.course import shown
 from lab.host.clock import Clock
 from lab.topology import FOOD11
 
@@ -92,7 +91,7 @@ def food11(
             shelf, urls=urls, file=file, sha256=sha256 or "", force=force, on_progress=step
         )
     progress.clear()
-    if app.out.as_json({"dataset": shown.dataset(dataset), "made": made}):
+    if app.out.as_json({"dataset": dataset, "made": made}):
         return
     app.out.line(
         f"{dataset.name}: {'' if made else 'there already: '}{described(dataset)}, in {dataset.folder}"
@@ -119,8 +118,7 @@ def list_(app: App) -> None:
     shelf = Shelf()
     complete, arrived = shelf.all(), shelf.arrived
     parts = [{"name": FOOD11, "bytes": arrived}] if arrived else []
-    rows = [shown.dataset(dataset) for dataset in complete]
-    if app.out.as_json({"folder": str(shelf.folder), "datasets": rows, "downloads": parts}):
+    if app.out.as_json({"folder": shelf.folder, "datasets": complete, "downloads": parts}):
         return
     if not complete and not arrived:
         app.out.line(f"no data sets in {shelf.folder}")

@@ -26,7 +26,6 @@ from tests.unit.cli.fakes import PLAN, Labctl
 
 STEPS = (
     NotebookStep("note", "drew 330 pictures"),
-    NotebookStep("begin", "session = Session(2)", 1, 2),
     NotebookStep("cell", "session = Session(2)", 1, 2, 0.6, "Lesson 2: A job (lab raylab)\n"),
     NotebookStep("beside", "kill ray-worker-0"),
     NotebookStep("cell", f"!ray job submit {'x' * 200}", 2, 2, 72.0),

@@ -34,6 +34,8 @@ class Dataset:
 
     name: str
     folder: Path
+    pictures: int
+    """Number of pictures in all splits."""
     counts: Counts
     bytes: int
     """Size of the pictures."""
@@ -44,11 +46,6 @@ class Dataset:
     synthetic: bool
     missing: int = 0
     """Pictures that were there when it was made, and are not now."""
-
-    @property
-    def pictures(self) -> int:
-        """Number of pictures in all splits."""
-        return sum(self.split(split) for split in self.counts)
 
     def split(self, name: str) -> int:
         """Pictures in one split."""
@@ -74,7 +71,9 @@ def read(folder: Path) -> Dataset:
         made = Manifest()
     then = ((split, kind, number) for split, row in made.counts.items() for kind, number in row.items())
     missing = sum(max(0, number - counts.get(split, {}).get(kind, 0)) for split, kind, number in then)
-    return Dataset(folder.name, folder, counts, size, made.source, made.sha256, made.synthetic, missing)
+    pictures = sum(number for row in counts.values() for number in row.values())
+    origin = (made.source, made.sha256, made.synthetic)
+    return Dataset(folder.name, folder, pictures, counts, size, *origin, missing)
 
 
 def write(folder: Path, *, source: str, sha256: str, synthetic: bool) -> None:

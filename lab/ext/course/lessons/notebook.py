@@ -23,7 +23,7 @@ STOP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class NotebookStep:
-    """Something that happened in a run. `kind`: `note`, `begin`, `cell`, `beside`."""
+    """Something that happened in a run. `kind`: `note`, `cell` (one has ended), `beside`."""
 
     kind: str
     text: str
@@ -87,13 +87,9 @@ class _Reader:
         match event.get("event"):
             case "started":
                 self.pid = int(event["pid"])
-            case "begin" | "cell" as kind:
-                seconds = event.get("seconds")
-                self._on_step(
-                    NotebookStep(
-                        kind, event["line"], event["number"], event["of"], seconds, event.get("output", "")
-                    )
-                )
+            case "cell":
+                fields = (event[key] for key in ("line", "number", "of", "seconds", "output"))
+                self._on_step(NotebookStep("cell", *fields))
             case "failed":
                 self.failure = event["number"], event["of"], event["error"]
             case "stored":

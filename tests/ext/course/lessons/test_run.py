@@ -62,7 +62,6 @@ def argv(item: Lesson) -> tuple[str, ...]:
 
 EVENTS: tuple[dict[str, Any], ...] = (
     {"event": "started", "pid": 77, "cells": 2},
-    {"event": "begin", "number": 1, "of": 2, "line": "session = Session(2)"},
     {
         "event": "cell",
         "number": 1,
@@ -126,7 +125,6 @@ def test_a_lab_that_is_down_is_started_and_the_notebook_executed_and_checked(hom
     assert run.data == ["food11"]
     assert [(step.kind, step.text, step.seconds) for step in run.steps] == [
         ("note", "drew food11", None),
-        ("begin", "session = Session(2)", None),
         ("cell", "session = Session(2)", 0.5),
         ("cell", "session.check()", 0.1),
     ]
