@@ -14,7 +14,7 @@ EXTENSION = Extension(
         Command(
             "",
             "class collect",
-            "lab.ext.course.collecting",
+            "lab.ext.course.command",
             "Check the lesson reports of a folder against the lab, and keep what each person has passed.",
         ),
         Command(

@@ -1,4 +1,4 @@
-"""lesson: the exercises of the course, run, checked and handed in."""
+"""lesson: the exercises of the course, run, checked and handed in; class collect: those of a class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from lab.cli import format, render, values
 from lab.cli.commands.lab import prepare
-from lab.cli.context import App, LabGroup, pass_app
+from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.cli.live import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
 from lab.ext.course.data import data
@@ -226,51 +226,73 @@ def _summary(report: ReportDocument) -> str:
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
-    from lab.ext.course.lessons.report import copies, shown
+    from lab.ext.course.lessons.report import copies, read_report, shown, verify
 
-    contents = [(file, *_read(file)) for file in files]
-    intact = {str(file): report for file, report, _ in contents if report is not None}
+    intact: dict[str, ReportDocument] = {}
+    documents, lines = [], list[str]()
+    for file in map(str, files):
+        try:
+            report = read_report(Path(file))
+            problems = verify(report)
+        except UsageError as unreadable:
+            problems = (unreadable.message,)
+        document: dict[str, object] = {
+            "file": file,
+            "student": None,
+            "passed": None,
+            "missing": None,
+            "problems": problems,
+        }
+        lines.append(f"{file}:")
+        if not problems:
+            intact[file] = report
+            document |= {"student": report.student, "passed": report.passed, "missing": report.missing}
+            lines[-1] += f" {report.student}{_summary(report)}"
+        documents.append(document)
+        lines += [f"  does not fit: {problem}" for problem in problems]
+        for result in report.results if not problems and app.verbose else ():
+            for question, text in (result.answers or {}).items():
+                lines.append(f"  lesson {result.lesson}, question {question}: {' '.join(text.split())}")
     same = copies(intact)
-    if app.out.json_wanted:
-        reports = [
-            {
-                "file": str(file),
-                "student": report.student if report else None,
-                "passed": list(report.passed) if report else None,
-                "missing": list(report.missing) if report else None,
-                "problems": list(problems),
-            }
-            for file, report, problems in contents
-        ]
-        app.out.document({"reports": reports, "copies": list(same)})
-    else:
-        for file, report, problems in contents:
-            whose = f" {report.student}{_summary(report)}" if report else ""
-            app.out.line(shown(f"{file}:{whose}"))
-            for problem in problems:
-                app.out.line(shown(f"  does not fit: {problem}"))
-            for result in report.results if report and app.verbose else ():
-                for question, text in (result.answers or {}).items():
-                    answer = " ".join(text.split())
-                    app.out.line(shown(f"  lesson {result.lesson}, question {question}: {answer}"))
-        for line in same:
-            app.out.line(shown(f"copied: {line}"))
+    if not app.out.as_json({"reports": documents, "copies": same}):
+        for line in (*lines, *(f"copied: {line}" for line in same)):
+            app.out.line(shown(line))
     if len(intact) < len(files) or same:
         app.fail(LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged"))
 
 
-def _read(file: Path) -> tuple[ReportDocument | None, tuple[str, ...]]:
-    """Read an intact report; of any other file None and what does not fit."""
-    from lab.ext.course.lessons.report import read_report, verify
+@click.command(cls=LabCommand)
+@click.argument("folder", type=values.Place(), metavar="DIR", help="Folder with *.json.")
+@pass_app
+def collect(app: App, folder: Path) -> None:
+    """Check the lesson reports of a folder against the lab, and keep what each person has passed.
 
-    try:
-        report = read_report(file)
-    except UsageError as unreadable:
-        return None, (unreadable.message,)
-    problems = verify(report)
-    return (None if problems else report), problems
+    A report that was edited, or that the lab contradicts, is refused with lines and reasons; then it exits
+    with 19.
+    """
+    from lab.ext.course.lessons import handed_in
+    from lab.flows.people import Classroom
+    from lab.people.progress import CLAIMED, FAILED, PASSED, read_progress, write_progress
+
+    registry = Classroom(app.open(), clock=app.clock, say=app.out.note).registry
+    people, place = registry.people(), registry.path.parent
+    handed = handed_in.collect(app.open(), folder, people)
+    write_progress(place, handed_in.merged(read_progress(place), handed, people, time.time()))
+    if not app.out.as_json({"reports": handed}):
+        for one in handed:
+            for problem in one.problems:
+                app.out.line(f"{one.file}, {problem}")
+            if not one.problems:
+                numbers = {
+                    state: [str(standing.lesson) for standing in one.lessons if standing.state == state]
+                    for state in (PASSED, CLAIMED, FAILED)
+                }
+                said = "; ".join(f"{state}: {', '.join(few)}" for state, few in numbers.items() if few)
+                app.out.line(f"{one.file}: {one.person}: {said}")
+    if refused := [one.file for one in handed if one.problems]:
+        app.fail(LessonError(f"refused: {', '.join(refused)}", "ask for these files again, unchanged"))
 
 
 lesson.add_command(data)
 
-COMMANDS = (lesson,)
+COMMANDS = (lesson, collect)

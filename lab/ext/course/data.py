@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,10 @@ import click
 from lab.cli import format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import UsageError
-from lab.host.clock import Clock
 from lab.topology import FOOD11
 
 if TYPE_CHECKING:
     from lab.ext.course.datasets import Dataset
-    from lab.host.environment.progress import Printer
-
-BETWEEN = 0.1
-"""Seconds between two updates of a changing line."""
 
 DOING = {"download": "downloading", "verify": "verifying", "unpack": "unpacking", "draw": "drawing"}
 
@@ -29,21 +23,11 @@ def data() -> None:
     """Get, list and delete the data sets of the lessons."""
 
 
-def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
-    """Make a callback that shows how far getting a data set is, not more often than a person can read."""
-    said: list[tuple[str, float]] = []
-
-    def step(phase: str, done: int, total: int) -> None:
-        now = clock()
-        if said and said[-1][0] == phase and now - said[-1][1] < BETWEEN and done != total:
-            return
-        said[:] = [(phase, now)]
-        counted = phase in ("unpack", "draw")
-        have, of = (f"{done}", f"{total} pictures") if counted else (format.size(done), format.size(total))
-        share = f" ({100 * done // total} %)" if total else ""
-        progress.update(f"{DOING[phase]} {have} of {of}{share}" if total else f"{DOING[phase]} {have}")
-
-    return step
+def _text(phase: str, done: int, total: int) -> str:
+    """How far getting a data set is, for a person."""
+    counted = phase in ("unpack", "draw")
+    have, whole = (f"{done}", f"{total} pictures") if counted else (format.size(done), format.size(total))
+    return f"{DOING[phase]} {have}{f' of {whole} ({100 * done // total} %)' if total else ''}"
 
 
 @data.command()
@@ -82,7 +66,10 @@ def food11(
     if (synthetic is not None and len(named) > 1) or {"--url", "--from"} <= {*named}:
         raise UsageError(f"{named[0]} and {named[1]} cannot be used together", "leave one out")
     shelf, progress = datasets.Shelf(), app.progress()
-    step = meter(progress, app.clock)
+
+    def step(phase: str, done: int, total: int) -> None:
+        progress.update(_text(phase, done, total))
+
     if synthetic is not None:
         dataset, made = datasets.draw_food11(shelf, synthetic, force=force, on_progress=step)
     else:

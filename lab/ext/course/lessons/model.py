@@ -210,6 +210,11 @@ class Lesson:
         """File in workspace/notebooks."""
         return f"{self.number:02d}-{self.name}.ipynb"
 
+    @property
+    def asked(self) -> int:
+        """Number of its checks."""
+        return len(self.checks) + len(self.checks_after_down)
+
 
 def job_record(job: Job) -> JobRecord:
     """The job as a result has it."""

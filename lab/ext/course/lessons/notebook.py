@@ -43,66 +43,52 @@ def execute_notebook(lab: NodeControl, lesson: Lesson, on_step: OnStep) -> None:
     Interrupted, it ends the kernel. Raises LessonError when a cell fails, LabDownError when Jupyter does not
     run.
     """
-    reader = _Reader(on_step)
+    events: dict[str, dict[str, Any]] = {}
+    others: list[str] = []
+
+    def read(line: str) -> None:
+        event = _event(line)
+        kind = event.get("event", "")
+        events[kind] = event
+        if not kind:
+            others.append(line)
+        elif kind == "cell":
+            on_step(
+                NotebookStep(*(event[key] for key in ("event", "line", "number", "of", "seconds", "output")))
+            )
+        elif kind == "stored" and not event["key"]:
+            on_step(NotebookStep("note", f"the executed notebook is not kept: {event['error']}"))
+
     command = ("python", "-m", "lab.ext.course.lessons.execute")
-    argv = (
-        *command,
-        f"notebooks/{lesson.notebook}",
-        *("--lesson", str(lesson.number)),
-        *("--seconds", f"{lesson.seconds:g}"),
-    )
+    options = ("--lesson", str(lesson.number), "--seconds", f"{lesson.seconds:g}")
+    argv = (*command, f"notebooks/{lesson.notebook}", *options)
     try:
-        ended = lab.execute(JUPYTER, argv, timeout=lesson.seconds + GRACE_SECONDS, on_line=reader.read)
+        ended = lab.execute(JUPYTER, argv, timeout=lesson.seconds + GRACE_SECONDS, on_line=read)
     except BaseException:
-        if reader.pid is not None:
+        if "started" in events:
             with held_back(), contextlib.suppress(LabError):
-                lab.execute(JUPYTER, (*command, "--stop", str(reader.pid)), timeout=STOP_SECONDS)
+                pid = str(events["started"]["pid"])
+                lab.execute(JUPYTER, (*command, "--stop", pid), timeout=STOP_SECONDS)
         raise
-    if reader.failure is not None:
-        number, of, why = reader.failure
-        where = f"cell {number} of {of} of {lesson.notebook}" if number else lesson.notebook
-        kept = f"what it printed is in s3://{BUCKET}/{reader.stored}" if reader.stored else ""
-        raise LessonError(f"{where} failed: {why}", kept or "look at the workspace that Jupyter shows")
+    if failure := events.get("failed"):
+        where = f"cell {failure['number']} of {failure['of']} of " if failure["number"] else ""
+        key = events.get("stored", {}).get("key")
+        kept = (
+            f"what it printed is in s3://{BUCKET}/{key}"
+            if key
+            else "look at the workspace that Jupyter shows"
+        )
+        raise LessonError(f"{where}{lesson.notebook} failed: {failure['error']}", kept)
     if ended.exit_code:
-        last = "\n".join(reader.others[-10:]) or "it printed nothing"
+        last = "\n".join(others[-10:]) or "it printed nothing"
         raise LessonError(
             f"{lesson.notebook} could not be executed (exit code {ended.exit_code}): {last}",
             f"open it in JupyterLab: `labctl status --addresses`; look at `labctl logs {JUPYTER}`",
         )
 
 
-class _Reader:
-    """Turns the lines of lab.ext.course.lessons.execute into steps."""
-
-    def __init__(self, on_step: OnStep) -> None:
-        self.pid: int | None = None
-        self.failure: tuple[int, int, str] | None = None
-        self.stored = ""
-        self.others: list[str] = []
-        """Lines that are no events."""
-        self._on_step = on_step
-
-    def read(self, line: str) -> None:
-        event = _event(line)
-        match event.get("event"):
-            case "started":
-                self.pid = int(event["pid"])
-            case "cell":
-                fields = (event[key] for key in ("line", "number", "of", "seconds", "output"))
-                self._on_step(NotebookStep("cell", *fields))
-            case "failed":
-                self.failure = event["number"], event["of"], event["error"]
-            case "stored":
-                self.stored = event["key"]
-                if not self.stored:
-                    self._on_step(
-                        NotebookStep("note", f"the executed notebook is not kept: {event['error']}")
-                    )
-            case _:
-                self.others.append(line)
-
-
 def _event(line: str) -> dict[str, Any]:
+    """What lab.ext.course.lessons.execute tells in a line; nothing for a line of somebody else's."""
     try:
         event = parse_json(line)
     except ValueError:

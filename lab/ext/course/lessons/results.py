@@ -20,8 +20,7 @@ from lab.topology import Check
 from lab.version import __version__
 
 RESULT_FILE = "lesson-{:02d}.json"
-LOOK_FILE = "last-look-{:02d}.json"
-"""Names on the host of the best result of a lesson, and of the last one while the lab was up."""
+"""Name on the host of the best result of a lesson."""
 
 
 def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check] = ()) -> LessonResult:
@@ -95,18 +94,8 @@ def in_store(store: Store) -> dict[int, ResultDocument]:
     return {number: document for number in numbers() if (document := _stored(store, number)) is not None}
 
 
-def keep_look(place: Path, document: ResultDocument) -> None:
-    """Keep the last result while the lab was up, whatever it was. Raises SetupError."""
-    write_private(place / LOOK_FILE.format(document.lesson), dump(document) + "\n")
-
-
-def last_look(place: Path, lesson: int) -> ResultDocument | None:
-    """The last result while the lab was up, or None."""
-    return _filed(place, lesson, LOOK_FILE)
-
-
-def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> ResultDocument | None:
-    return _result(lambda: read_json(place / name.format(lesson)), lesson)
+def _filed(place: Path, lesson: int) -> ResultDocument | None:
+    return _result(lambda: read_json(place / RESULT_FILE.format(lesson)), lesson)
 
 
 def _stored(store: Store, lesson: int) -> ResultDocument | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,9 +26,7 @@ from lab.ext.course.lessons.results import (
     in_store,
     judge,
     keep_in_store,
-    keep_look,
     keep_on_host,
-    last_look,
     newest,
     on_host,
 )
@@ -128,13 +127,13 @@ def run_lesson(
         execute_notebook(control, lesson, on_step)
     except BaseException:
         try:
-            task.give_up()
+            task.end()
             stop_jobs(lab, lesson, note)
         except KeyboardInterrupt:
             note(f"jobs of lesson {lesson.number} may still run; {lab.view.advice(['jobs'], '')} shows them")
             raise
         raise
-    task.finish()
+    task.end(JOIN_SECONDS)
     first = check_lesson(lab, lesson, clock=clock)
     good = all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)])
     if not (lesson.checks_after_down and good):
@@ -149,32 +148,22 @@ def stop_jobs(lab: Lab, lesson: Lesson, say: Callable[[str], None]) -> None:
 
     What cannot be stopped is told. Jobs of queues go first: one that waits would take the place of another.
     """
-    for workload in _queued(lab, lesson):
-        say(f"cancelling job {workload}")
-        try:
-            lab.queues.cancel(workload)
-        except LabError as error:
-            say(f"job {workload} is not cancelled: {error.message}")
+    mine = job_prefix(lesson.number)
+    left: list[tuple[str, Callable[[str], object]]] = []
+    with contextlib.suppress(LabError):  # where no controller answers there are none
+        queued = lab.queues.list().workloads
+        left += [(job.workload, lab.queues.cancel) for job in queued if job.name.startswith(mine)]
     try:
-        mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
+        jobs = [job for job in lab.jobs.list() if job.submission_id.startswith(mine) and not job.final]
+        left += [(job.submission_id, lab.jobs.stop) for job in jobs]
     except LabError as error:
         say(f"it is not known whether jobs of lesson {lesson.number} are left: {error.message}")
-        return
-    for job in (candidate for candidate in mine if not candidate.final):
-        say(f"stopping job {job.submission_id}")
+    for name, stop in left:
+        say(f"stopping job {name}")
         try:
-            lab.jobs.stop(job.submission_id)
+            stop(name)
         except LabError as error:
-            say(f"job {job.submission_id} is not stopped: {error.message}")
-
-
-def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
-    """Workloads of the lesson that have not ended; none where no controller answers."""
-    try:
-        jobs = lab.queues.list().workloads
-    except LabError:
-        return ()
-    return tuple(job.workload for job in jobs if job.name.startswith(job_prefix(lesson.number)))
+            say(f"job {name} is not stopped: {error.message}")
 
 
 def check_lab(lab: Lab) -> None:
@@ -191,43 +180,32 @@ def check_lab(lab: Lab) -> None:
 def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResult:
     """Ask the checks of a lesson, and keep the result on this machine and in the store.
 
-    Raises LabDownError when the lab is down and the checks need it, and what gathering raises.
+    Of a lab that is down only `checks_after_down` are asked: what it answered before is in the kept result.
+    Raises LabDownError when there is none, and what gathering raises.
     """
-    status = lab.status()
+    status, kept = lab.status(), lab.view.kept()
     if status.up:
-        evidence = replace(gather(lab, lesson), kept=lab.view.kept())
+        evidence = replace(gather(lab, lesson), kept=kept)
         more = tuple(check(evidence) for check in lesson.checks_after_down)
         result = judge(lesson, evidence, at=clock(), more=more)
         keep_in_store(store_of(lab), result)
         collect(lab)
-        if lesson.checks_after_down:
-            keep_look(place(lab.name), result.document)
-    elif lesson.checks_after_down:
-        evidence = Evidence(lesson.number, status=status, kept=lab.view.kept())
-        result = _after_down(lab, lesson, evidence, clock())
     else:
-        raise LabDownError(
-            f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
-            f"`labctl up`, or `labctl lesson run {lesson.number}`",
+        before = on_host(place(lab.name)).get(lesson.number)
+        if before is None or not lesson.checks_after_down:
+            raise LabDownError(
+                f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
+                f"`labctl up`, or `labctl lesson run {lesson.number}`",
+            )
+        answered = tuple(
+            Check(check.name, "passed" if check.passed else "failed", check.detail)
+            for check in before.checks[: len(lesson.checks)]
         )
+        evidence = Evidence(lesson.number, status=status, kept=kept)
+        later = tuple(check(evidence) for check in lesson.checks_after_down)
+        result = LessonResult.of(before, (*answered, *later), clock())
     keep_on_host(place(lab.name), result.document)
     return result
-
-
-def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
-    """The answers from while the lab was up, and those that can be given now."""
-    before = last_look(place(lab.name), lesson.number)
-    if before is None:
-        raise LabDownError(
-            f"lab {lab.name} is down, and what lesson {lesson.number} checks beforehand was not checked",
-            f"`labctl up`, then `labctl lesson run {lesson.number}`",
-        )
-    answered = tuple(
-        Check(check.name, "passed" if check.passed else "failed", check.detail)
-        for check in before.checks[: len(lesson.checks)]
-    )
-    later = tuple(check(evidence) for check in lesson.checks_after_down)
-    return LessonResult.of(before, (*answered, *later), at)
 
 
 class HostTaskThread:
@@ -235,15 +213,9 @@ class HostTaskThread:
 
     def __init__(self, lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
         """Starts at once, if the lesson has such a task."""
-        from lab.lab import Lab as OpenLab
-
-        self._on_step = on_step
-        self._over = threading.Event()
-        self._task: Background | None = None
-        if (task := lesson.host_task) is not None:
-            own = OpenLab(lab.view)
-            name = f"host task of lesson {lesson.number}"
-            self._task = Background(lambda: self._run(task, own), name)
+        self._on_step, self._over = on_step, threading.Event()
+        name = f"host task of lesson {lesson.number}"
+        self._task = Background(lambda: self._run(lab, lesson), name) if lesson.host_task else None
 
     def __call__(self) -> float:
         return WALL()
@@ -257,26 +229,26 @@ class HostTaskThread:
             raise NotebookOverError
         self._on_step(NotebookStep("beside", line))
 
-    def _run(self, task: Callable[[Lab, HostTask], None], lab: Lab) -> None:
+    def _run(self, lab: Lab, lesson: Lesson) -> None:
+        from lab.lab import Lab as OpenLab
+
         try:
-            task(lab, HostTask(self.say, self))
+            if lesson.host_task is not None:
+                lesson.host_task(OpenLab(lab.view), HostTask(self.say, self))
         except NotebookOverError:
             pass
         except LabError as error:
             hint = f" -> {error.hint}" if error.hint else ""
             self._on_step(NotebookStep("beside", f"{error.message}{hint}"))
 
-    def finish(self) -> None:
-        """Wait for the task once the notebook has come to its end, then give it up."""
+    def end(self, seconds: float = 0.0) -> None:
+        """Wait for the task, then end it: its next word or sleep raises, and it may mend what it broke."""
+        if self._task is None:
+            return
         try:
-            if self._task is not None:
-                self._task.wait(JOIN_SECONDS)
+            if seconds:
+                self._task.wait(seconds)
         finally:
-            self.give_up()
-
-    def give_up(self) -> None:
-        """End the task: its next word or sleep raises, and it may mend what it broke."""
-        self._over.set()
-        if self._task is not None:
+            self._over.set()
             with held_back():
                 self._task.wait(GIVE_UP_SECONDS)

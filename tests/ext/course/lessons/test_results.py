@@ -231,10 +231,6 @@ def _failed_becomes_passed(document: dict[str, Any]) -> None:
     document["results"][1]["checks"][1]["passed"] = True
 
 
-def _other_student(document: dict[str, Any]) -> None:
-    document["results"][0] = sign({**document["results"][0], "student": "Charles"})
-
-
 def _fewer_checks(document: dict[str, Any]) -> None:
     kept = document["results"][0]
     document["results"][0] = sign({**kept, "checks": kept["checks"][:2]})
@@ -255,16 +251,8 @@ def _deep(document: dict[str, Any]) -> None:
         inner["x"] = inner = {}
 
 
-def _twice(document: dict[str, Any]) -> None:
-    document["results"].append(document["results"][0])
-
-
 def _unknown(document: dict[str, Any]) -> None:
     document["results"][0] = sign({**document["results"][0], "lesson": 77})
-
-
-def _claims(document: dict[str, Any]) -> None:
-    document["results"][1] = sign({**document["results"][1], "passed": True})
 
 
 @pytest.mark.parametrize(
@@ -272,18 +260,13 @@ def _claims(document: dict[str, Any]) -> None:
     [
         (lambda document: document.update(student="Charles"), "changed after it was written"),
         (_failed_becomes_passed, "result of lesson 3 was changed"),
-        (_other_student, "is Charles's"),
-        (_twice, "lesson 2 is there twice"),
         (_unknown, "lesson 77 is unknown"),
         (_fewer_checks, "lesson 2 has 2 checks, not 3"),
         (_odd_name, r"name is not one: 'Ada\n/x/charles.json: Charles; passed: 1\x1b[2J'"),
         (lambda document: document.update(student="x" * 101), "name is not one"),
         (_half_a_character, "Invalid JSON"),
         (_deep, "recursion"),
-        (_claims, "its checks say otherwise"),
-        (lambda document: document.update(passed=[2, 3]), "the results say [2]"),
         (lambda document: document.pop("results"), "the report: results is missing"),
-        (lambda document: document.update(results=[]), "it has no results"),
         (
             lambda document: document.update(schema="lesson-report/9"),
             "schema should be 'lesson-report/1', not 'lesson-report/9'",

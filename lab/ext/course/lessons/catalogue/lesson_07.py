@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from lab.api.receipt import Verdict
+from lab.errors import RefusedError
 from lab.evidence.receipt import Evidence as ReceiptEvidence
-from lab.evidence.receipt import FaultRecord, NodeRecord
+from lab.evidence.receipt import NodeRecord
 from lab.evidence.receipt.case import Case
-from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import run_checks
 from lab.ext.course.lessons.catalogue.breaking import breaks
 from lab.ext.course.lessons.catalogue.training import run_of, succeeded
-from lab.ext.course.lessons.model import SUBMIT, Evidence, Lesson, LessonCheck, check, holds, need
+from lab.ext.course.lessons.model import SUBMIT, Evidence, Lesson, LessonCheck, NotDoneError, check, holds
+from lab.flows.recovery.outside import last_failure
 
 PART = "break"
 AFTER_EPOCH = 3
@@ -18,25 +21,20 @@ AFTER_EPOCH = 3
 
 
 def lost_rank(evidence: Evidence) -> Case:
-    """The lesson's run with its first failure, as a receipt judges the loss of a rank.
+    """The lesson's run with its last failure, as a receipt judges the loss of a rank.
 
     Whether a process was lost or a whole node is not known here. Raises NotDoneError unless an attempt failed
     and another one trained after it.
     """
-    lack, hint = "no attempt failed and was followed by another one", f"{SUBMIT}, and break it sooner"
     job, run = evidence.submitted(PART), run_of(evidence, PART)
-    failures = ((a, a.failure_detected_at) for a in run.attempts if a.failure_detected_at is not None)
-    hit, noticed = need(next(failures, None), lack, hint)
-    node = hit.nodes[min(hit.nodes)]
-    signs = [report.at for report in hit.reports]
-    signs += [checkpoint.at for checkpoint in run.checkpoints if checkpoint.attempt == hit.number]
-    last = min(max(signs, default=noticed), noticed)
-    service = evidence.service_of(node) or "a lost node"
-    fault = FaultRecord("failure", service, node, last, expected=Expected.RANK_LOST)
     nodes = tuple(NodeRecord(n.service, n.node_id, n.alive, n.started_at) for n in evidence.nodes)
-    case = Case(ReceiptEvidence(job.submission_id, job.status, fault, nodes=nodes), run)
-    holds(case.new is not None and bool(case.new.first), lack, hint)
-    return case
+    with contextlib.suppress(RefusedError):
+        fault = last_failure(evidence.histories[job.submission_id], job.submission_id)
+        case = Case(ReceiptEvidence(job.submission_id, job.status, fault, nodes=nodes), run)
+        if case.new is not None and case.new.first:
+            return case
+    lack = "no attempt failed and was followed by another one"
+    raise NotDoneError(lack, f"{SUBMIT}, and break it sooner")
 
 
 def asks(question: str, name: str, hint: str) -> LessonCheck:
