@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.compare import LostError, Row
-from benchmarks.measure import own_lab, say
+from benchmarks.measure import SCRIPTS, own_lab, say
 from lab.host.files import ROOT
 
 RECIPE = ROOT / "workspace" / "llm"
-SCRIPT = Path(__file__).parent / "scripts" / "checkpoints.py"
+SCRIPT = SCRIPTS / "checkpoints.py"
 
 TURNS_PER_RUN = 10
 RANKS = (1, 2)
