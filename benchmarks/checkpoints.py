@@ -28,7 +28,7 @@ def run(runs: int, size: str) -> list[Row]:
     """Measure a model of `size` with one rank and with two, `runs` times ten pairs of turns of ten steps."""
     measured: list[Row] = []
     with own_lab("bench-checkpoints") as lab, tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
-        for file in (*RECIPE.glob("*.py"), SCRIPT):
+        for file in (*RECIPE.glob("*.py"), *RECIPE.glob("*.json"), SCRIPT):
             shutil.copy(file, Path(folder) / ("turns.py" if file == SCRIPT else file.name))
         for ranks in RANKS:
             say(f"training on {ranks} rank(s)")
