@@ -20,7 +20,7 @@ from lab.runtime.spec import Asked
 if TYPE_CHECKING:
     from lab.ext.course.documents import ReportDocument
     from lab.ext.course.lessons.model import Lesson, LessonResult
-    from lab.ext.course.lessons.notebook import NotebookStep
+    from lab.ext.course.lessons.run import NotebookStep
     from lab.lab import Lab
 
 NUMBER = values.WholeNumber(0, 99)
@@ -197,8 +197,7 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     if student is None:
         raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
     from lab.ext.course.documents import written
-    from lab.ext.course.lessons.report import make_report
-    from lab.ext.course.lessons.results import dump
+    from lab.ext.course.lessons.results import dump, make_report
     from lab.ext.course.lessons.run import collect, results
 
     lab = _open(app)
@@ -226,7 +225,7 @@ def _summary(report: ReportDocument) -> str:
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
-    from lab.ext.course.lessons.report import copies, read_report, shown, verify
+    from lab.ext.course.lessons.results import copies, read_report, shown, verify
 
     intact: dict[str, ReportDocument] = {}
     documents, lines = [], list[str]()

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.ext.course.datasets.food11 import URLS
-from lab.ext.course.datasets.getting import draw_food11, ensure, get_food11
+from lab.ext.course.datasets.getting import Shelf, draw_food11, ensure, get_food11
 from lab.ext.course.datasets.model import Dataset
-from lab.ext.course.datasets.shelf import Shelf
 from lab.host.files import data_folder
 
 __all__ = ["URLS", "Dataset", "Shelf", "draw_food11", "ensure", "get_food11", "traces"]

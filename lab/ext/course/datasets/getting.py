@@ -1,18 +1,26 @@
-"""Puts Food-11 onto the shelf: drawn, downloaded, or from an archive that is here."""
+"""Puts Food-11 onto the shelf, the folder of data sets: drawn, downloaded, or from an archive that is here.
+
+Nothing in the folder is ever half there, whenever labctl ends.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import re
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
+from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
 from lab.ext.course.datasets import food11, model, pictures
 from lab.ext.course.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
 from lab.ext.course.datasets.model import Dataset, OnProgress, ignore_progress
-from lab.ext.course.datasets.shelf import Shelf
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.files import HOME_VARIABLE, data_folder, lock, lock_of, make_public
+from lab.host.interrupts import held_back
 from lab.host.reading import open_file
 
 if TYPE_CHECKING:
@@ -26,6 +34,103 @@ MOST_PICTURES = 2000
 WITHOUT = (
     "without internet: `labctl lesson data food11 --synthetic 20`, or --from FILE with an archive you have"
 )
+
+
+class Shelf:
+    """The data sets of one folder, by default that of `home()`, which all labs share."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or data_folder()
+
+    @property
+    def downloads(self) -> Path:
+        """The folder of Food-11's archive until it is unpacked, also of one that did not come whole."""
+        return self.folder / ".downloads"
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that were downloaded and are not a data set yet."""
+        return sum(path.stat().st_size for path in self.downloads.glob("*.part"))
+
+    def forget(self) -> None:
+        """Delete what has arrived, from whichever address."""
+        _remove(self.downloads)
+
+    def all(self) -> tuple[Dataset, ...]:
+        """Every data set that is here, by name."""
+        folders = sorted(self.folder.glob("[!.]*/")) if self.folder.is_dir() else []
+        return tuple(model.read(folder) for folder in folders if folder.is_dir())
+
+    def find(self, name: str) -> Dataset | None:
+        """The data set of that name (`food11` or `Food-11`), or None when it is not here."""
+        return next((dataset for dataset in self.all() if _plain(dataset.name) == _plain(name)), None)
+
+    def get(self, name: str) -> Dataset:
+        """The data set of that name. Raises NotFoundError when it is not here."""
+        dataset = self.find(name)
+        if dataset is None:
+            here = ", ".join(dataset.name for dataset in self.all())
+            hint = f"there are: {here}" if here else "`labctl lesson data food11` gets one"
+            raise NotFoundError(f"there is no data set {name!r} in {self.folder}", hint)
+        return dataset
+
+    @property
+    def lock(self) -> Path:
+        """The file that holds it."""
+        return lock_of(self.folder)
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Hold the folder, and make it if missing.
+
+        Raises SetupError when it cannot be written to or another labctl is at work in it.
+        """
+        make_public(self.folder)
+        if not os.access(self.folder, os.W_OK | os.X_OK):
+            raise SetupError(
+                f"cannot write to {self.folder}", f"check its owner, or: export {HOME_VARIABLE}=/some/where"
+            )
+        with lock(self.lock, "the data sets"), _disk(self.folder):
+            yield
+
+    def put(self, fill: Callable[[Path], None]) -> Dataset:
+        """Food-11 in a new folder, once that is filled and whole; what was there before goes then.
+
+        Needs `busy`. Whatever `fill` raises, the data set of that name stays as it was.
+        """
+        there = self.folder / food11.NAME
+        new, old = (self.folder / f".{state}-{there.name}" for state in ("new", "old"))
+        try:
+            for left in (new, old):  # by a labctl that was killed
+                _remove(left)
+            fill(model.make_folder(new))
+            with held_back():
+                if there.exists():
+                    there.rename(old)
+                new.rename(there)
+        finally:
+            with held_back(), contextlib.suppress(OSError):
+                _remove(new)
+                _remove(old)
+        return model.read(there)
+
+    def remove(self, name: str) -> Dataset | None:
+        """Delete a data set; with Food-11 what was downloaded of it, too, which may be all that there is.
+
+        Returns what it was, None for a download alone. Raises NotFoundError, SetupError.
+        """
+        downloaded = self.downloaded(name)
+        dataset = self.find(name) if downloaded else self.get(name)
+        with self.busy():
+            if dataset is not None:
+                _remove(dataset.folder)
+            if downloaded:
+                self.forget()
+        return dataset
+
+    def downloaded(self, name: str) -> int:
+        """Bytes that have arrived of the data set of that name."""
+        return self.arrived if _plain(name) == _plain(food11.NAME) else 0
 
 
 def draw_food11(
@@ -167,3 +272,28 @@ def _kept(shelf: Shelf, *, synthetic: bool, force: bool) -> Dataset | None:
             "--force replaces them; `labctl lesson data rm food11` deletes them",
         )
     return there
+
+
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    """Turn what the disk refuses into a SetupError."""
+    try:
+        yield
+    except LabError:
+        raise
+    except OSError as error:
+        where = error.filename or folder
+        hint = "free some space" if error.errno == errno.ENOSPC else "check its owner and the disk"
+        raise SetupError(f"cannot write {where}: {error.strerror or error}", hint) from error
+
+
+def _plain(name: str) -> str:
+    """The name of a data set without what people write differently."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)

@@ -14,7 +14,7 @@ from lab.errors import NotFoundError, UsageError
 from lab.ext.course.documents import JobRecord, ReportDocument, ResultDocument
 from lab.ext.course.lessons.catalogue import numbers
 from lab.ext.course.lessons.model import job_prefix
-from lab.ext.course.lessons.report import read_report, shown, verify
+from lab.ext.course.lessons.results import read_report, shown, verify
 from lab.people.progress import CLAIMED, FAILED, PASSED, Progress, Standing
 
 if TYPE_CHECKING:

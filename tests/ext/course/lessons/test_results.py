@@ -16,16 +16,19 @@ from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.ext.course.documents import ReportDocument, ResultDocument, Versions, digest, signed, written
 from lab.ext.course.lessons.catalogue import find_lesson
 from lab.ext.course.lessons.model import Evidence, LessonResult, check, job_record
-from lab.ext.course.lessons.report import copies, make_report, read_report, verify
 from lab.ext.course.lessons.results import (
+    copies,
     in_store,
     judge,
     keep_in_store,
     keep_on_host,
+    make_report,
     newest,
     on_host,
+    read_report,
     store_key,
     table,
+    verify,
 )
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
 from tests.ext.course.lessons.world import AT, job

@@ -24,9 +24,8 @@ from lab.ext.course.lessons.model import (
     check,
     holds,
 )
-from lab.ext.course.lessons.notebook import NotebookStep
 from lab.ext.course.lessons.results import RESULT_FILE, keep_in_store, store_key
-from lab.ext.course.lessons.run import check_lesson, collect, results, run_lesson
+from lab.ext.course.lessons.run import NotebookStep, check_lesson, collect, results, run_lesson
 from lab.ext.course.lessons.session import Session
 from lab.runtime.base import Execution
 from lab.services import JUPYTER
