@@ -1,8 +1,7 @@
 """Benchmarks: figures of this lab as ratios against a peer in the same run. They neither pass nor fail.
 
-    python -m benchmarks start|demos|states|checkpoints|growth [--runs N] [--json]
-    python -m benchmarks up|demo|memory [--runs N] [--against PATH] [--json]
-    python -m benchmarks recovery [--runs N] [--runtime local|compose] [--cases NAME,NAME] [--json]
+    python -m benchmarks up|demos|states|checkpoints|growth [--runs N] [--json]
+    python -m benchmarks recovery [--runs N] [--cases NAME,NAME] [--json]
     python -m benchmarks false-deaths [--minutes N]
 
 docs/benchmarks.md describes each of them. They need the environment that `labctl up` installs:

@@ -8,17 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from benchmarks import checkpoints, demo, false_deaths, growth, memory, recovery, start, startup, states
-from benchmarks.checkouts import Side
-from benchmarks.compare import Found, Row, rows, table
+from benchmarks import checkpoints, false_deaths, growth, recovery, startup, states
+from benchmarks.compare import Found, Row, table
 from lab.host.interrupts import HELD, exit_code
 
-AGAINST = {"up": startup.up, "demo": demo.demo, "memory": memory.run}
-"""Benchmarks that can compare with another checkout."""
-
-IN_TURN = {"demos": startup.demos, "start": start.run}
+IN_TURN = {"demos": startup.demos, "up": startup.up}
 OTHERS = ("checkpoints", "recovery", "growth", "false-deaths", "states")
 
 
@@ -38,8 +33,7 @@ def _measure(args: argparse.Namespace) -> None:
     if args.what == "false-deaths":
         false_deaths.main(args.minutes, args.busy, args.runtime, hard=args.hard)
     elif args.what == "recovery":
-        names = args.cases.split(",") if args.cases else recovery.possible(args.runtime)
-        measured, lost = recovery.run(args.runs, names, args.runtime)
+        measured, lost = recovery.run(args.runs, args.cases.split(",") if args.cases else ())
         _show(measured, lost, args.json)
         if not args.json:
             print()
@@ -52,17 +46,8 @@ def _measure(args: argparse.Namespace) -> None:
         _show(*IN_TURN[args.what](args.runs), args.json)
     elif args.what == "checkpoints":
         _show(checkpoints.run(args.runs, args.size), Found(), args.json)
-    elif args.what == "states":
-        _show(states.run(args.runs), Found(), args.json)
     else:
-        turns, compared = AGAINST[args.what](args.runs, args.against)
-        _show(compared_rows(turns, compared, "MB" if args.what == "memory" else "s"), turns, args.json)
-
-
-def compared_rows(turns: Found, compared: Sequence[Side], unit: str) -> list[Row]:
-    """Rows that compare the first side, this checkout, with each of the others."""
-    ours, *peers = (side.name for side in compared)
-    return rows(turns, ours, peers, unit)
+        _show(states.run(args.runs), Found(), args.json)
 
 
 def _show(measured: Sequence[Row], turns: Found, as_json: bool) -> None:
@@ -77,19 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure this lab and a peer in the same run."
     )
-    parser.add_argument("what", choices=[*IN_TURN, *AGAINST, *OTHERS])
+    parser.add_argument("what", choices=[*IN_TURN, *OTHERS])
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument(
-        "--against",
-        type=Path,
-        metavar="PATH",
-        help="another checkout to compare with; for " + ", ".join(AGAINST),
-    )
     parser.add_argument("--cases", help="for recovery, some of: " + ", ".join(c.name for c in recovery.CASES))
     parser.add_argument("--parts", help="for growth, some of: " + ", ".join(growth.parts()))
-    parser.add_argument(
-        "--runtime", choices=["local", "compose"], default="local", help="for recovery and false-deaths"
-    )
+    parser.add_argument("--runtime", choices=["local", "compose"], default="local", help="for false-deaths")
     parser.add_argument(
         "--size", choices=checkpoints.SIZES, default="0.8m", help="for checkpoints: of the model of llm"
     )

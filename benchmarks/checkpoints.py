@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.compare import LostError, Row
-from benchmarks.measure import own_lab, say
+from benchmarks.measure import SCRIPTS, own_lab, say
 from lab.host.files import ROOT
 
 RECIPE = ROOT / "workspace" / "llm"
-SCRIPT = Path(__file__).parent / "scripts" / "checkpoints.py"
+SCRIPT = SCRIPTS / "checkpoints.py"
 
 TURNS_PER_RUN = 10
 RANKS = (1, 2)
@@ -28,7 +28,7 @@ def run(runs: int, size: str) -> list[Row]:
     """Measure a model of `size` with one rank and with two, `runs` times ten pairs of turns of ten steps."""
     measured: list[Row] = []
     with own_lab("bench-checkpoints") as lab, tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
-        for file in (*RECIPE.glob("*.py"), SCRIPT):
+        for file in (*RECIPE.glob("*.py"), *RECIPE.glob("*.json"), SCRIPT):
             shutil.copy(file, Path(folder) / ("turns.py" if file == SCRIPT else file.name))
         for ranks in RANKS:
             say(f"training on {ranks} rank(s)")

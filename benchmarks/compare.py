@@ -89,60 +89,29 @@ class Found:
         self.lost.append({"round": number + 1, "side": side, "step": step, "reason": reason})
 
 
-def by_turns(
-    steps: Mapping[str, Mapping[str, Measure]],
-    runs: int,
-    say: Callable[[str], None],
-    repair: Callable[[str], None] = lambda side: None,
-) -> Found:
-    """Measure every step of every round, each side in turn: A B A B. A run that fails is recorded as lost.
+def by_turns(what: str, sides: Mapping[str, Measure], runs: int, say: Callable[[str], None]) -> Found:
+    """Measure each side in turn, round by round: A B A B. A run that fails is recorded as lost.
 
-    `steps` are step -> side -> measurement. After a failure `repair` gets the side; if the repair fails
-    too, the side is not measured any more. An interrupt ends it with the figures until then.
+    An interrupt ends it with the figures until then.
     """
     measured = Found()
     with until_interrupted(say):
-        _fill(measured, steps, runs, say, repair)
-    return measured
-
-
-def _fill(
-    measured: Found,
-    steps: Mapping[str, Mapping[str, Measure]],
-    runs: int,
-    say: Callable[[str], None],
-    repair: Callable[[str], None],
-) -> None:
-    given_up: set[str] = set()
-    for number, step, side, measure in _turns(steps, runs):
-        if side in given_up:
-            measured.lose(number, side, step, "given up after a repair that failed")
-            continue
-        begun = f"{side}, {step}, {number + 1}/{runs}"
-        try:
-            with contextlib.closing(measure()) as figures:
-                for figure, value in figures:
-                    if isinstance(value, Exception):
-                        measured.lose(number, side, figure, reason(value))
-                        say(f"{begun}: {figure}: lost: {reason(value)}")
-                        continue
-                    measured.values.setdefault((side, figure), {})[number] = value
-                    say(f"{begun}: {figure}: {value:.2f}")
-        except Exception as error:  # whatever it is, the other runs are worth having
-            measured.lose(number, side, step, reason(error))
-            say(f"{begun}: lost: {reason(error)}")
-            try:
-                repair(side)
-            except Exception as second:
-                given_up.add(side)
-                say(f"{side} is given up: {reason(second)}")
-
-
-def _turns(steps: Mapping[str, Mapping[str, Measure]], runs: int) -> Iterator[tuple[int, str, str, Measure]]:
-    for number in range(runs):
-        for step, sides in steps.items():
+        for number in range(runs):
             for side, measure in sides.items():
-                yield number, step, side, measure
+                begun = f"{side}, {what}, {number + 1}/{runs}"
+                try:
+                    with contextlib.closing(measure()) as figures:
+                        for figure, value in figures:
+                            if isinstance(value, Exception):
+                                measured.lose(number, side, figure, reason(value))
+                                say(f"{begun}: {figure}: lost: {reason(value)}")
+                                continue
+                            measured.values.setdefault((side, figure), {})[number] = value
+                            say(f"{begun}: {figure}: {value:.2f}")
+                except Exception as error:  # whatever it is, the other runs are worth having
+                    measured.lose(number, side, what, reason(error))
+                    say(f"{begun}: lost: {reason(error)}")
+    return measured
 
 
 def reason(error: Exception) -> str:
@@ -152,18 +121,13 @@ def reason(error: Exception) -> str:
     return first if isinstance(error, LostError) else f"{type(error).__name__}: {first}".rstrip(": ")
 
 
-def rows(measured: Found, ours: str, peers: Sequence[str], unit: str = "s") -> list[Row]:
-    """Return a row per figure and peer; without peers a row per figure."""
+def rows(measured: Found, ours: str, peer: str = "") -> list[Row]:
+    """Return a row per figure."""
     made = []
     for figure in measured.figures:
-        mine = measured.of(ours, figure)
-        values = tuple(mine.values())
-        for peer in peers:
-            theirs = measured.of(peer, figure)
-            pairs = tuple(theirs[n] / mine[n] for n in mine if n in theirs and mine[n])
-            made.append(Row(figure, values, peer, tuple(theirs.values()), pairs, unit))
-        if not peers:
-            made.append(Row(figure, values, unit=unit))
+        mine, theirs = measured.of(ours, figure), measured.of(peer, figure)
+        pairs = tuple(theirs[n] / mine[n] for n in mine if n in theirs and mine[n])
+        made.append(Row(figure, tuple(mine.values()), peer, tuple(theirs.values()), pairs))
     return made
 
 

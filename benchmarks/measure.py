@@ -15,6 +15,12 @@ from lab.lab import Lab
 from lab.runtime.select import choose
 from lab.topology import LabSpec
 
+OURS, STOCK = "this lab", "stock Ray"
+SCRIPTS = Path(__file__).parent / "scripts"
+"""Jobs in the measured labs."""
+
+WORKERS = 2
+
 
 def say(text: str) -> None:
     """Print progress to stderr, apart from the figures."""
@@ -29,12 +35,12 @@ def timed(action: Callable[[], object]) -> float:
 
 
 @contextlib.contextmanager
-def own_lab(name: str, *, stock_ray: bool = False, workers: int = 2, runtime: str = "local") -> Iterator[Lab]:
+def own_lab(name: str, *, runtime: str = "local") -> Iterator[Lab]:
     """Yield a running lab with simulated GPUs; take it down with its objects at the end."""
     with tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
         lab = Lab(choose(runtime, name, folder=Path(folder) / name).view)
         try:
-            lab.up(spec(name, stock_ray=stock_ray, workers=workers))
+            lab.up(LabSpec(name, gpus.plan(gpus.GpuRequest("simulated"), WORKERS), workers=WORKERS))
             yield lab
         finally:
             lab.down(volumes=True)
@@ -45,10 +51,3 @@ def succeed(lab: Lab, job: str, seconds: float) -> None:
     ended = lab.jobs.wait(job, seconds)
     if ended.status != "SUCCEEDED":
         raise LostError(f"job {job} {ended.status}: {ended.message.strip()[-200:]}")
-
-
-def spec(name: str, *, stock_ray: bool = False, workers: int = 2) -> LabSpec:
-    """Return the settings that every benchmark uses."""
-    return LabSpec(
-        name, gpus.plan(gpus.GpuRequest("simulated"), workers), workers=workers, stock_ray=stock_ray
-    )

@@ -1,61 +1,22 @@
-"""Memory of all processes of a lab, idle and while two ranks train. By PSS each page counts once.
-
-One lab is up at a time: pages that two labs share would count half in each.
-"""
+"""Memory of all processes of a lab. By PSS each page counts once."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
-from benchmarks.checkouts import CliLab, Side, cli_lab, sides
-from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
-from benchmarks.measure import say
+from benchmarks.cli_lab import CliLab
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK, memory
-
-SETTLE_SECONDS = 30.0
-"""Time for a new lab to settle before its idle memory is measured."""
-
-CHECKPOINTS, DEADLINE_SECONDS, POLL_SECONDS = 3, 300.0, 2.0
-"""Number of checkpoints before a training is measured, the timeout for that, and the poll interval."""
 
 LOOKS, LOOK_SECONDS = 3, 2.0
 """Number of samples, whose median is the figure, and the seconds between them."""
 
 Table = Mapping[int, tuple[int, str]]
 """Process id -> its parent's id, and its mark: empty if it has none or the mark cannot be read."""
-
-
-def run(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
-    """Measure the megabytes of each side, in turn."""
-    compared = sides(against, stock=True)
-    steps: dict[str, dict[str, Measure]] = {"lab": {side.name: _lab(side) for side in compared}}
-    return by_turns(steps, runs, say), compared
-
-
-def _lab(side: Side) -> Measure:
-    def measure() -> Figures:
-        with cli_lab(side) as lab:
-            lab.up()
-            time.sleep(SETTLE_SECONDS)
-            yield "lab at rest", megabytes(lab)
-            job = lab.submit("digits", {"epochs": "10000", "workers": "2"})
-            _until_it_trains(lab, job)
-            yield "two ranks training", megabytes(lab)
-
-    return measure
-
-
-def _until_it_trains(lab: CliLab, job: str) -> None:
-    end = time.monotonic() + DEADLINE_SECONDS
-    while lab.checkpoints(job) < CHECKPOINTS:
-        if time.monotonic() > end:
-            raise LostError(f"job {job} has not saved {CHECKPOINTS} checkpoints after {DEADLINE_SECONDS:g} s")
-        time.sleep(POLL_SECONDS)
 
 
 def megabytes(lab: CliLab) -> float:
@@ -97,14 +58,11 @@ def processes_of(folder: Path, table: Table) -> list[int]:
     pids = [pid for pid, (_, mark) in table.items() if _is_of(folder, mark)]
     known = set(pids)
     for pid in pids:  # grows while it is walked: descendants of descendants
-        new = [child for child in _of(children, pid) if child not in known and table[child][1] in ("", ":")]
+        below = (child for child in children.get(pid, ()) if child not in known)
+        new = [child for child in below if table[child][1] in ("", ":")]
         known.update(new)
         pids += new
     return sorted(pids)
-
-
-def _of(children: Mapping[int, list[int]], pid: int) -> Iterable[int]:
-    return children.get(pid, ())
 
 
 def _is_of(folder: Path, mark: str) -> bool:

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import psutil
 
-from benchmarks.checkouts import OURS, CliLab, Side, cli_lab, recovered_in
+from benchmarks.cli_lab import CliLab, cli_lab, recovered_in
 from benchmarks.compare import LostError
 from benchmarks.growth import Curves, median_of
-from benchmarks.measure import succeed, timed
+from benchmarks.measure import SCRIPTS, succeed, timed
 from benchmarks.memory import megabytes
+from benchmarks.recovery import Case, once
 from lab.cluster.queue_request import QueueRequest, of_command
 from lab.cluster.submission import Submission
-from lab.host.files import ROOT
 from lab.lab import Lab
 from lab.runtime.local.processes import MARK, memory
-from lab.runtime.select import choose
 from lab.services import QUEUE
 
 LISTED = (10, 100, 1_000, 10_000)
 QUEUED = (100, 1_000, 10_000)
 NODES = (2, 4, 8, 16, 32)
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
 TIMES = 5
 NEWEST = 50
 """Submissions whose median is the time of one."""
 
 JOB_SECONDS, REST_SECONDS, LOOK_SECONDS = 600.0, 10.0, 10.0
-EPOCHS = 60
 
 ONE_AT_A_TIME = """
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -55,9 +51,9 @@ spec: {clusterQueue: one}
 
 def listed(curves: Curves) -> None:
     """Commands in a lab whose Ray knows many jobs, all of which have ended."""
-    with cli_lab(Side(OURS, ROOT)) as cli:
+    with cli_lab() as cli:
         cli.up()
-        lab, so_far = inside(cli), 0
+        lab, so_far = cli.inside, 0
         for count in LISTED:
             command = ("python", "listed.py", str(so_far), str(count))
             succeed(lab, lab.submit(command=command, working_dir=SCRIPTS).submission_id, JOB_SECONDS)
@@ -75,9 +71,9 @@ def _nothing(lab: Lab) -> None:
 
 def queued(curves: Curves) -> None:
     """A queue through which one job goes at a time, and behind it many that wait."""
-    with cli_lab(Side(OURS, ROOT)) as cli:
+    with cli_lab() as cli:
         cli.up()
-        lab, so_far = inside(cli), 0
+        lab, so_far = cli.inside, 0
         lab.queues.apply([("one.yaml", ONE_AT_A_TIME)])
         for count in QUEUED:
             took = [timed(lambda: _enqueue(lab)) for _ in range(so_far, count)]
@@ -116,26 +112,14 @@ def controller_of(cli: CliLab) -> psutil.Process:
 def nodes(curves: Curves) -> None:
     """Labs with more and more workers on one machine, in which two ranks train and one loses its node."""
     for count in NODES:
-        with cli_lab(Side(OURS, ROOT)) as cli:
-            curves.add(count, "up", "s", cli.up(count))
+        with cli_lab() as cli:
+            curves.add(count, "up", "s", cli.up(count)[0])
             time.sleep(REST_SECONDS)
             curves.add(count, "memory at rest", "MB", megabytes(cli))
             curves.add(count, "labctl status", "s", seconds(cli, "status"))
-            to_step, total = recovery(cli)
+            to_step, total = recovered_in(once(cli, Case("two-worker kill", "kill", 2)))
             curves.add(count, "fault to first new step", "s", to_step)
             curves.add(count, "fault to first new epoch", "s", total)
-
-
-def recovery(cli: CliLab) -> tuple[float, float]:
-    """Seconds from the kill of a node that trains to the first new step and epoch. Raises LostError."""
-    job = cli.submit("digits", {"epochs": str(EPOCHS), "workers": "2"})
-    words = ("fault-inject", "--job", job, "--fault", "kill", "--after-epoch", "4", "--json")
-    return recovered_in(cli.call(words)[1])
-
-
-def inside(cli: CliLab) -> Lab:
-    """The same lab as an object."""
-    return Lab(choose("local", cli.name, folder=cli.folder).view)
 
 
 def seconds(cli: CliLab, *words: str) -> float:

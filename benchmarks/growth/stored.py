@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.checkouts import clean
+from benchmarks.cli_lab import clean
 from benchmarks.compare import LostError
 from benchmarks.growth import Curves, median_of
 from benchmarks.measure import timed

@@ -268,7 +268,7 @@ def test_no_two_modules_need_each_other_to_be_imported() -> None:
     [
         ("lab.host.files", "lab.errors", False),
         ("lab.host.files", "lab.store.s3", True),
-        ("lab.store.s3", "lab.ext.course.datasets.shelf", True),
+        ("lab.store.s3", "lab.ext.course.datasets.getting", True),
         ("lab.ext.chaos.run", "lab.flows.recovery.watch", False),
         ("lab.flows.recovery.watch", "lab.ext.chaos.run", True),
         ("lab.cli.listing", "lab.ext.chaos", True),

@@ -278,7 +278,7 @@ def sample(prompts: Sequence[Prompt], answers: Sequence[Answer], count: int) -> 
 
 
 def main() -> None:
-    args = serve.settings("recipe-batch.json")
+    args = serve.arguments("recipe-batch.json")
     with Checkpoint(args.checkpoint).as_directory() as folder:
         sha256 = sha256_of(Path(folder))
     job, prompts = serve.submission_id(), random_prompts(args.prompts, args.input_tokens, args.seed)

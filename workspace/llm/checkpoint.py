@@ -15,7 +15,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,26 +60,17 @@ class Saver:
         self.stalled = 0.0
         """Seconds that training has waited for its checkpoints."""
 
-    def save(
-        self,
-        metrics: dict[str, Any],
-        weights: Callable[[], Mapping[str, Tensor]],
-        state: Callable[[], Any],
-        writes: bool,
-    ) -> None:
+    def save(self, metrics: dict[str, Any], weights: Mapping[str, Tensor], state: Any, writes: bool) -> None:
         """Report, with a checkpoint from the rank that `writes`; all ranks call it.
 
-        `weights` and `state` return what is to be saved. Every rank calls them, since the parts of a sharded
-        model have to be put together. A checkpoint that is still being written is waited for: no failure
-        loses more than one interval.
+        A checkpoint that is still being written is waited for: no failure loses more than one interval.
         """
         began = time.perf_counter()
         self.finish()
-        tensors, rest = weights(), state()
         if not writes:
             ray.train.report(metrics)
         else:
-            content = self._copy.of({"weights": dict(tensors), "state": rest})
+            content = self._copy.of({"weights": dict(weights), "state": state})
             self._written.clear()
             folder = tempfile.mkdtemp(prefix="llm-")
             ray.train.report(

@@ -131,7 +131,7 @@ class Engine:
 
 
 def load(args: argparse.Namespace) -> tuple[Engine, str]:
-    """An engine with the model of `args.checkpoint` (serve.settings), and the SHA-256 of that.
+    """An engine with the model of `args.checkpoint` (serve.arguments), and the SHA-256 of that.
 
     It is on a GPU where this process has a share of a real one: without a share it may still see it.
     """

@@ -48,23 +48,6 @@ class ModelConfig:
     def head(self) -> int:
         return self.width // self.heads
 
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, from the shape alone."""
-        attention = 2 * self.width**2 + 2 * self.width * self.kv_heads * self.head
-        block = attention + 3 * self.width * self.inner + 2 * self.width
-        return (1 if self.tied else 2) * VOCABULARY * self.width + self.layers * block + self.width
-
-    def flops_per_token(self, length: int) -> float:
-        """Floating-point operations to train on one token of a row of `length`: forward, twice that backward.
-
-        Two for each weight of a matrix product (the embedding is a look-up, the output layer is not), and
-        those of the two products of attention over `length` places: as is usual, not halved for its mask.
-        """
-        products = self.parameters - self.width * (2 * self.layers + 1)  # without the norms
-        products -= 0 if self.tied else VOCABULARY * self.width
-        return 3 * (2 * products + 4 * self.layers * self.width * length)
-
 
 SIZES = {
     "0.1m": ModelConfig(width=64, layers=2, inner=192, heads=4, kv_heads=2),

@@ -30,7 +30,7 @@ import ray
 from inference import Request, Token, load
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from train import newest_of
+from train import newest_of, settings
 
 PART_SECONDS = 0.01
 """Wait for prompts that come with a batch's first one, and least time between two parts of an answer: a part
@@ -229,24 +229,19 @@ def stop() -> None:
         print(f"the endpoint was not ended: {error!r}", flush=True)
 
 
-def settings(recipe: str) -> argparse.Namespace:
-    """The command line, with the parameters of a recipe (a file beside this one), and `checkpoint`, a URI."""
-    document = json.loads(Path(__file__).with_name(recipe).read_text())
-    parser = argparse.ArgumentParser(description=document["summary"])
-    for name, p in document["parameters"].items():
-        kind = {"str": str, "int": int, "float": float}[p["type"]]
-        parser.add_argument(f"--{name}", type=kind, default=p["default"], help=p["help"].replace("%", "%%"))
+def arguments(recipe: str) -> argparse.Namespace:
+    """The command line of a recipe, with `checkpoint`, the URI of the model."""
+    parser = settings(recipe)
     args = parser.parse_args()
     if not vars(args)["from"]:
         parser.error("--from: name the model, a run of the recipe llm or a checkpoint")
     ray.init()
-    args.storage = args.storage or os.environ.get("RAYLAB_STORAGE", "s3://ray")
     args.checkpoint = newest_of(vars(args)["from"], args.storage)
     return args
 
 
 def main() -> None:
-    args = settings("recipe-serve.json")
+    args = arguments("recipe-serve.json")
     try:
         print(f"serving {args.checkpoint} as llm: {start(args)}/v1/completions", flush=True)
         time.sleep(60 * args.minutes)

@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import math
 import os
+import shutil
+import sysconfig
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -34,12 +37,13 @@ from corpus import Corpus, Order, read_corpus, windows
 from model import SIZES, Decoder, load_model, next_byte_loss
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
-from sharding import gathered, parallel, shard_state
-from speed import compiles, peak, wait
 from torch import Tensor, nn
 
 EVALUATED = 32
 """Windows of the text held out that are evaluated, always the same ones."""
+
+WEIGHT_DECAY = 0.1
+LONGEST_GRADIENT = 1.0
 
 
 def learning_rate(step: int, steps: int, highest: float, warmup: int) -> float:
@@ -54,7 +58,7 @@ def optimizer_for(model: nn.Module, config: dict[str, Any], fused: bool) -> torc
     """AdamW for what is trained; only matrices decay."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
-        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": config["weight_decay"]},
+        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
@@ -108,13 +112,19 @@ def mean(value: Tensor) -> float:
     return float(value)
 
 
-def highest(value: float) -> float:
-    """The highest of a number over the ranks: those that share a machine measure it worse than it is."""
-    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-        tensor = torch.tensor(value, dtype=torch.float64)
-        torch.distributed.all_reduce(tensor, torch.distributed.ReduceOp.MAX)
-        return float(tensor)
-    return value
+def compiles(asked: str, gpu: bool) -> bool:
+    """Tell whether the model goes through torch.compile: `asked` is on, off, or auto, which is on for GPUs.
+
+    What that makes for a GPU is built by a C compiler with Python's headers: auto does without where they are
+    missing, and says so.
+    """
+    if asked != "auto" or not gpu:
+        return asked == "on"
+    compiler = os.environ.get("CC") or any(shutil.which(name) for name in ("gcc", "clang"))
+    if compiler and Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return True
+    print("not compiled (torch.compile): there is no C compiler with Python's headers here", flush=True)
+    return False
 
 
 class Training:
@@ -145,12 +155,14 @@ class Training:
         self.optimizer = optimizer_for(self.module, config, fused=self.gpu)
         if state is not None:
             self.optimizer.load_state_dict(state["optimizer"])
-            shard_state(self.optimizer)
         self.saver = Saver(self.shape)
 
     def spread(self, model: Decoder) -> tuple[nn.Module, nn.Module]:
         """The model that computes on these ranks, and the module with the parameters."""
-        return parallel(model, self.config["parallel"], self.ranks, self.device)
+        model.to(self.device)
+        if self.ranks == 1:
+            return model, model
+        return nn.parallel.DistributedDataParallel(model, [self.device] if self.gpu else None), model
 
     def reports(self) -> bool:
         """Tell whether this rank says how far the run is, and saves it."""
@@ -168,7 +180,7 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.training, self.order.starts(self.step, self.rank, self.ranks))
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.module.parameters(), config["clip"])
+        torch.nn.utils.clip_grad_norm_(self.module.parameters(), LONGEST_GRADIENT)
         self.optimizer.step()
         self.step += 1
         return loss.detach()
@@ -196,35 +208,27 @@ class Training:
 
     def save(self, metrics: dict[str, Any]) -> None:
         """Report with a checkpoint. Every rank calls it; rank 0 writes."""
-        last = self.step >= self.config["steps"]
-        weights = gathered(self.module.state_dict()) if last else {}
-        if last:
+        weights = self.module.state_dict()
+        if self.step >= self.config["steps"]:
             metrics["weights_sha256"] = weights_sha256(weights)
-        self.saver.save(
-            metrics,
-            weights=lambda: weights or gathered(self.module.state_dict()),
-            state=lambda: {
-                "step": self.step,
-                "optimizer": gathered(self.optimizer.state_dict()),
-                "fixed": self.fixed,
-                "lora": adapter_of(self.config) if self.config["lora_rank"] else None,
-            },
-            writes=self.reports(),
-        )
+        state = {
+            "step": self.step,
+            "optimizer": self.optimizer.state_dict(),
+            "fixed": self.fixed,
+            "lora": adapter_of(self.config) if self.config["lora_rank"] else None,
+        }
+        self.saver.save(metrics, weights, state, writes=self.reports())
 
     def run(self) -> None:
         """Train to the last step, with a report and a checkpoint every so many steps."""
         config, order, shape = self.config, self.order, self.shape
-        best, where = peak(self.device)
-        best = best if self.gpu else highest(best)
         if self.rank == 0:
             kind = "LoRA" if config["lora_rank"] else "fine-tuning" if config["from"] else "pre-training"
             everything = sum(p.numel() for p in self.module.parameters())
             print(
                 f"{kind} after step {self.step}, on {self.ranks} rank(s): "
                 f"{self.trained:,} of {everything:,} parameters are trained\n"
-                f"{len(self.training):,} bytes of text, {order.steps_per_epoch:,} steps an epoch; "
-                f"peak of a rank {best / 1e12:.3g} TFLOP/s ({where})",
+                f"{len(self.training):,} bytes of text, {order.steps_per_epoch:,} steps an epoch",
                 flush=True,
             )
         losses: list[Tensor] = []
@@ -237,7 +241,8 @@ class Training:
             last = self.step >= config["steps"]
             if not last and self.step % config["checkpoint_every"]:
                 continue
-            wait(self.device)
+            if self.gpu:  # until it has done what it was given: so that the clock means something
+                torch.cuda.synchronize(self.device)
             loss = mean(torch.stack(losses).mean())
             if not math.isfinite(loss):
                 raise FloatingPointError(f"the loss of step {self.step} is {loss}: nothing is saved")
@@ -248,7 +253,6 @@ class Training:
                 "loss": loss,
                 "passes": order.epoch(self.step),
                 "tokens_per_second": speed,
-                "mfu": speed * shape.flops_per_token(shape.context) / (best * self.ranks),
                 "stalled_seconds": self.saver.stalled - stalled,
             }
             stalled = self.saver.stalled
@@ -257,8 +261,7 @@ class Training:
                 metrics["val_loss"] = self.evaluate()
             if evaluated and self.reports():
                 both_losses = f"loss {loss:.4f}  val_loss {metrics['val_loss']:.4f}"
-                pace = f"{speed:,.0f} tokens/s  MFU {100 * metrics['mfu']:.0f} %"
-                print(f"step {self.step}/{config['steps']}  {both_losses}  {pace}", flush=True)
+                print(f"step {self.step}/{config['steps']}  {both_losses}  {speed:,.0f} tokens/s", flush=True)
             losses, began = [], time.perf_counter()
             self.save(metrics)
 
@@ -283,38 +286,14 @@ def newest_of(name: str, storage: str) -> str:
     return f"{storage}/{name}/{Path(newest.path).name}"
 
 
-def settings() -> argparse.ArgumentParser:
-    """The settings of a run; those of a search too."""
-    parser = argparse.ArgumentParser(description="Train a small language model on a Ray cluster.")
-    parser.add_argument("--size", choices=SIZES, default="0.8m", help="parameters of the model")
-    parser.add_argument("--text", default="all", help="code, prose, all, or a folder")
-    parser.add_argument("--megabytes", type=float, default=8, help="MB of text to read; 0: all")
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--workers", type=int, default=1, help="Ray Train workers (ranks)")
-    parser.add_argument("--cpus", type=float, default=1, help="logical CPUs per worker")
-    parser.add_argument("--gpus", type=float, default=None, help="GPUs per worker (default: 1 if enough)")
-    parser.add_argument("--batch-size", type=int, default=8, help="rows per step and worker")
-    parser.add_argument("--context", type=int, default=256, help="bytes of a row")
-    parser.add_argument("--lr", type=float, default=2e-3, help="highest learning rate")
-    parser.add_argument("--warmup", type=int, default=50, help="steps until it is reached")
-    parser.add_argument("--weight-decay", type=float, default=0.1)
-    parser.add_argument("--clip", type=float, default=1.0, help="longest gradient")
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--checkpoint-every", type=int, default=10, help="steps")
-    parser.add_argument("--evaluate-every", type=int, default=100, help="steps, a multiple of the former")
-    parser.add_argument("--keep", type=int, default=3, help="number of newest checkpoints to keep")
-    parser.add_argument("--parallel", choices=("ddp", "fsdp"), default="ddp")
-    parser.add_argument("--compile", choices=("auto", "on", "off"), default="auto", help="auto: on a GPU")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch per worker")
-    parser.add_argument("--from", default="", help="checkpoint or run to fine-tune")
-    parser.add_argument("--lora-rank", type=int, default=0, help="0: train all parameters")
-    parser.add_argument("--lora-alpha", type=float, default=16)
-    parser.add_argument("--lora-targets", default=",".join(lora.TARGETS), help="layers, with commas between")
-    parser.add_argument(
-        "--storage", default=os.environ.get("RAYLAB_STORAGE", "s3://ray"), help="where checkpoints go"
-    )
-    parser.add_argument("--max-failures", type=int, default=3)
+def settings(recipe: str = "recipe.json") -> argparse.ArgumentParser:
+    """The command line: the parameters of a recipe, a file beside this one."""
+    document = json.loads(Path(__file__).with_name(recipe).read_text())
+    parser = argparse.ArgumentParser(description=document["summary"])
+    for name, p in document["parameters"].items():
+        kind = {"str": str, "int": int, "float": float}[p["type"]]
+        parser.add_argument(f"--{name}", type=kind, default=p["default"], help=p["help"].replace("%", "%%"))
+    parser.set_defaults(storage=os.environ.get("RAYLAB_STORAGE", "s3://ray"))
     return parser
 
 

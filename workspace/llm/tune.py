@@ -55,14 +55,9 @@ def table(results: Any) -> str:
     for result in done:
         rank, lr = (result.config[name] for name in TUNED)
         lines.append(f"{rank:>4}  {lr:8.5f}  {result.metrics['step']:>5}  {result.metrics['val_loss']:.4f}")
-    failed = len(list(results)) - len(done)
-    return "\n".join([*lines, f"trials: {len(done)}, failed: {failed}", best(done[0])])
-
-
-def best(result: Any) -> str:
-    """The best trial, as the settings of another run."""
-    rank, lr = (result.config[name] for name in TUNED)
-    return f"best: -p lora-rank={rank} -p lr={lr:.5f}, val_loss {result.metrics['val_loss']:.4f}"
+    rank, lr = (done[0].config[name] for name in TUNED)
+    best = f"best: -p lora-rank={rank} -p lr={lr:.5f}, val_loss {done[0].metrics['val_loss']:.4f}"
+    return "\n".join([*lines, f"trials: {len(done)}, failed: {len(list(results)) - len(done)}", best])
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from model import END, VOCABULARY, Decoder, ModelConfig, load_model
 from ray.train import Checkpoint
-from serve import bearer_token, settings
+from serve import arguments, bearer_token
 
 NAMES = {
     "embedding.": "embed_tokens.", "blocks.": "layers.", "attention_norm.": "input_layernorm.",
@@ -66,7 +66,7 @@ def command(folder: Path, context: int, slots: int, host: str, port: int) -> lis
 
 
 def main() -> None:
-    args, target = settings("recipe-serve.json"), Path(tempfile.mkdtemp(prefix="llm-"))
+    args, target = arguments("recipe-serve.json"), Path(tempfile.mkdtemp(prefix="llm-"))
     with Checkpoint(args.checkpoint).as_directory() as folder:
         model = load_model(Path(folder))
     export(model, target)

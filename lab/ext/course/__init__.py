@@ -14,7 +14,7 @@ EXTENSION = Extension(
         Command(
             "",
             "class collect",
-            "lab.ext.course.collecting",
+            "lab.ext.course.command",
             "Check the lesson reports of a folder against the lab, and keep what each person has passed.",
         ),
         Command(
@@ -32,5 +32,5 @@ EXTENSION = Extension(
     ),
     before_down=("lab.ext.course.lessons.run:before_down",),
     traces=("lab.ext.course.datasets:traces",),
-    documents=("lab.ext.course.documents", "lab.ext.course.batch_documents", "lab.ext.course.shown"),
+    documents=("lab.ext.course.documents", "lab.ext.course.batch_documents"),
 )

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
-from lab.api.base import plain
-from lab.cli import values
+from lab.cli import render, values
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.output import PANEL_WIDTH, Output, encodable
-from lab.cli.receipt_panel import COLOURS
+from lab.cli.output import Output
 from lab.errors import VerdictError
 from lab.flows.labels import HEADLINES
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.panel import Panel
+    from lab.ext.course.batch_documents import BatchReceipt
 
-    from lab.ext.course.batch_documents import BatchReceipt, Tail
+MARKS = {True: "ok", False: "NO", None: "?"}
 
 WORDS = {
     "recovered": "a node was lost, and no prompt with it",
@@ -71,7 +67,7 @@ def lose_node(app: App, job_id: str, node: str | None, after_answers: int) -> No
 
 
 def _show(app: App, receipt: BatchReceipt) -> None:
-    if not app.out.as_json(plain(receipt)):
+    if not app.out.as_json(receipt):
         _draw(app.out, receipt)
     if not receipt.verdict.good:
         wrong = next(c for c in receipt.checks if c.passed is not True)
@@ -80,58 +76,25 @@ def _show(app: App, receipt: BatchReceipt) -> None:
 
 
 def _draw(out: Output, receipt: BatchReceipt) -> None:
-    out.show(panel(receipt, unicode=encodable("╭─✓✗")), width=PANEL_WIDTH)
-
-
-def panel(receipt: BatchReceipt, *, unicode: bool) -> Panel:
-    """The receipt as a panel; without `unicode` in ASCII alone."""
-    from rich import box
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
-    words = HEADLINES[receipt.verdict.value]
-    colour = COLOURS[words.tone]
-    meaning = WORDS.get(receipt.verdict.value, "not every check passed")
-    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    facts.add_row("job", receipt.job)
-    facts.add_row("batch", f"{receipt.batch}, in {plural(receipt.sessions, 'session')}")
-    nodes = ", ".join(lost.node_id[:12] for lost in receipt.lost_nodes)
-    facts.add_row("nodes lost", nodes or "none")
-    facts.add_row("lost", plural(receipt.lost_attempts, "attempt"))
-    checks = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
-    marks = {True: "✓", False: "✗", None: "?"} if unicode else {True: "ok", False: "NO", None: "?"}
-    colours = {True: "green", False: "red", None: "yellow"}
-    for check in receipt.checks:
-        mark = Text(marks[check.passed], style=colours[check.passed])
-        checks.add_row(mark, check.name, Text(check.detail, style="dim"))
-    parts: list[RenderableType] = [
-        Text.assemble((words.word, f"bold {colour}"), f"  {meaning}"),
-        Text(),
-        facts,
-    ]
-    parts += [Text(), Text("Checks", style="bold"), checks]
-    parts += [Text(), Text("Time to first token, ms", style="bold"), _latencies(receipt.ttft_ms)]
-    if receipt.figures:
-        rate = receipt.figures["output_tokens_per_second"]
-        parts += [Text(), Text(f"{rate:,.0f} output tokens/s in this session")]
-    return Panel(
-        Group(*parts), title="receipt of a batch", title_align="left", border_style=colour,
-        box=box.ROUNDED if unicode else box.ASCII, padding=(0, 1), width=PANEL_WIDTH,
-    )  # fmt: skip
-
-
-def _latencies(rows: Mapping[str, Tail | None]) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in ("", "prompts", "p50", "p99", "max"):
-        table.add_column(name, justify="left" if not name else "right")
-    for name, row in rows.items():
-        if row is not None:
-            table.add_row(name, f"{row.count}", *(f"{value:,.0f}" for value in (row.p50, row.p99, row.max)))
-    return table
+    verdict = receipt.verdict.value
+    out.line(f"{HEADLINES[verdict].word}  {WORDS.get(verdict, 'not every check passed')}")
+    rate = (receipt.figures or {}).get("output_tokens_per_second")
+    facts = (
+        ("job", receipt.job),
+        ("batch", f"{receipt.batch}, in {plural(receipt.sessions, 'session')}"),
+        ("nodes lost", ", ".join(lost.node_id[:12] for lost in receipt.lost_nodes) or "none"),
+        ("lost", plural(receipt.lost_attempts, "attempt")),
+        ("speed", f"{rate:,.0f} output tokens/s in this session" if isinstance(rate, (int, float)) else None),
+    )
+    render.pairs(out, facts)
+    checks = ((MARKS[check.passed], check.name, check.detail) for check in receipt.checks)
+    out.show(render.table(("", "CHECK", "FOUND"), checks), width=render.SENTENCES)
+    latencies = (
+        (name, tail.count, *(f"{value:,.0f}" for value in (tail.p50, tail.p99, tail.max)))
+        for name, tail in receipt.ttft_ms.items()
+        if tail is not None
+    )
+    out.show(render.table(("Time to first token, ms", "PROMPTS", "P50", "P99", "MAX"), latencies))
 
 
 COMMANDS = (receipt, lose_node)

@@ -1,8 +1,7 @@
-"""lesson: the exercises of the course, run, checked and handed in."""
+"""lesson: the exercises of the course, run, checked and handed in; class collect: those of a class."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,19 +10,17 @@ import click
 
 from lab.cli import format, render, values
 from lab.cli.commands.lab import prepare
-from lab.cli.context import App, LabGroup, pass_app
+from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.cli.live import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
-from lab.ext.course import shown as shapes
 from lab.ext.course.data import data
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
-    from lab.ext.course.documents import ReportDocument, ResultDocument
+    from lab.ext.course.documents import ReportDocument
     from lab.ext.course.lessons.model import Lesson, LessonResult
-    from lab.ext.course.lessons.notebook import NotebookStep
-    from lab.ext.course.shown import ShownRestored
+    from lab.ext.course.lessons.run import NotebookStep
     from lab.lab import Lab
 
 NUMBER = values.WholeNumber(0, 99)
@@ -50,31 +47,24 @@ def _open(app: App) -> Lab:
 @pass_app
 def lesson_list(app: App) -> None:
     """List the lessons, and which are passed in this lab."""
+    from lab.ext.course.documents import ListedLesson
     from lab.ext.course.lessons import lessons
     from lab.ext.course.lessons.run import results
 
     available, checked = lessons(), results(_open(app))
-    if app.out.as_json(
-        {"lessons": [shapes.lesson(lesson, checked.get(lesson.number)) for lesson in available]}
-    ):
-        return
-    rows = (
-        (
-            lesson.number,
-            lesson.title,
-            f"{lesson.minutes} min",
-            _standing(checked.get(lesson.number)),
-            lesson.notebook,
+    documents, rows = [], []
+    for item in available:
+        result = checked.get(item.number)
+        passed, at = (result.passed, result.at) if result else (None, None)
+        documents.append(
+            ListedLesson(
+                item.number, item.name, item.title, item.notebook, item.minutes, item.needs, passed, at
+            )
         )
-        for lesson in available
-    )
-    app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
-
-
-def _standing(result: ResultDocument | None) -> str:
-    if result is None:
-        return "never"
-    return f"{'passed' if result.passed else 'not passed yet'} ({format.clock(result.at)})"
+        standing = f"{'passed' if passed else 'not passed yet'} ({format.clock(at)})" if result else "never"
+        rows.append((item.number, item.title, f"{item.minutes} min", standing, item.notebook))
+    if not app.out.as_json({"lessons": documents}):
+        app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
 
 
 @lesson.command("run")
@@ -111,57 +101,24 @@ def _run(app: App, item: Lesson) -> LessonResult:
     from lab.ext.course.datasets import ensure
     from lab.ext.course.lessons.run import run_lesson
 
-    cells = Cells(app)
-    try:
-        return run_lesson(
-            app.open(),
-            item,
-            lambda: prepare(app, Asked())[1],
-            get_data=ensure,
-            on_step=cells.step,
-            on_progress=ProgressLines(app.out).progress,
-        )
-    finally:
-        cells.end()
+    def tell(step: NotebookStep) -> None:
+        """A line on stderr for each cell that has ended, and for what happened between them."""
+        if step.kind != "cell":
+            app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)
+            return
+        line = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
+        app.out.note(f"cell {step.number:>2}/{step.of:<2}{format.seconds(step.seconds):>11}  {line}")
+        if app.verbose and step.output.strip():
+            app.out.note(step.output.rstrip())
 
-
-class Cells:
-    """A line on stderr for each cell; on a terminal the one that runs is shown too."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._live = sys.stderr.isatty() and not app.out.quiet
-        self._pending = ""
-
-    def step(self, step: NotebookStep) -> None:
-        if step.kind == "begin":
-            self._pending = self._line(step) if self._live else ""
-        else:
-            self._clear()
-            if step.kind == "cell":
-                self._pending = ""
-                self._app.out.note(self._line(step))
-                if self._app.verbose and step.output.strip():
-                    self._app.out.note(step.output.rstrip())
-            else:
-                self._app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)
-        if self._pending:
-            click.echo(self._pending, nl=False, err=True)
-
-    def end(self) -> None:
-        """Nothing more will come."""
-        self._clear()
-        self._pending = ""
-
-    def _clear(self) -> None:
-        if self._pending:
-            click.echo(f"\r{' ' * len(self._pending)}\r", nl=False, err=True)
-
-    @staticmethod
-    def _line(step: NotebookStep) -> str:
-        took = "..." if step.seconds is None else format.seconds(step.seconds)
-        shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
-        return f"cell {step.number:>2}/{step.of:<2}{took:>11}  {shown}"
+    return run_lesson(
+        app.open(),
+        item,
+        lambda: prepare(app, Asked())[1],
+        get_data=ensure,
+        on_step=tell,
+        on_progress=ProgressLines(app.out).progress,
+    )
 
 
 @lesson.command("check")
@@ -210,15 +167,9 @@ def lesson_restore(app: App, number: int) -> None:
     from lab.ext.course.lessons import find_lesson
     from lab.ext.course.lessons.restore import restore
 
-    restored = restore(find_lesson(number))
-    shown: ShownRestored = {
-        "notebook": str(restored.notebook),
-        "kept": str(restored.kept) if restored.kept else None,
-    }
-    if app.out.as_json(shown):
-        return
-    kept = f"; yours is now {restored.kept}" if restored.kept else ""
-    app.out.line(f"{restored.notebook} is restored{kept}")
+    notebook, kept = restore(find_lesson(number))
+    if not app.out.as_json({"notebook": notebook, "kept": kept}):
+        app.out.line(f"{notebook} is restored{f'; yours is now {kept}' if kept else ''}")
 
 
 @lesson.command("report")
@@ -246,8 +197,7 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     if student is None:
         raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
     from lab.ext.course.documents import written
-    from lab.ext.course.lessons.report import make_report
-    from lab.ext.course.lessons.results import dump
+    from lab.ext.course.lessons.results import dump, make_report
     from lab.ext.course.lessons.run import collect, results
 
     lab = _open(app)
@@ -275,51 +225,73 @@ def _summary(report: ReportDocument) -> str:
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
-    from lab.ext.course.lessons.report import copies, shown
+    from lab.ext.course.lessons.results import copies, read_report, shown, verify
 
-    contents = [(file, *_read(file)) for file in files]
-    intact = {str(file): report for file, report, _ in contents if report is not None}
+    intact: dict[str, ReportDocument] = {}
+    documents, lines = [], list[str]()
+    for file in map(str, files):
+        try:
+            report = read_report(Path(file))
+            problems = verify(report)
+        except UsageError as unreadable:
+            problems = (unreadable.message,)
+        document: dict[str, object] = {
+            "file": file,
+            "student": None,
+            "passed": None,
+            "missing": None,
+            "problems": problems,
+        }
+        lines.append(f"{file}:")
+        if not problems:
+            intact[file] = report
+            document |= {"student": report.student, "passed": report.passed, "missing": report.missing}
+            lines[-1] += f" {report.student}{_summary(report)}"
+        documents.append(document)
+        lines += [f"  does not fit: {problem}" for problem in problems]
+        for result in report.results if not problems and app.verbose else ():
+            for question, text in (result.answers or {}).items():
+                lines.append(f"  lesson {result.lesson}, question {question}: {' '.join(text.split())}")
     same = copies(intact)
-    if app.out.json_wanted:
-        reports = [
-            {
-                "file": str(file),
-                "student": report.student if report else None,
-                "passed": list(report.passed) if report else None,
-                "missing": list(report.missing) if report else None,
-                "problems": list(problems),
-            }
-            for file, report, problems in contents
-        ]
-        app.out.document({"reports": reports, "copies": list(same)})
-    else:
-        for file, report, problems in contents:
-            whose = f" {report.student}{_summary(report)}" if report else ""
-            app.out.line(shown(f"{file}:{whose}"))
-            for problem in problems:
-                app.out.line(shown(f"  does not fit: {problem}"))
-            for result in report.results if report and app.verbose else ():
-                for question, text in (result.answers or {}).items():
-                    answer = " ".join(text.split())
-                    app.out.line(shown(f"  lesson {result.lesson}, question {question}: {answer}"))
-        for line in same:
-            app.out.line(shown(f"copied: {line}"))
+    if not app.out.as_json({"reports": documents, "copies": same}):
+        for line in (*lines, *(f"copied: {line}" for line in same)):
+            app.out.line(shown(line))
     if len(intact) < len(files) or same:
         app.fail(LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged"))
 
 
-def _read(file: Path) -> tuple[ReportDocument | None, tuple[str, ...]]:
-    """Read an intact report; of any other file None and what does not fit."""
-    from lab.ext.course.lessons.report import read_report, verify
+@click.command(cls=LabCommand)
+@click.argument("folder", type=values.Place(), metavar="DIR", help="Folder with *.json.")
+@pass_app
+def collect(app: App, folder: Path) -> None:
+    """Check the lesson reports of a folder against the lab, and keep what each person has passed.
 
-    try:
-        report = read_report(file)
-    except UsageError as unreadable:
-        return None, (unreadable.message,)
-    problems = verify(report)
-    return (None if problems else report), problems
+    A report that was edited, or that the lab contradicts, is refused with lines and reasons; then it exits
+    with 19.
+    """
+    from lab.ext.course.lessons import handed_in
+    from lab.flows.people import Classroom
+    from lab.people.progress import CLAIMED, FAILED, PASSED, read_progress, write_progress
+
+    registry = Classroom(app.open(), clock=app.clock, say=app.out.note).registry
+    people, place = registry.people(), registry.path.parent
+    handed = handed_in.collect(app.open(), folder, people)
+    write_progress(place, handed_in.merged(read_progress(place), handed, people, time.time()))
+    if not app.out.as_json({"reports": handed}):
+        for one in handed:
+            for problem in one.problems:
+                app.out.line(f"{one.file}, {problem}")
+            if not one.problems:
+                numbers = {
+                    state: [str(standing.lesson) for standing in one.lessons if standing.state == state]
+                    for state in (PASSED, CLAIMED, FAILED)
+                }
+                said = "; ".join(f"{state}: {', '.join(few)}" for state, few in numbers.items() if few)
+                app.out.line(f"{one.file}: {one.person}: {said}")
+    if refused := [one.file for one in handed if one.problems]:
+        app.fail(LessonError(f"refused: {', '.join(refused)}", "ask for these files again, unchanged"))
 
 
 lesson.add_command(data)
 
-COMMANDS = (lesson,)
+COMMANDS = (lesson, collect)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,10 @@ import click
 from lab.cli import format, render, values
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import UsageError
-from lab.ext.course import shown
-from lab.host.clock import Clock
+from lab.topology import FOOD11
 
 if TYPE_CHECKING:
     from lab.ext.course.datasets import Dataset
-    from lab.host.environment.progress import Printer
-
-BETWEEN = 0.1
-"""Seconds between two updates of a changing line."""
 
 DOING = {"download": "downloading", "verify": "verifying", "unpack": "unpacking", "draw": "drawing"}
 
@@ -29,21 +23,11 @@ def data() -> None:
     """Get, list and delete the data sets of the lessons."""
 
 
-def meter(progress: Printer, clock: Clock) -> Callable[[str, int, int], None]:
-    """Make a callback that shows how far getting a data set is, not more often than a person can read."""
-    said: list[tuple[str, float]] = []
-
-    def step(phase: str, done: int, total: int) -> None:
-        now = clock()
-        if said and said[-1][0] == phase and now - said[-1][1] < BETWEEN and done != total:
-            return
-        said[:] = [(phase, now)]
-        counted = phase in ("unpack", "draw")
-        have, of = (f"{done}", f"{total} pictures") if counted else (format.size(done), format.size(total))
-        share = f" ({100 * done // total} %)" if total else ""
-        progress.update(f"{DOING[phase]} {have} of {of}{share}" if total else f"{DOING[phase]} {have}")
-
-    return step
+def _text(phase: str, done: int, total: int) -> str:
+    """How far getting a data set is, for a person."""
+    counted = phase in ("unpack", "draw")
+    have, whole = (f"{done}", f"{total} pictures") if counted else (format.size(done), format.size(total))
+    return f"{DOING[phase]} {have}{f' of {whole} ({100 * done // total} %)' if total else ''}"
 
 
 @data.command()
@@ -77,17 +61,15 @@ def food11(
     """
     from lab.ext.course import datasets
 
-    given = {"--url": url, "--sha256": sha256, "--from": file}
-    wrong = [name for name, value in given.items() if value is not None]
-    if synthetic is not None and wrong:
-        raise UsageError(
-            f"{wrong[0]} names a source of photographs, --synthetic draws them: they cannot be used together",
-            "leave one out",
-        )
-    if url is not None and file is not None:
-        raise UsageError("--url and --from cannot be used together", "choose one")
+    options = {"--synthetic": synthetic, "--url": url, "--from": file, "--sha256": sha256}
+    named = [name for name, value in options.items() if value is not None]
+    if (synthetic is not None and len(named) > 1) or {"--url", "--from"} <= {*named}:
+        raise UsageError(f"{named[0]} and {named[1]} cannot be used together", "leave one out")
     shelf, progress = datasets.Shelf(), app.progress()
-    step = meter(progress, app.clock)
+
+    def step(phase: str, done: int, total: int) -> None:
+        progress.update(_text(phase, done, total))
+
     if synthetic is not None:
         dataset, made = datasets.draw_food11(shelf, synthetic, force=force, on_progress=step)
     else:
@@ -96,7 +78,7 @@ def food11(
             shelf, urls=urls, file=file, sha256=sha256 or "", force=force, on_progress=step
         )
     progress.clear()
-    if app.out.as_json({"dataset": shown.dataset(dataset), "made": made}):
+    if app.out.as_json({"dataset": dataset, "made": made}):
         return
     app.out.line(
         f"{dataset.name}: {'' if made else 'there already: '}{described(dataset)}, in {dataset.folder}"
@@ -121,21 +103,17 @@ def list_(app: App) -> None:
     from lab.ext.course.datasets import Shelf
 
     shelf = Shelf()
-    complete, arrived = shelf.all(), shelf.partial()
-    rows = [shown.dataset(dataset) for dataset in complete]
-    parts = [{"name": partial.name, "bytes": partial.bytes} for partial in arrived]
-    if app.out.as_json({"folder": str(shelf.folder), "datasets": rows, "downloads": parts}):
+    complete, arrived = shelf.all(), shelf.arrived
+    parts = [{"name": FOOD11, "bytes": arrived}] if arrived else []
+    if app.out.as_json({"folder": shelf.folder, "datasets": complete, "downloads": parts}):
         return
     if not complete and not arrived:
         app.out.line(f"no data sets in {shelf.folder}")
         app.out.note("get one with: labctl lesson data food11, or labctl lesson data food11 --synthetic 20")
         return
     columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
-    more = [
-        (partial.name, "download", "", "", "", format.size(partial.bytes), "not unpacked")
-        for partial in arrived
-    ]
-    app.out.show(render.table(columns, [*map(_row, complete), *more]))
+    part = (FOOD11, "download", "", "", "", format.size(arrived), "not unpacked")
+    app.out.show(render.table(columns, [*map(_row, complete), *([part] if arrived else [])]))
     app.out.note(f"they are in {shelf.folder}")
 
 
@@ -156,15 +134,15 @@ def rm(app: App, dataset: str, yes: bool) -> None:
     from lab.ext.course.datasets import Shelf
 
     shelf = Shelf()
-    arrived = shelf.arrived(dataset)
-    stored = shelf.find(dataset) if arrived else shelf.get(dataset)
-    downloaded = [f"{format.size(arrived.bytes)} of a download"] if arrived else []
+    downloaded = shelf.downloaded(dataset)
+    stored = shelf.find(dataset) if downloaded else shelf.get(dataset)
+    parts = [f"{format.size(downloaded)} of a download"] if downloaded else []
     if not yes:
         there = [f"{described(stored)} in {stored.folder}"] if stored else []
-        app.confirm(f"this deletes, for good: {' and '.join([*there, *downloaded])}")
+        app.confirm(f"this deletes, for good: {' and '.join([*there, *parts])}")
     shelf.remove(dataset)
-    name = stored.name if stored else arrived.name if arrived else dataset
-    if app.out.as_json({"name": name, "removed": str(stored.folder if stored else shelf.downloads)}):
+    name, place = (stored.name, stored.folder) if stored else (FOOD11, shelf.downloads)
+    if app.out.as_json({"name": name, "removed": str(place)}):
         return
-    sizes = [*([format.size(stored.bytes)] if stored else []), *downloaded]
+    sizes = [*([format.size(stored.bytes)] if stored else []), *parts]
     app.out.line(f"{name}: deleted, {' and '.join(sizes)}")

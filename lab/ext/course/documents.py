@@ -89,6 +89,21 @@ class ReportDocument(Strict):
     sha256: str = ""
 
 
+@dataclass(frozen=True)
+class ListedLesson:
+    """One lesson, as `lesson list --json` has it."""
+
+    number: int
+    name: str
+    title: str
+    notebook: str
+    minutes: int
+    needs: tuple[str, ...]
+    passed: bool | None
+    """None where it was never checked, as `at`."""
+    at: Number | None
+
+
 Signed = TypeVar("Signed", ResultDocument, ReportDocument)
 
 

@@ -94,7 +94,7 @@ def judge_from_ledger(
     watch.poll()
     faults = [_record(fault) for fault in recorded_faults(store, submission_id)]
     if not faults:
-        faults = [_failure(watch.history, submission_id)]
+        faults = [last_failure(watch.history, submission_id)]
     return judge(gather(watch, faults[-1], others=faults[:-1]))
 
 
@@ -104,7 +104,7 @@ def _record(logged: LoggedFault) -> FaultRecord:
     return FaultRecord(**vars(logged), expected=kind.expected, traits=kind.traits)
 
 
-def _failure(history: History, submission_id: str) -> FaultRecord:
+def last_failure(history: History, submission_id: str) -> FaultRecord:
     """The last failure that Ray Train noticed: which node or process was lost is not known."""
     failed = [
         (attempt.failure_detected_at, attempt)

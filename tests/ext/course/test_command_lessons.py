@@ -15,9 +15,8 @@ from lab.errors import LabDownError, LessonError, StoreError
 from lab.ext.course.documents import ReportDocument, signed
 from lab.ext.course.lessons import lessons
 from lab.ext.course.lessons.model import Lesson, LessonResult
-from lab.ext.course.lessons.notebook import NotebookStep, OnStep
 from lab.ext.course.lessons.results import dump, keep_in_store, keep_on_host, on_host
-from lab.ext.course.lessons.run import place
+from lab.ext.course.lessons.run import NotebookStep, OnStep, place
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
@@ -26,7 +25,6 @@ from tests.unit.cli.fakes import PLAN, Labctl
 
 STEPS = (
     NotebookStep("note", "drew 330 pictures"),
-    NotebookStep("begin", "session = Session(2)", 1, 2),
     NotebookStep("cell", "session = Session(2)", 1, 2, 0.6, "Lesson 2: A job (lab raylab)\n"),
     NotebookStep("beside", "kill ray-worker-0"),
     NotebookStep("cell", f"!ray job submit {'x' * 200}", 2, 2, 72.0),

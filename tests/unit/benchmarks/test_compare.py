@@ -18,7 +18,6 @@ class Bench:
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.said: list[str] = []
-        self.repaired: list[str] = []
         self.failing: dict[str, BaseException] = {}
 
     def measure(self, side: str, *values: float) -> Measure:
@@ -34,7 +33,7 @@ class Bench:
         return run
 
     def turns(self, runs: int, **sides: Measure) -> Found:
-        return by_turns({"step": sides}, runs, self.said.append, self.repaired.append)
+        return by_turns("step", sides, runs, self.said.append)
 
 
 def test_the_sides_are_measured_by_turns() -> None:
@@ -45,13 +44,6 @@ def test_the_sides_are_measured_by_turns() -> None:
     assert results.of("b", "first") == {0: 3.0, 1: 4.0}
     assert results.figures == ("first", "second")
     assert results.lost == []
-
-
-def test_each_step_of_a_round_is_over_before_the_next() -> None:
-    bench = Bench()
-    steps = {step: {side: bench.measure(step + side, 1.0, 1.0) for side in "ab"} for step in "xy"}
-    by_turns(steps, 2, bench.said.append)
-    assert bench.ran == ["xa", "xb", "ya", "yb"] * 2
 
 
 def test_an_interrupt_keeps_the_figures_until_then() -> None:
@@ -69,7 +61,6 @@ def test_a_run_that_fails_is_lost_with_its_reason_and_the_others_go_on() -> None
     bench.failing["a"] = LostError("no sign of life")
     results = bench.turns(2, a=bench.measure("a", 1.0, 2.0), b=bench.measure("b", 3.0, 4.0))
     assert bench.ran == ["a", "b", "a", "b"]
-    assert bench.repaired == ["a"]
     assert results.lost == [{"round": 1, "side": "a", "step": "step", "reason": "no sign of life"}]
     assert results.of("a", "first") == {0: 1.0, 1: 2.0}, "what was known before stays"
     assert results.of("a", "second") == {1: 10.0}
@@ -80,26 +71,9 @@ def test_a_figure_can_be_lost_without_those_that_follow() -> None:
         yield "kill", LostError("too slow")
         yield "stop", 2.0
 
-    results = by_turns({"recovery": {"a": measure}}, 1, silent)
+    results = by_turns("recovery", {"a": measure}, 1, silent)
     assert results.of("a", "stop") == {0: 2.0}
     assert results.lost == [{"round": 1, "side": "a", "step": "kill", "reason": "too slow"}]
-
-
-def test_a_side_that_cannot_be_repaired_is_given_up() -> None:
-    bench = Bench()
-    bench.failing["a"] = OSError("broken")
-
-    def repair(side: str) -> None:
-        raise ClusterError(f"{side} stays broken")
-
-    sides = {"a": bench.measure("a", 1.0, 2.0), "b": bench.measure("b", 3.0, 4.0)}
-    results = by_turns({"step": sides}, 2, bench.said.append, repair)
-    assert bench.ran == ["a", "b", "b"]
-    assert [loss["reason"] for loss in results.lost] == [
-        "OSError: broken",
-        "given up after a repair that failed",
-    ]
-    assert "a is given up: ClusterError: a stays broken" in bench.said
 
 
 def test_what_a_person_interrupts_is_no_lost_run_and_takes_its_lab_down() -> None:
@@ -115,7 +89,7 @@ def test_what_a_person_interrupts_is_no_lost_run_and_takes_its_lab_down() -> Non
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        by_turns({"step": {"a": measure}}, 1, say)
+        by_turns("step", {"a": measure}, 1, say)
     assert caught.tb is not None
     assert taken_down == ["lab"]
 
@@ -136,24 +110,21 @@ def test_a_reason_is_one_line(error: Exception, text: str) -> None:
 def test_ratios_are_of_medians_and_of_the_rounds_in_which_both_are_known() -> None:
     results = Found()
     results.values = {("we", "up"): {0: 1.0, 1: 2.0, 2: 4.0}, ("they", "up"): {1: 6.0, 2: 4.0}}
-    (row,) = rows(results, "we", ["they"])
+    (row,) = rows(results, "we", "they")
     assert (row.median, row.ratio) == (2.0, 2.5)
     assert row.pairs == (3.0, 1.0)
     assert row.paired == 2.0
     assert row.document()["paired_ratio"] == 2.0
 
 
-def test_every_peer_has_a_row_and_a_side_alone_has_one_too() -> None:
-    results = Found({("we", "up"): {0: 1.0}, ("stock", "up"): {0: 2.0}, ("old", "up"): {0: 3.0}})
-    assert [(row.peer, row.ratio) for row in rows(results, "we", ["stock", "old"])] == [
-        ("stock", 2.0),
-        ("old", 3.0),
-    ]
-    assert [(row.what, row.peer, row.ratio) for row in rows(results, "we", [])] == [("up", "", None)]
+def test_a_side_alone_has_a_row_too() -> None:
+    results = Found({("we", "up"): {0: 1.0}, ("stock", "up"): {0: 2.0}})
+    assert [(row.peer, row.ratio) for row in rows(results, "we", "stock")] == [("stock", 2.0)]
+    assert [(row.what, row.peer, row.ratio) for row in rows(results, "we")] == [("up", "", None)]
 
 
 def test_a_figure_that_only_the_peer_has_is_no_division_by_nothing() -> None:
-    (row,) = rows(Found({("they", "up"): {0: 3.0}}), "we", ["they"])
+    (row,) = rows(Found({("they", "up"): {0: 3.0}}), "we", "they")
     assert (row.median, row.ratio, row.paired) == (None, None, None)
     assert "| up | none | they | 3.00 s (3.00-3.00, 1) |  |  |" in table([row])
 

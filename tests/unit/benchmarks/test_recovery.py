@@ -1,137 +1,89 @@
-"""The benchmark `recovery`: its cases, its stages, and runs on a machine that is too slow for them."""
+"""The benchmark `recovery`: its cases, its stages, and runs that are lost."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from benchmarks import recovery
 from benchmarks.compare import Found, LostError, Row, by_turns
-from benchmarks.measure import say
-from benchmarks.recovery import CASES, OURS, Case, Recovery, possible, stage_table, stages
-from lab.errors import ServiceError
-from lab.evidence.receipt.breakdown import Breakdown
+from benchmarks.measure import OURS, say
+from benchmarks.recovery import CASES, Case, Recovery, stage_table, stages
 from lab.ext.report.labels import PARTS
 
 
-def breakdown(*seconds: float | None) -> Breakdown:
+def breakdown(*seconds: float | None) -> dict[str, float | None]:
     return dict(zip(PARTS, seconds, strict=True))
 
 
 GOOD = breakdown(1.0, 0.1, 0.0, 0.4, 0.5, 1.0, 0.4, 1.6)
 KILL, STOP, PAUSE = (Case(name, name) for name in ("kill", "stop", "pause"))
-EARLY = Case("kill early", "kill", early=True)
 
 
 class FakeLab:
-    """A lab whose cases go as a test says."""
+    """A lab whose faults go as a test says."""
 
-    def __init__(self, *outcomes: Breakdown | Exception) -> None:
+    def __init__(self, *outcomes: Any) -> None:
         self.outcomes = list(outcomes)
-        self.repairs: list[str] = []
-        self.repair_fails = 0
-        self.submitted = 0
-        self.ended: set[str] = set()
-        self.ran: list[str] = []
-        self.jobs = SimpleNamespace(get=self.get, stop=self.ended.add)
+        self.ups = 0
+        self.broken = False
 
-    def get(self, job: str) -> Any:
-        return SimpleNamespace(final=job in self.ended)
+    def up(self, workers: int) -> None:
+        self.ups += 1
+        if self.broken:
+            raise LostError("exit code 7: no memory")
 
-    def submit_recipe(self, name: str, settings: dict[str, str]) -> Any:
-        self.submitted += 1
-        return SimpleNamespace(submission_id=f"job-{self.submitted}")
+    def submit(self, recipe: str, settings: dict[str, str]) -> str:
+        return "job"
 
-    def up(self, spec: Any) -> Any:
-        self.repairs.append(spec.name)
-        if self.repair_fails:
-            self.repair_fails -= 1
-            raise ServiceError("ray-worker-0 ended while starting")
-        return SimpleNamespace(healthy=True)
-
-    def once(self, lab: Any, job: str, case: Case) -> Breakdown:
-        self.ran.append(job)
+    def call(self, words: Sequence[str]) -> tuple[float, dict[str, Any]]:
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return 1.0, {"breakdown": outcome}
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, lab: FakeLab, *cases: Case) -> Found:
     """One round of these cases in this lab."""
 
     @contextlib.contextmanager
-    def own_lab(*names: object, **options: object) -> Iterator[FakeLab]:
+    def cli_lab(*options: str) -> Iterator[FakeLab]:
         yield lab
 
-    monkeypatch.setattr(recovery, "own_lab", own_lab)
-    monkeypatch.setattr(recovery, "once", lab.once)
-    monkeypatch.setattr(recovery, "whole", lambda lab: True)
-    turn = recovery.one_round(cases, "fake", OURS, {})
-    return by_turns({"recovery": {OURS: turn}}, 1, say)
+    monkeypatch.setattr(recovery, "cli_lab", cli_lab)
+    return by_turns("recovery", {OURS: recovery.one_round(cases, OURS, {})}, 1, say)
 
 
-def known(results: Found) -> list[str]:
-    return list(dict.fromkeys(figure.partition(":")[0] for figure in results.figures))
-
-
-@pytest.mark.parametrize(
-    "error", [ServiceError("ray-worker-0 failed.\nIts last lines"), LostError("no sign of the new epoch")]
-)
 def test_a_case_that_is_lost_is_told_and_the_next_one_begins_in_a_whole_lab(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    lab = FakeLab(GOOD, error, GOOD)
-    lab.repair_fails = 1
-    results = measured(monkeypatch, lab, KILL, STOP, PAUSE)
-    assert known(results) == ["kill", "pause"]
-    assert [loss["step"] for loss in results.lost] == ["stop: fault to first new epoch"]
-    assert lab.repairs == ["bench-lab"] * 2
-    assert lab.submitted == 1, "its job goes on"
-
-
-def test_a_job_that_ended_with_the_case_is_submitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = FakeLab(LostError("job job-1: FAILED"), GOOD)
-    lab.ended.add("job-1")
-    assert known(measured(monkeypatch, lab, KILL, STOP)) == ["stop"]
-    assert lab.ran == ["job-1", "job-2"]
-
-
-def test_a_lab_that_cannot_be_repaired_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = FakeLab(GOOD, LostError("no sign of it"), GOOD)
-    lab.repair_fails = 100
-    results = measured(monkeypatch, lab, KILL, STOP, PAUSE)
-    assert known(results) == ["kill"]
-    assert [loss["reason"] for loss in results.lost] == [
-        "no sign of it",
-        "the lab could not be repaired, 3 times",
-    ]
-
-
-def test_an_early_fault_comes_to_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = FakeLab(GOOD, GOOD, GOOD)
-    measured(monkeypatch, lab, KILL, STOP, EARLY)
-    assert lab.ran == ["job-1", "job-1", "job-2"]
-    assert lab.ended == {"job-1"}
-
-
-def test_the_step_comes_before_the_report_and_an_unknown_one_has_no_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    unknown = breakdown(1.0, 0.25, 0.5, 2.0, 4.0, 0.5, None, 1.0)
-    results = measured(monkeypatch, FakeLab(GOOD, unknown), KILL, STOP)
+    lab = FakeLab(GOOD, LostError("exit code 10: not recovered"), GOOD)
+    results = measured(monkeypatch, lab, KILL, STOP, PAUSE)
     assert {figure: results.of(OURS, figure)[0] for figure in results.figures} == {
         "kill: fault to first new step": pytest.approx(3.4),
         "kill: fault to first new epoch": pytest.approx(5.0),
-        "stop: fault to first new epoch": pytest.approx(9.25),
+        "pause: fault to first new step": pytest.approx(3.4),
+        "pause: fault to first new epoch": pytest.approx(5.0),
     }
+    assert [loss["step"] for loss in results.lost] == ["stop: fault to first new epoch"]
+    assert lab.ups == 2
 
 
-def recovery_of(detect: float | None, report: float) -> Breakdown:
+def test_a_lab_that_cannot_be_repaired_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Breaks(FakeLab):
+        def call(self, words: Sequence[str]) -> tuple[float, dict[str, Any]]:
+            self.broken = len(self.outcomes) < 2
+            return super().call(words)
+
+    results = measured(monkeypatch, Breaks(GOOD, LostError("no sign of it")), KILL, STOP, PAUSE)
+    assert len(results.figures) == 2
+    assert [loss["reason"] for loss in results.lost] == ["no sign of it", "exit code 7: no memory"]
+
+
+def recovery_of(detect: float | None, report: float) -> dict[str, float | None]:
     return breakdown(detect, 1.0, None, None, 2.0, None, None, report)
 
 
@@ -153,12 +105,5 @@ def test_the_stages_of_both_sides_are_lines_of_one_table() -> None:
     assert head.count("|") == ours.count("|") == stock.count("|")
 
 
-def test_an_early_fault_comes_with_the_first_checkpoint() -> None:
-    assert {case.reports for case in CASES if case.early} == {1}
-    assert {case.reports for case in CASES if not case.early} == {3}
-    assert {case.ranks for case in CASES if case.early} == {1, 2}
-
-
-def test_a_partition_needs_containers() -> None:
-    assert set(possible("compose")) - set(possible("local")) == {"partition", "two-worker partition"}
+def test_no_two_cases_have_one_name() -> None:
     assert len({case.name for case in CASES}) == len(CASES)

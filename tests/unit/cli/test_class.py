@@ -13,8 +13,7 @@ import pytest
 from lab.api.hub import homes
 from lab.cluster.queues import Queues
 from lab.errors import LessonError, RefusedError, SetupError, StoreError
-from lab.ext.course.lessons.report import make_report
-from lab.ext.course.lessons.results import dump
+from lab.ext.course.lessons.results import dump, make_report
 from lab.flows.people import PATIENCE_SECONDS, STOP_SECONDS, Classroom
 from lab.host import files
 from lab.people.registry import FOLDER, Newcomer, Registry

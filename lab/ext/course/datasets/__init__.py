@@ -1,6 +1,6 @@
-"""Data sets for the lessons: Food-11, from the internet, from a file, or drawn.
+"""The data set of the lessons: Food-11, from the internet, from a file, or drawn.
 
-They lie in `<RAYLAB_HOME>/data`, one folder each, shared by all labs: nodes, jobs and JupyterLab find it as
+It lies in `<RAYLAB_HOME>/data`, shared by all labs: nodes, jobs and JupyterLab find that folder as
 RAYLAB_DATA, and Food-11 in it as FOOD11_DATA_DIR.
 """
 
@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.ext.course.datasets.food11 import URLS
-from lab.ext.course.datasets.getting import draw_food11, ensure, get_food11
+from lab.ext.course.datasets.getting import Shelf, draw_food11, ensure, get_food11
 from lab.ext.course.datasets.model import Dataset
-from lab.ext.course.datasets.shelf import Shelf
 from lab.host.files import data_folder
 
 __all__ = ["URLS", "Dataset", "Shelf", "draw_food11", "ensure", "get_food11", "traces"]
@@ -21,6 +20,5 @@ __all__ = ["URLS", "Dataset", "Shelf", "draw_food11", "ensure", "get_food11", "t
 def traces(labs: Path) -> Iterator[tuple[str, Path, bool]]:
     """Data sets below the folder of labs, as `self check` lists them, and downloads that did not end."""
     shelf = Shelf(data_folder(labs))
-    for dataset in shelf.all():
-        yield "a data set", Path(dataset.folder), True
+    yield from (("a data set", dataset.folder, True) for dataset in shelf.all())
     yield "downloads of data sets", shelf.downloads, False

@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from lab.api.light import restore
 from lab.errors import SetupError, UsageError
 from lab.ext.course.datasets.model import OnProgress, ignore_progress
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.files import size_of
 from lab.host.http import reason
 from lab.host.reading import SMALL, open_file, read_json
 
@@ -97,8 +98,6 @@ class UnreachableError(SetupError):
 class Known:
     """Facts about a file of which a part is here."""
 
-    address: str
-    """The fingerprint of its URL, which may hold a secret."""
     validator: str = ""
     """ETag or date by which the server tells whether it is still the same file; empty: it gave none."""
     total: int = 0
@@ -106,7 +105,7 @@ class Known:
 
 
 class Download:
-    """Fetches `url` into `part`, where an earlier attempt may have left its beginning."""
+    """Fetches `url` into `part`, where an earlier attempt at this address may have left its beginning."""
 
     def __init__(
         self,
@@ -120,12 +119,14 @@ class Download:
     ) -> None:
         """Get ready to download `url`. Raises UsageError when it is no address."""
         check_url(url)
-        self.url, self.part = url, part
-        self._shown, self._address = shown(url), fingerprint(url)
+        self.url, self.part, self._note = url, part, part.with_name(part.name + ".json")
         self._session, self._progress, self._clock, self._free = session, on_progress, clock, free
         self._met = False
         """True once the server has answered."""
-        self._known = self._read()
+        try:
+            self._known = restore(Known, read_json(self._note, SMALL))
+        except (OSError, ValueError):
+            self._known = Known()
 
     def fetch(self) -> None:
         """Fetch what is missing; when it returns `part` has every byte that the server promised.
@@ -133,28 +134,18 @@ class Download:
         Raises UnreachableError when the address gives nothing, SetupError for a full disk. What has arrived
         stays.
         """
-        fruitless, most = 0, self._size()
-        while not self._whole():
+        fruitless, most = 0, size_of(self.part)
+        while not 0 < self._known.total == size_of(self.part):
             try:
                 self._attempt()
                 return
             except _BrokenError as broken:
-                fruitless = 0 if self._size() > most else fruitless + 1
-                most = max(most, self._size())
+                arrived = size_of(self.part)
+                fruitless, most = 0 if arrived > most else fruitless + 1, max(most, arrived)
                 if fruitless >= FRUITLESS:
-                    arrived = f"{self._size()} of {self._known.total or 'unknown'} bytes are here and stay"
-                    raise UnreachableError(f"{self._shown}: {broken}; {arrived}") from broken
+                    stays = f"{arrived} of {self._known.total or 'unknown'} bytes are here and stay"
+                    raise UnreachableError(f"{shown(self.url)}: {broken}; {stays}") from broken
             self._clock.sleep(min(2.0**fruitless, LONGEST_PAUSE_SECONDS))
-
-    def forget(self) -> None:
-        """Delete what has arrived."""
-        self.part.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
-        self._known = Known(self._address)
-
-    @property
-    def _note(self) -> Path:
-        return self.part.with_name(self.part.name + ".json")
 
     def _attempt(self) -> None:
         """One request. Raises _BrokenError when the file is not whole after it."""
@@ -166,58 +157,44 @@ class Download:
             self._session.max_redirects = MAX_REDIRECTS
             trusted = ssl.get_default_verify_paths()  # by this machine, rather than by requests alone
             self._session.verify = trusted.cafile or trusted.capath or True
-        have, timeout = self._size(), (CONNECT_SECONDS, READ_SECONDS)
+        headers = {"Accept-Encoding": "identity"}
+        have = size_of(self.part) if self._known.validator else 0
+        if have:
+            headers |= {"Range": f"bytes={have}-", "If-Range": self._known.validator}
+        timeout = (CONNECT_SECONDS, READ_SECONDS)
         try:
-            answer = self._session.get(self.url, headers=self._headers(have), stream=True, timeout=timeout)
+            answer = self._session.get(self.url, headers=headers, stream=True, timeout=timeout)
+            self._met = True
+            with answer:
+                self._take(answer.raw.stream(CHUNK, decode_content=False), self._judge(answer, have))
         except (requests.RequestException, HTTPError) as error:
             if not self._met:
-                raise UnreachableError(f"{self._shown} does not answer: {_plain(error)}") from error
+                raise UnreachableError(f"{shown(self.url)} does not answer: {_plain(error)}") from error
             raise _BrokenError(_plain(error)) from error
-        self._met = True
-        with answer:
-            begin = self._judge(answer, have)
-            try:
-                self._take(answer.raw.stream(CHUNK, decode_content=False), begin)
-            except HTTPError as error:
-                raise _BrokenError(_plain(error)) from error
-        if self._known.total and not self._whole():
+        if self._known.total and self._known.total != size_of(self.part):
             raise _BrokenError("the connection ended early")
-
-    def _whole(self) -> bool:
-        return 0 < self._known.total == self._size()
-
-    def _headers(self, have: int) -> Mapping[str, str]:
-        headers = {"Accept-Encoding": "identity"}
-        if have:
-            headers["Range"] = f"bytes={have}-"
-            if self._known.validator:
-                headers["If-Range"] = self._known.validator
-        return headers
 
     def _judge(self, answer: Response, have: int) -> int:
         """The place in the file where the answer's bytes belong. Raises _BrokenError, UnreachableError."""
-        status, headers, known = answer.status_code, answer.headers, self._known
+        status, headers = answer.status_code, answer.headers
         if status in BUSY:
             raise _BrokenError(f"it answers HTTP {status}")
-        if status == 206:
-            match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", headers.get("Content-Range", ""))
-            named = headers.get("ETag" if known.validator.startswith('"') else "Last-Modified")
-            same = named in (None, known.validator)
-            if match and same and int(match[1]) == have and known.total in (0, int(match[2])):
-                self._remember(Known(self._address, known.validator, int(match[2])))
-                return have
+        place = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", headers.get("Content-Range", ""))
+        if status == 206 and place and int(place[1]) == have:
+            self._remember(Known(self._known.validator, int(place[2])))
+            return have
         if status in (206, 416):
-            self.forget()
+            self._remember(Known())
             raise _BrokenError("the file on the server has changed")
         if status != 200:
-            raise UnreachableError(f"{self._shown} answers HTTP {status}")
+            raise UnreachableError(f"{shown(self.url)} answers HTTP {status}")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind in PAGES:
-            raise UnreachableError(f"{self._shown} gives a page ({kind}), not an archive")
+            raise UnreachableError(f"{shown(self.url)} gives a page ({kind}), not an archive")
         etag, length = headers.get("ETag", ""), headers.get("Content-Length", "")
         strong = etag if not etag.startswith("W/") else ""
         validator = strong or headers.get("Last-Modified", "")
-        self._remember(Known(self._address, validator, int(length) if length.isdigit() else 0))
+        self._remember(Known(validator, int(length) if length.isdigit() else 0))
         return 0
 
     def _take(self, chunks: Iterable[bytes], begin: int) -> None:
@@ -235,22 +212,9 @@ class Download:
                 done += len(chunk)
                 self._progress("download", done, total)
 
-    def _size(self) -> int:
-        return self.part.stat().st_size if self.part.exists() else 0
-
-    def _read(self) -> Known:
-        try:
-            known = restore(Known, read_json(self._note, SMALL))
-        except (OSError, ValueError):
-            known = Known("")
-        if known.address != self._address:
-            self.part.unlink(missing_ok=True)
-            return Known(self._address)
-        return known
-
     def _remember(self, known: Known) -> None:
         self._known = known
-        self._note.write_text(json.dumps(known.__dict__))
+        self._note.write_text(json.dumps(vars(known)))
 
 
 def sha256_of(path: Path, on_progress: OnProgress = ignore_progress) -> str:

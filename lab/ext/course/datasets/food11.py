@@ -71,9 +71,8 @@ def unpack(archive: Path, folder: Path, on_progress: OnProgress = ignore_progres
     with open_file(archive) as file:
         with _reading(archive):
             opened = zipfile.ZipFile(file)
+            chosen = _choose(opened, archive)
         with opened:
-            with _reading(archive):
-                chosen = _choose(opened, archive)
             for done, (entry, (split, kind, name)) in enumerate(chosen, start=1):
                 with _reading(archive):
                     data = opened.read(entry)
@@ -106,28 +105,17 @@ def _choose(opened: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInf
         if entry.file_size > LARGEST_PICTURE or size > LARGEST_IN_ALL:
             raise SetupError(f"{archive}: its pictures are larger than those of Food-11", HINT)
         chosen.append((entry, where))
-    _compare(Counter((split, kind) for _, (split, kind, _) in chosen), archive)
+    counts = Counter((split, kind) for _, (split, kind, _) in chosen)
+    if not counts:
+        raise SetupError(f"{archive} holds no pictures in {', '.join(SPLITS)}", HINT)
+    for split in SPLITS:
+        for kind, want in zip(FOLDERS, COUNTS[split], strict=True):
+            have = counts[split, kind]
+            if have != want:
+                raise SetupError(f"{archive} holds {have} pictures in {split}/{kind}, not {want}", HINT)
     if len({where for _, where in chosen}) != len(chosen):
         raise SetupError(f"{archive} holds some pictures twice", HINT)
     return chosen
-
-
-def _compare(counts: Counter[tuple[str, str]], archive: Path) -> None:
-    """Refuse an archive whose classes have not as many pictures as published. Raises SetupError."""
-    wanted = {
-        (split, kind): count for split in SPLITS for kind, count in zip(FOLDERS, COUNTS[split], strict=True)
-    }
-    if not counts:
-        raise SetupError(f"{archive} holds no pictures in training, validation and evaluation", HINT)
-    for split in SPLITS:
-        have = sum(number for (part, _), number in counts.items() if part == split)
-        want = sum(COUNTS[split])
-        if have != want:
-            raise SetupError(f"{archive} holds {have} pictures in {split}; Food-11 has {want}", HINT)
-    for where, want in wanted.items():
-        if counts[where] != want:
-            split, kind = where
-            raise SetupError(f"{archive} holds {counts[where]} pictures in {split}/{kind}, not {want}", HINT)
 
 
 def place(entry: str) -> tuple[str, str, str] | None:
@@ -136,27 +124,20 @@ def place(entry: str) -> tuple[str, str, str] | None:
     Archives name the class in the file (`training/3_12.jpg`, as published) or in a folder
     (`training/class_03/12.jpg`, `training/Egg/12.jpg`, as some mirrors do), below any other folder.
     """
-    parts = PurePosixPath(entry).parts
-    name = parts[-1] if parts else ""
-    if PurePosixPath(name).suffix.lower() not in PICTURES or name.startswith("."):
+    *folders, name = PurePosixPath(entry).parts or ("",)
+    if PurePosixPath(name).suffix.lower() not in PICTURES or name.startswith(".") or "__MACOSX" in folders:
         return None
-    if "__MACOSX" in parts:
+    above = [folder.lower() for folder in folders]
+    split = next((folder for folder in reversed(above) if folder in SPLITS), None)
+    inner = above[len(above) - above[::-1].index(split) :] if split else []
+    if not split or len(inner) > 1:
         return None
-    above = [part.lower() for part in parts[:-1]]
-    split = next((part for part in reversed(above) if part in SPLITS), None)
-    if split is None:
-        return None
-    inner = above[len(above) - above[::-1].index(split) :]
-    if inner:
-        number = _class_of(inner[0]) if len(inner) == 1 else None
-    else:
-        match = re.match(r"(\d{1,2})_\d+\.", name)
-        number = int(match[1]) if match and int(match[1]) < len(CLASSES) else None
-    return None if number is None else (split, FOLDERS[number], name)
+    kind = _class_of(inner[0] if inner else re.sub(r"_\d+\..*$", "", name))
+    return None if kind is None else (split, FOLDERS[kind], name)
 
 
 def _class_of(folder: str) -> int | None:
-    """The class that a folder is named after, by number or by name."""
+    """The class that a folder or file is named after, by number or by name."""
     if match := re.fullmatch(r"(?:class_)?(\d{1,2})", folder):
         return int(match[1]) if int(match[1]) < len(CLASSES) else None
     plain = re.sub(r"[^a-z]+", "", folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import stat
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ class Dataset:
 
     name: str
     folder: Path
+    pictures: int
+    """Number of pictures in all splits."""
     counts: Counts
     bytes: int
     """Size of the pictures."""
@@ -43,11 +46,6 @@ class Dataset:
     synthetic: bool
     missing: int = 0
     """Pictures that were there when it was made, and are not now."""
-
-    @property
-    def pictures(self) -> int:
-        """Number of pictures in all splits."""
-        return sum(self.split(split) for split in self.counts)
 
     def split(self, name: str) -> int:
         """Pictures in one split."""
@@ -64,30 +62,23 @@ class Manifest:
     counts: Counts = field(default_factory=dict)
 
 
-def read(folder: Path) -> Dataset | None:
-    """The data set in `folder`, or None when there is no folder."""
-    if not folder.is_dir():
-        return None
+def read(folder: Path) -> Dataset:
+    """The data set in `folder`. A manifest that is not there or cannot be read says nothing."""
     counts, size = _look(folder)
-    made = _manifest(folder)
+    try:
+        made = restore(Manifest, read_json(folder / MANIFEST, SMALL))
+    except (OSError, ValueError):
+        made = Manifest()
     then = ((split, kind, number) for split, row in made.counts.items() for kind, number in row.items())
     missing = sum(max(0, number - counts.get(split, {}).get(kind, 0)) for split, kind, number in then)
-    return Dataset(
-        folder.name,
-        folder,
-        counts,
-        size,
-        source=made.source,
-        sha256=made.sha256,
-        synthetic=made.synthetic,
-        missing=missing,
-    )
+    pictures = sum(number for row in counts.values() for number in row.values())
+    origin = (made.source, made.sha256, made.synthetic)
+    return Dataset(folder.name, folder, pictures, counts, size, *origin, missing)
 
 
 def write(folder: Path, *, source: str, sha256: str, synthetic: bool) -> None:
     """Write the manifest of `folder`: source and number of the pictures of each class."""
-    counts, _ = _look(folder)
-    made = Manifest(source, sha256, synthetic, counts)
+    made = Manifest(source, sha256, synthetic, _look(folder)[0])
     store(folder / MANIFEST, (json.dumps(asdict(made), indent=1) + "\n").encode())
 
 
@@ -110,36 +101,11 @@ def _look(folder: Path) -> tuple[dict[str, dict[str, int]], int]:
     """Pictures of each split and class, and their bytes in all. What vanishes meanwhile does not count."""
     counts: dict[str, dict[str, int]] = {}
     size = 0
-    for split in SPLITS:
-        for kind in _entries(folder / split):
-            if not kind.is_dir():
-                continue
-            sizes = [length for length in map(_size, _entries(kind)) if length is not None]
-            counts.setdefault(split, {})[kind.name] = len(sizes)
-            size += sum(sizes)
+    for path in (path for split in SPLITS for path in sorted(folder.glob(f"{split}/*/*"))):
+        with contextlib.suppress(OSError):  # such as a link that leads nowhere
+            info = path.stat()
+            if path.suffix.lower() in PICTURES and stat.S_ISREG(info.st_mode):
+                row = counts.setdefault(path.parent.parent.name, {})
+                row[path.parent.name] = row.get(path.parent.name, 0) + 1
+                size += info.st_size
     return counts, size
-
-
-def _entries(folder: Path) -> list[Path]:
-    """The entries of a folder, by name; none where it cannot be read."""
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _size(path: Path) -> int | None:
-    """Bytes of a picture; None for anything else, such as a dangling link."""
-    try:
-        info = path.stat()
-    except OSError:
-        return None
-    return info.st_size if path.suffix.lower() in PICTURES and stat.S_ISREG(info.st_mode) else None
-
-
-def _manifest(folder: Path) -> Manifest:
-    """The manifest; an empty one where there is none that can be read."""
-    try:
-        return restore(Manifest, read_json(folder / MANIFEST, SMALL))
-    except (OSError, ValueError):
-        return Manifest()

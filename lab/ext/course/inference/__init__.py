@@ -6,16 +6,17 @@ attempts, and a batch has neither.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Callable
 
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
-from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
+from lab.errors import NotFoundError, RefusedError
 from lab.ext.course.batch_documents import BatchReceipt
 from lab.ext.course.inference import receipt as inference
-from lab.host.clock import WALL, Clock, poll
+from lab.host.clock import WALL, Clock, poll, settle
 from lab.lab import Lab
 from lab.services import is_worker
 
@@ -53,36 +54,42 @@ def lose_node(lab: Lab, job_id: str, target: str, after: int, say: Say, clock: C
     likely, a node is killed once more, KILLS times at most. It is started again whatever happens. Raises
     NotFoundError, RefusedError for a node without a replica or a job that has ended, WaitTimeoutError.
     """
-    job = lab.jobs.get(job_id)
-    folder = f"batches/{batch_of(job)}/answers/"
+    folder = f"batches/{batch_of(lab.jobs.get(job_id))}/answers/"
 
-    def begun() -> tuple[str, int] | None:
+    def begun() -> str | None:
         now = lab.jobs.get(job_id)
         if now.final:
             raise RefusedError(
                 f"job {job_id} has ended ({now.status}) before it had {after} answers",
                 "more prompts: -p prompts=512; or sooner: --after-answers 1",
             )
-        answers = len(lab.store.list(folder))
-        return (_aim(lab, job_id, target), answers) if answers >= after else None
+        return _aim(lab, job_id, target) if len(lab.store.list(folder)) >= after else None
+
+    def again() -> str | None:
+        """Empty when the batch has ended, None until the node is one again and has a replica."""
+        if lab.jobs.get(job_id).final:
+            return ""
+        if any(one.alive and one.service == node for one in lab.api.nodes()):
+            with contextlib.suppress(NotFoundError, RefusedError):
+                return _aim(lab, job_id, target)
+        return None
 
     waited_for = f"{after} answers in {folder}"
-    node, answers = poll(begun, timeout=BEGIN_SECONDS, waited_for=waited_for, clock=clock)
+    node = poll(begun, timeout=BEGIN_SECONDS, waited_for=waited_for, clock=clock)
     for number in range(1, KILLS + 1):
         lost = _attempts_lost(lab, job_id)
-        say(f"{answers} answers are there; {node} is killed")
+        say(f"{len(lab.store.list(folder))} answers are there; {node} is killed")
         try:
             lab.control.kill(node)
         finally:
             lab.control.start(node, wait=False)
         say(f"{node} is started again")
-        if number == KILLS or not _missed(lab, job_id, lost, clock):
-            break
-        again = _aim_again(lab, job_id, target, node, clock)
-        if not again:
+        if number == KILLS or _hit(lab, job_id, lost, clock):
             break
         say(f"no prompt was in progress on {node}")
-        node, answers = again, len(lab.store.list(folder))
+        node = poll(again, timeout=BEGIN_SECONDS, waited_for=f"{node} and a replica", clock=clock)
+        if not node:
+            break
 
     def ended() -> Job | None:
         now = lab.jobs.get(job_id)
@@ -98,34 +105,13 @@ def _attempts_lost(lab: Lab, job_id: str) -> int:
     return len(LOST.findall(lab.jobs.logs(job_id)))
 
 
-def _missed(lab: Lab, job_id: str, before: int, clock: Clock) -> bool:
-    """Tell whether a running batch has lost nothing by a kill: it had lost `before` attempts already."""
+def _hit(lab: Lab, job_id: str, before: int, clock: Clock) -> bool:
+    """Tell whether a batch that had lost `before` attempts has lost one by a kill, or has ended."""
 
-    def hit() -> bool | None:
-        if _attempts_lost(lab, job_id) > before or lab.jobs.get(job_id).final:
-            return False
-        return None
+    def hit() -> bool:
+        return _attempts_lost(lab, job_id) > before or lab.jobs.get(job_id).final
 
-    try:
-        return poll(hit, timeout=NOTICE_SECONDS, waited_for="the loss of an attempt", clock=clock)
-    except WaitTimeoutError:
-        return True
-
-
-def _aim_again(lab: Lab, job_id: str, target: str, killed: str, clock: Clock) -> str:
-    """The service to kill once the one that was is a node again; empty when the batch ends before."""
-
-    def back() -> str | None:
-        if lab.jobs.get(job_id).final:
-            return ""
-        if not any(node.alive and node.service == killed for node in lab.api.nodes()):
-            return None
-        try:
-            return _aim(lab, job_id, target)
-        except (NotFoundError, RefusedError):  # the replica is not made anew yet
-            return None
-
-    return poll(back, timeout=BEGIN_SECONDS, waited_for=f"{killed} and a replica", clock=clock)
+    return settle(hit, bool, timeout=NOTICE_SECONDS, clock=clock)
 
 
 def _aim(lab: Lab, job_id: str, target: str) -> str:

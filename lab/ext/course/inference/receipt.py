@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from statistics import quantiles
 
 from lab.api.base import parse
 from lab.api.receipt import Verdict
@@ -145,10 +146,6 @@ def _tail(seconds: Iterable[float]) -> Tail | None:
     if not ordered:
         return None
 
-    def at(share: float) -> float:
-        place = (len(ordered) - 1) * share
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        return round(1000 * (ordered[low] + (ordered[high] - ordered[low]) * (place - low)), 1)
-
-    return Tail(len(ordered), at(0.5), at(0.99), at(1.0))
+    percents = quantiles(ordered, n=100, method="inclusive") if len(ordered) > 1 else ordered * 99
+    p50, p99, most = (round(1000 * value, 1) for value in (percents[49], percents[98], ordered[-1]))
+    return Tail(len(ordered), p50, p99, most)

@@ -2,9 +2,9 @@
 
     python -m lab.ext.course.lessons.execute FILE --lesson N
 
-Every line that it prints is a JSON object with an `event`: `started` (pid, cells), `begin` (a cell: number,
-of, line), `cell` (the same cell has ended: seconds, output), `failed` (number, error), `stored` (key). What
-was executed is kept in the lab's store, with its outputs. `--stop PID` ends such a process and its kernel.
+Every line that it prints is a JSON object with an `event`: `started` (pid), `cell` (one has ended: number,
+of, line, seconds, output), `failed` (number, of, error), `stored` (key). What was executed is kept in the
+lab's store, with its outputs. `--stop PID` ends such a process and its kernel.
 """
 
 from __future__ import annotations
@@ -77,14 +77,12 @@ def execute(path: Path, seconds: float, keep: Callable[[str], None], clock: Cloc
 
     def begin(cell: NotebookNode, cell_index: int) -> None:
         nonlocal began, current
-        if cell_index in numbers:
-            began, current = clock(), numbers[cell_index]
-            say("begin", number=current, of=len(places), line=first_line(cell.source))
+        began, current = clock(), numbers.get(cell_index, current)
 
     def end(cell: NotebookNode, cell_index: int, **_: object) -> None:
         if cell_index in numbers:
             took = round(clock() - began, 2)
-            say("cell", number=numbers[cell_index], of=len(places), line=first_line(cell.source),
+            say("cell", number=current, of=len(places), line=first_line(cell.source),
                 seconds=took, output=printed(cell))  # fmt: skip
 
     client = NotebookClient(
@@ -96,19 +94,17 @@ def execute(path: Path, seconds: float, keep: Callable[[str], None], clock: Cloc
         on_cell_start=begin,
         on_cell_executed=end,
     )
-    say("started", pid=os.getpid(), cells=len(places))
+    say("started", pid=os.getpid())
     try:
         client.execute()
         return 0
-    except CellExecutionError as error:
-        say("failed", number=current, of=len(places), error=f"{error.ename}: {error.evalue}")
-        return FAILED
-    except CellTimeoutError:
-        why = f"it has not ended within {seconds:g} s of the notebook's beginning"
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        why = "its kernel has ended"
+        if isinstance(error, CellExecutionError):
+            why = f"{error.ename}: {error.evalue}"
+        elif isinstance(error, CellTimeoutError):
+            why = f"it has not ended within {seconds:g} s of the notebook's beginning"
         say("failed", number=current, of=len(places), error=why)
-        return FAILED
-    except DeadKernelError:
-        say("failed", number=current, of=len(places), error="its kernel has ended")
         return FAILED
     finally:
         notebook.metadata["raylab"] = {"seconds": round(clock() - at, 1)}

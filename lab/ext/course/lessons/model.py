@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.api.base import Plain
 from lab.api.receipt import ReceiptDocument
@@ -26,6 +27,11 @@ LESSONS_PREFIX = ".raylab/lessons"
 
 NOTEBOOK_SECONDS = 900.0
 """Deadline of a whole notebook that `labctl lesson run` executes."""
+
+SUBMIT = "run the notebook from its first cell"
+"""Hint of a check that lacks a job."""
+
+T = TypeVar("T")
 
 NOTHING = LabStatus("", "", False, (), GpuPlan(Vendor.NONE))
 
@@ -78,6 +84,14 @@ class Evidence:
         """The newest job that `Session.new_job(part)` named, or None."""
         return self._newest(self.jobs, part)
 
+    def submitted(self, part: str) -> Job:
+        """That job. Raises NotDoneError where there is none."""
+        return need(self.job(part), f"there is no job {job_prefix(self.lesson)}{part}-...", SUBMIT)
+
+    def demand(self, part: str) -> Mapping[str, float]:
+        """What that job's entrypoint asked of one node; nothing where that is not known."""
+        return self.demands.get(self.submitted(part).submission_id, {})
+
     def log(self, part: str) -> str:
         """Output of that job's driver; empty where there is none."""
         job = self.job(part)
@@ -101,22 +115,53 @@ class Evidence:
         return tuple(r for r in self.receipts if job and r.job.submission_id == job.submission_id)
 
 
-LessonCheck = Callable[[Evidence], Check]
+class NotDoneError(Exception):
+    """What a check looks for is missing, or not as it should be: what is there instead, and what to do."""
+
+    def __init__(self, detail: str, hint: str = "") -> None:
+        """Without a hint the check's own one is shown."""
+        super().__init__(detail)
+        self.detail, self.hint = detail, hint
 
 
-def passed(name: str, detail: str) -> Check:
-    """A check that passed, with the number or fact that says so."""
-    return Check(name, "passed", detail)
+@dataclass(frozen=True)
+class LessonCheck:
+    """One question of a lesson about its evidence."""
+
+    name: str
+    hint: str
+    """What to do where it does not pass."""
+    look: Callable[[Evidence], str]
+    """Returns the number or fact that says that it passed; else raises NotDoneError."""
+
+    def __call__(self, evidence: Evidence) -> Check:
+        """The answer; failed, too, where the records of a student's notebook cannot be read."""
+        try:
+            return Check(self.name, "passed", self.look(evidence))
+        except NotDoneError as lack:
+            return Check(self.name, "failed", lack.detail, lack.hint or self.hint)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
+            detail = f"what was recorded cannot be read ({type(error).__name__}: {error})"
+            return Check(self.name, "failed", detail)
 
 
-def failed(name: str, detail: str, hint: str = "") -> Check:
-    """A check that did not pass: what was found instead, and what to do."""
-    return Check(name, "failed", detail, hint)
+def check(name: str, hint: str = SUBMIT) -> Callable[[Callable[[Evidence], str]], LessonCheck]:
+    """Make a check of this name of a function that looks at the evidence."""
+    return partial(LessonCheck, name, hint)
 
 
-def answer(ok: bool, name: str, detail: str, hint: str = "") -> Check:
-    """A check that passed, or failed with this hint."""
-    return passed(name, detail) if ok else failed(name, detail, hint)
+def need(value: T | None, lack: str, hint: str = "") -> T:
+    """The value. Raises NotDoneError where there is none."""
+    if value is None:
+        raise NotDoneError(lack, hint)
+    return value
+
+
+def holds(ok: bool, detail: str, hint: str = "") -> str:
+    """The detail of a check that passed. Raises NotDoneError for one that did not."""
+    if not ok:
+        raise NotDoneError(detail, hint)
+    return detail
 
 
 class NotebookOverError(Exception):
@@ -141,10 +186,8 @@ class Lesson:
 
     number: int
     name: str
-    """Short, for file names: `two-workers`."""
+    """Short, as in the file's name: `two-workers`."""
     title: str
-    notebook: str
-    """File in workspace/notebooks."""
     minutes: int
     """Time that a student takes, as a rule."""
     checks: tuple[LessonCheck, ...]
@@ -161,6 +204,16 @@ class Lesson:
     """Whether she breaks a node in it, which she can where the class is plain processes."""
     seconds: float = NOTEBOOK_SECONDS
     """Deadline of the notebook under `labctl lesson run`."""
+
+    @property
+    def notebook(self) -> str:
+        """File in workspace/notebooks."""
+        return f"{self.number:02d}-{self.name}.ipynb"
+
+    @property
+    def asked(self) -> int:
+        """Number of its checks."""
+        return len(self.checks) + len(self.checks_after_down)
 
 
 def job_record(job: Job) -> JobRecord:

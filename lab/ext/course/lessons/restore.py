@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -20,17 +19,10 @@ FOLDER = "notebooks"
 GIT_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class Restored:
-    """A notebook that is as it came."""
-
-    notebook: Path
-    kept: Path | None
-    """The notebook as it was before; None where it had not changed, or was not there."""
-
-
-def restore(lesson: Lesson, environ: Mapping[str, str] = os.environ, root: Path = ROOT) -> Restored:
-    """Put the notebook of a lesson back as it came; one that was changed is kept beside it.
+def restore(
+    lesson: Lesson, environ: Mapping[str, str] = os.environ, root: Path = ROOT
+) -> tuple[Path, Path | None]:
+    """Put the notebook of a lesson back as it came; returns it, and where one that was changed is kept.
 
     Raises SetupError; UnsupportedError where the only copy is the one that was worked on.
     """
@@ -46,20 +38,20 @@ def restore(lesson: Lesson, environ: Mapping[str, str] = os.environ, root: Path 
         notebook.write_bytes(text)
     except OSError as error:
         raise SetupError(f"{notebook}: {error.strerror}", "check its owner and the disk") from error
-    return Restored(notebook, kept)
+    return notebook, kept
 
 
 def _original(source: Path, worked_on: Path) -> bytes:
     """The notebook as it came: labctl's own copy, or the one in git where people work on that."""
     if source.is_file() and not (worked_on.exists() and source.samefile(worked_on)):
         return source.read_bytes()
+    argv = ("git", "-C", str(source.parent), "show", f"HEAD:./{source.name}")
     try:
-        shown = run(("git", "-C", str(source.parent), "show", f"HEAD:./{source.name}"), timeout=GIT_SECONDS)
-    except (OSError, subprocess.SubprocessError):
-        shown = None
-    if shown is None or shown.returncode:
+        shown = run(argv, timeout=GIT_SECONDS)
+        shown.check_returncode()
+        return shown.stdout.encode()
+    except (OSError, subprocess.SubprocessError) as error:
         raise UnsupportedError(
             f"{source} is the only copy of this notebook, and git has none",
             "get it from the release that labctl came with",
-        )
-    return shown.stdout.encode()
+        ) from error

@@ -1,43 +1,41 @@
-"""Results of lessons: judged from evidence, kept on the host and in the store, drawn as plain text."""
+"""Results of lessons: judged from evidence, kept on the host and in the store, drawn as text, handed in."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 from lab.api.base import parse
-from lab.errors import UsageError
-from lab.ext.course.documents import RESULT_SCHEMA, ReportDocument, ResultDocument, Versions, digest, written
-from lab.ext.course.lessons.catalogue import numbers
-from lab.ext.course.lessons.evidence import folder
-from lab.ext.course.lessons.model import (
-    Evidence,
-    Lesson,
-    LessonCheck,
-    LessonResult,
-    failed,
-    job_record,
+from lab.errors import RefusedError, UsageError
+from lab.ext.course.documents import (
+    REPORT_SCHEMA,
+    RESULT_SCHEMA,
+    ReportDocument,
+    ResultDocument,
+    Versions,
+    digest,
+    signed,
+    written,
 )
+from lab.ext.course.lessons.catalogue import find_lesson, numbers
+from lab.ext.course.lessons.evidence import folder
+from lab.ext.course.lessons.model import Evidence, Lesson, LessonResult, job_record
 from lab.host.files import write_private
-from lab.host.reading import parse_json, read_json
+from lab.host.reading import named_text, parse_json, read_json
 from lab.store import MissingObjectError, Store
 from lab.topology import Check
 from lab.version import __version__
 
+MOST_CHARACTERS = 100
+MOST_BYTES = 10 * 1024**2
+"""Largest file that is read as a report."""
+
 RESULT_FILE = "lesson-{:02d}.json"
-LOOK_FILE = "last-look-{:02d}.json"
-"""Names on the host of the best result of a lesson, and of the last one while the lab was up."""
-
-
-def ask(check: LessonCheck, evidence: Evidence) -> Check:
-    """The answer of one check; failed where it cannot read the records of a student's notebook."""
-    try:
-        return check(evidence)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
-        name = check.__name__.replace("_", " ")
-        return failed(name, f"what was recorded cannot be read ({type(error).__name__}: {error})")
+"""Name on the host of the best result of a lesson."""
 
 
 def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check] = ()) -> LessonResult:
@@ -60,15 +58,14 @@ def judge(lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check
         jobs=tuple(map(job_record, evidence.jobs)),
         answers=evidence.answers or None,
     )
-    return LessonResult.of(frame, (*(ask(check, evidence) for check in lesson.checks), *more), at)
+    return LessonResult.of(frame, (*(check(evidence) for check in lesson.checks), *more), at)
 
 
-def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
+def not_yet(lesson: Lesson) -> tuple[Check, ...]:
     """The checks that only the host can ask, once the lab is down: the lesson is not passed yet."""
     hint = f"on the host: `labctl lesson check {lesson.number}`, `labctl down`, and the check again"
     return tuple(
-        Check(ask(check, evidence).name, "skipped", "asked once the lab is down", hint)
-        for check in lesson.checks_after_down
+        Check(check.name, "skipped", "asked once the lab is down", hint) for check in lesson.checks_after_down
     )
 
 
@@ -84,15 +81,13 @@ def keep_in_store(store: Store, result: LessonResult) -> None:
         store.put(store_key(document.lesson), dump(document).encode())
 
 
-def keep_on_host(place: Path, document: ResultDocument) -> Path:
+def keep_on_host(place: Path, document: ResultDocument) -> None:
     """Write a result into the lab's folder of lessons, unless an older one has passed and this has not.
 
-    Returns the file. Raises SetupError.
+    Raises SetupError.
     """
-    path = place / RESULT_FILE.format(document.lesson)
     if not _worse(document, _filed(place, document.lesson)):
-        write_private(path, dump(document) + "\n")
-    return path
+        write_private(place / RESULT_FILE.format(document.lesson), dump(document) + "\n")
 
 
 def _worse(document: ResultDocument, kept: ResultDocument | None) -> bool:
@@ -114,52 +109,29 @@ def in_store(store: Store) -> dict[int, ResultDocument]:
     return {number: document for number in numbers() if (document := _stored(store, number)) is not None}
 
 
-def keep_look(place: Path, document: ResultDocument) -> None:
-    """Keep the last result while the lab was up, whatever it was. Raises SetupError."""
-    write_private(place / LOOK_FILE.format(document.lesson), dump(document) + "\n")
-
-
-def last_look(place: Path, lesson: int) -> ResultDocument | None:
-    """The last result while the lab was up, or None."""
-    return _filed(place, lesson, LOOK_FILE)
-
-
-def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> ResultDocument | None:
-    try:
-        return _result(read_json(place / name.format(lesson)), lesson)
-    except (OSError, ValueError):
-        return None
+def _filed(place: Path, lesson: int) -> ResultDocument | None:
+    return _result(lambda: read_json(place / RESULT_FILE.format(lesson)), lesson)
 
 
 def _stored(store: Store, lesson: int) -> ResultDocument | None:
+    return _result(lambda: parse_json(store.get(store_key(lesson))), lesson)
+
+
+def _result(read: Callable[[], object], lesson: int) -> ResultDocument | None:
+    """What is read, if it is an intact result of this lesson. Raises StoreError."""
     try:
-        return _result(parse_json(store.get(store_key(lesson))), lesson)
-    except (MissingObjectError, ValueError):
+        result = parse(ResultDocument, read(), "the result")
+    except (MissingObjectError, OSError, ValueError, UsageError):
         return None
+    return result if result.lesson == lesson and result.checks and result.sha256 == digest(result) else None
 
 
 def newest(*sources: Mapping[int, ResultDocument]) -> dict[int, ResultDocument]:
     """The best result of each lesson: one that passed before one that did not, then the newer."""
     latest: dict[int, ResultDocument] = {}
-    for source in sources:
-        for number, document in source.items():
-            other = latest.get(number)
-            if other is None or _rank(document) > _rank(other):
-                latest[number] = document
+    for number, document in (entry for source in sources for entry in source.items()):
+        latest[number] = max(latest.get(number, document), document, key=lambda one: (one.passed, one.at))
     return dict(sorted(latest.items()))
-
-
-def _rank(document: ResultDocument) -> tuple[bool, float]:
-    return document.passed, document.at
-
-
-def _result(document: object, lesson: int) -> ResultDocument | None:
-    """The document if it is an intact result of this lesson."""
-    try:
-        result = parse(ResultDocument, document, "the result")
-    except UsageError:
-        return None
-    return result if result.lesson == lesson and result.checks and result.sha256 == digest(result) else None
 
 
 def table(lesson: Lesson, result: LessonResult) -> list[str]:
@@ -181,3 +153,102 @@ def table(lesson: Lesson, result: LessonResult) -> list[str]:
         f"Lesson {lesson.number}, {lesson.title}: {verdict} ({done} of {len(result.checks)} checks), {when}",
         *lines,
     ]
+
+
+# The report, to hand in and to verify
+
+
+def make_report(results: Mapping[int, ResultDocument], student: str, at: float) -> ReportDocument:
+    """The report over these results, by lesson. `at` is in seconds since the epoch.
+
+    Raises UsageError for a name that is none, RefusedError when there is no result.
+    """
+    name = " ".join(student.split())
+    if not _is_name(name):
+        raise UsageError(f"--student {student!r}: not a name", f"1 to {MOST_CHARACTERS} letters")
+    if not results:
+        raise RefusedError("no lesson of this lab has a result yet", "`labctl lesson run 1`, or `check 1`")
+    own = tuple(signed(replace(results[number], student=name)) for number in sorted(results))
+    return signed(
+        ReportDocument(
+            schema=REPORT_SCHEMA,
+            student=name,
+            at=round(at, 3),
+            versions=Versions(__version__),
+            passed=tuple(result.lesson for result in own if result.passed),
+            missing=tuple(number for number in numbers() if number not in results),
+            results=own,
+        )
+    )
+
+
+def _is_name(student: str) -> bool:
+    return (
+        0 < len(student) <= MOST_CHARACTERS and student.isprintable() and student == " ".join(student.split())
+    )
+
+
+def shown(text: str) -> str:
+    """A text from a file, on one line and without control characters."""
+    return text if text.isprintable() else ascii(text)
+
+
+def read_report(path: Path) -> ReportDocument:
+    """The report in a file that was handed in. Raises NotFoundError, UsageError."""
+    _, text = named_text(path, "report", "give the file that a student handed in", MOST_BYTES)
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}", "ask for the file again, unchanged") from error
+    return parse(ReportDocument, document, "the report")
+
+
+def verify(report: ReportDocument) -> tuple[str, ...]:
+    """What does not fit in a report, a line each; nothing when it is as labctl wrote it.
+
+    Who reads labctl's source can write a report that fits. This finds accidents, not fraud.
+    """
+    return tuple(_misfits(report))
+
+
+def _misfits(report: ReportDocument) -> Iterator[str]:
+    if not _is_name(report.student):
+        yield f"the student's name is not one: {report.student[:MOST_CHARACTERS]!a}"
+    if report.sha256 != digest(report):
+        yield "the report was changed after it was written (its SHA-256 is another)"
+    for result in report.results:
+        number = result.lesson
+        if number not in numbers():
+            yield f"lesson {number} is unknown here"
+        elif len(result.checks) != (asked := find_lesson(number).asked):
+            yield f"lesson {number} has {len(result.checks)} checks, not {asked}"
+        if result.sha256 != digest(result):
+            yield f"the result of lesson {number} was changed after it was checked (its SHA-256 is another)"
+
+
+LEAST_SHARED = 2
+"""Jobs that two reports must have in common to be called copied."""
+
+
+def copies(reports: Mapping[str, ReportDocument]) -> tuple[str, ...]:
+    """Reports, by file, that name the same jobs, a line each: two students did not run one job.
+
+    A job is the same when lab, id and the millisecond in which Ray took it are: labs of one name, and ids of
+    one second, are common in a class. One such job may be the teacher's example; several are not.
+    """
+    jobs = {
+        file: {
+            (result.lab, job.submission_id, job.started_at): result.lesson
+            for result in report.results
+            for job in result.jobs
+            if job.started_at is not None
+        }
+        for file, report in reports.items()
+    }
+    return tuple(
+        f"lesson {lesson} in {file} has the jobs of {reports[first].student}'s in {first}"
+        for first, file in combinations(reports, 2)
+        if reports[first].student != reports[file].student
+        if len(shared := jobs[first].keys() & jobs[file].keys()) >= LEAST_SHARED
+        for lesson in sorted({jobs[file][job] for job in shared})
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.cluster.api import places
-from lab.errors import LabDownError, LabError, RefusedError
+from lab.errors import LabDownError, LabError, LessonError, RefusedError
 from lab.ext.course.documents import ResultDocument
 from lab.ext.course.lessons.evidence import gather, store_of
 from lab.ext.course.lessons.model import (
@@ -20,24 +21,21 @@ from lab.ext.course.lessons.model import (
     NotebookOverError,
     job_prefix,
 )
-from lab.ext.course.lessons.notebook import NotebookStep, OnStep, execute_notebook
 from lab.ext.course.lessons.results import (
-    ask,
     in_store,
     judge,
     keep_in_store,
-    keep_look,
     keep_on_host,
-    last_look,
     newest,
     on_host,
 )
 from lab.host.clock import WALL, Clock
 from lab.host.files import home
 from lab.host.interrupts import Background, held_back
-from lab.runtime.base import OnProgress, control_of, ignore_progress
-from lab.services import STORE
-from lab.topology import Check, LabSpec, State
+from lab.host.reading import parse_json
+from lab.runtime.base import NodeControl, OnProgress, control_of, ignore_progress
+from lab.services import JUPYTER, STORE
+from lab.topology import BUCKET, Check, LabSpec, State
 
 if TYPE_CHECKING:
     from lab.lab import Lab
@@ -52,6 +50,27 @@ LEAST_WORKERS = 2
 NEEDED_CPUS = 8
 """Logical CPUs of each worker that the course's commands ask for."""
 
+
+GRACE_SECONDS = 60.0
+"""Time that the process may take beyond the deadline of its notebook."""
+
+STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class NotebookStep:
+    """Something that happened in a run. `kind`: `note`, `cell` (one has ended), `beside`."""
+
+    kind: str
+    text: str
+    number: int = 0
+    """Number of the cell, from 1."""
+    of: int = 0
+    seconds: float | None = None
+    output: str = ""
+
+
+OnStep = Callable[[NotebookStep], None]
 
 GetData = Callable[[str, Callable[[str], None]], object]
 """Gets the data set of that name, unless it is there; the function takes lines for a person."""
@@ -129,13 +148,13 @@ def run_lesson(
         execute_notebook(control, lesson, on_step)
     except BaseException:
         try:
-            task.give_up()
+            task.end()
             stop_jobs(lab, lesson, note)
         except KeyboardInterrupt:
             note(f"jobs of lesson {lesson.number} may still run; {lab.view.advice(['jobs'], '')} shows them")
             raise
         raise
-    task.finish()
+    task.end(JOIN_SECONDS)
     first = check_lesson(lab, lesson, clock=clock)
     good = all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)])
     if not (lesson.checks_after_down and good):
@@ -145,37 +164,86 @@ def run_lesson(
     return check_lesson(lab, lesson, clock=clock)
 
 
+def execute_notebook(lab: NodeControl, lesson: Lesson, on_step: OnStep) -> None:
+    """Execute the lesson's notebook in the lab's JupyterLab, telling each cell.
+
+    Interrupted, it ends the kernel. Raises LessonError when a cell fails, LabDownError when Jupyter does not
+    run.
+    """
+    events: dict[str, dict[str, Any]] = {}
+    others: list[str] = []
+
+    def read(line: str) -> None:
+        event = _event(line)
+        kind = event.get("event", "")
+        events[kind] = event
+        if not kind:
+            others.append(line)
+        elif kind == "cell":
+            on_step(
+                NotebookStep(*(event[key] for key in ("event", "line", "number", "of", "seconds", "output")))
+            )
+        elif kind == "stored" and not event["key"]:
+            on_step(NotebookStep("note", f"the executed notebook is not kept: {event['error']}"))
+
+    command = ("python", "-m", "lab.ext.course.lessons.execute")
+    options = ("--lesson", str(lesson.number), "--seconds", f"{lesson.seconds:g}")
+    argv = (*command, f"notebooks/{lesson.notebook}", *options)
+    try:
+        ended = lab.execute(JUPYTER, argv, timeout=lesson.seconds + GRACE_SECONDS, on_line=read)
+    except BaseException:
+        if "started" in events:
+            with held_back(), contextlib.suppress(LabError):
+                pid = str(events["started"]["pid"])
+                lab.execute(JUPYTER, (*command, "--stop", pid), timeout=STOP_SECONDS)
+        raise
+    if failure := events.get("failed"):
+        where = f"cell {failure['number']} of {failure['of']} of " if failure["number"] else ""
+        key = events.get("stored", {}).get("key")
+        kept = (
+            f"what it printed is in s3://{BUCKET}/{key}"
+            if key
+            else "look at the workspace that Jupyter shows"
+        )
+        raise LessonError(f"{where}{lesson.notebook} failed: {failure['error']}", kept)
+    if ended.exit_code:
+        last = "\n".join(others[-10:]) or "it printed nothing"
+        raise LessonError(
+            f"{lesson.notebook} could not be executed (exit code {ended.exit_code}): {last}",
+            f"open it in JupyterLab: `labctl status --addresses`; look at `labctl logs {JUPYTER}`",
+        )
+
+
+def _event(line: str) -> dict[str, Any]:
+    """What lab.ext.course.lessons.execute tells in a line; nothing for a line of somebody else's."""
+    try:
+        event = parse_json(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
 def stop_jobs(lab: Lab, lesson: Lesson, say: Callable[[str], None]) -> None:
     """Stop the lesson's jobs that have not ended: they would hold the GPUs against the next run.
 
     What cannot be stopped is told. Jobs of queues go first: one that waits would take the place of another.
     """
-    for workload in _queued(lab, lesson):
-        say(f"cancelling job {workload}")
-        try:
-            lab.queues.cancel(workload)
-        except LabError as error:
-            say(f"job {workload} is not cancelled: {error.message}")
+    mine = job_prefix(lesson.number)
+    left: list[tuple[str, Callable[[str], object]]] = []
+    with contextlib.suppress(LabError):  # where no controller answers there are none
+        queued = lab.queues.list().workloads
+        left += [(job.workload, lab.queues.cancel) for job in queued if job.name.startswith(mine)]
     try:
-        mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
+        jobs = [job for job in lab.jobs.list() if job.submission_id.startswith(mine) and not job.final]
+        left += [(job.submission_id, lab.jobs.stop) for job in jobs]
     except LabError as error:
         say(f"it is not known whether jobs of lesson {lesson.number} are left: {error.message}")
-        return
-    for job in (candidate for candidate in mine if not candidate.final):
-        say(f"stopping job {job.submission_id}")
+    for name, stop in left:
+        say(f"stopping job {name}")
         try:
-            lab.jobs.stop(job.submission_id)
+            stop(name)
         except LabError as error:
-            say(f"job {job.submission_id} is not stopped: {error.message}")
-
-
-def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
-    """Workloads of the lesson that have not ended; none where no controller answers."""
-    try:
-        jobs = lab.queues.list().workloads
-    except LabError:
-        return ()
-    return tuple(job.workload for job in jobs if job.name.startswith(job_prefix(lesson.number)))
+            say(f"job {name} is not stopped: {error.message}")
 
 
 def check_lab(lab: Lab) -> None:
@@ -192,43 +260,32 @@ def check_lab(lab: Lab) -> None:
 def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResult:
     """Ask the checks of a lesson, and keep the result on this machine and in the store.
 
-    Raises LabDownError when the lab is down and the checks need it, and what gathering raises.
+    Of a lab that is down only `checks_after_down` are asked: what it answered before is in the kept result.
+    Raises LabDownError when there is none, and what gathering raises.
     """
-    status = lab.status()
+    status, kept = lab.status(), lab.view.kept()
     if status.up:
-        evidence = replace(gather(lab, lesson), kept=lab.view.kept())
-        more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
+        evidence = replace(gather(lab, lesson), kept=kept)
+        more = tuple(check(evidence) for check in lesson.checks_after_down)
         result = judge(lesson, evidence, at=clock(), more=more)
         keep_in_store(store_of(lab), result)
         collect(lab)
-        if lesson.checks_after_down:
-            keep_look(place(lab.name), result.document)
-    elif lesson.checks_after_down:
-        evidence = Evidence(lesson.number, status=status, kept=lab.view.kept())
-        result = _after_down(lab, lesson, evidence, clock())
     else:
-        raise LabDownError(
-            f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
-            f"`labctl up`, or `labctl lesson run {lesson.number}`",
+        before = on_host(place(lab.name)).get(lesson.number)
+        if before is None or not lesson.checks_after_down:
+            raise LabDownError(
+                f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
+                f"`labctl up`, or `labctl lesson run {lesson.number}`",
+            )
+        answered = tuple(
+            Check(check.name, "passed" if check.passed else "failed", check.detail)
+            for check in before.checks[: len(lesson.checks)]
         )
+        evidence = Evidence(lesson.number, status=status, kept=kept)
+        later = tuple(check(evidence) for check in lesson.checks_after_down)
+        result = LessonResult.of(before, (*answered, *later), clock())
     keep_on_host(place(lab.name), result.document)
     return result
-
-
-def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
-    """The answers from while the lab was up, and those that can be given now."""
-    before = last_look(place(lab.name), lesson.number)
-    if before is None:
-        raise LabDownError(
-            f"lab {lab.name} is down, and what lesson {lesson.number} checks beforehand was not checked",
-            f"`labctl up`, then `labctl lesson run {lesson.number}`",
-        )
-    answered = tuple(
-        Check(check.name, "passed" if check.passed else "failed", check.detail)
-        for check in before.checks[: len(lesson.checks)]
-    )
-    later = tuple(ask(check, evidence) for check in lesson.checks_after_down)
-    return LessonResult.of(before, (*answered, *later), at)
 
 
 class HostTaskThread:
@@ -236,15 +293,9 @@ class HostTaskThread:
 
     def __init__(self, lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
         """Starts at once, if the lesson has such a task."""
-        from lab.lab import Lab as OpenLab
-
-        self._on_step = on_step
-        self._over = threading.Event()
-        self._task: Background | None = None
-        if (task := lesson.host_task) is not None:
-            own = OpenLab(lab.view)
-            name = f"host task of lesson {lesson.number}"
-            self._task = Background(lambda: self._run(task, own), name)
+        self._on_step, self._over = on_step, threading.Event()
+        name = f"host task of lesson {lesson.number}"
+        self._task = Background(lambda: self._run(lab, lesson), name) if lesson.host_task else None
 
     def __call__(self) -> float:
         return WALL()
@@ -258,26 +309,26 @@ class HostTaskThread:
             raise NotebookOverError
         self._on_step(NotebookStep("beside", line))
 
-    def _run(self, task: Callable[[Lab, HostTask], None], lab: Lab) -> None:
+    def _run(self, lab: Lab, lesson: Lesson) -> None:
+        from lab.lab import Lab as OpenLab
+
         try:
-            task(lab, HostTask(self.say, self))
+            if lesson.host_task is not None:
+                lesson.host_task(OpenLab(lab.view), HostTask(self.say, self))
         except NotebookOverError:
             pass
         except LabError as error:
             hint = f" -> {error.hint}" if error.hint else ""
             self._on_step(NotebookStep("beside", f"{error.message}{hint}"))
 
-    def finish(self) -> None:
-        """Wait for the task once the notebook has come to its end, then give it up."""
+    def end(self, seconds: float = 0.0) -> None:
+        """Wait for the task, then end it: its next word or sleep raises, and it may mend what it broke."""
+        if self._task is None:
+            return
         try:
-            if self._task is not None:
-                self._task.wait(JOIN_SECONDS)
+            if seconds:
+                self._task.wait(seconds)
         finally:
-            self.give_up()
-
-    def give_up(self) -> None:
-        """End the task: its next word or sleep raises, and it may mend what it broke."""
-        self._over.set()
-        if self._task is not None:
+            self._over.set()
             with held_back():
                 self._task.wait(GIVE_UP_SECONDS)

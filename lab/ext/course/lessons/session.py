@@ -188,8 +188,7 @@ class Session:
         What only the host can ask, once the lab is down, is told and stays open.
         """
         evidence = gather(self._lab, self.lesson)
-        more = not_yet(self.lesson, evidence)
-        result = judge(self.lesson, evidence, at=self._clock(), more=more)
+        result = judge(self.lesson, evidence, at=self._clock(), more=not_yet(self.lesson))
         keep_in_store(self._store, result)
         for line in table(self.lesson, result):
             self._say(self._about(line))

@@ -16,7 +16,6 @@ from lab.ext.course.lessons.catalogue import breaking
 from lab.ext.course.lessons.catalogue.breaking import START_SECONDS
 from lab.ext.course.lessons.catalogue.lesson_07 import LESSON
 from lab.ext.course.lessons.model import Evidence, HostTask
-from lab.ext.course.lessons.results import ask
 from lab.flows.recovery import FaultRequest
 from tests.conftest import ROOT
 from tests.ext.course.lessons.world import AT, LessonLab, evidence, failing, job, name, play, receipt_of
@@ -114,7 +113,7 @@ def test_a_receipt_that_says_something_else_is_noticed() -> None:
 
     assert failing(LESSON, gathered(receipts=(receipt("recovered"),))) == []
     assert failing(LESSON, gathered(receipts=(receipt("failed"),))) == ["labctl's receipt"]
-    answer = ask(LESSON.checks[-1], gathered(receipts=(receipt("failed"),)))
+    answer = LESSON.checks[-1](gathered(receipts=(receipt("failed"),)))
     assert answer.detail == "failed; lab whole again: ray-worker-1 is down"
     assert failing(LESSON, gathered(receipts=(receipt("failed", "another-job"),))) == []
 

@@ -12,7 +12,6 @@ from lab.evidence.ledger import History, Report, Run, RunAttempt
 from lab.evidence.ledger.model import TrainingPlan
 from lab.ext.course.lessons.catalogue.lesson_06 import AT_ONCE, IN_TURN, LESSON
 from lab.ext.course.lessons.model import Evidence
-from lab.ext.course.lessons.results import ask
 from tests.ext.course.lessons.world import AT, evidence, failing, job, name
 
 W0, W1 = "id-of-ray-worker-0", "id-of-ray-worker-1"
@@ -58,7 +57,7 @@ def gathered(
 
 def test_three_jobs_packed_two_and_one_pass_and_the_ratio_is_told() -> None:
     assert failing(LESSON, gathered()) == []
-    answer = ask(LESSON.checks[-1], gathered())
+    answer = LESSON.checks[-1](gathered())
     assert answer.detail == "in turn 60 s, at once 32 s: 1.88 times as long"
 
 
@@ -116,6 +115,6 @@ def test_in_a_class_the_times_are_those_of_the_queues_which_the_notebook_has() -
         for i, job in enumerate(jobs[3:])
     ]
     hers = replace(seen, person="ann", jobs=jobs, queued=tuple(queued))
-    assert ask(LESSON.checks[-1], hers).outcome == "passed"
+    assert LESSON.checks[-1](hers).outcome == "passed"
     late = replace(hers, records={"seconds": {"at_once": 37.0, "in_turn": 60.0}})
-    assert ask(LESSON.checks[-1], late).outcome == "failed"
+    assert LESSON.checks[-1](late).outcome == "failed"

@@ -14,8 +14,7 @@ from lab.cluster.jobs import EARLIER, Job
 from lab.errors import NotFoundError
 from lab.ext.course.documents import ReportDocument, signed
 from lab.ext.course.lessons.handed_in import HandedIn, collect, merged
-from lab.ext.course.lessons.report import make_report
-from lab.ext.course.lessons.results import dump
+from lab.ext.course.lessons.results import dump, make_report
 from lab.people.progress import CLAIMED, FAILED, PASSED, Progress, Standing
 from tests.ext.course.lessons.test_results import result
 from tests.ext.course.lessons.world import AT

@@ -26,15 +26,15 @@ def root(tmp_path: Path) -> Path:
 def test_a_changed_notebook_is_kept_under_another_name_each_time(root: Path, tmp_path: Path) -> None:
     hers = tmp_path / "work" / "notebooks" / LESSON.notebook
     where = {"RAYLAB_WORKSPACE": str(tmp_path / "work")}
-    assert restore(LESSON, where, root).kept is None
+    assert restore(LESSON, where, root)[1] is None
     assert hers.read_text() == "as it came"
-    assert restore(LESSON, where, root).kept is None
+    assert restore(LESSON, where, root)[1] is None
     for number, text in enumerate(("first", "second"), 1):
         hers.write_text(text)
-        restored = restore(LESSON, where, root)
-        assert (restored.notebook, hers.read_text()) == (hers, "as it came")
-        assert restored.kept == hers.with_name(f"02-a-job.{number}.ipynb")
-        assert restored.kept.read_text() == text
+        notebook, kept = restore(LESSON, where, root)
+        assert (notebook, hers.read_text()) == (hers, "as it came")
+        assert kept == hers.with_name(f"02-a-job.{number}.ipynb")
+        assert kept.read_text() == text
 
 
 def git(folder: Path, *words: str) -> None:
@@ -54,7 +54,7 @@ def test_in_a_checkout_the_notebook_comes_from_git(root: Path) -> None:
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "x")
     notebook.write_text("with outputs")
-    restored = restore(LESSON, where, root)
+    _, kept = restore(LESSON, where, root)
     assert notebook.read_text() == "as it was committed"
-    assert restored.kept is not None
-    assert restored.kept.read_text() == "with outputs"
+    assert kept is not None
+    assert kept.read_text() == "with outputs"

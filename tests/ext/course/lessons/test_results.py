@@ -15,24 +15,20 @@ from lab.api.base import Plain, parse
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.ext.course.documents import ReportDocument, ResultDocument, Versions, digest, signed, written
 from lab.ext.course.lessons.catalogue import find_lesson
-from lab.ext.course.lessons.model import (
-    Evidence,
-    LessonResult,
-    failed,
-    job_record,
-    passed,
-)
-from lab.ext.course.lessons.report import copies, make_report, read_report, verify
+from lab.ext.course.lessons.model import Evidence, LessonResult, check, job_record
 from lab.ext.course.lessons.results import (
-    ask,
+    copies,
     in_store,
     judge,
     keep_in_store,
     keep_on_host,
+    make_report,
     newest,
     on_host,
+    read_report,
     store_key,
     table,
+    verify,
 )
 from lab.topology import Check, GpuPlan, LabStatus, Vendor
 from tests.ext.course.lessons.world import AT, job
@@ -66,9 +62,9 @@ def result(
         jobs=tuple(job_record(job(name, started_at=started_at)) for name in jobs),
     )
     checks = (
-        passed("first", "1 of 1"),
-        passed("second", "ü") if good else failed("second", "0", "do it"),
-        *(passed("another", "yes") for _ in range(others)),
+        Check("first", "passed", "1 of 1"),
+        Check("second", "passed", "ü") if good else Check("second", "failed", "0", "do it"),
+        *(Check("another", "passed", "yes") for _ in range(others)),
     )
     return LessonResult.of(frame, checks, at)
 
@@ -135,10 +131,11 @@ def test_a_result_without_checks_has_not_passed() -> None:
 
 
 def test_a_check_that_cannot_read_what_was_recorded_has_failed() -> None:
-    def odd_seconds(evidence: Evidence) -> Check:
-        return passed("odd", f"{evidence.records['seconds'] + 1}")
+    @check("odd seconds")
+    def odd_seconds(evidence: Evidence) -> str:
+        return f"{evidence.records['seconds'] + 1}"
 
-    answer = ask(odd_seconds, Evidence(2, records={"seconds": "12"}))
+    answer = odd_seconds(Evidence(2, records={"seconds": "12"}))
     assert (answer.name, answer.outcome) == ("odd seconds", "failed")
     assert "TypeError" in answer.detail
 
@@ -237,10 +234,6 @@ def _failed_becomes_passed(document: dict[str, Any]) -> None:
     document["results"][1]["checks"][1]["passed"] = True
 
 
-def _other_student(document: dict[str, Any]) -> None:
-    document["results"][0] = sign({**document["results"][0], "student": "Charles"})
-
-
 def _fewer_checks(document: dict[str, Any]) -> None:
     kept = document["results"][0]
     document["results"][0] = sign({**kept, "checks": kept["checks"][:2]})
@@ -261,16 +254,8 @@ def _deep(document: dict[str, Any]) -> None:
         inner["x"] = inner = {}
 
 
-def _twice(document: dict[str, Any]) -> None:
-    document["results"].append(document["results"][0])
-
-
 def _unknown(document: dict[str, Any]) -> None:
     document["results"][0] = sign({**document["results"][0], "lesson": 77})
-
-
-def _claims(document: dict[str, Any]) -> None:
-    document["results"][1] = sign({**document["results"][1], "passed": True})
 
 
 @pytest.mark.parametrize(
@@ -278,18 +263,13 @@ def _claims(document: dict[str, Any]) -> None:
     [
         (lambda document: document.update(student="Charles"), "changed after it was written"),
         (_failed_becomes_passed, "result of lesson 3 was changed"),
-        (_other_student, "is Charles's"),
-        (_twice, "lesson 2 is there twice"),
         (_unknown, "lesson 77 is unknown"),
         (_fewer_checks, "lesson 2 has 2 checks, not 3"),
         (_odd_name, r"name is not one: 'Ada\n/x/charles.json: Charles; passed: 1\x1b[2J'"),
         (lambda document: document.update(student="x" * 101), "name is not one"),
         (_half_a_character, "Invalid JSON"),
         (_deep, "recursion"),
-        (_claims, "its checks say otherwise"),
-        (lambda document: document.update(passed=[2, 3]), "the results say [2]"),
         (lambda document: document.pop("results"), "the report: results is missing"),
-        (lambda document: document.update(results=[]), "it has no results"),
         (
             lambda document: document.update(schema="lesson-report/9"),
             "schema should be 'lesson-report/1', not 'lesson-report/9'",

@@ -25,20 +25,15 @@ from tests.ext.course.lessons.world import evidence, failing, job, name, receipt
 
 DATA = ROOT / "tests" / "unit" / "data"
 BLUE, RED = name(10, "borrow"), name(10, "reclaim")
+ASKED = ("job finished", "resumed, not restarted")
 
 
-def runs() -> tuple[Run, Run]:
-    """The two attempts of a training: that of a lab which lost a node, as if each were a job of its own."""
+def trained() -> Run:
+    """The first attempt of a training that a lab wrote down, as if it had both workers and their GPUs."""
     (run,) = History.of(parse_events((DATA / "ledger_kill.jsonl").read_bytes().splitlines())).runs
-    first, second, *_ = run.attempts
     two = {0: "id-of-ray-worker-0", 1: "id-of-ray-worker-1"}
-    saved = tuple(checkpoint for checkpoint in run.checkpoints if checkpoint.attempt == first.number)
-    later = tuple(checkpoint for checkpoint in run.checkpoints if checkpoint.attempt == second.number)
     plan = replace(run.plan, resources_per_worker={"CPU": 1.0, "GPU": 1.0}) if run.plan else None
-    return (
-        replace(run, plan=plan, attempts=(replace(first, nodes=two),), checkpoints=saved),
-        replace(run, plan=plan, attempts=(replace(second, nodes=two),), checkpoints=later),
-    )
+    return replace(run, plan=plan, attempts=(replace(run.attempts[0], nodes=two),))
 
 
 def compared(weights: Likeness) -> ControlDocument:
@@ -46,38 +41,29 @@ def compared(weights: Likeness) -> ControlDocument:
     return ControlDocument("control-1", 9.0, weights, "epoch 12 of both", curves)
 
 
-def receipt(of: str = BLUE, **changes: Any) -> ReceiptDocument:
+def receipt(*wrong: str, of: str = BLUE, kind: str = "preemption", **changes: Any) -> ReceiptDocument:
     usual = {
-        "checks": (CheckDocument("little was repeated", True, "0 epochs"),),
+        "checks": tuple(CheckDocument(name, name not in wrong, "so it was") for name in ASKED),
         "lost_epochs": 0,
         "preemption": Preemption(f"bob/{RED}", None, "blue", "InCohortReclamation"),
         "control": compared("equal"),
     }
-    return receipt_of(of, "preemption", **{**usual, **changes})
+    return receipt_of(of, kind, **{**usual, **changes})
 
 
 def gathered(
     *receipts: ReceiptDocument,
     first: Callable[[Run], Run] = lambda run: run,
-    second: Callable[[Run], Run] = lambda run: run,
     blue: str = "alice/blue",
     red: str = "bob/red",
-    end: str = "SUCCEEDED",
     gpus: float = 1.0,
 ) -> Evidence:
     """Evidence of the lesson as it should be, but for what is given."""
-    histories = dict(zip((BLUE, f"{BLUE}-2"), runs(), strict=True))
-    of_blue = {"raylab_queue": blue}
     return evidence(
         10,
-        job(f"{BLUE}-2", end, metadata=of_blue),
         job(RED, metadata={"raylab_queue": red}),
-        job(BLUE, "STOPPED", metadata=of_blue),
-        histories={
-            BLUE: History((first(histories[BLUE]),)),
-            f"{BLUE}-2": History((second(histories[f"{BLUE}-2"]),)),
-            RED: History(()),
-        },
+        job(BLUE, "STOPPED", metadata={"raylab_queue": blue}),
+        histories={BLUE: History((first(trained()),)), RED: History(())},
         demands={RED: {"GPU": gpus}},
         receipts=receipts or (receipt(),),
     )
@@ -112,40 +98,31 @@ def test_an_owner_that_asked_for_no_gpu_took_nothing_back() -> None:
     assert failing(LESSON, gathered(gpus=0)) == ["red got its GPU back"]
 
 
+WITHOUT = [
+    "blue resumed from its newest checkpoint",
+    "blue's training came to its end",
+    "blue gave way to red",
+    "the receipt says recovered",
+    "the weights are those of an undisturbed run",
+]
+"""What fails without a receipt."""
+
+
 def test_a_job_that_nobody_preempted_is_noticed() -> None:
-    whole = evidence(
-        10, job(BLUE, metadata={"raylab_queue": "alice/blue"}), histories={BLUE: History(runs()[:1])}
-    )
-    assert failing(LESSON, whole) == [
-        "red got its GPU back",
-        "blue resumed from its newest checkpoint",
-        "blue gave way to red",
-        "the receipt says recovered",
-        "the weights are those of an undisturbed run",
-    ]
+    alone = replace(gathered(), receipts=())
+    assert failing(LESSON, alone) == WITHOUT
 
 
-def test_a_script_that_loads_nothing_or_an_older_checkpoint_is_noticed() -> None:
-    older = runs()[0].checkpoints[0].uri
-
-    def fresh(run: Run) -> Run:
-        return replace(run, attempts=(replace(run.attempts[0], loads=()),))
-
-    def stale(run: Run) -> Run:
-        loads = tuple(replace(load, uri=older) for load in run.attempts[0].loads)
-        return replace(run, attempts=(replace(run.attempts[0], loads=loads),))
-
-    def again(run: Run) -> Run:
-        reports = tuple(replace(r, progress=n) for n, r in enumerate(run.attempts[0].reports, 1))
-        return replace(run, attempts=(replace(run.attempts[0], reports=reports),))
-
-    for change in (fresh, stale, again):
-        assert failing(LESSON, gathered(second=change)) == ["blue resumed from its newest checkpoint"]
-
-
-@pytest.mark.parametrize("status", ["RUNNING", "FAILED", "STOPPED"])
-def test_a_training_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
-    assert failing(LESSON, gathered(end=status)) == ["blue's training came to its end"]
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("resumed, not restarted", "blue resumed from its newest checkpoint"),
+        ("job finished", "blue's training came to its end"),
+    ],
+)
+def test_what_the_receipt_denies_is_noticed(wrong: str, said: str) -> None:
+    denied = receipt(wrong, verdict=Verdict.FAILED)
+    assert failing(LESSON, gathered(denied)) == [said, "the receipt says recovered"]
 
 
 def test_a_preemption_of_another_kind_or_for_somebody_else_is_noticed() -> None:
@@ -158,19 +135,13 @@ def test_a_preemption_of_another_kind_or_for_somebody_else_is_noticed() -> None:
 
 
 def test_a_receipt_that_says_something_else_is_noticed() -> None:
-    wrong = (CheckDocument("little was repeated", False, "9 epochs"),)
-    seen = gathered(receipt(), receipt(verdict=Verdict.RESTARTED, checks=wrong))
+    seen = gathered(receipt(), receipt(verdict=Verdict.RESTARTED))
     assert failing(LESSON, seen) == ["the receipt says recovered"]
 
 
-def test_a_receipt_without_preemption_or_of_another_job_is_none() -> None:
-    missing = [
-        "blue gave way to red",
-        "the receipt says recovered",
-        "the weights are those of an undisturbed run",
-    ]
-    assert failing(LESSON, gathered(receipt(preemption=None))) == missing
-    assert failing(LESSON, gathered(receipt("another"))) == missing
+def test_a_receipt_of_another_fault_or_job_is_none() -> None:
+    assert failing(LESSON, gathered(receipt(kind="kill"))) == WITHOUT
+    assert failing(LESSON, gathered(receipt(of="another"))) == WITHOUT
 
 
 @pytest.mark.parametrize("control", [None, compared("different")])

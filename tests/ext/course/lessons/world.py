@@ -14,7 +14,6 @@ from lab.cluster.jobs import Job
 from lab.errors import HeadDownError
 from lab.evidence.ledger import History
 from lab.ext.course.lessons.model import Evidence, HostTask, Lesson, LessonCheck
-from lab.ext.course.lessons.results import ask
 from lab.lab import Lab
 from lab.topology import Check, LabSpec
 from tests.unit import fakes
@@ -135,7 +134,7 @@ Say = Callable[[str], None]
 
 def failing(lesson: Lesson, seen: Evidence) -> list[str]:
     """Names of the lesson's checks that do not pass; each must say what it found."""
-    answers = [ask(check, seen) for check in (*lesson.checks, *lesson.checks_after_down)]
+    answers = [check(seen) for check in (*lesson.checks, *lesson.checks_after_down)]
     assert all(answer.name and answer.detail for answer in answers)
     return [answer.name for answer in answers if answer.outcome != "passed"]
 

@@ -266,7 +266,7 @@ def test_a_batch_with_a_prompt_that_was_given_up_leaves_its_evidence_before_it_f
         seed=0, name="", url="", dtype="auto", gpus=0, storage=f"file://{tmp_path}",
     )  # fmt: skip
     evidence = tmp_path / llm.batch.EVIDENCE / "job-a.json"
-    monkeypatch.setattr(llm.batch.serve, "settings", lambda _: args)
+    monkeypatch.setattr(llm.batch.serve, "arguments", lambda _: args)
     monkeypatch.setattr(llm.batch.serve, "submission_id", lambda: "job-a")
     monkeypatch.setattr(llm.batch.serve, "start", lambda _: "http://x")
     monkeypatch.setattr(llm.batch.serve, "stop", lambda: written.append(evidence.exists()))

@@ -25,27 +25,14 @@ def tokens(rows: int, length: int) -> torch.Tensor:
     return torch.randint(1, 256, (rows, length), generator=torch.Generator().manual_seed(5))
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_parameters_are_as_many_as_the_shape_says(llm: Any, tied: bool) -> None:
-    for size in ("0.1m", "0.8m"):
-        config = replace(llm.model.SIZES[size], tied=tied)
-        assert sum(p.numel() for p in llm.model.Decoder(config).parameters()) == config.parameters
-
-
 def test_the_sizes_go_from_a_tenth_of_a_million_to_76_million_parameters(llm: Any) -> None:
-    counts = {name: config.parameters for name, config in llm.model.SIZES.items()}
+    with torch.device("meta"):
+        models = {name: llm.model.Decoder(config) for name, config in llm.model.SIZES.items()}
+    counts = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
     assert counts == {
         "0.1m": 115_008, "0.8m": 820_352, "5m": 4_787_456,
         "10m": 9_540_480, "25m": 25_305_600, "76m": 75_713_280,
     }  # fmt: skip
-
-
-def test_training_takes_three_forward_passes_of_two_operations_a_weight(llm: Any, config: Any) -> None:
-    matrices = sum(p.numel() for p in llm.model.Decoder(config).parameters() if p.dim() == 2)
-    attention = 2 * (2 * config.width * 10) * config.layers  # scores and their sum, over 10 places
-    assert config.flops_per_token(10) == 3 * (2 * matrices + attention)
-    untied = replace(config, tied=False)
-    assert untied.flops_per_token(10) == config.flops_per_token(10), "a look-up multiplies nothing"
 
 
 def test_a_byte_changes_no_logits_before_its_own_place(decoder: Any) -> None:

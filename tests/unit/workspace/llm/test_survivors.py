@@ -70,17 +70,16 @@ def worker(llm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     )
     monkeypatch.setitem(sys.modules, "torchft", torchft)
     monkeypatch.setattr(llm.train.ray.train, "get_checkpoint", lambda: None)
-    monkeypatch.setattr(llm.train, "peak", lambda device: (1e9, "a test"))
     tiny = llm.model.ModelConfig(width=16, layers=1, inner=24, heads=2, kv_heads=1)
     monkeypatch.setitem(llm.model.SIZES, "tiny", tiny)
     config = {
         "size": "tiny", "text": str(tmp_path), "megabytes": 0, "steps": 6, "rows": 8, "batch_size": 4,
-        "context": 16, "lr": 1e-2, "warmup": 2, "weight_decay": 0.1, "clip": 1.0, "dropout": 0.0, "seed": 7,
+        "context": 16, "lr": 1e-2, "warmup": 2, "dropout": 0.0, "seed": 7,
         "checkpoint_every": 2, "evaluate_every": 6, "compile": "off", "from": "", "lora_rank": 0,
     }  # fmt: skip
     made = llm.survivors.Survivor(config, 1, CPU)
     reported: list[dict[str, Any]] = []
-    monkeypatch.setattr(made.saver, "save", lambda metrics, **_: reported.append(metrics))
+    monkeypatch.setattr(made.saver, "save", lambda metrics, *_, **__: reported.append(metrics))
     return SimpleNamespace(training=made, manager=Manager.made, reported=reported)
 
 

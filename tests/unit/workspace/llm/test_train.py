@@ -14,8 +14,6 @@ import pytest
 import torch
 from pyarrow import fs
 
-from tests.conftest import ROOT
-
 CPU = torch.device("cpu")
 
 
@@ -84,8 +82,8 @@ def text(tmp_path: Path) -> Path:
 def settings(text: Path) -> dict[str, Any]:
     return {
         "size": "tiny", "text": str(text), "megabytes": 0, "steps": 9, "rows": 32, "context": 16, "lr": 1e-2,
-        "warmup": 2, "weight_decay": 0.1, "clip": 1.0, "dropout": 0.2, "seed": 7, "checkpoint_every": 2,
-        "evaluate_every": 4, "parallel": "ddp", "compile": "off", "from": "", "lora_rank": 0,
+        "warmup": 2, "dropout": 0.2, "seed": 7, "checkpoint_every": 2,
+        "evaluate_every": 4, "compile": "off", "from": "", "lora_rank": 0,
         "lora_alpha": 8, "lora_targets": ["query", "value"],
     }  # fmt: skip
 
@@ -100,7 +98,6 @@ def lab(llm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(llm.train.ray.train, name, getattr(ray_train, name))
     tiny = llm.model.ModelConfig(width=16, layers=1, inner=24, heads=2, kv_heads=1)
     monkeypatch.setitem(llm.model.SIZES, "tiny", tiny)
-    monkeypatch.setattr(llm.train, "peak", lambda device: (1e9, "a test"))
     monkeypatch.setattr(llm.checkpoint, "Checkpoint", Checkpoint)
     return ray_train
 
@@ -126,9 +123,7 @@ def test_a_run_that_is_lost_in_the_middle_of_an_epoch_ends_with_the_same_bits(
         fresh(lab)
     undisturbed = train(llm, settings)
     assert undisturbed.order.steps_per_epoch > settings["steps"], "no longer in the middle of an epoch"
-    reports = [
-        {k: v for k, v in metrics.items() if "second" not in k and k != "mfu"} for metrics in lab.reports
-    ]
+    reports = [{k: v for k, v in metrics.items() if "second" not in k} for metrics in lab.reports]
     fresh(lab)
 
     lab.lost_after = 4
@@ -136,9 +131,7 @@ def test_a_run_that_is_lost_in_the_middle_of_an_epoch_ends_with_the_same_bits(
         train(llm, settings)
     resumed = train(llm, settings)
 
-    again = [
-        {k: v for k, v in metrics.items() if "second" not in k and k != "mfu"} for metrics in lab.reports
-    ]
+    again = [{k: v for k, v in metrics.items() if "second" not in k} for metrics in lab.reports]
     assert again == reports, "a metric differs"
     ours, theirs = resumed.module.state_dict(), undisturbed.module.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
@@ -252,32 +245,16 @@ def test_only_matrices_decay(llm: Any, lab: RayTrain, settings: dict[str, Any]) 
     assert len(others["params"]) == 3
 
 
-@pytest.mark.parametrize(
-    ("gpu", "teraflops"),
-    [
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA L40S", 362),
-        ("NVIDIA L4", 121),
-        ("X", None),
-    ],
-)
-def test_the_peak_of_a_gpu_is_found_by_the_longest_name_that_fits(
-    llm: Any, gpu: str, teraflops: float | None
-) -> None:
-    assert llm.speed.peak_of(gpu) == (None if teraflops is None else teraflops * 1e12)
-
-
-def test_the_recipe_passes_every_parameter_that_the_script_has(llm: Any) -> None:
-    import json
-
-    manifest = json.loads((ROOT / "workspace" / "llm" / "recipe.json").read_text())["parameters"]
-    options = {a.option_strings[0][2:]: a for a in llm.train.settings()._actions if a.dest != "help"}
-    hidden = {"weight-decay", "clip"}
-    assert set(manifest) == set(options) - hidden
-    for name, entry in manifest.items():
-        if entry["default"] is not None:
-            assert options[name].default == entry["default"], name
+def test_the_settings_are_the_recipes(llm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAYLAB_STORAGE", raising=False)
+    args = llm.train.settings().parse_args(["--size", "5m", "--lora-rank", "8"])
+    assert (args.size, args.lora_rank, args.steps, args.gpus, args.storage) == (
+        "5m",
+        8,
+        600,
+        None,
+        "s3://ray",
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,11 +275,11 @@ def test_a_model_is_compiled_for_a_gpu_where_that_can_be_done(
 ) -> None:  # fmt: skip
     if headers:
         (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(llm.speed.sysconfig, "get_path", lambda name: str(tmp_path))
-    monkeypatch.setattr(llm.speed.shutil, "which", lambda name: name if name == compiler else None)
+    monkeypatch.setattr(llm.train.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(llm.train.shutil, "which", lambda name: name if name == compiler else None)
     monkeypatch.delenv("CC", raising=False)
     if compiler == "CC":
         monkeypatch.setenv("CC", "my-cc")
-    assert llm.speed.compiles(asked, gpu) is compiled
+    assert llm.train.compiles(asked, gpu) is compiled
     said = capsys.readouterr().out
     assert ("no C compiler with Python's headers" in said) is (asked == "auto" and gpu and not compiled)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 from lab.cluster.submission import Submission
-from lab.ext.course.lessons.catalogue.training import SUBMIT, succeeded
+from lab.ext.course.lessons.catalogue.training import succeeded
 from lab.ext.course.lessons.evidence import read_records
-from lab.ext.course.lessons.model import Evidence, HostTask, Lesson, answer, failed
+from lab.ext.course.lessons.model import SUBMIT, Evidence, HostTask, Lesson, check, holds, need
 from lab.host.clock import poll
 from lab.lab import Lab
-from lab.topology import Check
 
 FIRST, TYPED = "first", "typed"
 HELLO = re.compile(r"^hello from (\S+)$", re.MULTILINE)
@@ -19,16 +18,12 @@ TYPED_SECONDS = 600.0
 """Timeout for the notebook to say what is to be typed."""
 
 
-def said_where(evidence: Evidence) -> Check:
+@check("it ran where it says", f"{SUBMIT}, and change nothing in hello.py")
+def said_where(evidence: Evidence) -> str:
     """The first job printed the name of the node on which Ray ran it."""
-    name = "it ran where it says"
-    job = evidence.job(FIRST)
-    said = HELLO.search(evidence.log(FIRST))
-    if job is None or said is None:
-        return failed(name, "no job said hello", SUBMIT)
-    service = evidence.service_of(job.node_id)
-    detail = f"it says {said[1]}, Ray says {service or 'nothing'}"
-    return answer(said[1] == service, name, detail, f"{SUBMIT}, and change nothing in hello.py")
+    said = need(HELLO.search(evidence.log(FIRST)), "no job said hello")[1]
+    service = evidence.service_of(evidence.submitted(FIRST).node_id)
+    return holds(said == service, f"it says {said}, Ray says {service or 'nothing'}")
 
 
 def type_it(lab: Lab, task: HostTask) -> None:
@@ -48,7 +43,6 @@ LESSON = Lesson(
     number=0,
     name="first-steps",
     title="First steps",
-    notebook="00-first-steps.ipynb",
     minutes=10,
     checks=(
         succeeded(FIRST, "the first job succeeded"),

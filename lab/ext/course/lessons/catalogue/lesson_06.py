@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from lab.evidence.ledger import Run
-from lab.ext.course.lessons.catalogue.training import SUBMIT, run_of
-from lab.ext.course.lessons.model import Evidence, Lesson, answer, failed, passed
-from lab.topology import Check
+from lab.ext.course.lessons.catalogue.training import attempt_of, run_of, span_of
+from lab.ext.course.lessons.model import SUBMIT, Evidence, Lesson, check, holds, need
 
 JOBS = 3
 SHARE = 0.5
@@ -20,109 +19,73 @@ TOLERANCE_SECONDS = 2.0
 """Largest difference between a recorded time and that of the list of jobs which the notebook has."""
 
 
-def all_succeeded(evidence: Evidence) -> Check:
-    """Three jobs at once and three in turn, and each of them succeeded."""
-    name = "six jobs succeeded"
-    jobs = {part: evidence.job(part) for part in (*AT_ONCE, *IN_TURN)}
-    lacking = [part for part, job in jobs.items() if job is None]
-    if lacking:
-        return failed(name, f"there is no job lesson-06-{lacking[0]}-...", SUBMIT)
-    other = [
-        f"{job.submission_id} is {job.status}" for job in jobs.values() if job and job.status != "SUCCEEDED"
-    ]
-    if other:
-        return failed(name, ", ".join(other), "wait for it, or read its log: labctl jobs logs")
-    return passed(name, f"{JOBS} at once, {JOBS} in turn")
+@check("six jobs succeeded", "wait for it, or read its log: labctl jobs logs")
+def all_succeeded(evidence: Evidence) -> str:
+    jobs = [evidence.submitted(part) for part in (*AT_ONCE, *IN_TURN)]
+    other = [f"{job.submission_id} is {job.status}" for job in jobs if job.status != "SUCCEEDED"]
+    holds(not other, ", ".join(other))
+    return f"{JOBS} at once, {JOBS} in turn"
 
 
-def half_a_gpu_each(evidence: Evidence) -> Check:
-    """Each of the three jobs asked for half a GPU."""
-    name = "each asked for half a GPU"
-    asked = [_asked(run_of(evidence, part)) for part in AT_ONCE]
-    detail = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
-    return answer(asked == [SHARE] * JOBS, name, f"GPU: {detail}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
+@check("each asked for half a GPU", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
+def half_a_gpu_each(evidence: Evidence) -> str:
+    plans = [run_of(evidence, part).plan for part in AT_ONCE]
+    asked = [plan.resources_per_worker.get("GPU", 0) if plan else 0 for plan in plans]
+    return holds(asked == [SHARE] * JOBS, f"GPU: {', '.join(f'{gpus:g}' for gpus in asked)}")
 
 
-def packed_two_and_one(evidence: Evidence) -> Check:
+@check("packed two and one", "no other job may hold a GPU meanwhile; look at `labctl top`")
+def packed_two_and_one(evidence: Evidence) -> str:
     """Two of the three jobs at once trained on one node, and one on the other."""
-    name = "packed two and one"
-    places = Counter(_service(evidence, run_of(evidence, part)) for part in AT_ONCE)
+    nodes = [next(iter(attempt_of(evidence, part).nodes.values())) for part in AT_ONCE]
+    places = Counter(map(evidence.service_of, nodes))
     detail = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
-    packed = "" not in places and sorted(places.values()) == [1, 2]
-    return answer(packed, name, detail, "no other job may hold a GPU meanwhile; look at `labctl top`")
+    return holds("" not in places and sorted(places.values()) == [1, 2], detail)
 
 
-def at_the_same_time(evidence: Evidence) -> Check:
+@check("at once, and in turn", "submit all three in one cell; wait for each of the others before the next")
+def at_the_same_time(evidence: Evidence) -> str:
     """There was a moment at which all three trained, and none at which two of the others did."""
-    name = "at once, and in turn"
-    spans = [_span(run_of(evidence, part)) for part in AT_ONCE]
-    known = [span for span in spans if span is not None]
-    if len(known) < JOBS:
-        return failed(name, "the ledger does not know when they trained", SUBMIT)
-    together = min(end for _, end in known) - max(begin for begin, _ in known)
-    if together <= 0:
-        return failed(
-            name, "one of the three had ended before another one began", "submit all three in one cell"
-        )
+    spans = [_trained(run_of(evidence, part)) for part in AT_ONCE]
+    together = min(end for _, end in spans) - max(begin for begin, _ in spans)
+    holds(together > 0, "one of the three had ended before another one began")
     turns = _times(evidence, IN_TURN)
-    if len(turns) < JOBS or any(turns[i][1] > turns[i + 1][0] for i in range(JOBS - 1)):
-        return failed(name, "the jobs in turn overlap, or one is missing", "wait for each before the next")
-    return passed(name, f"all three trained together for {together:.0f} s")
+    apart = all(turns[i][1] <= turns[i + 1][0] for i in range(JOBS - 1))
+    holds(apart, "the jobs in turn overlap")
+    return f"all three trained together for {together:.0f} s"
 
 
-def times_are_right(evidence: Evidence) -> Check:
+@check("the ratio is right", "run the notebook's cell that compares them again")
+def times_are_right(evidence: Evidence) -> str:
     """The notebook's two total times are those of the list of jobs, and so is their ratio."""
-    name = "the ratio is right"
-    real = {"at_once": _total(evidence, AT_ONCE), "in_turn": _total(evidence, IN_TURN)}
-    recorded = evidence.records.get("seconds")
-    if not isinstance(recorded, dict) or any(not isinstance(recorded.get(key), (int, float)) for key in real):
-        return failed(name, "no times were recorded", "run the notebook's cell that compares them")
-    for key, seconds in real.items():
-        if seconds is None:
-            return failed(name, "not every job has ended", "wait for the jobs")
-        if abs(recorded[key] - seconds) > TOLERANCE_SECONDS:
-            detail = f"{key}: recorded {recorded[key]:.1f} s, the list of jobs says {seconds:.1f} s"
-            return failed(name, detail, "run the notebook's cell that compares them again")
-    ratio = (real["in_turn"] or 0.0) / (real["at_once"] or 1.0)
-    detail = f"in turn {real['in_turn']:.0f} s, at once {real['at_once']:.0f} s: {ratio:.2f} times as long"
-    return passed(name, detail)
+    real, recorded = {}, evidence.records.get("seconds") or {}
+    for key, parts in (("at_once", AT_ONCE), ("in_turn", IN_TURN)):
+        times = _times(evidence, parts)
+        seconds = real[key] = max(end for _, end in times) - times[0][0]
+        said = need(recorded.get(key), "no times were recorded")
+        detail = f"{key}: recorded {said:.1f} s, the list of jobs says {seconds:.1f} s"
+        holds(abs(said - seconds) <= TOLERANCE_SECONDS, detail)
+    ratio = real["in_turn"] / real["at_once"]
+    return f"in turn {real['in_turn']:.0f} s, at once {real['at_once']:.0f} s: {ratio:.2f} times as long"
 
 
-def _asked(run: Run | None) -> float | None:
-    return run.plan.resources_per_worker.get("GPU") if run and run.plan else None
-
-
-def _service(evidence: Evidence, run: Run | None) -> str:
-    """The service on which its one rank trained."""
-    nodes = [node for attempt in (run.attempts if run else ()) for node in attempt.nodes.values()]
-    return evidence.service_of(nodes[0]) if nodes else ""
-
-
-def _span(run: Run | None) -> tuple[float, float] | None:
+def _trained(run: Run) -> tuple[float, float]:
     """Start of the training function, and time of the last report."""
-    if run is None or not run.attempts or run.last is None:
-        return None
-    begin = run.attempts[0].training_started_at or run.attempts[0].started_at
-    return None if begin is None else (begin, run.last.at)
+    lack = "the ledger does not know when they trained"
+    last, first = need(run.last, lack), run.attempts[0]
+    return need(first.training_started_at or first.started_at, lack), last.at
 
 
 def _times(evidence: Evidence, parts: tuple[str, ...]) -> list[tuple[float, float]]:
-    """Start and end of the jobs of these parts that have ended, by start."""
-    jobs = [job for part in parts if (job := evidence.in_notebook(part)) is not None]
-    return sorted((job.started_at, job.ended_at) for job in jobs if job.started_at and job.ended_at)
-
-
-def _total(evidence: Evidence, parts: tuple[str, ...]) -> float | None:
-    """Seconds from the first job's start to the last one's end; None unless all have ended."""
-    times = _times(evidence, parts)
-    return max(end for _, end in times) - times[0][0] if len(times) == len(parts) else None
+    """Start and end of the jobs of these parts, as the notebook has them, by start."""
+    jobs = (need(evidence.in_notebook(part), "not every job was submitted") for part in parts)
+    return sorted(map(span_of, jobs))
 
 
 LESSON = Lesson(
     number=6,
     name="fractional-gpus",
     title="Fractional GPUs",
-    notebook="06-fractional-gpus.ipynb",
     minutes=15,
     checks=(all_succeeded, half_a_gpu_each, packed_two_and_one, at_the_same_time, times_are_right),
     needs=("food11",),

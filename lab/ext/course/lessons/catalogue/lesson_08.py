@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 
 from lab.evidence.ledger import Number
-from lab.ext.course.lessons.catalogue.training import CLEARLY_ABOVE, SUBMIT, succeeded
-from lab.ext.course.lessons.model import Evidence, Lesson, answer, failed, passed
-from lab.topology import Check
+from lab.ext.course.lessons.catalogue.training import CLEARLY_ABOVE, succeeded
+from lab.ext.course.lessons.model import SUBMIT, Evidence, Lesson, check, holds, need
 
 PART = "tune"
 MIN_TRIALS = 6
@@ -34,8 +33,7 @@ def trials(evidence: Evidence) -> tuple[Trial, ...]:
 
     A trial has failed when its newest run ended with an error. One that Tune stopped has no end there.
     """
-    job = evidence.job(PART)
-    runs = evidence.histories[job.submission_id].runs if job else ()
+    runs = evidence.histories[evidence.submitted(PART).submission_id].runs
     errors = {run.name: run.error for run in runs}
     by_name: dict[str, Trial] = {}
     for run in runs:
@@ -50,55 +48,40 @@ def trials(evidence: Evidence) -> tuple[Trial, ...]:
     return tuple(by_name.values())
 
 
-def enough_trials(evidence: Evidence) -> Check:
-    """Ray Train ran several trials that did not fail."""
-    name = "several settings were tried"
+@check("several settings were tried", f"at least {MIN_TRIALS}: {SUBMIT}, with --samples 8")
+def enough_trials(evidence: Evidence) -> str:
     count = len(trials(evidence))
-    hint = f"at least {MIN_TRIALS}: {SUBMIT}, with --samples 8"
-    return answer(count >= MIN_TRIALS, name, f"{count} trials", hint)
+    return holds(count >= MIN_TRIALS, f"{count} trials")
 
 
-def stopped_early(evidence: Evidence) -> Check:
-    """Some trials ended before their last epoch, and some trained to the end."""
-    name = "poor trials were stopped early, good ones were not"
-    early = [trial for trial in trials(evidence) if trial.epochs < trial.planned]
-    whole = len(trials(evidence)) - len(early)
-    detail = f"{len(early)} stopped early, {whole} trained to the end"
-    both = bool(early and whole)
-    return answer(both, name, detail, "keep ASHAScheduler, and more than one epoch per trial")
+@check("poor trials were stopped early, good ones were not", "keep ASHAScheduler, and more than one epoch")
+def stopped_early(evidence: Evidence) -> str:
+    early = sum(trial.epochs < trial.planned for trial in trials(evidence))
+    whole = len(trials(evidence)) - early
+    return holds(early > 0 and whole > 0, f"{early} stopped early, {whole} trained to the end")
 
 
-def saved(evidence: Evidence) -> Check:
+@check("compute was saved", "run tune_ray.py as it is")
+def saved(evidence: Evidence) -> str:
     """The share of compute that the script says was saved is that of the ledger."""
-    name = "compute was saved"
     planned, trained = (sum(getattr(t, key) for t in trials(evidence)) for key in ("planned", "epochs"))
-    if not planned:
-        return failed(name, "no trial was trained", SUBMIT)
     share = 100 * (1 - trained / planned)
-    said = SAVED.search(evidence.log(PART))
-    if said is None:
-        return failed(name, "the job's log does not say how much", "let the job run to its end")
-    detail = f"{said[1]} % by the job's log; by the ledger {share:.0f} %: {trained:g} of {planned:g} epochs"
-    right = share > 0 and abs(int(said[1]) - share) <= TOLERANCE
-    return answer(right, name, detail, "run tune_ray.py as it is")
+    said = need(SAVED.search(evidence.log(PART)), "the job's log does not say how much")[1]
+    detail = f"{said} % by the job's log; by the ledger {share:.0f} %: {trained:g} of {planned:g} epochs"
+    return holds(share > 0 and abs(int(said) - share) <= TOLERANCE, detail)
 
 
-def best_found(evidence: Evidence) -> Check:
+@check("the best settings are known", f"{SUBMIT}, with more epochs: --epochs")
+def best_found(evidence: Evidence) -> str:
     """The best trial is named, and it is clearly above chance."""
-    name = "the best settings are known"
-    said = BEST.search(evidence.log(PART))
-    if said is None:
-        return failed(name, "the job's log names no best trial", "let the job run to its end")
-    if float(said[1]) < CLEARLY_ABOVE:
-        return failed(name, said[0], f"{SUBMIT}, with more epochs: --epochs")
-    return passed(name, said[0].removeprefix("best: "))
+    said = need(BEST.search(evidence.log(PART)), "the job's log names no best trial")
+    return holds(float(said[1]) >= CLEARLY_ABOVE, said[0].removeprefix("best: "))
 
 
 LESSON = Lesson(
     number=8,
     name="tune",
     title="Ray Tune",
-    notebook="08-tune.ipynb",
     minutes=25,
     checks=(succeeded(PART), enough_trials, stopped_early, saved, best_found),
     needs=("food11",),

@@ -2,75 +2,60 @@
 
 from __future__ import annotations
 
-from lab.ext.course.lessons.catalogue.training import SUBMIT
-from lab.ext.course.lessons.model import Evidence, Lesson, failed, passed
-from lab.topology import Check, State
+from lab.ext.course.lessons.model import SUBMIT, Evidence, Lesson, NotDoneError, check, holds
+from lab.topology import State
 
 PART = "forgotten"
 
 
-def nothing_runs(evidence: Evidence) -> Check:
+@check("no job is left running")
+def nothing_runs(evidence: Evidence) -> str:
     """No job of the lab is running or waiting."""
-    name = "no job is left running"
-    if evidence.running:
-        return failed(name, ", ".join(evidence.running), f"`labctl jobs stop {evidence.running[0]}`")
-    return passed(name, "every job has ended")
+    left = evidence.running
+    if left:
+        raise NotDoneError(", ".join(left), f"`labctl jobs stop {left[0]}`")
+    return "every job has ended"
 
 
-def forgotten_job_stopped(evidence: Evidence) -> Check:
+@check("the forgotten job was stopped")
+def forgotten_job_stopped(evidence: Evidence) -> str:
     """The job that would have run for an hour was stopped.
 
     One that no node had started ends as FAILED, with neither a node nor an exit code.
     """
-    name = "the forgotten job was stopped"
-    job = evidence.job(PART)
-    if job is None:
-        return failed(name, f"there is no job lesson-09-{PART}-...", SUBMIT)
-    if job.status == "STOPPED":
-        return passed(name, f"{job.submission_id} is STOPPED")
+    job = evidence.submitted(PART)
     if job.status == "FAILED" and not job.node_id and job.exit_code is None:
-        return passed(name, f"{job.submission_id} was taken out of the queue")
+        return f"{job.submission_id} was taken out of the queue"
     hint = SUBMIT if job.final else f"`labctl jobs stop {job.submission_id}`"
-    return failed(name, f"{job.submission_id} is {job.status}", hint)
+    return holds(job.status == "STOPPED", f"{job.submission_id} is {job.status}", hint)
 
 
-def what_is_kept_was_counted(evidence: Evidence) -> Check:
+@check("what is kept was counted", "run the notebook's cell that looks into the store")
+def what_is_kept_was_counted(evidence: Evidence) -> str:
     """The notebook counted what the store holds, and found at least what this lesson itself keeps there."""
-    name = "what is kept was counted"
     recorded = evidence.records.get("kept") or {}
-    objects, size = recorded.get("objects"), recorded.get("bytes")
-    if not isinstance(objects, int) or not isinstance(size, int) or objects < 1 or size < 1:
-        return failed(name, "nothing was counted", "run the notebook's cell that looks into the store")
-    return passed(name, f"{objects} objects, {size / 1e6:.1f} MB")
+    objects, size = int(recorded.get("objects", 0)), int(recorded.get("bytes", 0))
+    holds(objects > 0 and size > 0, "nothing was counted")
+    return f"{objects} objects, {size / 1e6:.1f} MB"
 
 
-def services_are_down(evidence: Evidence) -> Check:
-    """No service of the lab runs."""
-    name = "the lab is down"
+@check("the lab is down", "on the host: `labctl down`, then `labctl lesson check 9`")
+def services_are_down(evidence: Evidence) -> str:
     left = [s.service for s in evidence.status.services if s.state not in (State.ABSENT, State.EXITED)]
-    if left or evidence.status.up:
-        detail = ", ".join(left) or "the lab is up"
-        return failed(
-            name, f"still there: {detail}", "on the host: `labctl down`, then `labctl lesson check 9`"
-        )
-    return passed(name, "no service runs")
+    holds(not left and not evidence.status.up, f"still there: {', '.join(left) or 'the lab is up'}")
+    return "no service runs"
 
 
-def objects_are_kept(evidence: Evidence) -> Check:
+@check("what was stored is kept", "`labctl down` keeps them, `labctl down --volumes` does not")
+def objects_are_kept(evidence: Evidence) -> str:
     """Stored objects outlive the lab."""
-    name = "what was stored is kept"
-    if evidence.kept:
-        return passed(name, ", ".join(evidence.kept))
-    return failed(
-        name, "no stored object is left", "`labctl down` keeps them, `labctl down --volumes` does not"
-    )
+    return holds(bool(evidence.kept), ", ".join(evidence.kept) or "no stored object is left")
 
 
 LESSON = Lesson(
     number=9,
     name="clean-up",
     title="Clean up",
-    notebook="09-clean-up.ipynb",
     minutes=5,
     in_class=False,
     checks=(nothing_runs, forgotten_job_stopped, what_is_kept_was_counted),

@@ -5,25 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from lab.api.receipt import Verdict
-from lab.ext.course.lessons.catalogue import receipts
+from lab.ext.course.lessons.catalogue import training
 from lab.ext.course.lessons.catalogue.breaking import INJECT, breaks
-from lab.ext.course.lessons.catalogue.training import SUBMIT
-from lab.ext.course.lessons.model import Lesson
+from lab.ext.course.lessons.model import SUBMIT, Lesson
 
 PART = "sick"
 FAULT = "gpu-sick"
 AFTER_EPOCH = 3
 """labctl lets the GPU fall sick once this epoch is stored."""
 
-
-asks = partial(receipts.asks, PART, FAULT)
-
+asks = partial(training.asks, PART, FAULT)
 
 LESSON = Lesson(
     number=11,
     name="a-sick-gpu",
     title="A sick GPU",
-    notebook="11-a-sick-gpu.ipynb",
     minutes=15,
     checks=(
         asks("fault", "it was noticed", INJECT),
@@ -36,7 +32,7 @@ LESSON = Lesson(
         asks("resumed", "resumed, not restarted", SUBMIT),
         asks("little-lost", "little was repeated", SUBMIT),
         asks("finished", "the job succeeded", "wait for its end"),
-        receipts.says(PART, FAULT, Verdict.RECOVERED, "labctl's receipt says recovered"),
+        training.says(PART, FAULT, Verdict.RECOVERED, "labctl's receipt says recovered"),
     ),
     breaks_node=True,
     host_task=breaks(11, [PART], FAULT, AFTER_EPOCH),

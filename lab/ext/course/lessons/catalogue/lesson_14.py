@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lab.ext.course.lessons.catalogue.training import SUBMIT, succeeded
-from lab.ext.course.lessons.model import Evidence, Lesson, answer, failed, job_prefix
-from lab.topology import Check
+from lab.ext.course.lessons.catalogue.training import succeeded
+from lab.ext.course.lessons.model import SUBMIT, Evidence, Lesson, check, holds, need
 
 BARE, FIRST, SECOND, MISSING = "bare", "first", "second", "missing"
 
@@ -38,84 +37,67 @@ class Started:
         return self.began_at - self.submitted_at
 
 
-def start_of(evidence: Evidence, part: str) -> Started | None:
-    """The start of this part's newest job; None where it did not get as far as its package."""
-    job, log = evidence.job(part), evidence.log(part)
-    began, package = BEGAN.search(log), PACKAGE.search(log)
-    if job is None or job.started_at is None or not began or not package:
-        return None
-    return Started(job.started_at, float(began[1]), float(package[2]), package[3])
+def start_of(evidence: Evidence, part: str) -> Started:
+    """The start of this part's newest job. Raises NotDoneError where it did not reach its package."""
+    job, log, lack = evidence.submitted(part), evidence.log(part), "the job printed no package"
+    began, package = need(BEGAN.search(log), lack), need(PACKAGE.search(log), lack)
+    return Started(need(job.started_at, lack), float(began[1]), float(package[2]), package[3])
 
 
 def greeting(evidence: Evidence, part: str) -> str:
-    """The value of the variable that this part's job printed; empty where it printed none."""
-    line = VARIABLE.search(evidence.log(part))
-    return line[1] if line else ""
+    """The value of the variable that this part's job printed."""
+    return str(need(VARIABLE.search(evidence.log(part)), "a job printed no GREETING", SUBMIT)[1])
 
 
-def missing_without(evidence: Evidence) -> Check:
+@check("without an environment the package is missing", f"{SUBMIT}; this job gets no --runtime-env")
+def missing_without(evidence: Evidence) -> str:
     """The job without an environment began, and failed at the import."""
-    name = "without an environment the package is missing"
-    job = evidence.job(BARE)
-    if job is None:
-        return failed(name, f"there is no job {job_prefix(evidence.lesson)}{BARE}-...", SUBMIT)
-    missed = NO_MODULE in evidence.log(BARE)
+    job, missed = evidence.submitted(BARE), NO_MODULE in evidence.log(BARE)
     seen = f"{job.submission_id} is {job.status}{f': {NO_MODULE}' if missed else ''}"
-    hint = f"{SUBMIT}; this job gets no --runtime-env"
-    return answer(job.status == "FAILED" and missed, name, seen, hint)
+    return holds(job.status == "FAILED" and missed, seen)
 
 
-def own_package(evidence: Evidence) -> Check:
+@check("the package is in the job's environment", "install nothing into the lab itself")
+def own_package(evidence: Evidence) -> str:
     """The package came from an environment that was made for the job, not from the lab's own packages."""
-    name = "the package is in the job's environment"
-    start = start_of(evidence, FIRST)
-    if start is None:
-        return failed(name, "the job printed no package", SUBMIT)
-    return answer("/virtualenv/" in start.file, name, start.file, "install nothing into the lab itself")
+    file = start_of(evidence, FIRST).file
+    return holds("/virtualenv/" in file, file)
 
 
-def own_variable(evidence: Evidence) -> Check:
+@check("the variable is the job's own", "name it in env_vars of runtime.json only")
+def own_variable(evidence: Evidence) -> str:
     """The variable was set in the job that names it, and in no other."""
-    name = "the variable is the job's own"
     named, other = greeting(evidence, FIRST), greeting(evidence, BARE)
-    if not named or not other:
-        return failed(name, "a job printed no GREETING", SUBMIT)
-    seen = f"{named!r} with env_vars, {other!r} without"
-    return answer(named != UNSET and other == UNSET, name, seen, "name it in env_vars of runtime.json only")
+    return holds(named != UNSET and other == UNSET, f"{named!r} with env_vars, {other!r} without")
 
 
-def made_once(evidence: Evidence) -> Check:
+@check("the environment was made once")
+def made_once(evidence: Evidence) -> str:
     """The environment was made for the first job and was there when the second was submitted."""
-    name = "the environment was made once"
     first, second = start_of(evidence, FIRST), start_of(evidence, SECOND)
-    if first is None or second is None:
-        return failed(name, "both jobs have to print their package", SUBMIT)
-    if first.file != second.file:
-        return failed(name, "the second job got another one", "submit both with the same runtime.json")
-    if not first.submitted_at <= first.installed_at <= second.submitted_at:
-        return failed(name, "it was not made for the first job", SUBMIT)
-    return answer(True, name, f"{first.waited:.1f} s to start with it, then {second.waited:.1f} s")
+    holds(
+        first.file == second.file, "the second job got another one", "submit both with the same runtime.json"
+    )
+    own = first.submitted_at <= first.installed_at <= second.submitted_at
+    holds(own, "it was not made for the first job")
+    return f"{first.waited:.1f} s to start with it, then {second.waited:.1f} s"
 
 
-def never_began(evidence: Evidence) -> Check:
-    """The job with a package that does not exist failed before its script began, and its message says why."""
-    name = "a package that does not exist stops the job before it begins"
-    job = evidence.job(MISSING)
-    if job is None:
-        return failed(name, f"there is no job {job_prefix(evidence.lesson)}{MISSING}-...", SUBMIT)
-    if job.status != "FAILED" or job.node_id or job.exit_code is not None:
-        where = evidence.service_of(job.node_id)
-        seen = f"{job.submission_id} is {job.status}{f', on {where}' if where else ''}"
-        return failed(name, seen, f"{SUBMIT}, with missing.json")
-    said = NO_PACKAGE in job.message
-    return answer(said, name, NO_PACKAGE if said else job.message[:160], "read its message, then try again")
+@check("a package that does not exist stops the job before it begins", f"{SUBMIT}, with missing.json")
+def never_began(evidence: Evidence) -> str:
+    """It failed before its script began, and its message says why."""
+    job = evidence.submitted(MISSING)
+    where = evidence.service_of(job.node_id)
+    failed = job.status == "FAILED" and not job.node_id and job.exit_code is None
+    holds(failed, f"{job.submission_id} is {job.status}{f', on {where}' if where else ''}")
+    holds(NO_PACKAGE in job.message, job.message[:160], "read its message, then try again")
+    return NO_PACKAGE
 
 
 LESSON = Lesson(
     number=14,
     name="runtime-environments",
     title="Runtime environments",
-    notebook="14-runtime-environments.ipynb",
     minutes=10,
     checks=(
         missing_without,

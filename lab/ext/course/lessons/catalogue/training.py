@@ -1,11 +1,13 @@
-"""Checks that several lessons share, about the job of one part of a lesson and its newest run."""
+"""Checks that several lessons share, about the job of one part of a lesson, its newest run, its receipt."""
 
 from __future__ import annotations
 
+from lab.api.receipt import CHECKS, ReceiptDocument, Verdict
+from lab.cluster.jobs import Job
 from lab.evidence.ledger import Run, RunAttempt, number
-from lab.ext.course.lessons.model import Evidence, LessonCheck, answer, failed, job_prefix, passed
+from lab.ext.course.lessons.catalogue.breaking import INJECT
+from lab.ext.course.lessons.model import SUBMIT, Evidence, LessonCheck, check, holds, need
 from lab.services import is_worker
-from lab.topology import Check
 
 CHANCE = 1 / 11
 """Accuracy of somebody who guesses among the 11 classes of Food-11."""
@@ -13,70 +15,104 @@ CHANCE = 1 / 11
 CLEARLY_ABOVE = 2.5 * CHANCE
 """Four standard deviations above chance: 55 pictures do not reach it by luck."""
 
-SUBMIT = "run the notebook from its first cell"
+
+def run_of(evidence: Evidence, part: str) -> Run:
+    """The newest run of the newest job of this part. Raises NotDoneError."""
+    runs = evidence.histories[evidence.submitted(part).submission_id].runs
+    return need(runs[-1] if runs else None, "Ray Train has run nothing", SUBMIT)
 
 
-def run_of(evidence: Evidence, part: str) -> Run | None:
-    """The newest run of the newest job of this part; None where there is none."""
-    job = evidence.job(part)
-    runs = evidence.histories[job.submission_id].runs if job else ()
-    return runs[-1] if runs else None
+def attempt_of(evidence: Evidence, part: str) -> RunAttempt:
+    """The last attempt of that run that was placed on nodes. Raises NotDoneError."""
+    attempts = reversed(run_of(evidence, part).attempts)
+    return need(next((a for a in attempts if a.nodes), None), "Ray Train placed no rank", SUBMIT)
 
 
-def attempt_of(evidence: Evidence, part: str) -> RunAttempt | None:
-    """The last attempt of that run that was placed on nodes."""
-    run = run_of(evidence, part)
-    return next((a for a in reversed(run.attempts) if a.nodes), None) if run else None
+def epochs_of(evidence: Evidence, part: str) -> float:
+    """The planned epochs of that run. Raises NotDoneError."""
+    plan = run_of(evidence, part).plan
+    return need(plan.epochs if plan else None, "the run has no planned number of epochs", SUBMIT)
+
+
+def gpus_of(run: Run) -> float:
+    """What each rank of a run asked for."""
+    return run.plan.resources_per_worker.get("GPU", 0) if run.plan else 0
+
+
+def span_of(job: Job) -> tuple[float, float]:
+    """Start and end of a job. Raises NotDoneError for one that has not ended."""
+    lack = f"{job.submission_id} has not ended"
+    return need(job.started_at, lack, "wait for it"), need(job.ended_at, lack, "wait for it")
 
 
 def succeeded(part: str, name: str = "the job succeeded") -> LessonCheck:
     """The job of this part was submitted, and Ray says that it succeeded."""
 
-    def check(evidence: Evidence) -> Check:
-        job = evidence.job(part)
-        if job is None:
-            return failed(name, f"there is no job {job_prefix(evidence.lesson)}{part}-...", SUBMIT)
-        if job.status != "SUCCEEDED":
-            return failed(name, f"{job.submission_id} is {job.status}", "wait for it, or read its log")
-        seconds = (job.ended_at or 0.0) - (job.started_at or 0.0)
-        return passed(name, f"{job.submission_id}, {seconds:.0f} s")
+    @check(name, "wait for it, or read its log")
+    def look(evidence: Evidence) -> str:
+        job = evidence.submitted(part)
+        holds(job.status == "SUCCEEDED", f"{job.submission_id} is {job.status}")
+        return f"{job.submission_id}, {(job.ended_at or 0) - (job.started_at or 0):.0f} s"
 
-    return check
+    return look
 
 
 def on_gpu_nodes(part: str, ranks: int, name: str) -> LessonCheck:
     """The run had this many ranks, each with a GPU of its own on a worker node of its own."""
 
-    def check(evidence: Evidence) -> Check:
-        run, attempt = run_of(evidence, part), attempt_of(evidence, part)
-        if run is None or attempt is None:
-            return failed(name, "Ray Train placed no rank", SUBMIT)
-        gpus = run.plan.resources_per_worker.get("GPU", 0) if run.plan else 0
-        services = [evidence.service_of(attempt.nodes[rank]) for rank in sorted(attempt.nodes)]
-        detail = (
-            f"{len(services)} on {', '.join(s or 'an unknown node' for s in services)}, {gpus:g} GPU each"
-        )
+    @check(name, f"{SUBMIT}, with --workers {ranks} --gpus 1")
+    def look(evidence: Evidence) -> str:
+        nodes, gpus = attempt_of(evidence, part).nodes, gpus_of(run_of(evidence, part))
+        services = [evidence.service_of(nodes[rank]) for rank in sorted(nodes)]
+        where = ", ".join(service or "an unknown node" for service in services)
         apart = len(services) == len(set(services)) == ranks and all(map(is_worker, services))
-        return answer(apart and gpus >= 1, name, detail, f"{SUBMIT}, with --workers {ranks} --gpus 1")
+        return holds(apart and gpus >= 1, f"{len(services)} on {where}, {gpus:g} GPU each")
 
-    return check
+    return look
 
 
 def learned(part: str) -> LessonCheck:
     """The last accuracy that the run reported is clearly above chance."""
-    name = "it learned something"
 
-    def check(evidence: Evidence) -> Check:
-        run = run_of(evidence, part)
-        accuracy = number(run.last.metrics.get("val_accuracy")) if run and run.last else None
-        if accuracy is None:
-            return failed(name, "no val_accuracy was reported", SUBMIT)
-        return above_chance(name, accuracy)
+    @check("it learned something")
+    def look(evidence: Evidence) -> str:
+        last = need(run_of(evidence, part).last, "nothing was reported")
+        return above_chance(need(number(last.metrics.get("val_accuracy")), "no val_accuracy was reported"))
 
-    return check
+    return look
 
 
-def above_chance(name: str, accuracy: float) -> Check:
-    """Passed when the accuracy is clearly above that of guessing."""
+def above_chance(accuracy: float) -> str:
+    """What is said of an accuracy. Raises NotDoneError unless it is clearly above that of guessing."""
     detail = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
-    return answer(accuracy >= CLEARLY_ABOVE, name, detail, f"{SUBMIT}, with more epochs: --epochs")
+    return holds(accuracy >= CLEARLY_ABOVE, detail, f"{SUBMIT}, with more epochs: --epochs")
+
+
+def receipt_of(evidence: Evidence, part: str, fault: str) -> ReceiptDocument:
+    """The newest receipt of this part's job for this fault. Raises NotDoneError."""
+    newest = next((r for r in reversed(evidence.receipts_of(part)) if r.fault.kind == fault), None)
+    return need(newest, f"there is no receipt of {fault} for the job {part}", INJECT)
+
+
+def asks(part: str, fault: str, question: str, name: str, hint: str = INJECT) -> LessonCheck:
+    """A check that has the receipt's answer to a question."""
+
+    @check(name, hint)
+    def look(evidence: Evidence) -> str:
+        checks = receipt_of(evidence, part, fault).checks
+        match = next((check for check in checks if check.id == question), None)
+        match = need(match, f"no receipt of {fault} answers: {CHECKS[question]}", INJECT)
+        return holds(match.passed, match.detail)
+
+    return look
+
+
+def says(part: str, fault: str, verdict: Verdict, name: str) -> LessonCheck:
+    """A check that the receipt has this verdict."""
+
+    @check(name)
+    def look(evidence: Evidence) -> str:
+        receipt = receipt_of(evidence, part, fault)
+        return holds(receipt.verdict is verdict, f"{receipt.verdict.value}: {receipt.reason}")
+
+    return look

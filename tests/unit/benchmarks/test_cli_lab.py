@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import checkouts
-from benchmarks.checkouts import OURS, STOCK, clean, nodes_alive, sides, why
+from benchmarks import cli_lab
+from benchmarks.cli_lab import clean, nodes_alive, why
 from benchmarks.compare import LostError
-from lab.host.files import ROOT
 
 UP = """plan: simulated GPUs
     0.1 s  minio           starting
@@ -33,29 +32,6 @@ def test_the_nodes_are_alive_when_the_last_of_them_is_healthy() -> None:
 
 def test_an_output_that_does_not_say_it_gives_no_figure() -> None:
     assert nodes_alive(seen("starting\ndone\n")) is None
-
-
-def test_this_checkout_is_compared_with_stock_ray_and_with_another_checkout(tmp_path: Path) -> None:
-    (tmp_path / "labctl.py").touch()
-    compared = sides(tmp_path, stock=True)
-    assert [side.name for side in compared] == [OURS, STOCK, tmp_path.name]
-    assert [side.root for side in compared] == [ROOT, ROOT, tmp_path]
-    assert [side.options for side in compared] == [(), ("--stock-ray",), ()]
-    assert [side.name for side in sides(None, stock=False)] == [OURS]
-
-
-def test_another_checkout_is_run_by_its_own_environment_where_there_is_one(tmp_path: Path) -> None:
-    (tmp_path / "labctl.py").touch()
-    assert sides(tmp_path, stock=False)[1].python == sys.executable
-    own = tmp_path / ".venv" / "bin" / "python"
-    own.parent.mkdir(parents=True)
-    own.touch()
-    assert sides(tmp_path, stock=False)[1].python == str(own)
-
-
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"there is no labctl\.py"):
-        sides(tmp_path, stock=False)
 
 
 def test_variables_that_would_choose_another_lab_are_left_out() -> None:
@@ -84,12 +60,12 @@ def test_why_a_command_failed_is_one_line(code: int, lines: list[str], passed: f
 def test_a_command_is_timed_and_its_json_read(tmp_path: Path) -> None:
     script = "import sys; print('{\"a\": 1}'); print('one', file=sys.stderr); sys.exit(int(sys.argv[1]))"
     lines: list[tuple[float, str]] = []
-    seconds, document = checkouts.call([sys.executable, "-c", script, "0"], tmp_path, os.environ, seen=lines)
+    seconds, document = cli_lab.call([sys.executable, "-c", script, "0"], tmp_path, os.environ, seen=lines)
     assert document == {"a": 1}
     assert [line for _, line in lines] == ["one"]
     assert seconds >= lines[0][0] >= 0
     with pytest.raises(LostError, match="exit code 3: one"):
-        checkouts.call([sys.executable, "-c", script, "3"], tmp_path, os.environ)
+        cli_lab.call([sys.executable, "-c", script, "3"], tmp_path, os.environ)
 
 
 def test_a_command_may_clean_up_before_an_interrupt_goes_on(tmp_path: Path) -> None:
@@ -107,5 +83,5 @@ except KeyboardInterrupt:
     pathlib.Path("clean").touch()
 """
     with pytest.raises(KeyboardInterrupt):
-        checkouts.call([sys.executable, "-c", script], tmp_path, os.environ, seen=Interrupting())
+        cli_lab.call([sys.executable, "-c", script], tmp_path, os.environ, seen=Interrupting())
     assert (tmp_path / "clean").exists()
