@@ -43,7 +43,8 @@ FLOWS = (
 PROBE = (
     ("raylab_expectations",),
     ("raylab_switches",),
-    ("raylab_compat", "raylab_health"),
+    ("raylab_compat", "raylab_node"),
+    ("raylab_health",),
     ("raylab_forks",),
     ("raylab_faults",),
     ("raylab_survivors",),
@@ -226,16 +227,6 @@ def test_only_select_knows_a_single_runtime() -> None:
         if knows_a_runtime(importer, imported) and not exempt(importer, imported)
     ]
     assert wrong == []
-
-
-def test_health_and_the_queues_meet_in_their_program_alone() -> None:
-    pair = ("lab.daemons.health", "lab.daemons.queue")
-    between = {
-        importer
-        for importer, imported, _ in arrows()
-        if any(within(importer, one) and within(imported, other) for one, other in (pair, pair[::-1]))
-    }
-    assert between == {"lab.daemons.queue.__main__"}
 
 
 @pytest.mark.parametrize("pair", EXEMPT, ids="->".join)

@@ -1,1 +1,1 @@
-"""Answers questions to a node: does it live, does an address answer, which GPUs does it see."""
+"""The health agent of a node: what is read of it, the checks that judge that, and the loop that runs them."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 
-from raylab_health import companion
+from raylab_node import companion
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
 URL = "RAYLAB_HEALTH_URL"
@@ -23,9 +22,7 @@ URL = "RAYLAB_HEALTH_URL"
 PAUSE_SECONDS = 5.0
 """Time in which the node starts alone."""
 
-NICENESS = 10
-NAME = "raylab-health"
-TIMEOUT_SECONDS = 4.0
+NAME, NICENESS = "raylab-health", 10
 
 
 def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, str] = os.environ) -> int:
@@ -35,8 +32,8 @@ def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, st
     """
     if not environ.get(URL) or not environ.get("RAYLAB_SERVICE_NAME"):
         return 0
-    given = gpus(arguments)
-    return companion.start(NAME, NICENESS, lambda parent: serve(environ, given, parent, loopback=loopback))
+    count = gpus(arguments)
+    return companion.start(NAME, NICENESS, lambda parent: serve(environ, count, parent, loopback=loopback))
 
 
 def gpus(arguments: Sequence[str]) -> int:
@@ -45,91 +42,47 @@ def gpus(arguments: Sequence[str]) -> int:
     return int(values[-1]) if values and values[-1].isdigit() else 0
 
 
-def serve(environ: Mapping[str, str], gpus: int, parent: int, *, loopback: bool) -> NoReturn:
+def serve(environ: Mapping[str, str], count: int, parent: int, *, loopback: bool) -> NoReturn:
     """Be the agent, once the node has had time to start: imports too cost it some of a core."""
+    import socket
     import time
+    from functools import partial
 
     time.sleep(PAUSE_SECONDS)
 
-    from raylab_health.agent import Agent
-    from raylab_health.checks import CHECKS
-    from raylab_health.model import Context
-    from raylab_health.runner import Runner, worker
+    from raylab_health.loop import Agent, Checker
+    from raylab_health.node import Node
 
     os.setpgid(0, 0)
-    context = Context(dict(environ))
-    me = os.getpid()
-    runner = Runner(
-        worker({check.name: check for check in CHECKS}, context), lambda: companion.settle(me, NAME, 0)
-    )
-    node = environ["RAYLAB_SERVICE_NAME"]
-    interface, host = ("127.0.0.1", "127.0.0.1") if loopback else ("0.0.0.0", node)
-    listener, address = listen(interface, host)
-    agent = Agent(
-        node,
-        os.urandom(8).hex(),
-        CHECKS,
-        context,
-        runner,
-        poster(environ[URL], environ.get("RAY_AUTH_TOKEN_PATH", "")),
-        gpus=gpus,
-        address=address,
-    )
+    name = environ["RAYLAB_SERVICE_NAME"]
+    interface, host = ("127.0.0.1", "127.0.0.1") if loopback else ("0.0.0.0", name)
+    # Other nodes see by it that this one can be reached; it says nothing.
+    listener = socket.create_server((interface, 0), backlog=64)
+    listener.setblocking(False)
 
     def step() -> None:
         agent.step()
-        hang_up(listener)
+        with contextlib.suppress(OSError):
+            while True:
+                listener.accept()[0].close()
 
+    address = f"{host}:{listener.getsockname()[1]}"
+    agent = Agent(name, partial(Checker, Node(environ), count), partial(post, environ), address=address)
     companion.repeat(NAME, step, lambda: os.getppid() == parent, time.sleep)
-    runner.kill()
     os._exit(0)
 
 
-def listen(interface: str, host: str) -> tuple[socket.socket | None, str]:
-    """A socket at which other nodes see that this one can be reached, and its address; it says nothing."""
-    import socket
-
-    try:
-        listener = socket.create_server((interface, 0), backlog=64)
-    except OSError:
-        return None, ""
-    listener.setblocking(False)
-    return listener, f"{host}:{listener.getsockname()[1]}"
-
-
-def hang_up(listener: socket.socket | None) -> None:
-    """Close what has connected since."""
-    with contextlib.suppress(OSError):
-        while listener is not None:
-            listener.accept()[0].close()
-
-
-def poster(url: str, token_path: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A function that sends a report; no proxy is asked, and no redirect is followed."""
-    import http.client
+def post(environ: Mapping[str, str], report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Send a report with Ray's token, and return the answer. Raises OSError, ValueError."""
     import json
-    from urllib.parse import urlsplit
 
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port
+    from raylab_node.answers import ask
 
-    def post(report: Mapping[str, Any]) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json"}
-        if token_path:
-            with open(token_path, encoding="utf-8") as file:
-                headers["Authorization"] = f"Bearer {file.read().strip()}"
-        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        try:
-            connection.request("POST", "/health/report", json.dumps(report).encode(), headers)
-            answer = connection.getresponse()
-            body = answer.read()
-            if answer.status != http.client.OK:
-                raise ValueError(f"HTTP {answer.status}: {body[:200]!r}")
-            document: dict[str, Any] = json.loads(body)
-            return document
-        except http.client.HTTPException as error:
-            raise OSError(repr(error)) from error
-        finally:
-            connection.close()
-
-    return post
+    headers = {"Content-Type": "application/json"}
+    if path := environ.get("RAY_AUTH_TOKEN_PATH"):
+        with open(path, encoding="utf-8") as file:
+            headers["Authorization"] = f"Bearer {file.read().strip()}"
+    answer: Mapping[str, Any] = json.loads(
+        ask(f"{environ[URL]}/health/report", headers, json.dumps(report).encode())
+    )
+    return answer

@@ -1,4 +1,4 @@
-"""A node that fails in each way: NVML, programs, files and time, behind the interface that checks have."""
+"""A node that fails in each way: NVML, programs, files and time, behind what facts are read of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pynvml
 
-from raylab_health.model import Context, NotHereError
+from raylab_health.node import Node, NoFactsError
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 PCI = "00000000:3B:00.0"
@@ -20,9 +20,9 @@ class FakeNvml:
 
     NVMLError = pynvml.NVMLError
 
-    def __init__(self, answers: Mapping[str, Any], init: str = "") -> None:
-        self._init = init
+    def __init__(self, answers: Mapping[str, Any]) -> None:
         self._answers: dict[str, Any] = {
+            "nvmlInit": None,
             "nvmlDeviceGetHandleByUUID": "handle",
             "nvmlDeviceGetTotalEccErrors": 0,
             "nvmlDeviceGetRemappedRows": [0, 0, 0, 0],
@@ -34,10 +34,6 @@ class FakeNvml:
             **answers,
         }
 
-    def nvmlInit(self) -> None:  # noqa: N802 - NVML's name
-        if self._init:
-            raise self._error(self._init)
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("NVML_"):
             return getattr(pynvml, name)
@@ -47,65 +43,54 @@ class FakeNvml:
         def function(*arguments: Any) -> Any:
             value = self._answers[name]
             if isinstance(value, str) and value.startswith("NVML_ERROR"):
-                raise self._error(value)
+                raise pynvml.NVMLError(getattr(pynvml, value))
             if callable(value):
                 return value()
             return value[arguments[-1]] if isinstance(value, dict) else value
 
         return function
 
-    @staticmethod
-    def _error(name: str) -> Exception:
-        error: Exception = pynvml.NVMLError(getattr(pynvml, name))
-        return error
 
-
-class FakeNode(Context):
-    """A node whose files are below a temporary folder."""
+class FakeNode(Node):
+    """A node whose files are below a temporary folder, on a clock of its own."""
 
     def __init__(
         self,
         root: Path,
         *,
         vendor: str = "nvidia",
-        nvml: Mapping[str, Any] | str = "",
+        nvml: Mapping[str, Any] | None = None,
         files: Mapping[str, str] | None = None,
-        says: tuple[int, str] | Exception | Callable[[], tuple[int, str]] | None = None,
-        facts: Mapping[str, Any] | None = None,
+        says: tuple[int, str] | Callable[[], tuple[int, str]] | None = None,
+        heard: Mapping[str, Any] | None = None,
         seconds: Sequence[float] = (),
-        environ: Mapping[str, str] | None = None,
+        **environ: str,
     ) -> None:
-        """`nvml` are other answers, or the error of its start; `says` is what programs answer; `seconds` is
-        the time that passes between two looks at the clock. Answers may be functions."""
-        module = FakeNvml({}, nvml) if isinstance(nvml, str) else FakeNvml(nvml)
-        scratch = root / "scratch"
-        scratch.mkdir(exist_ok=True)
-        given = {"RAYLAB_GPU": vendor, "TMPDIR": str(scratch), **(environ or {})}
-        super().__init__(given, facts, root, lambda: module)
+        """`nvml` are other answers; `says` is what programs answer; `seconds` is the time that passes between
+        two looks at the clock. Answers may be functions."""
+        (root / "scratch").mkdir(exist_ok=True)
+        super().__init__(
+            {"RAYLAB_GPU": vendor, "TMPDIR": str(root / "scratch"), **environ},
+            root,
+            load_nvml=lambda: FakeNvml(nvml or {}),
+            monotonic=self._look,
+            sleep=self._sleep,
+            heard=heard or {},
+        )
         for path, text in (files or {}).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
         self._says, self._seconds, self.now = says, list(seconds), 1000.0
-        self.waits: list[float] = []
-        """Times within which programs had to end."""
 
-    def command(
-        self, argv: Sequence[str], seconds: float, more: Mapping[str, str] | None = None
-    ) -> tuple[int, str]:
-        self.waits.append(seconds)
+    def run(self, argv: Sequence[str], **variables: str) -> tuple[int, str]:
         if self._says is None:
-            raise NotHereError(f"{argv[0]} is not installed")
-        if isinstance(self._says, Exception):
-            raise self._says
+            raise NoFactsError(f"{argv[0]}: No such file or directory")
         return self._says() if callable(self._says) else self._says
 
-    def wall(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def monotonic(self) -> float:
+    def _look(self) -> float:
         if self._seconds:
             self.now += self._seconds.pop(0)
         return self.now

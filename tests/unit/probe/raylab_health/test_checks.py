@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,22 +12,11 @@ from typing import Any
 
 import pytest
 
-from raylab_health.checks import CHECKS, ping, xid
-from raylab_health.devices import processor
-from raylab_health.examine import examine
-from raylab_health.model import (
-    CPU,
-    EVICT,
-    GPU,
-    NOT_HERE,
-    PASS,
-    UNKNOWN,
-    WARN,
-    NotHereError,
-    UnreadableError,
-)
-from tests.unit.probe.raylab_health.fakes import GPU as CARD
-from tests.unit.probe.raylab_health.fakes import FakeNode
+from raylab_health import checks, facts
+from raylab_health.checks import CHECKS, Finding
+from raylab_health.facts import Facts
+from raylab_health.node import CPU, EVICT, PASS, UNKNOWN, WARN
+from tests.unit.probe.raylab_health.fakes import GPU, FakeNode
 
 BY_NAME = {check.name: check for check in CHECKS}
 RENDER = "renderD128"
@@ -35,20 +25,19 @@ SYSFS = f"sys/class/drm/{RENDER}/device"
 
 @dataclass(frozen=True)
 class Case:
-    """One failure: what is faked, and what the check has to say."""
+    """One node: what is faked, and what the check has to say."""
 
     name: str
     check: str
     state: str
     message: str = ""
-    nvml: Mapping[str, Any] | str = field(default_factory=dict)
+    nvml: Mapping[str, Any] = field(default_factory=dict)
     vendor: str = "nvidia"
     files: Mapping[str, str] = field(default_factory=dict)
-    says: tuple[int, str] | Exception | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    says: tuple[int, str] | None = None
+    heard: Mapping[str, Any] = field(default_factory=dict)
     seconds: Sequence[float] = ()
-    kernel: Sequence[tuple[float, str]] = ()
-    refused: Sequence[str] = ()
+    silent: Sequence[str] = ()
     """Addresses at which nobody answers."""
     read_only: bool = False
     """The operating system refuses to write."""
@@ -63,8 +52,8 @@ def amd(check: str, state: str, message: str, name: str, **files: str) -> Case:
     return Case(name, check, state, message, vendor="amd", files={f"{SYSFS}/vendor": "0x1002", **at})
 
 
-def kernel(state: str, message: str, name: str, *lines: tuple[float, str]) -> Case:
-    return Case(name, "xid", state, message, files={"proc/uptime": "5000.0 1.0"}, kernel=lines)
+def kernel(state: str, message: str, name: str, *lines: str) -> Case:
+    return Case(name, "xid", state, message, files={"proc/uptime": "5000.0 1.0"}, says=(0, "\n".join(lines)))
 
 
 def dcgm(*results: tuple[str, str]) -> tuple[int, str]:
@@ -74,190 +63,222 @@ def dcgm(*results: tuple[str, str]) -> tuple[int, str]:
 
 LOST = "NVML_ERROR_GPU_IS_LOST"
 XID = "NVRM: Xid (PCI:0000:3b:00): "
+PEERS = {"peers": {"a": "a:1", "b": "b:1"}}
 
-FAILURES = (
+CASES = (
+    nvml("ecc", PASS, "", "no ECC error"),
     nvml("ecc", EVICT, "3 uncorrected", "uncorrected ECC errors", TotalEccErrors=3),
-    nvml("ecc", EVICT, "1 uncorrected", "a single uncorrected ECC error", TotalEccErrors=1),
     nvml("ecc", EVICT, "does not answer", "the GPU is lost", TotalEccErrors=LOST),
-    nvml("ecc", EVICT, "does not answer", "the GPU is no longer listed",
-         HandleByUUID="NVML_ERROR_NOT_FOUND"),
-    nvml("ecc", UNKNOWN, "TotalEccErrors", "the driver's inforom is damaged",
-         TotalEccErrors="NVML_ERROR_CORRUPTED_INFOROM"),
+    nvml("ecc", EVICT, "does not answer", "the GPU is no longer listed", HandleByUUID="NVML_ERROR_NOT_FOUND"),
     nvml("ecc", UNKNOWN, "TotalEccErrors", "the driver times out", TotalEccErrors="NVML_ERROR_TIMEOUT"),
-    nvml("xid", UNKNOWN, "PciInfo", "an unknown error of the driver", PciInfo="NVML_ERROR_UNKNOWN"),
-    Case("the driver is not loaded", "ecc", UNKNOWN, "NVML does not start", "NVML_ERROR_DRIVER_NOT_LOADED"),
-    nvml("remapped", EVICT, "could not be replaced", "no spare row is left", RemappedRows=[0, 8, 0, 1]),
+    nvml("ecc", UNKNOWN, "Not Supported", "a GPU without ECC", TotalEccErrors="NVML_ERROR_NOT_SUPPORTED"),
+    Case("the driver is not loaded", "ecc", UNKNOWN, "NVML does not start",
+         {"nvmlInit": "NVML_ERROR_DRIVER_NOT_LOADED"}),
+    Case("a simulated GPU", "ecc", PASS, "simulated", vendor="simulated"),
+    amd("ecc", PASS, "", "AMD: corrected errors", ras__umc_err_count="ue: 0\nce: 9"),
+    amd("ecc", EVICT, "2 uncorrected", "AMD: uncorrected errors", ras__umc_err_count="ue: 2\nce: 9"),
+    amd("ecc", UNKNOWN, "No such file", "AMD: a card without RAS"),
+    Case("AMD: the GPU is gone", "ecc", EVICT, "is gone", vendor="amd"),
+    nvml("remapped", PASS, "", "rows were replaced, as they should", RemappedRows=[0, 8, 0, 0]),
     nvml("remapped", EVICT, "could not be replaced", "none left, and rows wait", RemappedRows=[0, 8, 1, 1]),
     nvml("remapped", WARN, "wait for a reset", "rows wait for a reset", RemappedRows=[0, 1, 1, 0]),
-    nvml("remapped", WARN, "pages", "pages wait on an older GPU",
+    nvml("remapped", WARN, "wait for a reset", "pages wait on an older GPU",
          RemappedRows="NVML_ERROR_NOT_SUPPORTED", RetiredPagesPendingStatus=1),
+    nvml("remapped", EVICT, "does not answer", "it needs a reset", HandleByUUID="NVML_ERROR_RESET_REQUIRED"),
+    nvml("remapped", UNKNOWN, "the check failed", "the driver answers something else", RemappedRows=7),
+    amd("remapped", PASS, "", "AMD: a retired page", ras__gpu_vram_bad_pages="0x2 : 0x1000 : R\n"),
+    amd("remapped", EVICT, "could not be", "AMD: it stays", ras__gpu_vram_bad_pages="1 : 2 : F\n"),
+    amd("remapped", WARN, "wait", "AMD: a page waits", ras__gpu_vram_bad_pages="1 : 2 : P\n2 : 2 : R\n"),
+    nvml("power-slowdown", PASS, "", "heat alone is not power", CurrentClocksEventReasons=0x48),
+    nvml("power-slowdown", PASS, "", "a power cap is a setting", CurrentClocksEventReasons=0x04),
     nvml("power-slowdown", WARN, "power", "the power brake is on", CurrentClocksEventReasons=0x80),
     nvml("power-slowdown", WARN, "power", "the hardware slows down", CurrentClocksEventReasons=0x08),
     nvml("power-slowdown", WARN, "power", "brake and heat at once", CurrentClocksEventReasons=0xC8),
     nvml("power-slowdown", WARN, "power", "an old driver tells of the brake",
          CurrentClocksEventReasons="NVML_ERROR_FUNCTION_NOT_FOUND", CurrentClocksThrottleReasons=0x80),
-    kernel(EVICT, "fallen off the bus", "Xid 79", (4000.0, f"{XID}79, pid=1, GPU has fallen off the bus.")),
-    kernel(EVICT, "could not be corrected", "Xid 48", (4000.0, f"{XID}48, pid=1, DBE")),
-    kernel(EVICT, "not contained", "Xid 95 after a program's fault", (3000.0, f"{XID}31, pid=1"),
-           (4000.0, f"{XID}95, pid=1")),
-    kernel(EVICT, "was contained", "Xid 94", (4999.0, f"{XID}94, pid=7")),
-    kernel(EVICT, "replacement", "Xid 64", (4999.0, f"{XID}64, pid=7")),
-    Case("PCIe bandwidth below the threshold", "pciebw", WARN, "2.9 GB/s", says=(0, '{"gbps": 2.87}')),
+    amd("power-slowdown", UNKNOWN, "only NVIDIA's", "AMD tells no reasons"),
+    kernel(EVICT, "fallen off the bus", "Xid 79", f"[ 4000.12] {XID}79, pid=1, GPU has fallen off the bus."),
+    kernel(EVICT, "not contained", "Xid 95 after 31", f"[3000.1] {XID}31", f"[4000.1] {XID}95"),
+    kernel(PASS, "", "a program's own fault", f"[ 4000.0] {XID}31, pid=1, name=python, MMU Fault"),
+    kernel(PASS, "", "another GPU fell off the bus", "[ 4000.0] NVRM: Xid (PCI:0000:86:00): 79, pid=1"),
+    kernel(PASS, "", "it was yesterday", f"[ 1000.0] {XID}79, pid=1"),
+    Case("the kernel's log may not be read", "xid", UNKNOWN, "cannot be read here: dmesg: no",
+         says=(1, "dmesg: no\n")),
+    Case("PCIe bandwidth of generation 3", "pciebw", PASS, says=(0, "12.1\n")),
+    Case("PCIe bandwidth below the threshold", "pciebw", WARN, "2.9 GB/s", says=(0, "2.87\n")),
     Case("the copy ends with an error of CUDA", "pciebw", UNKNOWN,
          "pcie_copy ended with 1: CUDA's driver: no memory (2)", says=(1, "CUDA's driver: no memory (2)\n")),
     Case("the copy ends with a traceback", "pciebw", UNKNOWN, "pcie_copy ended with 1: OSError: no",
          says=(1, "Traceback (most recent call last):\n  File \"x\", line 1\nOSError: no\n\n")),
     Case("the copy says nothing", "pciebw", UNKNOWN, "ended with -9: it printed nothing", says=(-9, "\n")),
-    Case("the copy is not answered", "pciebw", UNKNOWN, "timed out", says=UnreadableError("timed out")),
-    Case("DCGM: memory fails", "dcgm", EVICT, "Memory", says=dcgm(("Memory", "Fail"), ("PCIe", "Pass"))),
-    Case("DCGM: PCIe fails", "dcgm", EVICT, "PCIe", says=dcgm(("PCIe", "FAIL"), ("Inforom", "Pass"))),
+    Case("DCGM: all pass or are skipped", "dcgm", PASS, says=dcgm(("Memory", "Pass"), ("PCIe", "Skip"))),
+    Case("DCGM: memory fails", "dcgm", EVICT, "Memory", says=dcgm(("Memory", "Fail"), ("Inforom", "Fail"))),
     Case("DCGM: a lesser test fails", "dcgm", WARN, "Inforom", says=dcgm(("Inforom", "Fail"))),
     Case("DCGM says nothing of use", "dcgm", UNKNOWN, "ended with 250", says=(250, "Unable to connect")),
-    amd("ecc", EVICT, "2 uncorrected", "AMD: uncorrected errors", ras__umc_err_count="ue: 2\nce: 9"),
-    amd("remapped", EVICT, "could not be retired", "AMD: a page that cannot be retired",
-        ras__gpu_vram_bad_pages="0x1 : 0x1000 : F\n"),
-    amd("remapped", WARN, "wait to be retired", "AMD: a page that waits",
-        ras__gpu_vram_bad_pages="0x1 : 0x1000 : P\n0x2 : 0x1000 : R\n"),
-    Case("AMD: the GPU is gone", "ecc", EVICT, "is gone", vendor="amd"),
-    Case("library and driver differ", "ecc", UNKNOWN, "does not start", "NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
-    nvml("remapped", EVICT, "does not answer", "the GPU needs a reset",
-         RemappedRows="NVML_ERROR_RESET_REQUIRED"),
+    Case("no dcgmi", "dcgm", UNKNOWN, "dcgmi: No such file"),
+    Case("a disk that is busy twice", "disk-latency", PASS, seconds=[0, 6, 0, 6, 0, 0.03]),
     Case("the disk is slow", "disk-latency", WARN, "takes 6.0 s", seconds=[0, 6, 0, 6, 0, 6]),
     Case("the disk fails", "disk-latency", WARN, "cannot be written to", read_only=True),
-    Case("no peer answers", "ping", WARN, "a, b", facts={"peers": {"a": "a:1", "b": "b:1"}},
-         refused=("a:1", "b:1")),
-    Case("the clock is behind", "clock-skew", WARN, "5.0 s behind",
-         facts={"clock": {"skew": -5, "doubt": 0.1}}),
-    Case("the clock is ahead", "clock-skew", WARN, "90.0 s ahead",
-         facts={"clock": {"skew": 90, "doubt": 0.1}}),
-)  # fmt: skip
-
-HEALTHY = (
-    nvml("ecc", PASS, "", "no ECC error"),
-    nvml("remapped", PASS, "", "rows were replaced, as they should"),
-    nvml("power-slowdown", PASS, "", "heat alone is not power", CurrentClocksEventReasons=0x48),
-    nvml("power-slowdown", PASS, "", "a power cap is a setting", CurrentClocksEventReasons=0x04),
-    kernel(PASS, "", "a program's own fault", (4000.0, f"{XID}31, pid=1, name=python, MMU Fault")),
-    kernel(PASS, "", "another GPU fell off the bus", (4000.0, "NVRM: Xid (PCI:0000:86:00): 79, pid=1")),
-    kernel(PASS, "", "it was yesterday", (1000.0, f"{XID}79, pid=1")),
-    Case("PCIe bandwidth of generation 3", "pciebw", PASS, says=(0, '{"gbps": 12.1}')),
-    Case("DCGM: all pass or are skipped", "dcgm", PASS, says=dcgm(("Memory", "Pass"), ("PCIe", "Skip"))),
-    amd("ecc", PASS, "", "AMD: corrected errors", ras__umc_err_count="ue: 0\nce: 9"),
-    amd("remapped", PASS, "", "AMD: a retired page", ras__gpu_vram_bad_pages="0x2 : 0x1000 : R\n"),
-    Case("a disk that is busy once", "disk-latency", PASS, seconds=[0, 5, 0, 5, 0, 0.03]),
-    Case("one of two peers is cut off", "ping", PASS, facts={"peers": {"a": "a:1", "b": "b:1"}},
-         refused=("b:1",)),
-    Case("a simulated GPU", "ecc", PASS, "simulated", vendor="simulated"),
-    Case("a difference that the way explains", "clock-skew", PASS,
-         facts={"clock": {"skew": 3, "doubt": 2.5}}),
-)  # fmt: skip
-
-MISSING = (
-    nvml("ecc", "", "Not Supported", "a GPU without ECC", TotalEccErrors="NVML_ERROR_NOT_SUPPORTED"),
-    Case("a container without NVML", "ecc", "", "NVML", "NVML_ERROR_LIBRARY_NOT_FOUND"),
-    Case("the kernel's log may not be read", "xid", "", "cannot be read", files={"proc/uptime": "5000 1"}),
-    Case("no dcgmi", "dcgm", "", "dcgmi is not installed"),
-    Case("DCGM on AMD", "dcgm", "", "NVIDIA", vendor="amd"),
-    amd("power-slowdown", "", "does not say", "AMD tells no reasons"),
-    amd("ecc", "", "No such file", "AMD: a card without RAS"),
-    Case("the only node", "ping", "", "no other node"),
-    Case("the head's only worker is gone", "ping", "", "only one", facts={"peers": {"a": "a:1"}},
-         refused=("a:1",)),
-    Case("no answer yet", "clock-skew", "", "told the time"),
-    Case("no CUDA driver", "pciebw", "", "no CUDA driver", says=(NOT_HERE, "there is no CUDA driver here")),
-    Case("no object store", "object-store", "", "AWS_ENDPOINT_URL"),
+    Case("one of two peers is cut off", "ping", PASS, heard=PEERS, silent=("b:1",)),
+    Case("no peer answers", "ping", WARN, "a, b", heard=PEERS, silent=("a:1", "b:1")),
+    Case("the only node", "ping", UNKNOWN, "no other node"),
+    Case("the head's only worker is gone", "ping", UNKNOWN, "only one", heard={"peers": {"a": "a:1"}}),
+    Case("no object store", "object-store", UNKNOWN, "AWS_ENDPOINT_URL"),
+    Case("a difference that the way explains", "clock-skew", PASS, heard={"skew": 3.0, "doubt": 2.5}),
+    Case("the clock is behind", "clock-skew", WARN, "5.0 s behind", heard={"skew": -5.0, "doubt": 0.1}),
+    Case("the clock is ahead", "clock-skew", WARN, "90.0 s ahead", heard={"skew": 90.0, "doubt": 0.1}),
+    Case("no answer yet", "clock-skew", UNKNOWN, "told the time"),
 )  # fmt: skip
 
 
-def outcome(case: Case, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The result of the case's check on the case's node."""
-    check = BY_NAME[case.check]
-    if case.kernel:
-        monkeypatch.setattr(xid, "kernel_lines", lambda context: list(case.kernel))
-    monkeypatch.setattr(ping, "answers", lambda address: address not in case.refused)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}: {case.name}")
+def test_what_is_read_is_judged(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "answers", lambda address: address not in case.silent)
     if case.read_only:
 
         def refuse(*_: Any, **__: Any) -> None:
             raise OSError(errno.EROFS, "Read-only file system")
 
         monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    check = BY_NAME[case.check]
     node = FakeNode(
-        root,
+        tmp_path,
         vendor=case.vendor,
         nvml=case.nvml,
         files=case.files,
         says=case.says,
-        facts=case.facts,
+        heard=case.heard,
         seconds=case.seconds,
     )
-    device = (RENDER if case.vendor == "amd" else CARD) if check.kind == GPU else CPU
-    return examine(check, device, node)
+    finding = check.examine(node, CPU if not check.of_gpus else RENDER if case.vendor == "amd" else GPU)
+    assert (finding.state, case.message in finding.message) == (case.state, True), finding
+    assert bool(finding.message) is (case.state != PASS or case.vendor == "simulated")
 
 
-def test_each_check_fails_in_one_of_these_failures() -> None:
-    others = {"object-store"}  # it needs a client
-    assert {case.check for case in FAILURES} | others == set(BY_NAME)
+def test_each_check_fails_in_one_of_these() -> None:
+    bad = {case.check for case in CASES if case.state in (WARN, EVICT)}
+    assert bad | {"object-store"} == set(BY_NAME)  # that one needs a client, see below
 
 
-@pytest.mark.parametrize("case", [*FAILURES, *HEALTHY], ids=lambda case: f"{case.check}: {case.name}")
-def test_what_is_found_is_judged(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = outcome(case, tmp_path, monkeypatch)
-    assert (result["state"], result["name"]) == (case.state, case.check), result
-    assert case.message in result["message"]
-    assert bool(result["message"]) is (case.state != PASS or case.vendor == "simulated")
+def test_a_check_is_a_function_of_facts() -> None:
+    assert checks.ecc(Facts(memory_errors=2)) == Finding(
+        EVICT, "2 uncorrected memory errors since the driver was loaded", 2, "errors"
+    )
+    assert checks.pciebw(Facts(gbps=9.0, least_gbps=12.0)).state == WARN
 
 
-@pytest.mark.parametrize("case", MISSING, ids=lambda case: f"{case.check}: {case.name}")
-def test_a_check_that_cannot_be_made_here_says_why(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(NotHereError, match=case.message):
-        outcome(case, tmp_path, monkeypatch)
+# What a busy machine can spoil
 
 
 def test_a_node_that_starts_again_is_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = FakeNode(tmp_path, facts={"peers": {"a": "a:1", "b": "b:1"}})
-    monkeypatch.setattr(ping, "answers", lambda _: node.now > 1004)
-    assert examine(BY_NAME["ping"], CPU, node)["state"] == PASS
-    assert node.now == 1005
-
-
-@pytest.mark.parametrize("name", ["pciebw", "dcgm"])
-def test_a_measurement_that_does_not_end_is_ended_by_the_runner(name: str, tmp_path: Path) -> None:
-    node = FakeNode(tmp_path, says=(0, '{"gbps": 12.1}'))
-    examine(BY_NAME[name], CARD, node)
-    (seconds,) = node.waits
-    assert seconds > BY_NAME[name].deadline, "its own end would be UNKNOWN"
+    node = FakeNode(tmp_path, heard=PEERS)
+    monkeypatch.setattr(facts, "answers", lambda _: node.now > 1004)
+    assert (BY_NAME["ping"].examine(node, CPU).state, node.now) == (PASS, 1005)
 
 
 def test_a_link_that_is_busy_for_some_seconds_is_not_slow(tmp_path: Path) -> None:
-    node = FakeNode(tmp_path, says=lambda: (0, json.dumps({"gbps": 12.1 if node.now > 1008 else 2.0})))
-    result = examine(BY_NAME["pciebw"], CARD, node)
-    assert (result["state"], result["value"], node.now) == (PASS, 12.1, 1010.0)
+    node = FakeNode(tmp_path, says=lambda: (0, "12.1" if node.now > 1008 else "2.0"))
+    finding = BY_NAME["pciebw"].examine(node, GPU)
+    assert (finding.state, finding.value, node.now) == (PASS, 12.1, 1010.0)
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(1.5, PASS), (3.0, WARN)])
 def test_a_brake_that_is_gone_in_a_moment_is_none(seconds: float, state: str, tmp_path: Path) -> None:
-    node: FakeNode
     brake = {"nvmlDeviceGetCurrentClocksEventReasons": lambda: 0x80 if node.now < 1000 + seconds else 0}
-    node = FakeNode(tmp_path, nvml=brake)
-    assert examine(BY_NAME["power-slowdown"], CARD, node)["state"] == state
+    node: FakeNode = FakeNode(tmp_path, nvml=brake)
+    assert BY_NAME["power-slowdown"].examine(node, GPU).state == state
 
 
-def test_a_file_of_the_kernel_that_cannot_be_read_now_is_there_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# The object store
+
+
+class Client:
+    """A store that gives back what it was given, changed by `spoil`, and fails until a moment."""
+
+    def __init__(self, node: FakeNode, spoil: bool = False, seconds: float = 0.0, error: Any = None) -> None:
+        self._node, self._spoil, self._seconds, self._error = node, spoil, seconds, error
+        self.until = float("inf")
+        self.objects: dict[str, bytes] = {}
+
+    def put_object(self, bucket: str, name: str, data: io.BytesIO, length: int) -> None:
+        self._node.now += self._seconds
+        if self._error and self._node.now < self.until:
+            raise self._error
+        self.objects[name] = data.read(length)
+
+    def get_object(self, bucket: str, name: str) -> io.BytesIO:
+        return io.BytesIO(b"?" + self.objects[name][1:] if self._spoil else self.objects[name])
+
+    def remove_object(self, bucket: str, name: str) -> None:
+        del self.objects[name]
+
+
+class NoBucketError(Exception):
+    """minio's error where there is no bucket."""
+
+    code = "NoSuchBucket"
+
+
+REFUSED = OSError("connection refused")
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "words"),
+    [
+        ({}, PASS, ""),
+        ({"spoil": True}, WARN, "is not what was sent"),
+        ({"seconds": 6.0}, WARN, "takes 6.0 s"),
+        ({"error": REFUSED}, WARN, "connection refused"),
+        ({"error": NoBucketError()}, UNKNOWN, "bucket is not there"),
+    ],
+)
+def test_a_round_trip_is_judged(how: dict[str, Any], state: str, words: str, tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    client = node.store = Client(node, **how)
+    finding = BY_NAME["object-store"].examine(node, CPU)
+    assert (finding.state, words in finding.message) == (state, True)
+    assert client.objects == {}
+
+
+def test_a_store_that_is_away_for_ten_seconds_is_no_sick_node(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    client = node.store = Client(node, error=REFUSED)
+    client.until = 1012.0
+    assert BY_NAME["object-store"].examine(node, CPU).state == PASS
+
+
+# Devices
+
+
+@pytest.mark.parametrize(
+    ("vendor", "count", "visible", "names"),
+    [
+        ("none", 0, "", ["cpu"]),
+        ("simulated", 1, "", ["gpu-0", "cpu"]),
+        ("simulated", 0, "", ["cpu"]),
+        ("nvidia", 1, "GPU-2, GPU-3", ["GPU-2", "GPU-3", "cpu"]),
+        ("nvidia", 2, "", ["GPU-1", "GPU-2", "cpu"]),
+        ("nvidia", 0, "", ["cpu"]),
+    ],
+)
+def test_a_node_has_its_gpus_and_itself(
+    vendor: str, count: int, visible: str, names: list[str], tmp_path: Path
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> str:
-        raise OSError(errno.EIO, "Input/output error")
+    answers = {
+        "nvmlDeviceGetCount": 2,
+        "nvmlDeviceGetHandleByIndex": {0: "a", 1: "b"},
+        "nvmlDeviceGetUUID": {"a": b"GPU-1", "b": b"GPU-2"},
+        "nvmlDeviceGetName": b"H100",
+    }
+    files = {"proc/cpuinfo": "processor : 0\nmodel name : A Processor\n"}
+    node = FakeNode(tmp_path, vendor=vendor, nvml=answers, files=files, CUDA_VISIBLE_DEVICES=visible)
+    devices = node.devices(count)
+    assert [device["name"] for device in devices] == names
+    assert devices[-1]["model"] == "A Processor"
+    assert {device["model"] for device in devices[:-1]} <= {"H100", "simulated"}
 
-    node = FakeNode(tmp_path, vendor="amd", files={f"{SYSFS}/ras/umc_err_count": "ue: 0"})
-    monkeypatch.setattr(Path, "read_text", refuse)
-    result = examine(BY_NAME["ecc"], RENDER, node)
-    assert (result["state"], "Input/output error" in result["message"]) == (UNKNOWN, True)
-    assert processor(node) == node.machine()
 
-
-def test_a_check_that_fails_by_itself_is_unknown_and_goes_on(tmp_path: Path) -> None:
-    node = FakeNode(tmp_path, nvml={"nvmlDeviceGetRemappedRows": 7})
-    result = examine(BY_NAME["remapped"], CARD, node)
-    assert (result["state"], "the check failed" in result["message"]) == (UNKNOWN, True)
+def test_a_gpu_whose_driver_tells_nothing_is_a_device_all_the_same(tmp_path: Path) -> None:
+    gone = {"nvmlInit": "NVML_ERROR_LIBRARY_NOT_FOUND"}
+    assert len(FakeNode(tmp_path, nvml=gone, CUDA_VISIBLE_DEVICES="GPU-1").devices(1)) == 2
+    assert len(FakeNode(tmp_path, nvml=gone).devices(1)) == 1
