@@ -62,6 +62,8 @@ class Extension:
     before_down: tuple[str, ...] = ()
     """Functions, as `module:function`, that `down` calls with the lab unless its objects go too: each
     returns what it could not do, in words, or an empty text."""
+    queue_parts: tuple[str, ...] = ()
+    """Parts of the queues' controller, as `module:name` of a `lab.daemons.parts.Maker`."""
     traces: tuple[str, ...] = ()
     """Functions that yield what `self check` lists below the folder of labs: words, a folder, and whether its
     owner alone could make it again."""
@@ -80,7 +82,7 @@ SECTIONS = (RUN, BREAK, LOOK, SHARE, GROW, MACHINE)
 
 OURS = (
     "lab.core",
-    *(f"lab.ext.{name}" for name in ("chaos", "report", "course", "fast_recovery", "kubernetes")),
+    *(f"lab.ext.{name}" for name in ("chaos", "report", "course", "fast_recovery", "health", "kubernetes")),
 )
 """Modules with the project's own: those below `ext` can be deleted, the core works without them."""
 

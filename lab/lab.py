@@ -392,7 +392,7 @@ class Lab:
         plan, usage = self.gpu_plan, {}
         with contextlib.suppress(EngineError):
             usage = self.view.usage([node.service for node in self.api.nodes() if node.alive])
-        return read_top(self.api, plan, usage, lambda: states(self.health))
+        return read_top(self.api, plan, usage, lambda: states(self.health.devices()))
 
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""

@@ -1,6 +1,6 @@
 """Documents of health: what agents report, what people and faults order, and what pages and alerts show.
 
-The agents of lab/probe/raylab_health, which import nothing of lab, write `AgentReport` and read `Heard`.
+The agents (`raylab_health`), which import nothing of lab, write `AgentReport` and read `Heard`.
 
 A device is a GPU, or the rest of a node, which is called `cpu`. Its state is the worst of its checks':
 
@@ -38,7 +38,7 @@ class Result(Strict):
 
     name: CheckName
     state: Annotated[str, Limits(pattern="^(PASS|WARN|EVICT|UNKNOWN)$")]
-    """UNKNOWN where the check could not tell."""
+    """UNKNOWN where the check could not tell, or cannot be made on that node."""
     message: Sentence = ""
     value: float | None = None
     unit: Annotated[str, Limits(max_length=40)] = ""
@@ -63,12 +63,8 @@ class AgentReport(Strict):
     node: Name
     boot: Annotated[str, Limits(max_length=100)]
     """Names the agent's life."""
-    interval: Annotated[float, Limits(gt=0, le=3600)]
-    """Seconds until it reports again."""
     address: Annotated[str, Limits(max_length=300)]
     devices: Annotated[tuple[Device, ...], Limits(min_length=1, max_length=100)]
-    skipped: Annotated[Mapping[str, Sentence], Limits(max_length=200)]
-    """Checks that cannot be made, and why."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +124,6 @@ class HealthView:
     now: float
     devices: tuple[DeviceView, ...]
     symptoms: tuple[Symptom, ...]
-    skipped: Mapping[str, Mapping[str, str]]
-    """Node -> checks that it cannot make, and why."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PAGE = "docs/troubleshooting.md"
 
 CROWD = "TooManyProcessesError"
-"""Beginning of what a node says before it kills, see lab/probe/raylab_health/crowds.py."""
+"""Beginning of what a node says before it kills, see lab/probe/raylab_node/crowds.py."""
 
 LAST_LINES = 60
 """Lines of the driver's own at the end of a log in which the error must stand."""

@@ -44,7 +44,7 @@ PROBE = (
     ("raylab_extended",),
     ("raylab_expectations",),
     ("raylab_switches",),
-    ("raylab_compat", "raylab_health"),
+    ("raylab_compat", "raylab_node"),
     ("raylab_faults",),
     ("raylab_steps",),
     ("raylab_ledger",),
@@ -53,6 +53,7 @@ PROBE = (
     ("raylab_forks",),
     ("raylab_liveness",),
     ("raylab_recovery",),
+    ("raylab_health",),
 )
 """The same among the import roots of nodes, which import nothing of lab."""
 
@@ -227,16 +228,6 @@ def test_only_select_knows_a_single_runtime() -> None:
         if knows_a_runtime(importer, imported) and not exempt(importer, imported)
     ]
     assert wrong == []
-
-
-def test_health_and_the_queues_meet_in_their_program_alone() -> None:
-    pair = ("lab.daemons.health", "lab.daemons.queue")
-    between = {
-        importer
-        for importer, imported, _ in arrows()
-        if any(within(importer, one) and within(imported, other) for one, other in (pair, pair[::-1]))
-    }
-    assert between == {"lab.daemons.queue.__main__"}
 
 
 @pytest.mark.parametrize("pair", EXEMPT, ids="->".join)

@@ -6,7 +6,7 @@ import contextlib
 import os.path
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ from lab.topology import Endpoints, LabSpec, LabStatus
 from lab.topology.address import Address
 
 if TYPE_CHECKING:
-    from lab.api.health import DeviceView
     from lab.api.shown import ShownAddress
     from lab.cluster.api import Node
     from lab.cluster.jobs import Job
@@ -254,11 +253,14 @@ def status(app: App, check: bool, addresses: bool, show_secrets: bool) -> None:
 def _overview(app: App, lab: Lab, seen: LabStatus) -> None:
     nodes, running, problems = cluster(lab, seen)
     problems += _left_undone(app, lab, seen) if seen.up else ()
-    devices = health_of(lab) if seen.up else ()
+    devices = lab.health.devices() if seen.up else ()
     if not app.out.as_json(documents.lab(seen, nodes, running, problems, devices)):
-        from lab.cli.health_words import by_node
+        from lab.cluster.health import states
 
-        render.show_lab(app.out, seen, nodes, running, problems, by_node(devices) if devices else {})
+        health = {
+            node: f"{state} ({why})" if why else state for node, (state, why) in states(devices).items()
+        }
+        render.show_lab(app.out, seen, nodes, running, problems, health)
         if not seen.up:
             app.out.note("start it with: labctl up")
 
@@ -273,14 +275,6 @@ def _left_undone(app: App, lab: Lab, seen: LabStatus) -> tuple[str, ...]:
     down = (f"{one} was left down: `labctl restart {one}` starts it" for one in left.down)
     ended = (f"{service} has ended: `labctl up` repairs" for service in left.ended)
     return (*map(app.out.about, (*faults, *down)), *ended)
-
-
-def health_of(lab: Lab) -> Sequence[DeviceView]:
-    """Every device with its state; none where nobody checks, or the controller does not answer."""
-    try:
-        return lab.health.view().devices
-    except LabError:
-        return ()
 
 
 def cluster(lab: Lab, seen: LabStatus) -> tuple[tuple[Node, ...], tuple[Job, ...], tuple[str, ...]]:

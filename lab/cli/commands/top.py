@@ -204,7 +204,7 @@ def _node(
     yield head
     state, reason = health
     if state not in ("", "PASS"):
-        yield Text(f"  health {state}: {reason or 'not checked yet'}", style=HEALTH.get(state, ""))
+        yield Text(f"  health {state}: {reason}", style=HEALTH.get(state, ""))
     for gpu in node.gpus:
         yield from _gpu(gpu, node.holdings, letters, unicode=unicode)
     for holding in node.holdings:

@@ -14,13 +14,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from lab.cluster.node_sizes import NodeSizes
 from lab.daemons import environment
-from lab.daemons.health.board import Board
-from lab.daemons.health.board import routes as health_pages
-from lab.daemons.health.gauges import HealthCollector
+from lab.daemons.parts import Part, devices_of, make_parts
 from lab.daemons.queue import aside
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.metrics import exposition
@@ -42,7 +41,7 @@ LOCK = "controller.lock"
 AMD, NVIDIA = "amd.com/gpu", "nvidia.com/gpu"
 
 TICK_SECONDS = 1.0
-"""Time between two looks at the agents of health."""
+"""Time between two ticks of the parts that extensions bring."""
 
 PATIENCE_SECONDS = 10.0
 """Time for a controller that was told to end to let go of the folder."""
@@ -53,25 +52,27 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
     return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def make_app(controller: Controller, health: Board, loops: Loops, token: str, note: str = "") -> App:
+def make_app(controller: Controller, parts: Sequence[Part], loops: Loops, token: str, note: str = "") -> App:
     """The WSGI application, for whoever bears Ray's token, under the service's own names only.
 
     `note` is what a person should know while all is well.
     """
-    routes = Routes(controller, exposition(controller, HealthCollector(health)), health_pages(health))
+    pages = [page for part in parts for page in part.pages()]
+    routes = Routes(controller, exposition(controller, *parts), pages)
     app = loops.reporting(routes, lambda: {"away": dict(controller.away), "detail": note})
     return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 
 
-def loops_of(reconciler: Reconciler, health: Board) -> Loops:
-    """The loops of the controller: the queues, and who of the agents of health is silent."""
+def loops_of(reconciler: Reconciler, parts: Sequence[Part]) -> Loops:
+    """The loops of the controller: the queues, and what time brings to the parts."""
 
-    def watch() -> float:
-        health.tick()
+    def tick() -> float:
+        for part in parts:
+            part.tick()
         return TICK_SECONDS
 
     queues = Loop("queue-loop", reconciler.step, wake=reconciler.controller.wake)
-    return Loops((queues, Loop("health", watch)))
+    return Loops((queues, Loop("health", tick)))
 
 
 def main(
@@ -102,19 +103,18 @@ def main(
         queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
         resource = gpu_resource(environ)
 
-        def begin(store: StateStore) -> tuple[Controller, Board]:
-            made = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
-            return made, Board(store, made.lock, made.clock, log)
+        def begin(store: StateStore) -> Controller:
+            return Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
 
-        controller, health = aside.open_store(folder, begin, log)
-        states, began = health.devices, aside.set_aside_at(folder)
+        controller = aside.open_store(folder, begin, log)
+        parts = make_parts(controller.lock, controller.clock, controller.wake.set, log)
+        began, states = aside.set_aside_at(folder), partial(devices_of, parts)
         reconciler = Reconciler(controller, ray, Threads(), states=states, say=log, began=began)
-        loops = loops_of(reconciler, health)
-        server = make_server(host, port, make_app(controller, health, loops, token, aside.note(folder)))
+        loops = loops_of(reconciler, parts)
+        server = make_server(host, port, make_app(controller, parts, loops, token, aside.note(folder)))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-    health.listeners.append(controller.wake.set)
     loops.start()
     log(f"serving http://{host}:{server.server_port}")
     serve(server)

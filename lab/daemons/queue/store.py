@@ -29,7 +29,6 @@ CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,
     flavors TEXT NOT NULL);
 CREATE INDEX events_of ON events (workload, number);
 CREATE TABLE usage (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL);
-CREATE TABLE health (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL);
 """
 
 
@@ -149,16 +148,6 @@ class StateStore:
                 "(PARTITION BY workload ORDER BY number DESC) AS place FROM events) WHERE place > ?)",
                 (most,),
             )
-
-    def health(self) -> dict[str, object] | None:
-        """The health of devices, as lab.daemons.health keeps it; None when there is none yet."""
-        with self._explained():
-            row = self._database.execute("SELECT document FROM health").fetchone()
-            return parse_json(row[0]) if row else None
-
-    def keep_health(self, document: Mapping[str, object]) -> None:
-        with self._explained(), self._transaction():
-            self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", (_json(document),))
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[StoredEvent]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""

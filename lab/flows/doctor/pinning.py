@@ -82,7 +82,7 @@ def check(views: Iterable[WorkerView]) -> None:
 def _ask(lab: NodeControl, service: str, vendor: Vendor) -> SeenGpus:
     if vendor not in (Vendor.NVIDIA, Vendor.AMD):
         return SeenGpus()
-    argv = ("python", "-m", "raylab_health.gpus", vendor.value)
+    argv = ("python", "-m", "raylab_node.gpus", vendor.value)
     try:
         done = lab.execute(service, argv, timeout=ASK_SECONDS)
     except LabError as error:
@@ -91,7 +91,7 @@ def _ask(lab: NodeControl, service: str, vendor: Vendor) -> SeenGpus:
 
 
 def parse(output: str) -> SeenGpus:
-    """The answer of raylab_health.gpus, the last line that can be one: the driver may print warnings."""
+    """The answer of raylab_node.gpus, the last line that can be one: the driver may print warnings."""
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
         document = parse_json(line)

@@ -21,10 +21,9 @@ First of all it looks whether the patches find in Ray what they expect (raylab_e
 not are off in all processes of the node. Where that would leave something open to others the node does not
 start, nor when a command by which Ray starts a process has another address than a loopback one.
 
-Beside it starts the node's health agent (raylab_health.start), where RAYLAB_HEALTH_URL says whom it reports
-to, and what extensions bring. Their module `node` has `begin(arguments, loopback=)`, called before Ray is
-imported; it returns a function that is given Ray's modules `node` and `services`, and the arguments, which it
-returns.
+Beside it starts what extensions bring. Their module `start` has `begin(arguments, loopback=)`, called before
+Ray is imported. It may return a function that is given Ray's modules `node` and `services`, and the
+arguments, which it returns.
 
     python -m raylab_patches.ray_start start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
     python -m raylab_patches.ray_start ray start --head ...
@@ -62,10 +61,7 @@ def on_loopback() -> bool:
 def main() -> None:
     look_at_ray(os.environ)
 
-    from raylab_health import start
-
-    start.beside(sys.argv, loopback=on_loopback())
-    begun = [module.begin(sys.argv, loopback=on_loopback()) for module in extended("node")]
+    begun = [module.begin(sys.argv, loopback=on_loopback()) for module in extended("start")]
 
     from ray._private import node, ray_constants, services
     from ray.scripts import scripts
@@ -79,7 +75,7 @@ def main() -> None:
         services.find_bootstrap_address = lambda temp_dir: None
         only_on_loopback(services)
         own_sockets(node.Node)
-    for install in begun:
+    for install in filter(None, begun):
         sys.argv = install(node, services, sys.argv)
     if sys.argv[1:2] == ["ray"]:
         del sys.argv[1]

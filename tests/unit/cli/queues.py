@@ -15,7 +15,6 @@ from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
 from lab.cluster.submission import Submission
-from lab.daemons.health.board import Board
 from lab.daemons.queue.__main__ import make_app
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
@@ -23,6 +22,7 @@ from lab.daemons.queue.rayside import Cluster
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import StateStore
+from lab.ext.health.board import Board
 from lab.host.clock import Clock
 from lab.host.loops import Loops
 from lab.lab import Lab
@@ -149,8 +149,8 @@ class QueueLab:
         store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
         self.controller = Controller(store, Packages(folder), clock=clock)
         self.reconciler = Reconciler(self.controller, self.ray, AtOnce())
-        self.health = Board(store, self.controller.lock, clock)
-        self.app = make_app(self.controller, self.health, Loops(()), TOKEN)
+        self.health = Board(self.controller.lock, clock)
+        self.app = make_app(self.controller, (self.health,), Loops(()), TOKEN)
         self.asked: list[str] = []
         """Method and path of each request."""
         self.away = False

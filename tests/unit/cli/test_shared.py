@@ -32,7 +32,6 @@ EXPECTED = {
     "images", "images list", "images pull", "images build", "images save", "images load",
     "class", "class add",  "class invite", "class list", "class progress",
     "class remove", "class reset",
-    "health", "health alerts", "health silence",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
     "queue apply", "queue delete", "queue get", "queue hold", "queue resume",
     "queue events", "queue receipt",

@@ -52,7 +52,7 @@ def test_a_command_is_imported_when_it_is_asked_for() -> None:
 
 
 def test_what_status_needs_imports_neither_receipts_nor_queues_nor_faults() -> None:
-    needed = "lab.cli.commands.lab, lab.cli.health_words, lab.cluster.health, lab.runtime.active_faults"
+    needed = "lab.cli.commands.lab, lab.cluster.health, lab.runtime.active_faults"
     program = f"import sys, lab.lab, {needed}; print(*sorted(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     slow = (

@@ -116,7 +116,7 @@ LOGS = {
         f"{DRIVER}ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running low on "
         "memory. \nTop 10 memory users: ...\n",
     ],
-    "crowd": [  # lab/probe/raylab_health/crowds.py, and the shell of the entrypoint
+    "crowd": [  # lab/probe/raylab_node/crowds.py, and the shell of the entrypoint
         "TooManyProcessesError: this part of the job ran 4740 processes and threads, "
         "it may run 4000: killed\n"
         "Killed\n",

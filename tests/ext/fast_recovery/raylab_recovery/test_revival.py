@@ -203,14 +203,14 @@ def test_the_session_of_the_cluster_is_what_the_dashboard_says(
         asked.append((url, headers["Authorization"]))
         return json.dumps({"session_name": SESSION}).encode()
 
-    monkeypatch.setattr(revival, "get", get)
+    monkeypatch.setattr(revival, "ask", get)
     assert revival.session_of(environ) == SESSION
     assert asked == [("http://ray-head:8265/api/version", "Bearer secret")]
 
     def refuses(url: str, headers: Any) -> bytes:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(revival, "get", refuses)
+    monkeypatch.setattr(revival, "ask", refuses)
     assert revival.session_of(environ) == ""
     assert revival.session_of({}) == ""
 

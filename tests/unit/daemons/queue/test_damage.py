@@ -11,7 +11,6 @@ import pytest
 
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.submission import Submission
-from lab.daemons.health.board import Board
 from lab.daemons.queue.aside import note, open_store, set_aside, set_aside_at
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
@@ -164,19 +163,6 @@ def test_the_file_of_a_newer_lab_stays_where_it_is(folder: Path) -> None:
         open_store(folder, begin, pytest.fail, clock=Time())
     assert f"or set the file aside: mv {folder / FILE} " in caught.value.hint
     assert set_aside(folder) == ()
-
-
-@pytest.mark.parametrize("text", ['{"devices": 7}', "{", "7"])
-def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, text: str) -> None:
-    execute(folder, f"INSERT OR REPLACE INTO health VALUES (1, '{text}')")
-    said: list[str] = []
-    store = QuickStore(folder)
-    controller = begin(store)
-    board = Board(store, controller.lock, controller.clock, said.append)
-    assert board.devices() == ()
-    assert len(controller.records) == 31
-    assert said[0].startswith("the stored health cannot be read, so it starts empty: ")
-    store.close()
 
 
 @pytest.mark.parametrize(("began", "ended"), [(0.0, True), (10.0, False)])

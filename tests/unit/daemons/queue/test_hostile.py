@@ -10,10 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.daemons.health.board import Board
-from lab.daemons.health.board import routes as health_pages
 from lab.daemons.queue.routes import Routes
-from tests.unit.daemons.health.test_board import Disk
+from lab.ext.health.board import Board
 from tests.unit.daemons.queue.test_routes import JOB, Site
 from tests.unit.daemons.queue.world import ControllerLab, priority, queue
 from tests.unit.fuzz import words
@@ -58,8 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world = ControllerLab(tmp_path_factory.mktemp("hostile"))
     world.apply(*queue("a", 2), priority("high", 10))
     site = Site(world)
-    health = Board(Disk(), world.controller.lock, world.clock, lambda _: None)
-    site.app = Routes(world.controller, None, health_pages(health))
+    site.app = Routes(world.controller, None, Board(world.controller.lock, world.clock).pages())
     yield site
     world.close()
 

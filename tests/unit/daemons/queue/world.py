@@ -15,7 +15,6 @@ from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
 from lab.cluster.submission import Submission
-from lab.daemons.health.board import Board
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.facade import QueueFacade
 from lab.daemons.queue.model import DONE, Record
@@ -26,6 +25,7 @@ from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Batch, Loaded, StateStore
 from lab.daemons.queue.workers import Task, Threads
 from lab.errors import ClusterError, StoreError, UsageError
+from lab.ext.health.board import Board
 
 GPU = "nvidia.com/gpu"
 BOOT_SECONDS, CHECKPOINT_SECONDS, LATE_SECONDS, BREAK_SECONDS = 1.0, 3.0, 4.0, 4.0
@@ -319,16 +319,6 @@ class AtOnce(Threads):
         return False
 
 
-class Forgetful:
-    """Keeps no health: what is ill is told again to each process."""
-
-    def health(self) -> None:
-        """Nothing was kept."""
-
-    def keep_health(self, document: object) -> None:
-        """Keep nothing."""
-
-
 class ControllerLab:
     """All of it, with a controller that is started again whenever it is killed."""
 
@@ -360,7 +350,7 @@ class ControllerLab:
         packages = CrashingPackages(self.folder, self.clock)
         packages.points = self.points
         self.controller = Controller(self._store, packages, clock=self.clock, queued_only=self.queued_only)
-        self.health = Board(Forgetful(), self.controller.lock, self.clock)
+        self.health = Board(self.controller.lock, self.clock)
         for illness in self.ill:
             self._report(*illness)
         self.facade = QueueFacade(self.controller)
@@ -419,7 +409,7 @@ class ControllerLab:
 
     def _report(self, service: str, device: str, state: str) -> None:
         ill = Device(device, "", (Result("ecc", state),))
-        self.health.report(AgentReport(service, "", 5.0, "", (ill,), {}))
+        self.health.report(AgentReport(service, "", "", (ill,)))
 
     # People
 

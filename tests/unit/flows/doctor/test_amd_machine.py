@@ -12,13 +12,11 @@ from lab.host.gpus import GpuHolder, GpuRequest, amd_gpus, plan
 from lab.runtime.compose.gpus import compose_gpu
 from lab.services import worker
 from lab.topology import GpuPlan
-from raylab_health import gpus
 from raylab_health.checks import CHECKS
-from raylab_health.devices import devices
-from raylab_health.examine import examine
+from raylab_health.node import Node
+from raylab_node import gpus
 from tests.unit.host.gpus.test_amd import cpu, gpu
 from tests.unit.host.gpus.test_plan import NO_NVIDIA
-from tests.unit.probe.raylab_health.fakes import FakeNode
 
 MINORS = (131, 128, 130, 129)
 """N of each GPU's /dev/dri/renderDN: not in the order of the GPUs."""
@@ -116,10 +114,10 @@ def test_a_gpu_that_falls_sick_is_told_by_its_render_node(machine: Path) -> None
 def health(machine: Path, device: str) -> tuple[str, str]:
     """State and message of the check of memory errors."""
     check = next(check for check in CHECKS if check.name == "ecc")
-    result = examine(check, device, FakeNode(machine, vendor="amd"))
-    return result["state"], result["message"]
+    finding = check.examine(Node({"RAYLAB_GPU": "amd"}, machine), device)
+    return finding.state, finding.message
 
 
 def test_the_devices_of_a_node_are_its_render_nodes(machine: Path) -> None:
-    listed = devices(FakeNode(machine, vendor="amd", environ={"HIP_VISIBLE_DEVICES": "1"}), 1)
+    listed = Node({"RAYLAB_GPU": "amd", "HIP_VISIBLE_DEVICES": "1"}, machine).devices(1)
     assert [device["name"] for device in listed] == ["renderD128", "cpu"]

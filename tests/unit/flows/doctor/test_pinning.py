@@ -135,7 +135,7 @@ def test_every_worker_of_a_running_lab_is_asked_inside(vendor: str) -> None:
     )
     runtime = FakeRuntime("raylab")
     runtime.up(LabSpec("raylab", plan))
-    argv = ("python", "-m", "raylab_health.gpus", vendor)
+    argv = ("python", "-m", "raylab_node.gpus", vendor)
     seen = {"nvidia": ONE, "amd": "renderD128"}[vendor]
     runtime.answer(W0, argv, json.dumps({"gpus": [{"gpu": seen, "name": "x"}], "problem": ""}))
     views = look(runtime, [node(W0), node(W1)])

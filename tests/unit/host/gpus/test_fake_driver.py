@@ -52,7 +52,7 @@ def detected(libraries: Path, machine: Machine) -> Any:
 
 
 def seen(libraries: Path, machine: Machine, **variables: str) -> Any:
-    done = run(libraries, machine, sys.executable, "-m", "raylab_health.gpus", "nvidia", **variables)
+    done = run(libraries, machine, sys.executable, "-m", "raylab_node.gpus", "nvidia", **variables)
     return json.loads(done.stdout)
 
 

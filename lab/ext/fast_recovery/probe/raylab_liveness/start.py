@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from raylab_health import companion
+from raylab_node import companion
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ locked out before one is started.
   its control store where its state is in Redis: drivers and ranks go on.
 - A worker whose head is another cluster now, or came back after the worker had given it up, is started again:
   its own raylet would wait for the lost cluster. One that failed by itself stays down, as ever, unless
-  several people use it (a class): none of them may start it, and its jobs are bounded (raylab_health.crowds).
+  several people use it (a class): none of them may start it, and its jobs are bounded (see `crowds`).
 
 One that ended before it was up for the first time stays down as well: whoever started it hears of that.
 """
@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from forkserver import launcher
-from raylab_health import companion, crowds
-from raylab_health.health import get
+from raylab_node import companion, crowds
+from raylab_node.answers import ask
 from raylab_switches import active
 
 MOST_ENDS, WINDOW_SECONDS = 5, 600.0
@@ -260,7 +260,7 @@ def session_of(environ: Mapping[str, str]) -> str:
     try:
         token = Path(environ["RAY_AUTH_TOKEN_PATH"]).read_text().strip()
         url = f"{environ['RAY_API_SERVER_ADDRESS']}/api/version"
-        answer = json.loads(get(url, {"Authorization": f"Bearer {token}"}))
+        answer = json.loads(ask(url, {"Authorization": f"Bearer {token}"}))
         return str(answer.get("session_name") or "")
     except (OSError, ValueError, KeyError, AttributeError):
         return ""

@@ -1,1 +1,0 @@
-"""Answers questions to a node: does it live, does an address answer, which GPUs does it see."""
