@@ -13,6 +13,7 @@ import pytest
 from lab.api import ledger
 from lab.api.ledger import KINDS, LEDGER_SCHEMA, CheckpointSaved, Payload, RunStarted, payload_of
 from lab.api.ledger_fields import SavedFile
+from lab.extension import probes
 from raylab_ledger import recorder
 from tests.conftest import ROOT
 
@@ -41,7 +42,7 @@ def declared(kind: type[Payload]) -> set[str]:
 def written() -> dict[str, set[str]]:
     """Kind of each event that the probe records -> the fields that it gives it, beside header and process."""
     events: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "lab" / "probe").rglob("*.py")):
+    for path in sorted(path for root in probes() for path in root.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             match node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -18,6 +17,7 @@ from lab.ext.kubernetes.manifests import (
     Manifest,
     text,
 )
+from lab.host.reading import parse_json
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -101,5 +101,5 @@ def _registry() -> Registry[Any]:
 
 
 def _read(path: Path | Traversable) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    schema: dict[str, Any] = parse_json(path.read_bytes())
     return schema

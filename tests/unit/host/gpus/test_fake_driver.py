@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.extension import probes
 from tests.compiler import needs_gcc
 from tests.conftest import ROOT
 from tests.nvidia import GPUS, SLICES, SOURCES, Machine, build
@@ -37,7 +38,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def run(libraries: Path, machine: Machine, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "FAKE_NVIDIA": str(machine.path)}
-    path = f"{ROOT}:{ROOT / 'lab' / 'probe'}"
+    path = os.pathsep.join(map(str, (ROOT, *probes())))
     return subprocess.run(
         argv,
         env={**environment, "PYTHONPATH": path, **variables},
