@@ -80,6 +80,7 @@ def serving(folder: Path, python: str = sys.executable, **more: str) -> Iterator
         "LANG": os.environ.get("LANG", "C.UTF-8"),
         "PYTHONPATH": import_roots(),
         "RAYLAB_FORK_FOLDER": str(sockets),
+        "RAYLAB_FIRST": "raylab_forks",
         **more,
     }
     log = folder / "server.log"
