@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
     from typing import Any
 
-EXTENSIONS = ("raylab_recovery", "raylab_health")
+EXTENSIONS = ("raylab_health", "raylab_recovery")
 """Packages of extensions that may be on the path of a node. One may have a module `table` with PATCHES, one
 `expectations` with EXPECTATIONS, and one `start` with `begin` (`raylab_patches.ray_start`)."""
 

@@ -87,6 +87,20 @@ def head_lost(world: ControllerLab) -> None:
         assert ("Requeued", "NodeFailures") in world.events(name)
 
 
+def head_killed(world: ControllerLab) -> None:
+    """A job ends Ray's head whenever it begins."""
+    world.apply(*queue("a", 2))
+    world.submit("one", work=50)
+    for _ in range(3):
+        world.run(5)
+        world.ray.lose_head()
+    world.settle()
+    item = world.controller.engine.items[world.job("one").key]
+    assert item.reason == "Failed"
+    assert "Ray's head was lost 3 times in a row" in item.message
+    assert short(world.job("one")).count("LOST") == 3
+
+
 def deactivation(world: ControllerLab) -> None:
     """A job that runs is deactivated, and activated again."""
     world.apply(*queue("a", 1))
@@ -222,6 +236,7 @@ STORIES: tuple[Story, ...] = (
     cancelled_while_submitting,
     cancelled_while_running,
     head_lost,
+    head_killed,
     deactivation,
     activated_while_stopping,
     partial_admission,
