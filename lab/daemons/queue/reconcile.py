@@ -39,9 +39,6 @@ TIDY_SECONDS = 60.0
 STORE_SECONDS, TAKEN_SECONDS, OTHERS_SECONDS, PACKAGES_SECONDS = 5.0, 3.0, 5.0, 60.0
 """Time between two looks at the store, at the allocation, at other jobs, and at packages nobody needs."""
 
-MOST_HEADS, HEAD_SECONDS = 3, 120.0
-"""A job fails once the head was lost so often in a row, each time so soon: it may be what kills the head."""
-
 SLACK_SECONDS = 1.0
 """Ray's clock and the controller's differ by less, as both run on one machine."""
 
@@ -214,20 +211,10 @@ class Reconciler:
             return
         if stop is not None and stop.to == DONE:
             draft.finish(record.key, stop.outcome, stop.message)
-        elif stop is None and ended == LOST and self._ends_heads(record, attempt):
-            message = f"Ray's head was lost {MOST_HEADS} times in a row soon after the job began"
-            draft.finish(record.key, "Failed", message)
+        elif stop is None and ended == LOST and resets.ends_heads(record.job, attempt, self._clock()):
+            draft.finish(record.key, "Failed", resets.ENDS_HEADS)
         else:
-            message = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
-            draft.gone(record.key, message)
-
-    def _ends_heads(self, record: Record, attempt: Attempt) -> bool:
-        """Tell if this attempt and those before it began, and the head was lost soon each time."""
-        earlier = [other for other in record.job.attempts if other.number < attempt.number]
-        last = [*earlier, replace(attempt, ended=LOST, ended_at=self._clock())][-MOST_HEADS:]
-        return len(last) == MOST_HEADS and all(
-            one.ended == LOST and (one.ended_at or 0.0) - (one.seen_at or 0.0) < HEAD_SECONDS for one in last
-        )
+            draft.gone(record.key, resets.HEAD_LOST if stop is None else stop.message)
 
     def _ended(self, draft: Draft, record: Record, attempt: Attempt, job: Job) -> None:
         """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""

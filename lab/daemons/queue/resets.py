@@ -18,6 +18,7 @@ from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import (
     DONE,
     INACTIVE,
+    LOST,
     QUEUED,
     RESETTING,
     RUNNING,
@@ -34,6 +35,12 @@ FOUND_FAILED = "FoundFailedPods"
 NOT_READY = "InsufficientPodsReady"
 UNHEALTHY = "AutopilotNoExecute"
 """Reasons of a reset: the job failed, ranks were lost or never came, and a health check said EVICT."""
+
+MOST_HEADS, HEAD_SECONDS = 3, 120.0
+"""A job fails once the head was lost so often in a row, each time so soon: it may be what kills the head."""
+
+HEAD_LOST = "Ray no longer knows the job: its head was lost"
+ENDS_HEADS = f"Ray's head was lost {MOST_HEADS} times in a row soon after the job began"
 
 FREE_RESETS, FREE_SECONDS = 10, 3600.0
 """Number of resets within so many seconds that can be free of charge: a job may find only sick places."""
@@ -182,3 +189,12 @@ def proceed(draft: Draft, controller: Controller, record: Record) -> None:
         if not controller.away and draft.now >= resume_at(attempt):
             draft.attempt(record)
             draft.tell("Resuming", record.key, "Resuming", f"attempt {attempt.number + 1} begins")
+
+
+def ends_heads(job: QueuedJob, attempt: Attempt, now: float) -> bool:
+    """Tell if this attempt, which is lost now, and those before it began and lost the head soon each time."""
+    earlier = [other for other in job.attempts if other.number < attempt.number]
+    last = [*earlier, replace(attempt, ended=LOST, ended_at=now)][-MOST_HEADS:]
+    return len(last) == MOST_HEADS and all(
+        one.ended == LOST and (one.ended_at or 0.0) - (one.seen_at or 0.0) < HEAD_SECONDS for one in last
+    )
