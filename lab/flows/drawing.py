@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -140,42 +139,4 @@ def fault_line(axes: Axes, at: float = 0.0, *, label: str = "") -> None:
             label, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(-3 if late else 3, 2),
             textcoords="offset points", color=FAULT, fontsize=8.5, va="bottom",
             ha="right" if late else "left", annotation_clip=False,
-        )  # fmt: skip
-
-
-LEGIBLE_TICKS = 900
-"""Ticks in a row, at most; of more, every second or third is drawn."""
-
-
-@dataclass(frozen=True)
-class StepRow:
-    """The steps of one rank around the fault, by their times."""
-
-    rank: int
-    together: tuple[float, ...]
-    """Those that all ranks took."""
-    alone: tuple[float, ...]
-    """Those without a lost one."""
-    gap: tuple[float, float] | None = None
-    """Beginning and end of the longest gap between two steps of a rank that was not lost."""
-
-
-def draw_row(axes: Axes, place: int, row: StepRow) -> None:
-    """Draw the steps of one rank at this height, and its longest gap."""
-    every = 1 + len(row.together) // LEGIBLE_TICKS
-    for times, colour, height, label in (
-        (row.together[::every], COLOURS[0], 0.3, "a step of all ranks"),
-        (row.alone, COLOURS[1], 0.18, "a step without a lost rank"),
-    ):
-        if times:
-            axes.vlines(times, place - height, place + height, color=colour, linewidth=0.7, label=label)
-    if row.gap is not None:
-        begin, end = row.gap
-        axes.broken_barh(
-            [(begin, end - begin)], (place - 0.4, 0.8), facecolor="#F1F1F1", edgecolor=QUIET, hatch="xxx",
-            linewidth=0.8, zorder=0, label="longest gap after the fault",
-        )  # fmt: skip
-        axes.annotate(
-            f"{end - begin:.2f} s", (end, place + 0.4), xytext=(2, -1), textcoords="offset points",
-            color=FAULT, fontsize=8, va="bottom", annotation_clip=False,
         )  # fmt: skip

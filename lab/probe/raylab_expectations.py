@@ -162,12 +162,16 @@ CORE: Mapping[str, tuple[Expectation, ...]] = {
 }
 
 
+_every: dict[str, tuple[Expectation, ...]] = {}
+
+
 def expectations() -> dict[str, tuple[Expectation, ...]]:
     """Patch -> what it expects, those of extensions included."""
-    every = dict(CORE)
-    for module in extended("expectations"):
-        every |= module.EXPECTATIONS
-    return every
+    if not _every:  # a look at each patch asks for all of them
+        _every.update(CORE)
+        for module in extended("expectations"):
+            _every.update(module.EXPECTATIONS)
+    return _every
 
 
 OUTDENTED = re.compile(r"\n[^\s)#]")

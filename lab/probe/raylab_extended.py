@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 EXTENSIONS = ("raylab_health", "raylab_recovery")
-"""Packages of extensions that may be on the path of a node. One may have a module `table` with PATCHES, one
-`expectations` with EXPECTATIONS, and one `start` with `begin` (`raylab_patches.ray_start`)."""
+"""Packages of extensions that may be on the path of a node, in the order in which they begin there: the
+keeper of raylab_recovery forks, and what came later would begin anew with each Ray. One may have a module
+`table` with PATCHES, one `expectations` with EXPECTATIONS, and one `start` with `begin`
+(`raylab_patches.ray_start`)."""
 
 
 def extended(name: str) -> list[Any]:

@@ -32,7 +32,7 @@ from lab.ext.fast_recovery.ladder import (
     plan,
     run,
 )
-from lab.ext.fast_recovery.ladder.measure import Measured
+from lab.ext.fast_recovery.ladder.measure import Measured, StepRow
 from lab.ext.fast_recovery.ladder.plan import EPOCHS, seconds_with_labs
 from lab.ext.fast_recovery.ladder.run import FORKS_READY, FORKS_SECONDS
 from lab.ext.fast_recovery.ladder.rungs import rungs_named
@@ -44,7 +44,6 @@ from lab.ext.fast_recovery.ladder.training import (
     submit,
     wait_for_last_rank,
 )
-from lab.flows.drawing import StepRow
 from lab.flows.recovery import Outcome
 from lab.lab import Lab
 from lab.runtime.base import Execution, ignore_progress

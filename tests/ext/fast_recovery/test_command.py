@@ -12,8 +12,7 @@ from lab.api.base import parse, plain
 from lab.ext.fast_recovery import command
 from lab.ext.fast_recovery.documents import LadderDocument
 from lab.ext.fast_recovery.ladder import FAULTS, RUNGS, Attempted, Ladder, LadderRequest
-from lab.ext.fast_recovery.ladder.measure import Measured
-from lab.flows.drawing import StepRow
+from lab.ext.fast_recovery.ladder.measure import Measured, StepRow
 from tests.unit.cli.fakes import Labctl
 
 STOCK, TORCHFT = RUNGS[0], RUNGS[-1]

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import raylab_forks as forks
 
-from forkserver import modules, scripts
+from forkserver import launcher, modules, scripts
 from forkserver.refusal import differing
 from lab.cluster.submission import RESUME_VARIABLE
 from lab.daemons.gateway.submission import variables
 from lab.daemons.queue.effects import GRANTED
+from lab.host import descent
 from lab.people.policy import Role
 from lab.people.registry import Person
 from lab.topology import Credentials
+from raylab_faults import rank
 
 
 @pytest.mark.parametrize(
@@ -91,3 +93,7 @@ def test_recording_every_step_does_not_keep_a_job_from_being_forked() -> None:
     import raylab_steps as steps
 
     assert steps.EACH_STEP in forks.READ_LATER
+
+
+def test_a_process_that_stands_for_a_fork_is_known_by_the_same_name_everywhere() -> None:
+    assert (rank.STAND_IN, descent.FORK) == (launcher.NAME, launcher.NAME)

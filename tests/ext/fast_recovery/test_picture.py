@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lab.ext.fast_recovery.ladder import RUNGS, Attempted, Ladder
-from lab.ext.fast_recovery.ladder.measure import Measured
+from lab.ext.fast_recovery.ladder.measure import Measured, StepRow
 from lab.ext.fast_recovery.ladder.picture import draw
-from lab.flows.drawing import StepRow
 
 OVER = "training over"
 

@@ -17,11 +17,6 @@ from raylab_switches import OFF, PATCHES, UNFIT, active, in_training, wanted
 FORKED = {"forkserver.child"}
 
 
-@pytest.fixture
-def every_patch_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(UNFIT, "")
-
-
 ALL = ",".join(patch.callback for patch in PATCHES if patch.callback)
 EVERY = [
     "elastic",

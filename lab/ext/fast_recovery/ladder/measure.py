@@ -11,11 +11,23 @@ from lab.errors import JobError
 from lab.evidence.ledger import Event, History, RecordedSteps, RunAttempt, number, of_kind, steps_of
 from lab.evidence.receipt import FaultRecord
 from lab.ext.fast_recovery.documents import Figures
-from lab.flows.drawing import StepRow
 from lab.host.quantities import rounded
 
 BEFORE_SECONDS = 5.0
 """Time before the fault in which the usual speed is measured."""
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """The steps of one rank around the fault, by their times."""
+
+    rank: int
+    together: tuple[float, ...]
+    """Those that all ranks took."""
+    alone: tuple[float, ...]
+    """Those without a lost one."""
+    gap: tuple[float, float] | None = None
+    """Beginning and end of the longest gap between two steps of a rank that was not lost."""
 
 
 @dataclass(frozen=True)

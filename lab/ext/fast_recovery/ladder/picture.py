@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.ext.fast_recovery.ladder.measure import Measured, within
+from lab.ext.fast_recovery.ladder.measure import Measured, StepRow, within
 from lab.ext.fast_recovery.ladder.result import Ladder
-from lab.flows.drawing import QUIET, StepRow, draw_row, fault_line, figure, legend, render, styled
+from lab.flows.drawing import COLOURS, FAULT, QUIET, fault_line, figure, legend, render, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = 2.0, 2.0
 """Seconds that are shown before the loss, and after all are back on the slowest rung."""
+
+LEGIBLE_TICKS = 900
+"""Ticks in a row, at most; of more, every second or third is drawn."""
 
 ROOM = 0.15
 """Share of the width that the words at the end of a row need."""
@@ -77,3 +80,24 @@ def _say_over(axes: Axes, place: int, over: float) -> None:
         "training over", (over, place), xytext=(4, 0), textcoords="offset points", color=QUIET, fontsize=8,
         va="center",
     )  # fmt: skip
+
+
+def draw_row(axes: Axes, place: int, row: StepRow) -> None:
+    """Draw the steps of one rank at this height, and its longest gap."""
+    every = 1 + len(row.together) // LEGIBLE_TICKS
+    for times, colour, height, label in (
+        (row.together[::every], COLOURS[0], 0.3, "a step of all ranks"),
+        (row.alone, COLOURS[1], 0.18, "a step without a lost rank"),
+    ):
+        if times:
+            axes.vlines(times, place - height, place + height, color=colour, linewidth=0.7, label=label)
+    if row.gap is not None:
+        begin, end = row.gap
+        axes.broken_barh(
+            [(begin, end - begin)], (place - 0.4, 0.8), facecolor="#F1F1F1", edgecolor=QUIET, hatch="xxx",
+            linewidth=0.8, zorder=0, label="longest gap after the fault",
+        )  # fmt: skip
+        axes.annotate(
+            f"{end - begin:.2f} s", (end, place + 0.4), xytext=(2, -1), textcoords="offset points",
+            color=FAULT, fontsize=8, va="bottom", annotation_clip=False,
+        )  # fmt: skip
